@@ -97,7 +97,7 @@ impl Driven for Sending {
         assert_eq!(counts.first + counts.retransmitted, counts.sent);
         assert_eq!(counts.first, self.sent.len() as u64);
         if let Some(rate) = self.setup.fixed_rate() {
-            // Some pacers count the time between datagrams, which rounds a little.
+            // Some pacers count the time between datagrams, and round that time.
             let (of, most) = (self.sender.rate().as_bps(), rate.as_bps());
             let rounded = most.saturating_add(1 + most / (1 << 30));
             assert!(of <= rounded, "{of} bit/s is more than the fixed {rate}");

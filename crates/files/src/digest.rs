@@ -19,8 +19,9 @@ pub(crate) fn packed_value(content: &[u8]) -> Digest {
     *blake3::hash(content).as_bytes()
 }
 
-/// Returns the value of chunk `chunk` (counted in the file) of a file of `file_size` bytes: the
-/// root hash if the file has only this chunk, else the subtree's chaining value.
+/// Returns the value of chunk `chunk` (counted in the file) of a file of `file_size` bytes. If the
+/// file has only this chunk, the value is the root hash; otherwise it is the subtree's chaining
+/// value.
 ///
 /// `content` must be the whole content of that chunk, at least one byte unless the file is empty.
 pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {

@@ -1,9 +1,13 @@
 //! Filters for the files of a tree: the first matching pattern decides.
 //!
-//! As in rsync: a pattern without `/` matches a name anywhere; a pattern that starts with `/`
-//! matches from the top of the copy; a pattern with a `/` within matches the end of a path; a
-//! pattern that ends with `/` matches folders only; `*` stops at `/`, `**` does not. The content of
-//! an excluded folder is not examined. A path that matches no pattern is included.
+//! Patterns work as in rsync:
+//! - A pattern without `/` matches a name anywhere.
+//! - A pattern that starts with `/` matches from the top of the copy.
+//! - A pattern with a `/` within matches the end of a path.
+//! - A pattern that ends with `/` matches folders only.
+//! - `*` stops at `/`; `**` does not.
+//!
+//! The content of an excluded folder is not examined. A path that matches no pattern is included.
 //!
 //! Lists of paths ([`Filter::Only`]) restrict the copy to these paths.
 

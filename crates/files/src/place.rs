@@ -18,8 +18,8 @@ use longhaul_text::reason;
 pub enum Place {
     /// A path of this host, with the rights of this process: the client's own side.
     Ambient(PathBuf),
-    /// A path that cannot leave a folder: the system refuses `..`, absolute names and links
-    /// that lead outside, even if they change between a check and a use.
+    /// A path that cannot leave a folder. The system refuses `..`, absolute names and links that
+    /// lead outside, even if a name changes between a check and a use.
     Within {
         /// The folder.
         root: Root,

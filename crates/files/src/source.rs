@@ -212,8 +212,8 @@ impl Source {
     /// chunk that is read again may have a different value.
     ///
     /// # Errors
-    /// A chunk outside the object, or a buffer that is too short (`Request`); or as
-    /// [`ListMemory::hold`] if there is no memory for the names of failed files.
+    /// The chunk is outside the object, or the buffer is too short (`Request`). If there is no
+    /// memory for the names of failed files: as [`ListMemory::hold`].
     pub fn read_chunk(&mut self, chunk: u64, buf: &mut [u8]) -> Result<ChunkRead, Error> {
         let kind = self.object.chunk_kind(chunk);
         let len = self.object.chunk_content(chunk);

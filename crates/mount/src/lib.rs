@@ -1,9 +1,13 @@
 //! A remote folder as a read-only file system: FUSE over the services of lists and of remote files.
 //!
-//! Modules in reading order: `host` (the connection, which is restored after a loss), `cache`
-//! (a limited number of chunks), `file` (an open file: chunks and read-ahead), `tree` (inodes
-//! and listings), `fs` (the requests of the kernel). The requests start tasks on one thread, so
-//! a slow path delays no other request.
+//! Modules in reading order:
+//! - `host`: the connection, which is restored after a loss.
+//! - `cache`: a limited number of chunks.
+//! - `file`: an open file, with its chunks and read-ahead.
+//! - `tree`: inodes and listings.
+//! - `fs`: the requests of the kernel.
+//!
+//! Each request is a task on one common thread, so a slow path delays no other request.
 
 #![cfg(target_os = "linux")]
 

@@ -282,7 +282,7 @@ impl FrameReader {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// The other side ended the session with an error (which is returned), supports no common
+    /// The error with which the other side ended the session; or the other side supports no common
     /// version of the protocol, or sent a message that is invalid or too long; or the session is
     /// lost.
     pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {

@@ -48,8 +48,8 @@ const UNAUTHORISED: Tariff =
 const PAUSED: Tariff =
     Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
 
-/// With this many handshakes in progress over UDP, of one network or in total, a new client must
-/// first validate its address (a Retry, RFC 9000 section 8.1.2).
+/// Limits on handshakes in progress over UDP: of one network, and in total. Beyond either limit, a
+/// new client must first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
 /// Interval of checks for connections without streams. The second such check in a row closes the
@@ -323,8 +323,8 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
     Ok(socket)
 }
 
-/// Returns whether a client must validate its address: its network, or all networks together, have
-/// too many handshakes in progress, and the client is not validated yet.
+/// Returns whether a client must validate its address. That is so if the address is not validated
+/// yet, and its network, or all networks together, have too many handshakes in progress.
 fn must_validate((same, all): (usize, usize), is_validated: bool) -> bool {
     !is_validated && (same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1)
 }

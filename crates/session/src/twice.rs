@@ -31,8 +31,8 @@ pub(super) enum Copies {
     /// All packets, at a client.
     All,
     /// All packets except handshake packets. During a handshake the server has not validated the
-    /// client's address, and must not send more than three times the bytes that it received (RFC
-    /// 9000 section 8.1).
+    /// client's address. Until then it must not send more than three times the bytes that it
+    /// received (RFC 9000 section 8.1).
     Established,
 }
 

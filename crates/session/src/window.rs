@@ -28,7 +28,7 @@ const FLOOR: u64 = 64 << 10;
 /// Maximum bytes in flight: more than the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
 /// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
-/// met no queue. 1 MiB is 10 MB/s over 100 ms; a path's first packets rarely exceed this rate.
+/// met no queue. At 100 ms, 1 MiB is 10 MB/s. A path's first packets rarely exceed this rate.
 const FAST: u64 = 1 << 20;
 /// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;

@@ -68,8 +68,9 @@ pub(crate) struct Bytes {
     pub(crate) _credit: OwnedSemaphorePermit,
 }
 
-/// Opens the file at `path` on the `first` stream of the connection or a new one, with `edit` for
-/// changes as well; sends the result to `tell`, and serves calls until all handles are dropped.
+/// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
+/// `edit` also for changes. Sends the result to `tell`, and serves calls until all handles are
+/// dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,

@@ -98,7 +98,7 @@ impl RangeFile {
     /// Waits until the content, and the name of a new file, are on the disk.
     ///
     /// # Errors
-    /// The system's error (`File`): what was written since the last sync may be lost.
+    /// The system's error (`File`). Data written since the last sync may then be lost.
     pub fn sync(&mut self) -> Result<(), Error> {
         let synced = self.file.sync_all();
         let named = synced.and_then(|()| self.created_in.as_ref().map_or(Ok(()), |in_| in_.sync()));

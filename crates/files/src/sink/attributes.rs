@@ -23,7 +23,7 @@ pub(super) fn is_unfinished(found: &Attributes) -> bool {
 
 /// The source's attributes that a copy keeps. It always keeps the modification times of files,
 /// because a later run compares by them. Without `permissions`, a new file or folder gets the
-/// source's mode minus the umask, and a file that replaces another keeps the mode of the old file.
+/// source's mode minus the umask. A file that replaces another keeps the mode of the old file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
     pub(super) permissions: bool,

@@ -121,7 +121,7 @@ impl Extra {
 }
 
 impl Sink {
-    /// Records that the source's list lacks existing names, so that nothing is removed.
+    /// Records that the source's list lacks existing names. Nothing is then removed.
     pub fn source_is_incomplete(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.is_incomplete = true;

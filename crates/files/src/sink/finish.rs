@@ -38,9 +38,10 @@ pub struct SinkOutcome {
     /// Named entries that were not taken by [`Sink::take_named`].
     pub named: Vec<u32>,
     /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
-    /// concatenated hashes. They cover the encoded manifest without version stamps; the roots of
-    /// the large files in the manifest's order; and the values of the packed chunks in order.
-    /// `None` if a part was not hashed because it existed already or failed.
+    /// concatenated hashes. The first covers the encoded manifest without version stamps, the
+    /// second the roots of the large files in the manifest's order, the third the values of the
+    /// packed chunks in order. `None` if a part was not hashed because it existed already or
+    /// failed.
     pub digest: Option<Digest>,
 }
 

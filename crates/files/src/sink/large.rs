@@ -161,8 +161,8 @@ impl Large {
         };
         let found = file.attributes()?;
         let untouched = left.take(&found);
-        // Start writing a killed run's cached data, so that this run's first sync need not wait
-        // for them. This proves nothing: data without a journal record are written again anyway.
+        // Start to write the cached data of a killed run, to shorten this run's first sync. A
+        // success proves nothing: data without a journal record are written again anyway.
         let _ = file.sync_data();
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
@@ -395,8 +395,9 @@ impl Large {
         Ok(())
     }
 
-    /// After a failed sync the state of the disk is unknown: the system marks pages that it could
-    /// not write as clean, so a second sync would succeed and prove nothing.
+    /// Handles the result of a sync. After a failed sync the state of the disk is unknown. The
+    /// system marks pages that it could not write as clean, so a second sync would succeed and
+    /// prove nothing.
     fn judge_sync(&mut self, synced: io::Result<()>) -> io::Result<()> {
         if synced.is_err() {
             self.lose_pending();
@@ -410,7 +411,7 @@ impl Large {
         self.has_lost = true;
     }
 
-    /// Returns whether a sync has failed, so that the file must [restart](Large::restart).
+    /// Returns whether a sync has failed. The file must then [restart](Large::restart).
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }

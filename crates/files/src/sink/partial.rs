@@ -1,7 +1,7 @@
 //! Partial files: the file that a copy writes until it is complete. The copy locks the file, and
 //! never opens it through a link.
 //!
-//! On a file system without locks, a copy writes only to files that it has created: it copies an
+//! On a file system without locks, a copy writes only to files that it has created. It copies an
 //! existing partial file into a new file (`large`). Without locks, or if other users can change the
 //! folder, somebody else may replace the file at any time. The copy then renames the file to a name
 //! that no other copy knows, checks the file, and renames it to the final name.

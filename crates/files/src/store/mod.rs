@@ -5,8 +5,8 @@
 //! `buffers` is a folder in memory, for programs that send or receive without a disk. `memory`
 //! (tests only) is a disk in memory with a page cache, power cuts and seeded faults.
 //!
-//! Names are single components. A folder opens each of them by its own handle and never follows a
-//! symbolic link, so no race between a check and a use leads outside.
+//! Names are single components. A folder opens each name by the folder's handle, and never follows
+//! a symbolic link. So a name that changes between a check and a use cannot lead outside.
 
 pub(crate) mod buffers;
 #[cfg(test)]

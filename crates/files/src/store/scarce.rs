@@ -38,8 +38,8 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
     Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
 }
 
-/// Returns how many files that are not needed now may stay open, at most `most`: a small part of
-/// this process's limit, and almost none while an open waits.
+/// Returns how many files may stay open although nothing needs them now, at most `most`. The number
+/// is a small part of this process's limit; while an open waits, it is almost zero.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     if RETURNED.waiting.load(Ordering::SeqCst) > 0 {

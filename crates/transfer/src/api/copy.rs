@@ -25,8 +25,8 @@ use crate::progress::Cancel;
 /// Default number of events that may wait for a slow reader.
 const EVENTS: usize = 1024;
 
-/// A copy that can be configured and started. By default it uses RBUDP, searches for the rate,
-/// seals the data, uses up to 512 MiB of memory and retries a lost connection for 5 minutes.
+/// A copy that can be configured and started. By default it uses RBUDP, searches for the rate and
+/// seals the data. It uses up to 512 MiB of memory, and retries a lost connection for 5 minutes.
 #[derive(Clone, Debug)]
 #[must_use = "a copy runs once it is started"]
 pub struct CopyRequest {

@@ -1,7 +1,7 @@
 //! Patterns in the path of a location, expanded to the matching names on the other host.
 //!
-//! The client lists the folders along the pattern, so the server's own rules apply: it reads
-//! nothing outside its root and follows no link out of it.
+//! The client lists the folders along the pattern, so the server's own rules apply. The server
+//! reads nothing outside its root, and follows no link out of its root.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

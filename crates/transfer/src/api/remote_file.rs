@@ -21,8 +21,8 @@ use crate::list::FileTime;
 ///
 /// The connection's encryption authenticates each byte. A chunk is 1 MiB, counted from the start of
 /// the file. If a read covers a whole chunk, the client also verifies the chunk before it returns
-/// the bytes: the BLAKE3 value must equal the value that the server computed when it first read the
-/// chunk. So all clients see the same bytes. Partial chunks are not hashed.
+/// the bytes. The chunk's BLAKE3 value must equal the value that the server computed when it first
+/// read the chunk. So all clients see the same bytes. Partial chunks are not hashed.
 ///
 /// The server answers the reads of a file in the order in which they start. Up to 32 MiB are in
 /// flight or wait for the caller; a read whose data are not taken blocks the reads after it. Clones
@@ -118,8 +118,8 @@ impl RemoteFile {
     /// The bytes travel in pieces of 256 KiB, each with its BLAKE3 hash. The server compares the
     /// hash, writes the piece, reads it back and compares again. When the call returns, every new
     /// reader gets the bytes. They are on the disk after [`RemoteFile::sync`]. A write is not
-    /// atomic: after an error, or if the future is dropped, a part may have been written, and a
-    /// reader may see a part meanwhile.
+    /// atomic. After an error, or if the future is dropped, a part may have been written. During
+    /// the write, a reader may see a part of it.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: the file was opened for reads only, or the range ends beyond 2^63 − 1.

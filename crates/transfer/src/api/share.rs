@@ -247,8 +247,9 @@ impl EditRequest {
         self
     }
 
-    /// Makes the value a presence, which vanishes with this client: when the tree is dropped, or 30
-    /// s after the last sign of life of a killed client. A presence is not stored on disk.
+    /// Makes the value a presence, which vanishes with this client. It vanishes when the tree is
+    /// dropped, or 30 s after the last sign of life of a killed client. A presence is not stored on
+    /// disk.
     pub fn presence(mut self) -> EditRequest {
         if let Ok(wish) = &mut self.wish {
             wish.presence = true;
@@ -262,8 +263,8 @@ impl IntoFuture for EditRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The key is invalid, this client may not change it, the server cannot store it, or the
-    /// connection cannot be restored in time; in the last case the outcome is unknown.
+    /// The key is invalid, this client may not change it, or the server cannot store the value. If
+    /// the connection cannot be restored in time, the outcome is unknown.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let wish = self.wish?;

@@ -1,5 +1,5 @@
-//! Content of unknown length: a sequence of parts, each a separate copy within one connection, and
-//! a final message with the length and digest of the whole.
+//! Sends content of unknown length as a sequence of parts. Each part is a separate copy within one
+//! connection. A final message has the length and digest of the whole.
 //!
 //! Two parts are sent at a time, so the end of one causes no pause. Content that fits the first
 //! part is an ordinary copy and can be resumed. Longer content cannot be resumed, because the

@@ -60,9 +60,9 @@ impl ToFiles {
         }
     }
 
-    /// Runs `copy` on a separate thread, and reports the progress meanwhile. Returns early if
-    /// `copy` does not end soon after a cancellation, or makes no progress for the time `stall`: a
-    /// call to a hanging disk may never return.
+    /// Runs `copy` on a separate thread, and reports the progress meanwhile. Does not wait for
+    /// `copy` if it does not end soon after a cancellation, or makes no progress for the time
+    /// `stall`. The reason: a call to a hanging disk may never return.
     ///
     /// # Errors
     /// The errors of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`].

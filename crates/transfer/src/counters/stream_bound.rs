@@ -1,7 +1,8 @@
 //! The bottleneck of a copy whose chunks went over streams.
 //!
-//! TCP does not report why it accepts no more data. So the path is named only if the sender had to
-//! wait for its streams, and no disk, CPU or memory of either end caused the wait.
+//! TCP does not report why it accepts no more data. So the path counts as the bottleneck only in
+//! one case: the sender had to wait for its streams, and no disk, CPU or memory of either end
+//! caused the wait.
 
 use longhaul_proto::time::Span;
 

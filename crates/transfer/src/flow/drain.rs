@@ -4,8 +4,8 @@
 //! the sender at that rate. The receiver therefore reports only while more than half of the memory
 //! waits for the writer.
 //!
-//! A thread that reads its socket too slowly needs no report: its delay and drops show in the
-//! round trips and losses that the sender's rate control uses.
+//! A thread that reads its socket too slowly needs no report. The sender's rate control sees its
+//! delay and drops as longer round trips and losses.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};

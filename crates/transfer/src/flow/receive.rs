@@ -1,5 +1,5 @@
-//! A receiving flow, on its port's receive thread: opens datagrams directly into their chunks,
-//! informs the core once a batch, and passes complete chunks to the writer.
+//! A receiving flow, on its port's receive thread. It decrypts datagrams directly into their
+//! chunks, informs the core once a batch, and passes complete chunks to the writer.
 
 use std::io;
 use std::net::IpAddr;

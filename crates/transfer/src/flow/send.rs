@@ -43,8 +43,8 @@ const TOGETHER: Span = Span::from_millis(20);
 /// Interval of keep-alive datagrams on an idle path.
 const ALIVE: Span = Span::from_millis(250);
 
-/// If the path drops every full datagram, at most one datagram in this many still arrives: each
-/// chunk's last block may be short, and a chunk has at least 17 blocks.
+/// If the path drops every full datagram, at most one datagram in this many still arrives. Only
+/// each chunk's last block may be short, and a chunk has at least 17 blocks.
 const SHORT_ONES: u64 = 16;
 
 /// A command to a sending thread.
@@ -355,7 +355,7 @@ impl Sending {
     }
 
     /// Sends failures first, then digests. Digests go by datagram immediately, and on the stream in
-    /// groups: at 10 Gbit/s a stream message for each chunk would cost a tenth of the time of
+    /// groups. At 10 Gbit/s, a stream message for each chunk would cost a tenth of the time of
     /// sealing. Once a file has failed, digests go on the stream only. Otherwise the receiver could
     /// take the filler bytes that replace the file for content.
     fn tell_digests(&mut self, now: Time) {

@@ -251,8 +251,8 @@ fn came_to(port: &PortHandle) -> u64 {
 struct Handle {
     shared: SharedCore,
     flow: FlowId,
-    /// The accounts as of the last report of the host's drops, which precedes each request for
-    /// them.
+    /// The accounts at the last report of the host's drops. Such a report precedes each request for
+    /// the accounts.
     accounting: Option<ReceiverAccounting>,
 }
 

@@ -105,8 +105,8 @@ impl CopyPart {
 }
 
 impl Shared {
-    /// Returns one source's part of a `limit` for all: all of it if the receiving core divides the
-    /// capacity among flows of `protocol`, otherwise an equal part.
+    /// Returns one source's part of a `limit` for all sources. If the receiving core divides the
+    /// capacity among flows of `protocol`, this is the whole limit; otherwise it is an equal part.
     pub(crate) fn limit(&self, limit: Rate, protocol: Option<&Row>) -> Rate {
         match (&self.core, protocol) {
             (Some(core), Some(row)) if core.is_of(row) => limit,

@@ -1,9 +1,9 @@
 //! The writer thread of a copy from replicas: one destination, one journal, and leases of the
 //! missing chunks.
 //!
-//! The receiving end of each source uses this thread. (The receiving end of a plain copy uses
-//! [`writer`](crate::write::writer).) The hash of each chunk was agreed beforehand: a source that
-//! sends other data is named and excluded. A chunk that arrives twice is written once.
+//! The receiving end of each source uses this thread. A plain copy uses
+//! [`writer`](crate::write::writer) instead. The hash of each chunk was agreed beforehand. A source
+//! that sends other data is named and excluded. A chunk that arrives twice is written once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -104,7 +104,7 @@ pub(crate) trait Hooks {
     /// Reports a message of the other end.
     fn heard(&self, _message: &Message) {}
 
-    /// Reports that this end does not read at present, so that silence means nothing.
+    /// Reports that this end does not read at present. Silence of the other end then means nothing.
     fn deaf(&self) {}
 
     /// Reports that another copy holds a file of the destination, and that the server waits for its

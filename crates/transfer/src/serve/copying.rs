@@ -23,9 +23,8 @@ use crate::session::{Service, Session, allow};
 /// again.
 const OTHERS: Duration = Duration::from_secs(600);
 
-/// The service of copies. Surveys and probes are messages of this service, not separate
-/// services: a request may follow a survey on its stream, with the keys of the same stream, and
-/// only copies use both.
+/// The service of copies. Surveys and probes are messages of this service, not separate services.
+/// Only copies use them, and a request may follow a survey on the same stream, with the same keys.
 pub(super) struct Copying {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,

@@ -107,10 +107,10 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Makes room for this transfer; to be called before it writes. If an older transfer of this
-    /// client writes into the same place and its client no longer answers, the older transfer must
-    /// end, and this call waits for the end. Returns whether another transfer into the same place
-    /// keeps its lock because its client still answers.
+    /// Makes room for this transfer; to be called before it writes. An older transfer of this
+    /// client into the same place must end if its client no longer answers; this call waits for
+    /// that end. Returns whether another transfer into the same place keeps its lock because its
+    /// client still answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {

@@ -103,7 +103,7 @@ pub(crate) struct AtSource {
 
 /// An open destination. After an error it is no longer used.
 pub(crate) trait Opened: Send {
-    /// Returns whether chunk `chunk` is still missing, so that its digest is worth its memory.
+    /// Returns whether chunk `chunk` is still missing. The digest of any other chunk is dropped.
     fn needs(&self, chunk: u64) -> bool;
 
     /// Takes a chunk and its expected digest.

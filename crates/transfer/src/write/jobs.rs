@@ -68,9 +68,9 @@ pub(crate) enum WriterEvent {
     },
     /// Slices of a dry run's plan with comparisons, before the rest is known.
     Asks(Vec<Plan>),
-    /// These chunks are no longer needed, and the source does not know it.
+    /// These chunks are no longer needed, and the source does not know that.
     Needless(Vec<Range<u64>>),
-    /// These chunks are equal at the source, which knows it.
+    /// These chunks are equal at the source, and the source knows that.
     Same(Vec<Range<u64>>),
     /// A dry run would create these entries.
     WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },

@@ -7,9 +7,9 @@
 //!   into a store.
 //! - [`jobs`]: the thread's input, which is complete chunks ([`chunk`]) and messages of the control
 //!   stream. [`planned`] divides a destination's reports into messages that fit a frame.
-//! - limits: `ahead` (digests that arrive before their chunks), `missing_digests` (the time that
-//!   chunks wait for their digests), `wrong` (failed verifications of one chunk), [`budget`] (the
-//!   memory that incomplete chunks share).
+//! - limits: `ahead` limits digests that arrive before their chunks, `missing_digests` the time
+//!   that chunks wait for their digests, `wrong` the failed verifications of one chunk. [`budget`]
+//!   divides the memory for incomplete chunks.
 //! - [`skip`]: computes the blocks that need not be sent. [`claims`]: prevents two sources from
 //!   writing one file.
 

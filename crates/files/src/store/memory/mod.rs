@@ -2,10 +2,11 @@
 //! kills and power failures happen in between.
 //!
 //! The model is at least as hostile as Linux. A failed sync marks the pages that it could not write
-//! as clean: later syncs succeed, reads return the new content until the cache drops it, and the
-//! device never gets it. Entries of a folder are volatile until that folder, or the file system, is
-//! synced; an entry whose sync failed stays volatile, as in a journalling file system. A rename is
-//! atomic. After a power failure any subset of the volatile pages and entries may exist.
+//! as clean. Later syncs succeed, but the device never gets these pages. Reads return the new
+//! content until the cache drops it. Entries of a folder are volatile until that folder, or the
+//! file system, is synced. An entry whose sync failed stays volatile, as in a journalling file
+//! system. A rename is atomic. After a power failure any subset of the volatile pages and entries
+//! may exist.
 
 mod handles;
 mod power;
@@ -491,8 +492,9 @@ impl Disk {
         self.state().faults = faults;
     }
 
-    /// Returns the count of each kind of fault, and two counts of possible losses of dirty pages:
-    /// in files of more than one page, and in shorter files, such as journals.
+    /// Returns the count of each kind of fault, and two counts of possible losses of dirty pages.
+    /// The first is for files of more than one page, the second for shorter files, such as
+    /// journals.
     pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)

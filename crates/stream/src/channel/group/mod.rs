@@ -14,8 +14,8 @@
 //!   `listen` receives, `speak` sends.
 //!
 //! Messages cannot loop: a room drops repeated messages, and a bridge sends no message back to the
-//! group from which it came. A bridge ignores its own datagrams. It cannot open those of another
-//! server's bridge in the same group, because the keys differ.
+//! group from which it came. A bridge ignores its own datagrams. It cannot decrypt the datagrams of
+//! another server's bridge in the same group, because the keys differ.
 
 mod author;
 pub(super) mod bridge;

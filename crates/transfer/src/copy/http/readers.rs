@@ -15,8 +15,8 @@ use crate::error::{Error, ErrorKind};
 
 /// Maximum number of chunks in one request: its round trip then costs little.
 const MOST: u64 = 32;
-/// Minimum number of requests per connection, so that no connection has a long request left at the
-/// end.
+/// Minimum number of requests per connection. With fewer, one connection could have a long request
+/// left at the end.
 const EACH: u64 = 4;
 /// Maximum number of chunks that wait for the writer.
 const AHEAD: usize = 8;

@@ -162,8 +162,8 @@ const LEN: u64 = 90_000_000;
 const LEN_OF_PART: u64 = 36_000_000;
 /// The liar's object is this many times longer, so it is still sending when it is detected.
 const LONGER: usize = 4;
-/// Maximum bytes that a liar may send before it is excluded: half of its own object, or half of the
-/// share of one of three honest sources.
+/// Maximum bytes that a liar may send before it is excluded. This is half of its own object, or
+/// half of the share of one of three honest sources.
 const OF_ITS_OWN: u64 = LEN_OF_PART * LONGER as u64 / 2;
 const OF_A_THIRD: u64 = LEN / 6;
 
