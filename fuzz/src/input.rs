@@ -1,4 +1,4 @@
-//! Reads bytes as choices; after the last byte it returns zeros.
+//! Interprets input bytes as choices. After the last byte, every choice is zero.
 
 /// The bytes of an input.
 pub(crate) struct Input<'a> {

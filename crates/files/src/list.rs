@@ -20,7 +20,7 @@ pub enum NameKind {
     Other,
 }
 
-/// A name with its attributes; for a link, the link's own.
+/// A name with its attributes; for a link, the attributes of the link itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The name, without a slash.

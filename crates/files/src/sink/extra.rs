@@ -1,9 +1,9 @@
 //! Names at the destination that the source lacks. A plan counts or lists them; a copy with
 //! deletion removes them at its end.
 //!
-//! The walk goes through the destination and the manifest in parallel, both in the order of a walk,
-//! so it needs no table of names. It opens each folder by its parent's handle, does not follow
-//! links, and does not enter other file systems.
+//! The walk passes through the destination and the manifest in parallel. Both have the same order,
+//! so the walk needs no table of names. The walk opens each folder by its parent's handle, does not
+//! follow links, and does not enter other file systems.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
 //! began may belong to them, and stay. The change time decides, because a copy cannot set it.
@@ -33,7 +33,7 @@ pub struct Delete {
     pub most: Option<u64>,
 }
 
-/// The names that were removed, or would be.
+/// The names that were removed, or would be removed.
 #[derive(Debug, Default)]
 pub struct Deleted {
     /// The number of files, links and folders.

@@ -1,9 +1,9 @@
-//! The two channels for outgoing messages: the control stream, and a copy ahead of it in a
-//! datagram.
+//! The two channels for outgoing messages: the control stream, and datagrams that overtake the
+//! stream.
 //!
-//! A lost packet delays everything behind it on a stream for more than a round trip. So messages
-//! that a protocol waits for are sent twice: reliably on the stream, and ahead of it in a
-//! separate sealed datagram. Every such message is idempotent.
+//! On a stream, a lost packet delays all later data for more than a round trip. So messages that a
+//! protocol waits for are sent twice: first in a separate sealed datagram, and reliably on the
+//! stream. Every such message is idempotent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};

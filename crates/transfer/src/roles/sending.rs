@@ -86,7 +86,7 @@ struct Running<'a, 'b> {
     flows: Flows,
     /// The lease that the current pass serves.
     lease: u32,
-    /// Passes that repeated chunks with wrong digests.
+    /// The number of passes that repeated chunks with wrong digests.
     repeats: u32,
     datagram: u16,
     /// Chunks of the current pass; `None` for all.
@@ -379,7 +379,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Starts a pass with everything, because the other end now receives. Drops the earlier
+    /// Starts a pass with all chunks, because the other end now receives. Drops the earlier
     /// measurements.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
@@ -466,7 +466,8 @@ impl Running<'_, '_> {
     ) -> Result<Carried, Error> {
         let end = &self.end;
         if self.datagram > LARGEST_WHOLE {
-            // Without fragmentation the first datagram is refused, and smaller datagrams follow.
+            // If this fails, the kernel refuses the first large datagram, and smaller datagrams
+            // follow.
             let _ = end.port.socket().allow_fragments();
         }
         let keys = end.terms.keys(flow).sending_end();

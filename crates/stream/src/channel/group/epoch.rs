@@ -111,7 +111,7 @@ fn described(group: &multicast::Group, suite: Suite) -> Group {
 pub(super) struct Described {
     pub(super) address: GroupAddress,
     pub(super) hops: u8,
-    /// The epoch; complete only at a subscriber.
+    /// The epoch. At a sender, its flow and key are those of the sender alone.
     pub(super) epoch: Epoch,
 }
 

@@ -38,8 +38,8 @@ use crate::session::PeerId;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
-/// The amount that a sender may send before the receiving end has planned; the receiving end
-/// reserves this much. With the two chunks that may be partly filled this is 32 MiB.
+/// The amount that a sender may send before the receiving end's plan. The receiving end reserves
+/// this much, and two chunks that may be partly filled: 32 MiB in total.
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
 /// Additional open chunks, because a grant may begin and end within a chunk. A transfer over
@@ -74,7 +74,7 @@ struct Inner {
     lists: Mutex<HashMap<PeerId, u32>>,
     /// Chunks held by unread messages to each owner; owners without such messages have no entry.
     messages: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks or a part were given back.
+    /// Notifies that chunks or a part were returned.
     returned: Notify,
 }
 
@@ -332,8 +332,8 @@ impl MemoryPart {
         self.streamed.clone()
     }
 
-    /// Returns the limit for this transfer's granted and not yet drained bytes. `held` is the
-    /// current amount; the result is never less.
+    /// Returns the limit on bytes that are granted to this transfer and not drained yet. `held` is
+    /// the current number of these bytes; the result is never less.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
         let shared = &self.place.0;
         let mut permit = self.held();
@@ -361,7 +361,7 @@ impl MemoryPart {
     }
 }
 
-/// Returns the most chunks of a flow with `held` bytes granted and not drained.
+/// Returns the maximum number of chunks of a flow with `held` bytes granted and not drained.
 fn chunks_of(held: Bytes) -> usize {
     usize::try_from(held.get().div_ceil(CHUNK) + u64::from(PARTLY)).unwrap_or(usize::MAX)
 }
