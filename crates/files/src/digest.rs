@@ -42,7 +42,7 @@ pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
 pub struct RootBuilder {
     chunks: u64,
     given: u64,
-    /// By level and number: the subtree that starts with chunk `number << level`.
+    /// The values of subtrees by level and number. A subtree starts with chunk `number << level`.
     subtrees: BTreeMap<(u32, u64), Digest>,
 }
 
@@ -82,8 +82,9 @@ impl RootBuilder {
         if !self.is_complete() {
             return None;
         }
-        // The remaining subtrees have as many chunks as the powers of two in the number of chunks
-        // (for a power of two, its halves). The largest is leftmost. Merge them from the right.
+        // The sizes of the remaining subtrees are the powers of two that add up to the number of
+        // chunks (for a power of two, its two halves). The largest is leftmost. Merge them from the
+        // right.
         let mut spine: Vec<(u64, Digest)> =
             self.subtrees.iter().map(|((level, n), value)| (n << level, *value)).collect();
         spine.sort_unstable_by_key(|(start, _)| *start);
@@ -115,10 +116,11 @@ pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
     hasher.finalize_non_root()
 }
 
-/// Merges the values of a stream's chunks into its root, before their number is known.
+/// Merges the values of a stream's chunks into the stream's root. The number of chunks is not known
+/// in advance.
 ///
-/// The merge at the root differs from other merges. So a subtree is merged only once more chunks
-/// follow. Memory is O(log n) plus the values of early chunks.
+/// The merge at the root differs from other merges. So a subtree is merged only when the next chunk
+/// has arrived. Memory is O(log n) plus the values of early chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamRoot {
     /// The first missing chunk.
@@ -126,8 +128,8 @@ pub(crate) struct StreamRoot {
     early: BTreeMap<u64, Digest>,
     /// The value of the chunk before it.
     held: Option<Digest>,
-    /// Subtrees of all earlier chunks, the largest first. Their sizes are the powers of two in the
-    /// number of these chunks.
+    /// Subtrees of all earlier chunks, the largest first. Their sizes are the powers of two that
+    /// add up to the number of these chunks.
     subtrees: Vec<Digest>,
 }
 

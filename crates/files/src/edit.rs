@@ -94,7 +94,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
-            // The name is reserved, so copies skip a file that cannot be removed.
+            // If the removal fails, copies skip the file, because its name is reserved.
             let _ = self.folder.remove(partial);
         }
     }

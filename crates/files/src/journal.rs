@@ -104,8 +104,8 @@ impl Journal {
     }
 }
 
-/// Detects torn and damaged bytes. It does not protect against attackers: a user who can write the
-/// journal can also write the partial file.
+/// Detects torn and damaged bytes. The check does not protect against attackers: a user who can
+/// write the journal can also write the partial file.
 fn check(head: &[u8], fields: &[u8]) -> Check {
     let mut hasher = blake3::Hasher::new();
     hasher.update(head).update(fields);

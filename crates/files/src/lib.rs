@@ -1,5 +1,5 @@
 //! Files and trees: read at the source, verified and written under their final names. This crate
-//! knows no socket, session or protocol.
+//! uses no sockets, sessions or protocols.
 //!
 //! In reading order:
 //! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: the layout of its
@@ -7,7 +7,7 @@
 //!   into the BLAKE3 root of a file.
 //! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: selects the
 //!   files of a tree. [`Asked`]: the entries that a peer may send.
-//! - `store`: the traits through which everything here reaches files.
+//! - `store`: the traits through which all code of this crate accesses files.
 //! - [`edit`]: creates, replaces, renames and removes single files and folders.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,

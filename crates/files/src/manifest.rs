@@ -54,7 +54,7 @@ pub trait ListMemory: fmt::Debug + Send {
     /// Raises the charge to at least `bytes` in total.
     ///
     /// # Errors
-    /// There is not enough memory; names the amount needed.
+    /// There is not enough memory. The error names the needed amount.
     fn hold(&mut self, bytes: u64) -> Result<(), Error>;
 }
 
@@ -68,9 +68,9 @@ impl ListMemory for () {
 /// The kind of source, which decides how paths relate to the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One plain file, with its name or the destination's.
+    /// One plain file, under its own name or the destination's name.
     File,
-    /// One folder (or link) with its content, with its name or the destination's.
+    /// One folder (or link) with its content, under its own name or the destination's name.
     Named,
     /// The content of a folder (`folder/`), which goes directly into the destination.
     Contents,
@@ -219,7 +219,8 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The order of a walk: component by component, so that a folder's content follows it directly.
+/// The order of a walk. Compares paths component by component, so a folder's content follows the
+/// folder directly.
 pub(crate) fn walk_order(a: &[u8], b: &[u8]) -> Ordering {
     let at = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     // A separator sorts before any byte of a name.
@@ -279,7 +280,7 @@ impl Manifest {
         Ok(Manifest { shape, folder_mode: None, entries: sound, names })
     }
 
-    /// Returns the manifest of one file that no walk has found; `version` is its stamp.
+    /// Returns the manifest of one file that no walk has found. `version` is the stamp of the file.
     ///
     /// # Errors
     /// The name is not one path component, or the size is beyond the limit.
@@ -371,7 +372,7 @@ impl Manifest {
     }
 }
 
-/// Returns the size from which files of such a manifest are large.
+/// Returns the minimum size of large files, for manifests of this shape.
 pub(crate) fn large_from(shape: Shape) -> u64 {
     if shape == Shape::File { 1 } else { LARGE }
 }

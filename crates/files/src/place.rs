@@ -52,7 +52,7 @@ impl Root {
     /// Opens a folder below this one.
     ///
     /// # Errors
-    /// As [`Root::open`], and for a path that leads out of this folder.
+    /// As [`Root::open`]; or the path leads out of this folder.
     pub fn below(&self, path: &Path) -> io::Result<Root> {
         self.0.open_dir(path).map(|root| Root(Arc::new(root)))
     }
@@ -72,7 +72,7 @@ impl Root {
 pub(crate) enum Found {
     /// A folder, possibly through a link.
     Folder(SharedFolder),
-    /// Something else, in an existing folder. A link only if it does not lead to a folder.
+    /// Something else, in an existing folder; also a link that does not lead to a folder.
     Other { parent: SharedFolder, name: Vec<u8>, attributes: Attributes },
     /// Nothing, in an existing folder.
     Nothing { parent: SharedFolder, name: Vec<u8> },
@@ -243,7 +243,7 @@ pub fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// Returns an error of this host's files: what could not be done with `path`, and why.
+/// Returns the error of an operation (`verb`) that failed on `path` of this host.
 pub(crate) fn file_error(verb: &str, path: &Path, error: &io::Error) -> Error {
     let what = format!("cannot {verb} {}: {}", path.display(), reason(error));
     Error::new(FileErrorKind::File, what).at(path)

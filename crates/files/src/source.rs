@@ -90,8 +90,8 @@ impl Source {
     /// [`failures`](Source::failures); the rest continues.
     ///
     /// # Errors
-    /// No source exists or can be read (`File`); a folder without `recursive`, two sources with one
-    /// name, or an invalid filter (`Request`).
+    /// No source exists or can be read (`File`); a folder without `recursive`, two sources with the
+    /// same name, or an invalid filter (`Request`).
     pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
         Source::open_within(places, options, Box::new(()))
     }
@@ -276,8 +276,8 @@ impl Source {
 
     /// Returns which chunks of a file have the values that the other end found.
     ///
-    /// `values` are chunks counted in the file (of a small file too) and may come from anybody; a
-    /// chunk outside of the file does not match.
+    /// `values` are chunks counted in the file, also for a small file. They may come from anybody;
+    /// a chunk outside of the file does not match.
     pub fn compare(&mut self, entry: u32, values: &[(u64, Digest)]) -> Vec<bool> {
         let size = self.manifest.entries().get(entry as usize).and_then(Entry::size);
         let size = size.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The walk over a source, by handles: links stay links and are never followed.
+//! The walk over a source, by handles. Links stay links and are never followed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ type Merged = HashMap<(Option<u32>, Vec<u8>), u32>;
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) listing: Listing,
-    /// The source in which each entry was found, by number.
+    /// For each entry, the number of the source in which it was found.
     pub(crate) origins: Vec<u16>,
     /// The folders by parent and name, if there are several sources: folders of the same name are
     /// merged.

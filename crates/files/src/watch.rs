@@ -67,7 +67,7 @@ impl Watch {
         *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }
 
-    /// Returns the file that this copy waits for, once.
+    /// Returns the file that this copy waits for. Returns each report only once.
     pub fn take_held(&self) -> Option<Held> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

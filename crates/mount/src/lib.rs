@@ -1,4 +1,5 @@
-//! A remote folder as a read-only file system: FUSE over the services of lists and of remote files.
+//! A remote folder as a read-only file system: FUSE over the services for listings and remote
+//! files.
 //!
 //! Modules in reading order:
 //! - `host`: the connection, which is restored after a loss.

@@ -97,7 +97,7 @@ impl Tree {
         Ok(path)
     }
 
-    /// Returns a listing of the folder that is current, or was read now.
+    /// Returns a current listing of the folder; reads a new one if necessary.
     pub(crate) async fn listing(&self, folder: u64) -> Result<Arc<Listing>, Failed> {
         let slot = {
             let mut folders = lock(&self.folders);
@@ -183,7 +183,7 @@ impl Tree {
         self.node(inode).map(|node| node.named)
     }
 
-    /// Records the version that was opened; returns whether the previous one was the same.
+    /// Records the version that was opened; returns whether it equals the previous version.
     pub(crate) fn opened(&self, inode: u64, version: Version) -> bool {
         let mut nodes = lock(&self.nodes);
         let Some(node) = nodes.get_mut(&inode) else { return false };

@@ -276,7 +276,7 @@ impl Rpc {
     }
 }
 
-/// A call in progress. Dropping it cancels it.
+/// A call in progress. Dropping this value cancels the call.
 #[derive(Debug)]
 struct Begun {
     ticket: u64,
@@ -308,7 +308,7 @@ impl Drop for Begun {
     }
 }
 
-/// A call with items both ways. Dropping it cancels the call.
+/// A call with items both ways. Dropping this value cancels the call.
 #[derive(Debug)]
 pub struct RpcStream {
     begun: Begun,

@@ -163,8 +163,8 @@ fn behind_mode(rest: Option<&str>) -> Option<&str> {
     rest.and_then(|rest| rest.split_once(':')).map(|(_, folder)| folder)
 }
 
-/// Returns whether a word in lower case may be a mistyped mode. It must not be taken for a folder,
-/// because a folder alone grants reading and writing.
+/// Returns whether a word in lower case may be a mistyped mode. Such a word must not be taken for a
+/// folder, because a folder alone grants reading and writing.
 fn looks_like_a_mode(word: &str) -> bool {
     let is_short = (1..=3).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_lowercase());
     let is_spelled = ["read", "write"].iter().any(|verb| word.starts_with(verb));
@@ -176,7 +176,7 @@ fn looks_like_a_mode(word: &str) -> bool {
 /// list's name in errors.
 ///
 /// # Errors
-/// The first line that is not an entry, or that repeats an id, with its number.
+/// The error names the first line that is not an entry, or that repeats an id.
 pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
     let mut allowed = Vec::new();
     let mut lines = BTreeMap::new();

@@ -6,7 +6,7 @@ use tokio::process::ChildStdin;
 #[derive(Debug)]
 pub(super) struct Child {
     _ssh: tokio::process::Child,
-    /// Closing it tells the remote side that no session will follow.
+    /// Closing this pipe tells the remote side that no session will follow.
     _stdin: Option<ChildStdin>,
 }
 

@@ -203,7 +203,7 @@ impl RttWatch {
     }
 }
 
-/// A sealed stream in each direction to one peer.
+/// An encrypted stream in each direction to one peer.
 pub struct Session {
     /// The other side's authenticated id.
     pub peer: PeerId,
@@ -350,8 +350,8 @@ impl Session {
         self.reader.expect_bulk();
     }
 
-    /// Returns a key that only the two ends of this session know, equal at both for equal
-    /// arguments.
+    /// Returns a key that only the two ends of this session know. Both ends get the same key for
+    /// the same arguments.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         self.facts.exporter.export(label, context)
     }
@@ -396,8 +396,7 @@ impl Session {
     /// Reads the first message of a client; see [`FrameReader::read`].
     ///
     /// # Errors
-    /// As [`FrameReader::read`], and if the listener evicts this client to make room for another
-    /// one.
+    /// As [`FrameReader::read`]; or the listener evicts this client to make room for another one.
     pub async fn first<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         let place = self.place.take();
         let evicted = async {

@@ -22,7 +22,8 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// Over TCP and ssh: how long [`FrameWriter::leave`] continues to read.
 const PARTING: Duration = Duration::from_millis(5);
 
-/// Bytes per read from the carrier; a claimed length is never allocated before the bytes arrive.
+/// Bytes per read from the carrier. Memory for a message is allocated only as its bytes arrive,
+/// whatever length its header claims.
 const READ_AHEAD: usize = 16 << 10;
 
 /// Completes when all written data have arrived.

@@ -27,7 +27,7 @@ impl RangeFile {
         let (parent, name, is_new) = match place.find_at_end().map_err(wrong)? {
             Found::Folder(_) => return Err(refused("is a folder")),
             _ if place.says_folder() => return Err(wrong(store::not_a_folder())),
-            // A device is not opened: that may have effects.
+            // Do not open a device: opening it may have effects.
             Found::Other { attributes, .. } if attributes.kind != FileKind::File => {
                 return Err(refused("is not a regular file"));
             }
@@ -58,8 +58,8 @@ impl RangeFile {
         Ok(RangeFile { file, stamp, path, created_in })
     }
 
-    /// Writes `bytes` at `at`, reads them back and compares them. The file grows if they end beyond
-    /// its end. Later reads return the new version.
+    /// Writes `bytes` at `at`, reads them back and compares them. The file grows if the bytes end
+    /// beyond its end. Later reads return the new version.
     ///
     /// # Errors
     /// The range ends beyond the largest offset (`Request`); another process changed the file

@@ -64,8 +64,8 @@ impl Extra {
     /// Checks the request before the destination is opened.
     ///
     /// # Errors
-    /// The copy is not of one folder's content, a filter excludes files by other properties than
-    /// names, or the destination is a link (`Request`, `File`).
+    /// The copy does not copy the content of one folder, a filter excludes files by other
+    /// properties than names, or the destination is a link (`Request`, `File`).
     pub(super) fn new(place: &Place, shape: Shape, delete: &Delete) -> Result<Extra, Error> {
         let refuse = |what: &str| Err(Error::new(FileErrorKind::Request, what));
         if shape != Shape::Contents {
@@ -156,7 +156,7 @@ impl Sink {
     /// Lists the names that would be removed.
     ///
     /// # Errors
-    /// There are more than the limit, or everything would be removed (`File`).
+    /// There are more names than the limit, or everything would be removed (`File`).
     pub fn would_delete(&mut self) -> Result<Deleted, Error> {
         if self.keeps_extra() {
             return Ok(Deleted::default());
@@ -166,7 +166,8 @@ impl Sink {
         Ok(planned)
     }
 
-    /// Checks at the start whether the copy may remove the names, before it has changed anything.
+    /// Checks whether the copy may remove the names. Called at the start, before the copy has
+    /// changed anything.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);
@@ -232,7 +233,7 @@ struct Walk<'a> {
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
-    /// Maximum number of names to remove: those that appeared after the plan stay.
+    /// Maximum number of names to remove. Names that appeared after the plan stay.
     most: u64,
     /// The file system of the destination; `None` until the walk has entered it.
     device: Option<u64>,

@@ -46,7 +46,7 @@ pub struct SinkOutcome {
 }
 
 impl Sink {
-    /// Ends the copy: syncs everything; if no chunk is missing, creates links and gives folders
+    /// Ends the copy. Syncs everything. If no chunk is missing, creates links and gives folders
     /// their permissions and times.
     ///
     /// If chunks are missing, keeps the data for a later run and reports the unfinished amount.

@@ -1,5 +1,5 @@
-//! A worker pool for many small operations on files, which consist of system calls and rarely wait
-//! for the disk.
+//! A worker pool for many small operations on files. These operations consist of system calls and
+//! rarely wait for the disk.
 
 use std::io;
 use std::panic::resume_unwind;

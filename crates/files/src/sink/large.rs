@@ -64,10 +64,10 @@ pub(super) struct Large {
     journal_end: u64,
     /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
-    /// A sync of the partial file failed: after that, chunks of the file may no longer be
+    /// Whether a sync of the partial file failed. Chunks of the file must then no longer be
     /// journalled or synced.
     has_lost: bool,
-    /// When it was last used, to find the file to close.
+    /// When the file was last used. The least recently used file is closed first.
     pub(super) used: u64,
 }
 
@@ -551,7 +551,7 @@ fn same_place(old: u64, new: u64, chunk: u64) -> bool {
     len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
 }
 
-/// Returns the value of a chunk of `file`, which counts as `size` bytes long.
+/// Returns the value of a chunk of `file`, as if the file had `size` bytes.
 pub(super) fn read_value(file: &dyn File, size: u64, chunk: u64) -> io::Result<Digest> {
     read_chunk(file, size, chunk).map(|(_, value)| value)
 }
@@ -563,7 +563,7 @@ fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(Vec<u8>, Di
     Ok((content, value))
 }
 
-/// Reads a chunk of `file`, which counts as `size` bytes long. Returns the content if its value is
+/// Reads a chunk of `file`, as if the file had `size` bytes. Returns the content if its value is
 /// `value`.
 fn read_verified(file: &dyn File, size: u64, chunk: u64, value: &Digest) -> Option<Vec<u8>> {
     let (content, found) = read_chunk(file, size, chunk).ok()?;

@@ -1,5 +1,4 @@
-//! The plan before the first chunk: which entries are equal, what an earlier run left, what must be
-//! created.
+//! The plan, made before the first chunk: equal entries, data of an earlier run, entries to create.
 
 use std::io;
 use std::ops::Range;
@@ -51,8 +50,8 @@ impl Basis {
         Ok(Basis { file, attributes })
     }
 
-    /// Returns whether this is the file that `earlier` describes, unchanged since. Only a change
-    /// through a memory map keeps all of these attributes.
+    /// Returns whether this is the file that `earlier` describes, and unchanged. Every change
+    /// except one through a memory map changes these attributes.
     pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
         let now = self.file.attributes()?;
         let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);
@@ -290,7 +289,7 @@ impl Sink {
     }
 
     /// Removes the remains of a killed copy if the file was large then and is small now, or the
-    /// reverse. `has_large`: the partial file of a large file exists.
+    /// reverse. `has_large` says whether the partial file of a large file exists.
     fn remove_other_remains(&mut self, number: u32, has_large: bool) -> io::Result<()> {
         if self.object.is_large(number) {
             let (folder, name) = self.ground.at(number)?;
@@ -476,7 +475,7 @@ impl Sink {
         let mut have = Vec::new();
         for run in self.needed.runs(false) {
             let mut start = run.start;
-            // No hole is needed, so each hole lies within one run.
+            // A hole is never needed, so it lies within one run of chunks that are not needed.
             while let Some(hole) = holes.next_if(|hole| hole.start < run.end) {
                 have.push(start..hole.start);
                 start = hole.end;

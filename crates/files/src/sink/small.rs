@@ -1,5 +1,5 @@
-//! Small files in progress: each has its own partial file, many are synced by one call, then
-//! renamed.
+//! Small files in progress. Each has its own partial file. One call syncs many of them; then they
+//! are renamed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,13 +41,14 @@ struct Begun {
 struct Whole {
     entry: u32,
     stamp: Stamp,
-    /// Kept open only if files are synced one by one: the file may be read-only by now, and many
-    /// descriptors would exhaust the process's limit.
+    /// Kept open if files are synced one by one, because the file may be read-only by now.
+    /// Otherwise closed, because many descriptors would exhaust the process's limit.
     file: Option<OpenFile>,
 }
 
 /// Identifies a partial file. The system reuses the inode of a file that another copy has removed,
-/// so the inode alone proves nothing. An incomplete file has a different time than the source's.
+/// so the inode alone proves nothing. An incomplete file has a different modification time than the
+/// source's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     identity: (u64, u64),
@@ -97,8 +98,8 @@ impl Small {
         self.new.insert(entry.into());
     }
 
-    /// Writes complete files, several in parallel, and queues them; returns the failures. A file
-    /// that was begun in pieces is not allowed.
+    /// Writes complete files, several in parallel, and queues them; returns the failures. The files
+    /// must not have been begun in pieces.
     pub(super) fn write_complete(
         &mut self,
         ground: &mut Ground,

@@ -136,7 +136,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Opens the folder `name`; fails on a link.
     fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder>;
 
-    /// Opens this folder again and locks that handle without waiting: the lock ends with that
+    /// Opens this folder again and locks the new handle, without waiting. The lock ends with that
     /// handle.
     ///
     /// # Errors
@@ -170,8 +170,8 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Sets the modification time of the link `name`, not of its target.
     fn set_link_modified(&self, name: &[u8], modified: FileTime) -> io::Result<()>;
 
-    /// Returns the permission bits that new entries of this folder lack, because of the folder's
-    /// default access control list or, without one, the umask.
+    /// Returns the permission bits that new entries of this folder do not get. The folder's default
+    /// access control list decides, or, without such a list, the umask.
     fn withheld(&self) -> u32 {
         real::umask()
     }

@@ -2,8 +2,8 @@
 //!
 //! Such an open waits, and fails only if no descriptor becomes free in time. It retries after each
 //! file that this process closes. It also retries at intervals, because sockets and other processes
-//! free descriptors too. The limit applies to the whole process, and so does the queue of waiting
-//! opens.
+//! free descriptors too. The limit applies to the whole process, so the process has one queue of
+//! waiting opens.
 
 use std::io;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Timeout of an open: shorter than a stall.
+/// Timeout of an open, shorter than the stall limit of a copy.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);

@@ -244,8 +244,8 @@ impl Run {
         // attempt ended. A failed write to the device may be detected much later; it also loses the
         // chunks that waited at that time. A failed sync of a folder also loses chunks, if the
         // power fails before the next sync. A journal that lost a page proves nothing: all chunks
-        // of its file are sent again. A failed read loses one chunk, or with a journal all of its
-        // file.
+        // of its file are sent again. A failed read loses one chunk; a failed read of a journal
+        // loses all chunks of its file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let (unread, unread_journals) = self.to.unread();
