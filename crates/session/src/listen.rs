@@ -31,7 +31,7 @@ use crate::{Error, Kind};
 use longhaul_net::meter::{Meter, Tariff};
 use longhaul_text::CallOption;
 
-/// Connections that wait in the kernel to be accepted.
+/// Maximum number of connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
 /// Maximum number of refusals in progress. Beyond this limit the listener drops the oldest refused
@@ -52,8 +52,8 @@ const PAUSED: Tariff =
 /// new client must first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
-/// Interval of checks for connections without streams. The second such check in a row closes the
-/// connection.
+/// Interval of checks for connections without streams. A connection is closed if two checks in a
+/// row find no stream.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Maximum number of sessions queued for the caller.
@@ -139,7 +139,7 @@ impl Listener {
     /// unspecified IPv6 address includes IPv4. Needs a running tokio runtime.
     ///
     /// # Errors
-    /// The address is not one of this host's, or the port is in use.
+    /// The address does not belong to this host, or the port is in use.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -188,7 +188,7 @@ impl Listener {
     }
 
     /// Returns the next session: the client has proven its id, is admitted and supports a common
-    /// version. The caller checks its rights. Cancel-safe.
+    /// version. The caller checks the client's rights. Cancel-safe.
     pub async fn accept(&mut self) -> Session {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
@@ -246,8 +246,8 @@ impl Listener {
         let _ = self.door.on_refusal.set(Box::new(tell));
     }
 
-    /// Calls `tell` for each address that starts a handshake, because its data may follow
-    /// immediately. Only the first call counts.
+    /// Calls `tell` for each address that starts a handshake, because data from that address may
+    /// follow immediately. Only the first call counts.
     pub fn on_arrival(&self, tell: impl Fn(IpAddr) + Send + Sync + 'static) {
         let _ = self.door.on_arrival.set(Box::new(tell));
     }
@@ -432,8 +432,8 @@ impl Door {
     async fn end(&self, arrived: Option<Arrival>, place: Place) {
         let count = match arrived {
             Some(Arrival::Session(mut session)) => {
-                // Kept until the first request, so sessions without a request count towards the
-                // limit.
+                // Keep the place until the first request, so sessions without a request count
+                // towards the limit.
                 session.place = Some(place);
                 // The receiver is dropped only with the listener.
                 return drop(self.sessions.send(*session).await);
@@ -509,7 +509,7 @@ impl Door {
         Arrival::Done
     }
 
-    /// Returns the first stream of a client that opens several, after its hello.
+    /// Reads the hello of a client that opens several streams, and returns its first stream.
     async fn carried(self: Arc<Door>, session: Session) -> Arrival {
         if !session.reader.theirs().is_some_and(|hello| hello.streams) {
             return Arrival::Session(Box::new(session));
@@ -605,7 +605,8 @@ mod tests {
         io::ErrorKind::AddrInUse.into()
     }
 
-    /// Returns how often both were tried, if the second finds a number in use `taken` times.
+    /// Lets the second socket find a number in use `taken` times. Returns the number of attempts,
+    /// and whether the expected number was found.
     fn tries(wanted: &str, taken: usize) -> (usize, bool) {
         let tried = RefCell::new(0);
         let first = || {

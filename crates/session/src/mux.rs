@@ -120,7 +120,7 @@ impl Mux {
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {
-            // The sender is dropped if it has ended by itself.
+            // If the multiplexer has ended by itself, the sender is dropped.
             let _ = closed.await;
         }
     }

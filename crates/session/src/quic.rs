@@ -256,7 +256,7 @@ pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) ->
     let number = send.id().index().to_string();
     let stopped = send.stopped();
     let delivered: Delivered = Box::pin(async move {
-        // Acknowledged, stopped or closed by the other side: nothing to wait for.
+        // The other side has acknowledged, stopped or closed the stream: do not wait longer.
         let _ = stopped.await;
     });
     let (out, input) = (Box::new(send), Box::new(receive));

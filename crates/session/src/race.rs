@@ -86,8 +86,8 @@ pub(super) async fn run(
     }
 }
 
-/// Returns the addresses with alternating families, starting with the first one's (RFC 8305 section
-/// 4), each once.
+/// Returns each address once, with alternating families. The family of the first address comes
+/// first (RFC 8305 section 4).
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return Vec::new() };
     let of = |same: bool| {

@@ -41,8 +41,8 @@ fn is_early(elapsed: Duration, pause: Duration, retry_for: Duration) -> bool {
     elapsed + pause < retry_for
 }
 
-/// Completes after some seconds without a sign of the server. Detects a server that has ended if no
-/// other process at its address reports the end.
+/// Completes after some seconds without a sign of the server. This detects the end of a server even
+/// if no process at its address reports the end.
 pub async fn silence(rtt: RttWatch) -> Error {
     let (mut seen, mut looks) = (rtt.received(), 0);
     let mut tick = interval(LOOK_EVERY);

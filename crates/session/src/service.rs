@@ -38,7 +38,8 @@ impl Services {
     /// Returns the service that a stream requests.
     ///
     /// # Errors
-    /// [`Kind::Unreachable`]: there is none of this name, or it is older than the stream needs.
+    /// [`Kind::Unreachable`]: there is no service of this name, or the service is older than the
+    /// stream needs.
     pub fn find(&self, name: &str, needs: u32) -> Result<Rc<dyn Service>, Error> {
         let refuse = |what: String| {
             let error = Error::new(Kind::Unreachable, what);

@@ -61,7 +61,7 @@ struct Round {
     begun: Instant,
     sent: u64,
     lost: u64,
-    /// Whether the sender had nothing to send at times.
+    /// Whether the sender at times had nothing to send.
     idle: bool,
     /// The smallest round-trip time in the round's second half.
     fastest: Option<Duration>,

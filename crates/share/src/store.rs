@@ -68,7 +68,7 @@ pub(crate) enum Command {
     Ended(By, bool),
 }
 
-/// Sends commands to the thread, which ends with the last clone.
+/// Sends commands to the thread. The thread ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     orders: mpsc::UnboundedSender<Command>,

@@ -1,4 +1,4 @@
-//! Limits the data of watches that a client has received and its program has not read.
+//! Limits the data of watches that a client has received, but that its program has not read yet.
 //!
 //! A program may have 15 watches, and the server decides how much data each of them delivers. So
 //! all watches of a client share one limit, which includes incomplete snapshots.

@@ -1,4 +1,4 @@
-//! The remote side of a copy over ssh: started by ssh, for one client, and ends with ssh.
+//! The remote side of a copy over ssh. ssh starts it for one client, and it ends with ssh.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ struct Path {
     state: u64,
     /// While set, nothing passes.
     dead: Arc<AtomicBool>,
-    /// How many packets were in flight to the server when each of them arrived.
+    /// For each packet that arrives: the number of packets in flight to the server.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -137,7 +137,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
         session.write(&much).await.expect("open");
         assert_eq!(session.read().await, Ok(Some(much)));
         let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
-        // Of 400 kB the last third, long after the first losses; the echo's acks are not included.
+        // Use the last third of 400 kB, long after the first losses, without the echo's acks.
         let told = 400_000 / 1400;
         assert!(flying.len() > told, "{} packets", flying.len());
         let mut late = flying.drain(told / 2..told).collect::<Vec<_>>();

@@ -72,8 +72,8 @@ pub struct ChannelSettings {
     pub keys: String,
     /// The code, for the mode `Datagram`, and for a sender in the mode `Multicast`.
     pub code: ChannelCode,
-    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
-    /// to the server, but no more than fits every Ethernet path.
+    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
+    /// the server, up to the size that fits every Ethernet path.
     pub datagram: Option<u16>,
     /// Name of the interface of this host that leads to the group, in the mode `Multicast`. `None`
     /// uses the interface that leads to the server.
@@ -303,7 +303,7 @@ impl ChannelSent {
         if all == 0 { 0.0 } else { (self.dropped as f64 / all as f64).min(1.0) }
     }
 
-    /// Returns the messages that wait for the server.
+    /// Returns the number of messages that wait for the server.
     pub fn queue(&self) -> u64 {
         self.messages.saturating_sub(self.taken + self.replaced + self.unsent)
     }

@@ -68,9 +68,10 @@ impl Client {
         ReadRequest::new(self, source.into_location())
     }
 
-    /// Describes a write of everything that `reader` returns to the file `destination` on another
-    /// host; await the request, which polls the reader. A byte slice is a reader. The length may be
-    /// unknown; memory holds a part of the content at a time (see [`CopyRequest::input`]).
+    /// Describes a write to the file `destination` on another host. The content is everything that
+    /// `reader` returns. Await the request, which polls the reader. A byte slice is a reader. The
+    /// length may be unknown; memory holds a part of the content at a time (see
+    /// [`CopyRequest::input`]).
     pub fn write<'a>(
         &self,
         reader: impl AsyncRead + Send + 'a,

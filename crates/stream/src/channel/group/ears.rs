@@ -20,7 +20,7 @@ const MOST: usize = u16::MAX as usize;
 /// A received message.
 #[derive(Debug)]
 pub(super) struct Heard {
-    /// Its epoch, and its sender in that epoch.
+    /// The epoch of the message, and its sender in that epoch.
     pub(super) sender: (u64, u32),
     pub(super) message: Message,
     /// The encoded message, which the author's code covers, and this code.
