@@ -20,8 +20,8 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{Connection, FrameReader, FrameWriter, Session};
 use longhaul_files::digest::{Digest, file_value};
 
-/// Maximum bytes of a file that were requested and not yet taken: the data that a path of 1 Gbit/s
-/// carries in 250 ms.
+/// Maximum number of requested bytes of a file that the program has not taken yet: as much as a
+/// path of 1 Gbit/s carries in 250 ms.
 pub(crate) const WINDOW: usize = 32 << 20;
 /// Maximum number of waiting reads and changes of one file; also the maximum number of unanswered
 /// changes.
@@ -289,8 +289,8 @@ impl Reading {
         Ok(self.writer.write(&FileAsk { ranges, ..FileAsk::default() }).await?)
     }
 
-    /// Takes the next bytes. Bytes of a whole chunk are passed on when it is complete and has the
-    /// value that the server sent.
+    /// Takes the next bytes. Bytes of a whole chunk are passed on when the chunk is complete and
+    /// has the value that the server sent.
     fn take(&mut self, data: FileData) -> Result<(), Error> {
         let FileData { bytes, value, changed, .. } = data;
         if changed {

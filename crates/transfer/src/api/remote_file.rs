@@ -52,7 +52,7 @@ impl RemoteFile {
         RemoteFile { about, size: Arc::new(AtomicU64::new(about.size)), may_write, jobs }
     }
 
-    /// Returns the size in bytes, after the last complete change of this file by its clones.
+    /// Returns the size in bytes, after the last complete change through this value or its clones.
     #[allow(clippy::len_without_is_empty, reason = "a file is not a collection")]
     pub fn len(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
@@ -81,8 +81,9 @@ impl RemoteFile {
         Ok(all)
     }
 
-    /// Reads ranges in the given order. All are requested in advance, without a round trip for
-    /// each. Parts beyond the end of the file are left out. Adjacent ranges are read as one.
+    /// Reads ranges in the given order. All ranges are requested in advance, without a round trip
+    /// for each range. Parts beyond the end of the file are left out. Adjacent ranges are read as
+    /// one.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: a range ends before it begins.
@@ -113,7 +114,8 @@ impl RemoteFile {
         Ok(RangeReads { pieces, wanted, rest: None, failed: false })
     }
 
-    /// Writes `bytes` at `offset`. The file grows if they end beyond its end; a gap reads as zeros.
+    /// Writes `bytes` at `offset`. The file grows if the bytes end beyond its end; a gap reads as
+    /// zeros.
     ///
     /// The bytes travel in pieces of 256 KiB, each with its BLAKE3 hash. The server compares the
     /// hash, writes the piece, reads it back and compares again. When the call returns, every new

@@ -1,4 +1,4 @@
-//! The server: serves a folder to listed ids.
+//! The server: serves a folder to the ids in its list of clients.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -309,8 +309,8 @@ impl Server {
         self.control().set_access(list).await
     }
 
-    /// Waits up to `grace` for transfers to end, then closes all sessions with the reason that the
-    /// server is shutting down; clients retry. New requests are refused from the start.
+    /// Refuses new requests, and waits up to `grace` for transfers to end. Then closes all sessions
+    /// with the reason that the server is shutting down; clients retry.
     pub async fn shutdown(&mut self, grace: Duration) {
         self.control().shutdown(grace);
         let _ = self.ended().await;
@@ -319,7 +319,8 @@ impl Server {
     /// Waits until the server has ended.
     ///
     /// # Errors
-    /// Why the server ended; with [`ServerBuilder::once`], why its transfer failed.
+    /// The reason why the server ended; with [`ServerBuilder::once`], the reason why its transfer
+    /// failed.
     pub async fn ended(&mut self) -> Result<(), Error> {
         if let Some(done) = &mut self.done {
             self.result = done.await.unwrap_or_else(|_| Err(engine::vanished("a server")));
@@ -341,15 +342,15 @@ impl Drop for Server {
     }
 }
 
-/// A handle that controls a server from any thread; clones control the same one.
+/// A handle that controls a server from any thread. Clones control the same server.
 #[derive(Clone)]
 pub struct ServerControl {
     orders: mpsc::UnboundedSender<Order>,
 }
 
 impl ServerControl {
-    /// Replaces the list of clients. A running transfer ends if its client has lost the right or
-    /// now has a different folder, and the client gets this reason. Other transfers continue.
+    /// Replaces the list of clients. A running transfer ends if its client has lost the right, or
+    /// now has a different folder. The client gets this reason. Other transfers continue.
     ///
     /// # Errors
     /// A folder of the list does not exist (the old list stays), or the server has ended.

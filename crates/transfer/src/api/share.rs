@@ -101,7 +101,7 @@ impl fmt::Debug for Share {
 pub struct SharedValue {
     /// The bytes, at most 64 KiB.
     pub bytes: Arc<[u8]>,
-    /// The version. It grows with each change of the tree, across restarts.
+    /// The version. The version increases with each change of the tree, also across restarts.
     pub version: u64,
 }
 
@@ -174,10 +174,10 @@ impl Share {
         EditRequest::new(self, key, None)
     }
 
-    /// Completes when this client has no presence at `key`: immediately if it never had one. After
-    /// a lost connection, a client loses its presence in two cases: somebody else has changed the
-    /// key; or the presence has vanished and was put with [`EditRequest::if_version`]. Returns the
-    /// key's value at that moment, if known.
+    /// Completes when this client has no presence at `key`; immediately if the client never had
+    /// one. After a lost connection, a client loses its presence in two cases: somebody else has
+    /// changed the key; or the presence has vanished and was put with [`EditRequest::if_version`].
+    /// Returns the key's value at that moment, if known.
     ///
     /// # Errors
     /// The key is invalid, or the connection cannot be restored in time.

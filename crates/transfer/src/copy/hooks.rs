@@ -116,7 +116,7 @@ impl State {
 }
 
 impl ClientHooks {
-    /// A new session: resets its counters, and gives failed entries another chance.
+    /// Begins a new session: resets its counters, and gives failed entries another chance.
     pub(super) fn begin_attempt(&mut self) {
         let before = self.counters();
         let mut state = self.state.borrow_mut();
@@ -219,8 +219,8 @@ impl ClientHooks {
         self.found(outcome.resumed_bytes);
     }
 
-    /// If source files changed while this attempt read them, and another attempt copies the new
-    /// versions: returns the notice about it.
+    /// Returns the notice about changed source files, if files changed while this attempt read them
+    /// and another attempt will copy the new versions.
     pub(super) fn read_again(&self) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let (path, count) = state.changed.take()?;
@@ -417,7 +417,7 @@ mod tests {
         }
     }
 
-    /// Returns a moment longer ago than the stall limit.
+    /// Returns a time before now by more than the stall limit.
     fn long_ago() -> Instant {
         let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
         long_ago.expect("Linux counts its clock from before the boot")

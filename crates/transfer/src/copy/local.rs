@@ -1,7 +1,7 @@
 //! A copy within this host: source and sink as over a network, but no session between them.
 //!
-//! One thread reads and hashes, one verifies and writes, the calling thread reports. Nothing is
-//! retried; the same call resumes from the journal.
+//! One thread reads and hashes, another verifies and writes, and the calling thread reports.
+//! Nothing is retried; the same call resumes from the journal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(super) fn copy(
     ToFiles::run(options, observer, cancel, stall, ToFiles::copy_local)
 }
 
-/// Checks that the copy is one of files within this host, and not onto or into itself.
+/// Checks that the copy is a copy of files within this host, and not onto or into itself.
 fn check(options: &CopyOptions) -> Result<(), Error> {
     let is_plain = !options.replicas
         && options.input.is_none()

@@ -3,7 +3,7 @@
 //!
 //! Two parts are sent at a time, so the end of one causes no pause. Content that fits the first
 //! part is an ordinary copy and can be resumed. Longer content cannot be resumed, because the
-//! reader cannot return the bytes again; it lasts only as long as its connection.
+//! reader cannot return the bytes again. If the connection is lost, the content is lost too.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -42,7 +42,7 @@ const ENDING: Duration = Duration::from_secs(10);
 /// Sends the input of `options`, each part by a copy that `one` starts.
 ///
 /// # Errors
-/// The reason that ended a part or the connection; or the input cannot be read.
+/// The error that ended a part or the connection; or the input cannot be read.
 pub(super) async fn push(
     options: CopyOptions,
     route: &Route,

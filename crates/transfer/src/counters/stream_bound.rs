@@ -9,8 +9,8 @@ use longhaul_proto::time::Span;
 use super::Times;
 use crate::summary::BoundBy;
 
-/// Returns the bottleneck, from the times of four threads: the one that feeds the streams, the
-/// other end's writer, and the two that carry the streams.
+/// Returns the bottleneck, from the times of four threads: the thread that feeds the streams, the
+/// other end's writer, and the two threads that carry the streams.
 pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small: bool) -> BoundBy {
     let whole = from.paced + from.stream + from.busy;
     let half = |span: Span| whole > Span::ZERO && span >= whole / 2;

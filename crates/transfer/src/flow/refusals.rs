@@ -1,8 +1,8 @@
 //! The useless datagrams of a port, from the view of one of its flows. The kernel dropped some
 //! because a buffer was full; the port or a flow refused the others.
 //!
-//! A port counts both for all of its flows together. Refused datagrams count for each flow. Drops
-//! of the kernel are divided in proportion to arrivals, because a full buffer drops every
+//! A port counts both kinds for all of its flows together. Refused datagrams count for each flow.
+//! Drops of the kernel are divided in proportion to arrivals, because a full buffer drops every
 //! datagram that arrives.
 
 use longhaul_net::port::PortStatistics;

@@ -1,8 +1,8 @@
-//! The sending thread of one pass: the core chooses the blocks, this thread sends their bytes.
+//! The sending thread of one pass. The core chooses the blocks; this thread sends their bytes.
 //!
-//! One loop, without locks or allocations per datagram: it reads commands, and seals blocks
-//! directly into the batch that one system call sends. Between bursts it waits for the core's next
-//! wake-up or a command, whichever comes first.
+//! The thread is one loop, without locks or allocations per datagram. It reads commands, and seals
+//! blocks directly into the batch that one system call sends. Between bursts it waits for the
+//! core's next wake-up or a command, whichever comes first.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};

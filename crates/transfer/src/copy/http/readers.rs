@@ -29,8 +29,8 @@ pub(super) enum News {
     Failed(fetch::Error),
 }
 
-/// The running readers. After a drop each ends at its next piece of data, or when its
-/// connection is silent for too long.
+/// The running readers. After this value is dropped, each reader ends at its next piece of data, or
+/// when its connection is silent for too long.
 pub(super) struct Readers {
     work: Arc<Work>,
     news: Receiver<News>,
