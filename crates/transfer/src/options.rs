@@ -163,7 +163,7 @@ pub struct HostOptions {
 }
 
 /// A limit on incomplete data in memory that several copies share. Clones refer to the same limit.
-/// The counter's type belongs to a higher module.
+/// The counter is `Any`, because its type belongs to a higher module.
 #[derive(Clone)]
 pub struct SharedMemory(Arc<dyn Any + Send + Sync>);
 
@@ -237,7 +237,8 @@ pub struct CopyOptions {
     pub rate_limit: Option<Rate>,
     /// The weight of the copy on a path that it shares with other traffic.
     pub weight: Weight,
-    /// Where the rates of paths are stored between copies; `None` starts each as on a new path.
+    /// Where the rates of paths are stored between copies. With `None`, each copy starts as on a
+    /// new path.
     pub path_memory: Option<PathMemory>,
     /// How data are sealed.
     pub cipher: Cipher,

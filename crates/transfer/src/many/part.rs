@@ -167,7 +167,7 @@ mod tests {
         let other = registry::all().iter().find(|row| !row.many);
         let of = |shared: &Shared, row| shared.limit(limit, row);
         assert_eq!(of(&shared, Some(registry::of_many())), limit);
-        // The same if the data had to use streams in the end.
+        // The limit is the same if the data finally have to use streams.
         assert_eq!(of(&shared, other), Rate::from_mbps(25));
         assert_eq!(of(&shared, None), Rate::from_mbps(25));
         shared.core = None;

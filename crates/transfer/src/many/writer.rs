@@ -36,7 +36,7 @@ use longhaul_text::clipped;
 
 /// Interval of the checks for silent sources, rates and due syncs.
 const TICK: Duration = Duration::from_millis(100);
-/// A source that sends nothing for this long, or for this many round trips, is silent: others may
+/// A source that sends nothing for this long, or for this many round trips, is silent. Others may
 /// take its lease.
 const SILENT: Span = Span::from_secs(2);
 const SILENT_RTTS: u64 = 4;
@@ -96,7 +96,7 @@ pub(crate) enum ReplicaEvent {
 }
 
 /// Opens the destination and starts the writer thread. The thread ends with the [`Job::Stop`] of
-/// [`WHOLE`], or when all senders of jobs are dropped. It is the last owner of `events`.
+/// [`WHOLE`], or when all senders of jobs are dropped. The thread is the last owner of `events`.
 ///
 /// # Errors
 /// As [`Sink::open`].
@@ -277,7 +277,7 @@ impl ReplicaWriter {
             Job::Forged => self.fail(source, forged()),
             Job::PortClosed(why) => self.fail(source, port_closed(&why)),
             Job::Stop => self.leave(source),
-            // The hashes are agreed on already, and arrivals are known by the writes.
+            // The hashes are already agreed, and the writes show which chunks have arrived.
             Job::Digests(_) | Job::Compared(_) | Job::AllArrived | Job::Begin(_) => {}
         }
         Ok(())
@@ -408,7 +408,7 @@ impl ReplicaWriter {
         }
     }
 
-    /// Tells sources which chunks of their lease others send or have sent.
+    /// Tells sources which chunks of their leases other sources send or have sent.
     fn tell_taken(&self, taken: Vec<(usize, Vec<Range<u64>>)>) {
         for (source, chunks) in taken {
             if let Some(member) = self.members.get(&source) {

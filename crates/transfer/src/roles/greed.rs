@@ -156,7 +156,7 @@ fn data_beyond_a_grant_are_counted_and_take_no_memory_from_others() {
     let budget = Budget::new(Bytes::mebi(2 * HELD)).unwrap();
     let (memory, other) = (Arc::new(part(&budget)), part(&budget));
     let mut greedy = Greedy::new(memory.clone());
-    // The writer has all that was granted, and does not write it.
+    // The writer has all granted data, and does not write them.
     let mut waiting: Vec<Arrived> = (0..HELD).map(|chunk| greedy.fill(chunk)).collect();
     for chunk in HELD..HELD + 5 {
         greedy.send(chunk, 1);

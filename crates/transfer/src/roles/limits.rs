@@ -1,5 +1,5 @@
-//! Limits on announcements of the other end: sizes and carriers, checked before anything is
-//! allocated.
+//! Limits on the sizes and carriers that the other end announces. They are checked before anything
+//! is allocated.
 
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Bytes;
@@ -66,7 +66,7 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Maximum amount of useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;
-/// Data that may be sent too fast in addition to a fraction of all data, because hosts pause.
+/// In addition to a fraction of all data, this much may be sent too fast, because hosts pause.
 const TOO_FAST: Bytes = Bytes::mebi(4);
 const PART_TOO_FAST: u64 = 4;
 

@@ -56,8 +56,8 @@ impl Right {
     /// Checks that the list still grants the right.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`]: the client was removed, lost this mode, or has a different
-    /// folder now.
+    /// [`ErrorKind::Unreachable`]: the client was removed, has lost this right, or now has a
+    /// different folder.
     pub(super) fn check(&self) -> Result<(), Error> {
         let list = now(&self.list);
         if Arc::ptr_eq(&list, &self.seen) {
@@ -93,7 +93,7 @@ pub(super) enum Access {
 }
 
 impl Access {
-    /// Returns whether an entry of the list includes it.
+    /// Returns whether an entry of the list includes this access.
     fn is_in(self, entry: &Allow) -> bool {
         match self {
             Access::Read => entry.read,
@@ -205,7 +205,7 @@ impl Door {
     /// Whether `peer` may read.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if it has no right any more.
+    /// [`ErrorKind::Unreachable`] if `peer` no longer has any right.
     pub(super) fn may_read(&self, peer: &PeerId) -> Result<bool, Error> {
         if matches!(self.reach, Reach::User) {
             return Ok(true);

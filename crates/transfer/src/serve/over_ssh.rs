@@ -63,7 +63,8 @@ async fn run(
             () = cancel.wished() => return Err(interrupted()),
         };
         let Some(session) = session else {
-            // The last message of the client may be unread: it removes the mark of its copy.
+            // The last message of the client may be unread. It removes the mark of the client's
+            // copy, so wait for it.
             server.closing.close(Duration::ZERO).await;
             return Ok(());
         };

@@ -121,8 +121,8 @@ impl Registered<'_> {
             match lives {
                 Some(true) => held = true,
                 Some(false) if whose != Earlier::Others => give_way(&question).await,
-                // The transfer has ended meanwhile; or nothing is known, and the lock of the files
-                // will decide.
+                // The transfer has ended meanwhile, or its state is unknown; then the lock on the
+                // files decides.
                 Some(false) | None => {}
             }
         }

@@ -179,7 +179,7 @@ impl Jobs {
     }
 
     /// Sends a job. A thread that has ended has reported the reason already. A job that does not
-    /// fit is dropped, and the source ends.
+    /// fit is dropped, and its source fails.
     pub(crate) fn send(&self, job: Job) {
         let weight = job.weight();
         if weight > 0 && !self.level.add(weight, self.most) {

@@ -1,4 +1,4 @@
-//! A file written in order, to a writer that cannot seek: standard output, or a program's own.
+//! A file written in order, to a writer that cannot seek, such as standard output.
 //!
 //! Each chunk is verified before any of it is written. Early chunks wait in separate memory, up to
 //! a limit. Further early chunks keep their granted memory, so the sender stops. The next attempt

@@ -112,8 +112,8 @@ fn run(inbox: &JobInbox) {
     }
 }
 
-/// Decodes the list of files from the other side. Its encoding remains charged, because a tree's
-/// digest needs it.
+/// Decodes the list of files from the other side. The encoded list remains charged, because a
+/// tree's digest needs it.
 fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
     let refused = |error| {
         let what = format!("the other side's list of files is refused: {error}");

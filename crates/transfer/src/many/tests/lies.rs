@@ -1,4 +1,4 @@
-//! A sender that violates the protocol, over real sockets: it harms only its own copy, and the user
+//! A sender that violates the protocol, over real sockets. It harms only its own copy, and the user
 //! learns its name.
 
 use std::fs;
@@ -155,8 +155,8 @@ impl Observer for Listener {
     }
 }
 
-/// Bytes of the object that three sources have. A third of it is enough to judge a source, even if
-/// much of the flood is lost.
+/// Bytes of the object that three sources have. A third of these bytes is enough to judge a source,
+/// even if much of the flood is lost.
 const LEN: u64 = 90_000_000;
 /// Bytes of an honest source's object, if each source has a different one.
 const LEN_OF_PART: u64 = 36_000_000;
