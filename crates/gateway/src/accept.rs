@@ -142,7 +142,8 @@ pub(crate) fn run(
             _ = stopped => {}
         }
     });
-    // Do not wait for threads: one that waits for a hanging disk must not keep the process alive.
+    // Do not wait for threads. A thread that waits for a hanging disk must not keep the process
+    // alive.
     runtime.shutdown_background();
 }
 

@@ -80,8 +80,8 @@ fn a_reader_is_written_to_its_end() {
     });
 }
 
-/// A reader that delivers some bytes and then nothing. It would end only once a file exists that
-/// must never exist.
+/// A reader that delivers some bytes and then nothing. It ends only if a certain file exists, and
+/// that file must never exist.
 struct Stuck {
     content: Option<Vec<u8>>,
     is_stuck: Arc<AtomicBool>,

@@ -240,7 +240,7 @@ fn a_flood_of_calls_is_refused_and_all_streams_of_a_client_share_a_limit() {
             }
             clients.push((client, serving));
         }
-        // Refused are one call too many on each stream, and all calls of the third stream.
+        // The server refuses one call too many on each stream, and all calls of the third stream.
         assert_eq!(refused, 3 + CALLS);
     });
 }

@@ -16,8 +16,8 @@ pub(super) const MUCH: u32 = 4 << 20;
 /// Limit for streams with the content of files: more than a path of 1 Gbit/s and 100 ms holds.
 pub(super) const BULK: u32 = 16 << 20;
 
-/// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. After
-/// an outage the next pulse revives the connection, before QUIC's next doubled timeout.
+/// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. QUIC's
+/// own timeout doubles during an outage. The next pulse revives the connection earlier.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Delays of the pulses after a write. The third pulse reveals the loss of the written packet by

@@ -110,7 +110,8 @@ impl FrameWriter {
     /// delivery: there the call reads `reader` until the other side ends too.
     ///
     /// # Errors
-    /// The session is lost before everything was delivered (over QUIC) or given to the kernel.
+    /// The session is lost before everything was delivered (over QUIC) or given to the kernel (over
+    /// TCP and ssh).
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }
@@ -346,7 +347,7 @@ impl FrameReader {
         }
     }
 
-    /// Reads to the end. Without this, some carriers discard their undelivered data.
+    /// Reads to the end. Without this, some carriers discard undelivered data.
     async fn drain(mut self) {
         loop {
             self.came.clear();

@@ -136,7 +136,7 @@ async fn answer(connection: &Connection, first: Option<Session>, order: Order) {
         Order::OpenFile(what, tell) => return file::serve(connection, first, what, tell).await,
     };
     let listed = listed(connection, first, &path, &tell);
-    // Stop to read when the caller has dropped its end.
+    // Stop reading when the caller has dropped its end.
     let ended = tokio::select! {
         ended = listed => ended,
         () = tell.closed() => Ok(()),

@@ -370,7 +370,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Finds the entry `name` in the folder `folder`, which the walk is in. Passes the entries
-    /// before it, or all entries of the folder without a name.
+    /// before it. Passes all entries of the folder if there is no name.
     fn find(&mut self, folder: Option<u32>, name: Option<&[u8]>) -> Option<u32> {
         loop {
             let entry = self.manifest.entries().get(self.next as usize)?;

@@ -10,7 +10,8 @@ use super::destination::Ground;
 
 /// Maximum number of threads. More would block each other: a folder takes one new name at a time.
 const MOST: usize = 4;
-/// Minimum number of operations per thread. Fewer are done sooner than a thread starts.
+/// Minimum number of operations per thread. The start of a thread takes longer than fewer
+/// operations.
 const LEAST: usize = 64;
 
 /// Returns the number of useful threads on this host.

@@ -97,7 +97,7 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`, given that all entries between the two are. A
+/// Returns whether an entry is below `folder`. All entries between the two must be below it. A
 /// folder's content follows the folder directly; entries after the content have a parent before
 /// `folder`.
 fn is_below(entry: &Entry, folder: Option<u32>) -> bool {

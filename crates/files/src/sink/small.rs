@@ -271,8 +271,8 @@ impl Begun {
 }
 
 /// Creates a partial file, after removing an existing one. Either a killed copy has left the
-/// existing file, or another copy is writing it; then that copy fails. The names of entries in
-/// `new` are free.
+/// existing file, or another copy is writing it. In the second case that copy fails. The names of
+/// entries in `new` are free.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

@@ -18,7 +18,8 @@ use crate::store::memory::{Disk, Faults, Rng, Tree};
 /// Bytes that may wait for a sync in these runs.
 const UNSYNCED: u64 = 2 * CHUNK;
 
-/// The maximum number of chunks of a file in these runs: [`LARGE`] and less than one chunk.
+/// The maximum number of chunks of a file in these runs. A file has at most [`LARGE`] bytes plus a
+/// part of a chunk.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
 /// Number of attempts with faults; later attempts have none, so that each run ends.

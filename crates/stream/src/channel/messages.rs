@@ -67,8 +67,8 @@ pub struct Publish {
     /// repeated messages.
     #[prost(fixed64, tag = "2")]
     pub run: u64,
-    /// The link that delivers the messages, which needs the right `link`; 0 for a client that
-    /// sends its own messages.
+    /// The link that delivers the messages; 0 for a client that sends its own messages. A link
+    /// needs the right `link`.
     #[prost(fixed64, tag = "3")]
     pub link: u64,
     /// The cipher of the datagrams; empty if messages are sent over this stream.
@@ -109,7 +109,7 @@ pub struct Subscribe {
     /// The position of the next message.
     #[prost(uint64, tag = "5")]
     pub next: u64,
-    /// The link whose messages must not be sent back, which needs the right `link`; 0 for none.
+    /// The link whose messages must not be sent back; 0 for none. A link needs the right `link`.
     #[prost(fixed64, tag = "6")]
     pub link: u64,
     /// The cipher of the datagrams; empty if messages are sent over this stream.

@@ -417,7 +417,7 @@ mod tests {
         }
     }
 
-    /// Returns a time before now by more than the stall limit.
+    /// Returns a time that is longer ago than the stall limit.
     fn long_ago() -> Instant {
         let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
         long_ago.expect("Linux counts its clock from before the boot")

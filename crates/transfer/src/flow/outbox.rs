@@ -20,12 +20,12 @@ use crate::write::budget::MessageCharge;
 use longhaul_proto::wire::header::Kind;
 use longhaul_text::CallOption;
 
-/// The largest datagram for a message, which every path carries (RFC 8200 section 5, minus the
+/// The largest datagram for a message. Every path carries this size (RFC 8200 section 5, minus the
 /// headers of IPv6 and UDP).
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
-/// Limit of waiting messages in bytes: ten times the plan of a terabyte. A peer that leaves this
-/// much unread is treated as gone.
+/// Limit of waiting messages in bytes: ten times the plan for a copy of a terabyte. A peer that
+/// leaves this much unread is treated as gone.
 const MOST_WAITING: usize = 256 << 20;
 /// Bytes of waiting messages that are not charged to the memory, because every transfer may need
 /// them.

@@ -111,7 +111,7 @@ impl SendingRole<'_> {
             false => offer::whole(&mut source, clear),
         };
         // Report failures before the offer: if nothing is missing, the other end may be done after
-        // it.
+        // the offer.
         for failure in source.failures() {
             self.hooks.entry_failed(&failure.path, &failure.reason, Whence::at_source(failure));
             send::tell_failure(failure, self.wire.outbox());

@@ -43,7 +43,7 @@ impl Drained {
         self.half.store(room.get() / 2, Ordering::Relaxed);
     }
 
-    /// Records that the destination is open, so that chunks can be written.
+    /// Records that the destination is open. Chunks can then be written.
     pub(crate) fn set_planned(&self) {
         self.planned.store(true, Ordering::Release);
     }

@@ -93,7 +93,7 @@ impl Bridge {
         let mut epochs = self.epochs();
         let member = self.admit(None)?;
         tell(writer, ChannelTold::Group(member.group())).await?;
-        // Send the last messages only once, because they may be as many as the keys of the room.
+        // Send the last messages only once, because the room may have many keys.
         let mut last = Some(keys);
         loop {
             tokio::select! {

@@ -150,7 +150,7 @@ fn a_sender_has_the_key_of_its_own_flow_alone() {
     assert!(described.of_sender() == epoch.of(4));
     assert_eq!((told.origin, described.hops), (77, 1));
     assert_eq!(epoch.sender(FlowId(told.flow)), Some(4));
-    // If a sender uses its key as the key of an epoch, it opens nothing.
+    // A sender that uses its own key as the key of an epoch can open nothing.
     let mut ears = Ears::new(described.epoch, None);
     for sender in [SERVER, 4, 5] {
         let datagrams = voice(&epoch, sender).datagrams(NOW, &message(1, 20));

@@ -40,8 +40,8 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Sets a new key, used after [`SWITCH`]; immediately with `at_once`, if the old key is no
-    /// longer valid.
+    /// Sets a new key. The sender uses it after [`SWITCH`], or immediately with `at_once`, because
+    /// the old key is then no longer valid.
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let wait = if at_once { Span::ZERO } else { SWITCH };
         self.next = Some((seal, author, clock::now() + wait));

@@ -176,8 +176,8 @@ impl Budget {
         Ok(self.part(place, None, held))
     }
 
-    /// Waits for a part for another transfer of `owner`, until there is memory and `owner` has no
-    /// more than its share.
+    /// Waits for a part for another transfer of `owner`. The wait ends when there is memory and
+    /// `owner` has no more than its share.
     ///
     /// # Errors
     /// [`ErrorKind::Unfinished`], as [`Budget::enter`].
@@ -327,7 +327,7 @@ impl MemoryPart {
         self.pool.clone()
     }
 
-    /// Returns the room for chunks from streams, for which they wait.
+    /// Returns the semaphore for whose permits chunks from streams wait.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()
     }
