@@ -145,7 +145,7 @@ async fn pulse(connection: Connection, wrote: Arc<Notify>) {
     loop {
         tokio::select! {
             _ = connection.closed() => return,
-            // Read pulses, so that they never pile up.
+            // Read and drop the other side's pulses.
             _ = connection.read_datagram() => {}
             () = sleep(BEAT) => send(),
             () = wrote.notified() => {

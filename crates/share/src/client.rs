@@ -203,7 +203,7 @@ impl Client {
             }
         };
         if ended.is_ok() {
-            // The writer returns itself.
+            // The writing task ends and returns its writer.
             let _ = leave.send(());
             if let Ok(writer) = writes.await {
                 let _ = writer.leave(reader).await;

@@ -98,8 +98,8 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
 }
 
 /// Returns whether an entry is below `folder`. All entries between the two must be below it. A
-/// folder's content follows the folder directly; entries after the content have a parent before
-/// `folder`.
+/// folder's content follows the folder directly. Every later entry is in a folder before `folder`,
+/// or at the top.
 fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
@@ -369,8 +369,8 @@ impl Sink {
         since.elapsed() < patience
     }
 
-    /// Returns the path of an entry for errors: for a single file the destination, else relative to
-    /// it.
+    /// Returns the path of an entry for errors. For a single file this is the destination,
+    /// otherwise a path relative to the destination.
     pub(super) fn place_of(&self, number: u32) -> PathBuf {
         let manifest = &self.ground.manifest;
         match manifest.is_single() {
