@@ -1,4 +1,4 @@
-//! The virtual object that a protocol moves: a manifest's files end to end.
+//! The virtual object that a protocol moves: a manifest's files, one after the other.
 //!
 //! The object starts with the encoded manifest, unless the manifest travels on the control stream.
 //! The files follow in the manifest's order. A large file starts on a chunk boundary; smaller files

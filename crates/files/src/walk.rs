@@ -30,7 +30,7 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
     /// Bytes that `failures` and `warnings` take.
     said: u64,
-    /// Receives each name.
+    /// Counts each name.
     pub(crate) watch: Watch,
     /// The memory account of the entries.
     pub(crate) memory: Box<dyn ListMemory>,

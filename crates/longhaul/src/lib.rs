@@ -1,4 +1,4 @@
-//! Bulk data over long, fat networks, for programs that embed it.
+//! Copies bulk data over long, fat networks, for programs that embed this library.
 //!
 //! [`Client`] copies from and to other hosts; [`Server`] serves a folder to the ids that it allows.
 //! Both run on their own threads, so they work inside any async runtime and without one. A slow

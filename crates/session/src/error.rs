@@ -70,7 +70,7 @@ impl Error {
         self
     }
 
-    /// Returns the same error, which concerns the file or folder `path` of this host.
+    /// Returns the same error about the file or folder `path` of this host.
     #[must_use]
     pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Error {
         self.path = Some(path.into());

@@ -22,9 +22,10 @@ const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition:
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 /// Counters of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// Upper limit of all revisions ever used.
+/// Upper limit of all revisions that were ever used.
 const CEILING: &str = "ceiling";
-/// The step by which the limit grows. Thanks to the step, changes of presence alone need no commit.
+/// The upper limit of revisions grows by this step. Below the limit, changes of presence alone need
+/// no commit.
 const AHEAD: u64 = 4096;
 
 /// The open file.

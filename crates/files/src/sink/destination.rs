@@ -218,7 +218,7 @@ impl Ground {
         self.folders.at(&path)
     }
 
-    /// Returns the mark of a finished copy, if it has named its folder.
+    /// Returns the mark of a finished copy, if the copy has created its top folder.
     pub(super) fn take_mark(&mut self) -> Option<Mark> {
         let name = self.mark.take()?;
         Some(Mark { folder: self.base().clone(), name, place: self.place.clone() })

@@ -10,8 +10,8 @@ use super::destination::Ground;
 
 /// Maximum number of threads. More would block each other: a folder takes one new name at a time.
 const MOST: usize = 4;
-/// Minimum number of operations per thread. The start of a thread takes longer than fewer
-/// operations.
+/// Minimum number of operations per thread. Fewer operations take less time than the start of a
+/// thread.
 const LEAST: usize = 64;
 
 /// Returns the number of useful threads on this host.

@@ -396,8 +396,7 @@ impl Large {
     }
 
     /// Handles the result of a sync. After a failed sync the state of the disk is unknown. The
-    /// system marks pages that it could not write as clean, so a second sync would succeed and
-    /// prove nothing.
+    /// system marks the unwritten pages as clean, so a second sync would succeed and prove nothing.
     fn judge_sync(&mut self, synced: io::Result<()>) -> io::Result<()> {
         if synced.is_err() {
             self.lose_pending();

@@ -1,12 +1,11 @@
 //! A disk in memory, for tests. Written data wait in a page cache until a sync. Faults, kills and
 //! power failures happen in between; a seed chooses them.
 //!
-//! The model is at least as hostile as Linux. A failed sync marks the pages that it could not write
-//! as clean. Later syncs succeed, but the device never gets these pages. Reads return the new
-//! content until the cache drops it. Entries of a folder are volatile until that folder, or the
-//! file system, is synced. An entry whose sync failed stays volatile, as in a journalling file
-//! system. A rename is atomic. After a power failure any subset of the volatile pages and entries
-//! may exist.
+//! The model is at least as hostile as Linux. A failed sync marks the unwritten pages as clean.
+//! Later syncs succeed, but the device never gets these pages. Reads return the new content until
+//! the cache drops it. Entries of a folder are volatile until that folder, or the file system, is
+//! synced. An entry whose sync failed stays volatile, as in a journalling file system. A rename is
+//! atomic. After a power failure any subset of the volatile pages and entries may exist.
 
 mod handles;
 mod power;
