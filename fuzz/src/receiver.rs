@@ -20,8 +20,9 @@ use super::input::Input;
 /// A second flow that gets no input.
 const OTHER: FlowId = FlowId(FLOW.0 + 1);
 
-/// Checks that no input from a sender makes the receiver panic, report present blocks as missing or
-/// missing blocks as present, miscount, change another flow, or keep its driver busy without end.
+/// Checks the receiver against any input from a sender. The receiver must not panic, and must not
+/// keep its driver busy without end. It must not report present blocks as missing, or missing
+/// blocks as present. It must not miscount, or change another flow.
 pub fn run(bytes: &[u8]) {
     flow::run::<Receiving>(bytes);
 }

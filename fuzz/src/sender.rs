@@ -13,9 +13,9 @@ use longhaul_proto::wire::{Control, Header};
 use super::flow::{self, Driven, FLOW, ROUNDS, check_wire, is_due, later, message};
 use super::input::Input;
 
-/// Checks the sender against any input from a receiver. The sender must not panic, send blocks that
-/// are outside the object or that the receiver has, exceed its grant or its fixed rate, send after
-/// it has finished, or keep its driver busy without end.
+/// Checks the sender against any input from a receiver. The sender must not panic, and must not
+/// keep its driver busy without end. It must not send blocks that are outside the object or that
+/// the receiver has. It must not exceed its grant or its fixed rate, or send after it has finished.
 pub fn run(bytes: &[u8]) {
     flow::run::<Sending>(bytes);
 }
@@ -174,7 +174,7 @@ impl Sending {
                 return;
             }
         }
-        // A sender without a pacer sends as long as the time does not advance.
+        // A sender without a pacer may send any number of blocks before the time advances.
         if !self.row.frugal && !self.blocks.is_empty() {
             return;
         }

@@ -181,8 +181,7 @@ fn no_thread(error: io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, format!("cannot start a thread: {error}"))
 }
 
-/// Starts a thread that runs all tasks of a mount, until the process ends or the last task's
-/// handle is dropped.
+/// Starts a thread that runs all tasks of a mount. The thread ends with the process.
 fn runtime() -> Result<tokio::runtime::Handle, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;

@@ -31,7 +31,7 @@ pub struct SinkOutcome {
     pub deleted: u64,
     /// Their paths, if names are recorded; folders end with a slash.
     pub deleted_names: Vec<Vec<u8>>,
-    /// Nothing was removed, although requested, because the copy is incomplete.
+    /// Whether a requested removal was left out because the copy is incomplete.
     pub kept_extra: bool,
     /// The failures at the source and here.
     pub failures: Vec<Failure>,

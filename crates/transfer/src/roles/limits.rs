@@ -61,8 +61,8 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// Useless data that an honest sender may send: data that the receiver has, until the sender gets
-/// the plan; and data in flight that are no longer requested.
+/// An honest sender may send this much useless data. Before it gets the plan, it may send data that
+/// the receiver has. Later, data in flight may no longer be requested.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Maximum amount of useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;

@@ -110,8 +110,8 @@ impl Hooks for ServerHooks {
     }
 
     /// Messages that the client sent before the question may be read after the question. So only an
-    /// answer proves that the client is alive. But as long as any message is read, the answer may
-    /// still come.
+    /// answer proves that the client is alive. As long as messages arrive, the answer may still
+    /// come.
     fn heard(&self, message: &Message) {
         self.deaf();
         if matches!(message, Message::Ping(Ping { answer: true })) {
