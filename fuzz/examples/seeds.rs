@@ -1,7 +1,8 @@
 //! Writes the first files of each corpus, always the same: `cargo run --example seeds` in `fuzz/`.
 //!
-//! They are the output of honest ends, so a fuzzer starts behind the first checks. The replay of
-//! the corpus also reads them from here, so they always match the current wire format.
+//! These seeds are the output of honest ends, so a fuzzer starts with inputs that pass the first
+//! checks. The replay of the corpus calls this file too, so its seeds always match the current wire
+//! format.
 
 use std::fs;
 use std::io;
@@ -46,7 +47,7 @@ fn main() -> io::Result<()> {
     write(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
 }
 
-/// Writes them below `root`, the folder of the source tree.
+/// Writes the seeds below `root`, the top folder of the source tree.
 pub fn write(root: &Path) -> io::Result<()> {
     for (target, seeds) in all(root)? {
         let folder = root.join("fuzz/corpus").join(target);
@@ -87,8 +88,8 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
     ])
 }
 
-/// Scheme, originals, repairs, symbol length, as `Input::any` reads them; then an honest block that
-/// loses some symbols, or symbols of a peer.
+/// Coded blocks: first scheme, originals, repairs and symbol length, as `Input::any` reads them.
+/// Then an honest block that loses some symbols, or symbols of a peer.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
@@ -348,7 +349,7 @@ fn journals() -> Vec<Vec<u8>> {
     bytes.extend(header.encode_record(0, &[1; 32]));
     bytes.extend(header.encode_record(8, &[2; 32]));
     let torn = bytes[..bytes.len() - 7].to_vec();
-    // Written as choices: a size of 9 MiB, two records, one of another file, a tail.
+    // Choices for `journal::run`: a size of 9 MiB, two records, a record of another file, a tail.
     let made = [&[1, 20, 20, 4, 0, 144, 0, 0], &[9, 12, 1, 9, 17, 2][..], &[1, 13, 14, 3]].concat();
     vec![bytes, torn, made]
 }
@@ -375,8 +376,8 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     setups.iter().map(run).collect()
 }
 
-/// For each kind of message of some protocols only: a run over the first object that repeats the
-/// message with other numbers, after `steps`, whose last byte starts receiving.
+/// For each kind of message of some protocols only: a run over the first object. After `steps`,
+/// whose last byte starts receiving, the run repeats the message with other numbers.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {

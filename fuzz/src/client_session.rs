@@ -31,15 +31,16 @@ impl Observer for Nobody {
     }
 }
 
-/// The bits of the first byte choose the copy: push or pull; datagrams or stream; a tree or a
-/// file; a dry run; a server that stays or hangs up. The rest is the server's output, starting with
-/// its hello. The copy must create only requested files, a complete file must match the server's
-/// digests, and an error must have a message.
+/// The bits of the first byte choose the copy: push or pull; datagrams or stream; a tree or a file;
+/// a dry run; a server that stays or hangs up. The other bytes are the server's output, starting
+/// with its hello. Checks that the copy creates only requested files, that a complete file matches
+/// the server's digests, and that an error has a message.
 pub fn run(bytes: &[u8]) {
     is_whole(bytes, Duration::from_millis(300));
 }
 
-/// Runs the copy, which ends after `stall` without progress; returns whether it was complete.
+/// Runs the copy until it ends, or until `stall` passes without progress. Returns whether the copy
+/// was complete.
 pub fn is_whole(bytes: &[u8], stall: Duration) -> bool {
     let Some((how, said)) = bytes.split_first() else { return false };
     let is = |bit: u8| how & 1 << bit != 0;

@@ -2,7 +2,8 @@
 
 use longhaul_proto::wire::{Control, MAX_CONTROL};
 
-/// A parsed message keeps its type's invariants and survives another round trip.
+/// Checks that a parsed message keeps its type's invariants, and that it can be encoded and parsed
+/// again.
 pub fn run(bytes: &[u8]) {
     let Ok(control) = Control::decode(bytes) else { return };
     if let Control::Report(report) = &control {
@@ -19,7 +20,7 @@ pub fn run(bytes: &[u8]) {
     let mut out = Vec::new();
     control.encode(&mut out);
     assert_eq!(Control::decode(&out).as_ref(), Ok(&control));
-    // A hostile peer may pack more into 64 KiB than we ever send; everything else fits into a
-    // datagram.
+    // A hostile peer may pack more into 64 KiB than an honest end sends. All other messages fit
+    // into a datagram.
     assert!(out.len() <= MAX_CONTROL.max(bytes.len()));
 }

@@ -4,11 +4,11 @@ use longhaul_proto::fec::{Decoder, Encoder, Scheme, Shape};
 
 use super::input::Input;
 
-/// Larger blocks take longer and test nothing new.
+/// Maximum bytes of a block. Larger blocks take longer and test nothing new.
 const MOST: usize = 1 << 16;
 
-/// No shape and no symbol makes the decoder panic, and an encoder's block is restored if enough
-/// symbols arrived.
+/// Checks that no shape and no symbol makes the decoder panic, and that the decoder restores an
+/// encoder's block if enough symbols arrived.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let scheme = if input.flag() { Scheme::Xor } else { Scheme::ReedSolomon };

@@ -12,11 +12,11 @@ use longhaul_proto::wire::{Control, Done, Echo, MAX_CONTROL, Pulse, Report, Trai
 use super::input::Input;
 use super::spoken;
 
-/// Most steps of a run; longer inputs show nothing new.
+/// Maximum number of steps of a run; longer inputs show nothing new.
 const STEPS: u32 = 500;
 
-/// Most polls at one moment before the run counts as a livelock. Each poll must send a datagram or
-/// return a message or event, and their number is finite.
+/// Maximum number of polls at one moment; more count as a livelock. Each poll must send a datagram
+/// or return a message or event, and at one moment the number of these is limited.
 pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.
@@ -51,7 +51,7 @@ fn run_by<D: Driven>(row: &'static Row, bytes: &[u8]) {
     }
 }
 
-/// A message of a core can be encoded, and decodes to the same message.
+/// Checks that a message of a core can be encoded, and decodes to the same message.
 pub(crate) fn check_wire(control: &Control) {
     let mut bytes = Vec::new();
     control.encode(&mut bytes);
@@ -65,7 +65,7 @@ pub(crate) const FLOW: FlowId = FlowId(7);
 /// Latest virtual time.
 const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
-/// Blocks of the largest object, so that its model is cheap.
+/// Blocks of the largest object. More would make its model slow.
 const MOST_BLOCKS: u64 = 12_000;
 
 /// Any flow that two ends could agree on, with an object of limited size.
@@ -97,13 +97,14 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         weight: longhaul_proto::law::Weight::default(),
         remembered: None,
     };
-    // From the existing bytes: a card and a remembered path as fast as another rate.
+    // Take these values from bytes that exist already: a network card, and a remembered path as
+    // fast as another rate.
     let remembered = setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt });
     Setup { card: setup.rate, remembered, ..setup }
 }
 
-/// Settings that a user may have given. `choice` selects each value: any value of a small range of
-/// whole numbers or words, otherwise a limit or the default.
+/// Settings that a user may give. `choice` selects each value. For a small range of whole numbers
+/// or words it may be any value, otherwise a limit or the default.
 fn settings(row: &'static Row, choice: u8) -> Settings {
     row.options.iter().enumerate().fold(Settings::default(), |settings, (nth, option)| {
         let value = match choice.rotate_right(nth as u32) & 3 {

@@ -2,7 +2,7 @@
 
 use longhaul_transfer::session::frame::{self, HEADER, Header, MAX_FRAME};
 
-/// A length above the limit is refused.
+/// Checks that a length above the limit is refused.
 pub fn run(bytes: &[u8]) {
     let Some(header) = bytes.first_chunk::<HEADER>() else { return };
     match frame::decode_header(*header) {

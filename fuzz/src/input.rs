@@ -1,4 +1,4 @@
-//! Reads bytes as choices; after the last byte it returns zeros.
+//! Interprets input bytes as choices. After the last byte, every choice is zero.
 
 /// The bytes of an input.
 pub(crate) struct Input<'a> {
@@ -37,7 +37,7 @@ impl<'a> Input<'a> {
         (0..bytes).fold(0, |value, _| value << 8 | u64::from(self.byte()))
     }
 
-    /// Any number: small ones take two bytes, the largest nine, and edge values are likely.
+    /// Any number. Numbers below 244 take one byte, the largest nine; edge values are likely.
     pub(crate) fn any(&mut self) -> u64 {
         match self.byte() {
             length @ 0..=8 => self.number(length.into()),
@@ -53,7 +53,7 @@ impl<'a> Input<'a> {
         self.any() as u32
     }
 
-    /// A number below `end`, which is not zero; rarely any number.
+    /// Usually a number below `end` (not zero), rarely any number.
     pub(crate) fn mostly_below(&mut self, end: u32) -> u32 {
         match self.byte() {
             255 => self.any_u32(),

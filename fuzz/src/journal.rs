@@ -1,7 +1,7 @@
 //! The journal of a partial file, which may be torn, corrupted or of another file.
 //!
-//! The first byte says whether the target corrects the checksums, so that it also reaches the code
-//! behind them.
+//! The first byte says whether the target corrects the checksums. With correct checksums the input
+//! reaches the code after the check.
 
 use longhaul_files::CHUNK;
 use longhaul_files::journal::{Header, Journal};
@@ -9,7 +9,7 @@ use longhaul_files::manifest::FileTime;
 
 use super::input::Input;
 
-/// The parsed content equals the content written before the first damage.
+/// Checks that the parsed content equals the content written before the first damage.
 pub fn run(bytes: &[u8]) {
     let Some((mode, bytes)) = bytes.split_first() else { return };
     if mode & 1 == 0 {
@@ -30,7 +30,7 @@ fn check(bytes: &[u8]) {
     assert_eq!(bytes[..again.len()], again[..]);
 }
 
-/// A journal about anything, perhaps followed by a record of another journal and a tail.
+/// An arbitrary journal, perhaps with records of another journal and arbitrary bytes.
 fn written(bytes: &[u8]) -> Vec<u8> {
     let mut input = Input::new(bytes);
     let modified = FileTime { seconds: input.any() as i64, nanos: input.any_u32() };

@@ -1,9 +1,10 @@
 //! Fuzz targets: a function for each place where longhaul reads bytes from elsewhere.
 //!
-//! Each takes any bytes and panics if a promise is broken: the code does not panic, its work is
-//! bounded, every parsed message can be encoded again. A fuzzer searches for bytes that break a
-//! promise (`cargo fuzz run NAME`); the test `corpus` of the command line's crate runs the same
-//! functions over every file of `corpus/NAME/`, without a fuzzer.
+//! Each function takes any bytes, and panics if the code under test breaks a promise. The promises
+//! are: the code does not panic, its work is bounded, and every parsed message can be encoded
+//! again. A fuzzer searches for bytes that break a promise (`cargo fuzz run NAME`). The test
+//! `corpus` of the command line's crate runs the same functions over every file of `corpus/NAME/`,
+//! without a fuzzer.
 
 pub mod channel;
 pub mod client_session;

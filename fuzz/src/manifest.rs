@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use longhaul_files::{CHUNK, Manifest, VirtualObject};
 
-/// Most chunks and holes of one object that are checked one by one.
+/// Maximum number of chunks and holes of one object that are checked one by one.
 const LOOKED_AT: u64 = 64;
 
-/// A parsed manifest names nothing outside the destination, survives another round trip, and its
-/// files do not overlap.
+/// Checks that a parsed manifest names nothing outside the destination, that it can be encoded and
+/// parsed again, and that its files do not overlap.
 pub fn run(bytes: &[u8]) {
     let manifest = match Manifest::decode(bytes) {
         Ok(manifest) => manifest,

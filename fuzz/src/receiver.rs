@@ -20,8 +20,9 @@ use super::input::Input;
 /// A second flow that gets no input.
 const OTHER: FlowId = FlowId(FLOW.0 + 1);
 
-/// No input from a sender makes the receiver panic, report present blocks as missing or missing
-/// blocks as present, miscount, change another flow, or keep its driver busy without end.
+/// Checks the receiver against any input from a sender. The receiver must not panic, and must not
+/// keep its driver busy without end. It must not report present blocks as missing, or missing
+/// blocks as present. It must not miscount, or change another flow.
 pub fn run(bytes: &[u8]) {
     flow::run::<Receiving>(bytes);
 }
@@ -38,7 +39,7 @@ struct Receiving {
     now: Time,
     /// Blocks that arrived or were skipped, numbered through the object.
     there: Tally,
-    /// Packet numbers that arrived: a driver passes each once.
+    /// Packet numbers that arrived. A driver passes each number only once.
     numbers: BTreeSet<u64>,
     next: u64,
     arrived: u64,
@@ -241,7 +242,8 @@ impl Receiving {
         }
     }
 
-    /// A report names all missing blocks of a chunk, except one for each symbol of that chunk.
+    /// Checks that a report names enough missing blocks of a chunk: all but one for each symbol of
+    /// the chunk that arrived.
     fn names_enough(&self, report: &Report) {
         let (layout, named) = (&self.setup.layout, report.missing());
         let missing = self.missing(report);
@@ -273,7 +275,7 @@ impl Receiving {
         missing.map(|run| run.start - base..run.end - base).collect()
     }
 
-    /// Requested blocks are missing.
+    /// Checks that the requested blocks are missing.
     fn lacks(&self, wanted: &[Range<u64>]) {
         for run in wanted.iter().map(|run| run.start as u32..run.end as u32) {
             let missing: Vec<_> = self.there.missing(run.clone()).collect();

@@ -6,11 +6,11 @@ use prost::Message as _;
 
 use super::input::Input;
 
-/// The most portions of a range to check.
+/// Maximum number of portions of a range to check.
 const SEEN: usize = 100;
 
-/// A file that is accepted as open is a valid one, accepted ranges are within it, and accepted
-/// changes leave a length that a file can have.
+/// Checks that an accepted open file is valid, that accepted ranges are within the file, and that
+/// accepted changes leave a possible length.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Ok(opened) = FileOpened::decode(input.slice()) else { return };

@@ -2,11 +2,12 @@
 
 use longhaul_testbed::scenario::{MAX_FLOWS, MAX_LINKS, MAX_NODES, Reading, Scenario};
 
-/// Most flows whose routes are checked one by one.
+/// Maximum number of flows whose routes are checked one by one.
 const LOOKED_AT: usize = 64;
 
-/// A parsed scenario keeps all promised invariants within its limits; every flow has a route in
-/// both directions that visits no node twice. An error has a text without control characters.
+/// Checks that a parsed scenario keeps all invariants and limits, and that every flow has a route
+/// in both directions without a repeated node. An error must have a text without control
+/// characters.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let trace = |name: &str| {

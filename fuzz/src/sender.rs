@@ -13,9 +13,9 @@ use longhaul_proto::wire::{Control, Header};
 use super::flow::{self, Driven, FLOW, ROUNDS, check_wire, is_due, later, message};
 use super::input::Input;
 
-/// No input from a receiver makes the sender panic, send blocks that are outside the object or that
-/// the receiver has, exceed its grant or its fixed rate, send after it has finished, or keep its
-/// driver busy without end.
+/// Checks the sender against any input from a receiver. The sender must not panic, and must not
+/// keep its driver busy without end. It must not send blocks that are outside the object or that
+/// the receiver has. It must not exceed its grant or its fixed rate, or send after it has finished.
 pub fn run(bytes: &[u8]) {
     flow::run::<Sending>(bytes);
 }
@@ -97,7 +97,7 @@ impl Driven for Sending {
         assert_eq!(counts.first + counts.retransmitted, counts.sent);
         assert_eq!(counts.first, self.sent.len() as u64);
         if let Some(rate) = self.setup.fixed_rate() {
-            // Some pacers count the time between datagrams, which rounds a little.
+            // Some pacers count the time between datagrams, and round that time.
             let (of, most) = (self.sender.rate().as_bps(), rate.as_bps());
             let rounded = most.saturating_add(1 + most / (1 << 30));
             assert!(of <= rounded, "{of} bit/s is more than the fixed {rate}");
@@ -174,7 +174,7 @@ impl Sending {
                 return;
             }
         }
-        // A greedy sender sends as long as the time does not advance.
+        // A sender without a pacer may send any number of blocks before the time advances.
         if !self.row.frugal && !self.blocks.is_empty() {
             return;
         }

@@ -9,8 +9,8 @@ use super::input::Input;
 
 const KEYS: usize = 4;
 
-/// A tree stays within its limits, a watcher follows it, and a client never goes back to an older
-/// state.
+/// Checks that a tree stays within its limits, that a watcher follows the tree, and that a client
+/// never returns to an older state.
 pub fn run(bytes: &[u8]) {
     let limits = Limits { keys: KEYS, bytes: 1000, recent: 300 };
     let mut tree = Tree::new(limits, 0, []);

@@ -11,7 +11,8 @@ use super::input::Input;
 const SYMBOL: u16 = 100;
 const MEMORY: usize = 1 << 16;
 
-/// Accepted values are within limits; frames are in order, and within their memory limit.
+/// Checks that accepted values are within limits, and that frames are in order and within their
+/// memory limit.
 pub fn run(bytes: &[u8]) {
     let deadline = Span::from_millis(100);
     let mut receiver = Receiver::new(SYMBOL, deadline, Span::from_millis(10), MEMORY);

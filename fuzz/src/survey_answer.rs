@@ -5,11 +5,11 @@ use longhaul_transfer::control::Surveyed;
 use longhaul_transfer::copy::SurveyAnswer;
 use prost::Message as _;
 
-/// Most pieces of an answer that are checked; the first invalid one ends it.
+/// Maximum number of checked pieces of an answer. The first invalid piece ends the answer.
 const PIECES: u32 = 200;
 
-/// An accepted answer is complete, whatever its pieces: one list of files without holes, unchanged,
-/// and one value for each chunk of the listed files.
+/// Checks that an accepted answer is complete, whatever its pieces. It has one unchanged list of
+/// files without holes, and one value for each chunk of the listed files.
 pub fn run(bytes: &[u8]) {
     let (mut answer, mut rest) = (SurveyAnswer::default(), bytes);
     let (mut encoded, mut values) = (Vec::new(), Vec::new());

@@ -14,10 +14,11 @@ use prost::Message as _;
 
 /// Limits for sets of chunks: none, one, some, all.
 const LIMITS: [u64; 5] = [0, 1, 100, MAX_OBJECT / CHUNK, u64::MAX];
-/// Patterns compiled in one run; each takes a while.
+/// Maximum number of patterns compiled in one run, because each compilation is slow.
 const PATTERNS: usize = 4;
 
-/// A parsed frame survives another round trip, and passes its checks or fails them.
+/// Checks that a parsed frame can be encoded and parsed again, and that its validation accepts or
+/// rejects it without a panic.
 pub fn run(bytes: &[u8]) {
     let Ok(frame) = Frame::decode(bytes) else { return };
     assert_eq!(Frame::decode(frame.encode_to_vec().as_slice()).as_ref(), Ok(&frame));

@@ -1,4 +1,4 @@
-//! Requests: redirects, proxies, TLS, authorization.
+//! Sends requests: redirects, proxies, TLS, authorization.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct Client {
 
 impl Client {
     /// Returns a client for the file at `url`. The usual environment variables set proxies. The
-    /// system's certificate authorities are trusted, or those in `SSL_CERT_FILE` and
+    /// client trusts the system's certificate authorities, or else those in `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR`.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Client {
         &self.url
     }
 
-    /// Returns whether `to` is on the server of the file's own address.
+    /// Returns whether `to` is on the same server as the file's own address.
     pub(crate) fn is_own(&self, to: &ureq::http::Uri) -> bool {
         let own = self.url.uri();
         (to.scheme(), to.authority()) == (own.scheme(), own.authority())
@@ -146,7 +146,7 @@ fn tls() -> Result<TlsConfig, Error> {
     Ok(with.unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider())).build())
 }
 
-/// TLS that trusts nobody: a redirect to https fails.
+/// TLS settings that trust no authority, so a redirect to https fails.
 fn bare() -> TlsConfig {
     let with = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[]));
     with.unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider())).build()

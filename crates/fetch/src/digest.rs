@@ -67,7 +67,7 @@ impl Digest {
         known.min_by_key(|digest| digest.algorithm)
     }
 
-    /// Returns an empty computation of this kind of digest.
+    /// Returns a hasher for this kind of digest, without any bytes yet.
     pub fn hasher(&self) -> Hasher {
         match self.algorithm {
             Algorithm::Sha512 => Hasher::Sha(Context::new(&SHA512)),
@@ -92,7 +92,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A digest in computation, over the file from its start.
+/// Computes a digest over the file from its start.
 #[derive(Clone)]
 pub enum Hasher {
     #[doc(hidden)]

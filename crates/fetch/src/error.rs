@@ -19,7 +19,7 @@ pub enum Kind {
     Lost,
 }
 
-/// The reason of a failure, with advice.
+/// The reason for a failure, with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The kind of failure.

@@ -18,7 +18,7 @@ pub(crate) fn content_range(value: &str) -> Option<(u64, u64, u64)> {
     (first < end && end <= total).then_some((first, end, total))
 }
 
-/// Parses the `bytes */TOTAL` of a reply to a range beyond the end.
+/// Parses `bytes */TOTAL`, which answers a range beyond the end; returns the total.
 pub(crate) fn unsatisfied(value: &str) -> Option<u64> {
     number(value.trim().strip_prefix("bytes */")?)
 }
@@ -29,7 +29,8 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     is_plain.then(|| text.parse().ok())?
 }
 
-/// Returns the strong entity tag. A weak tag may denote several contents.
+/// Returns the strong entity tag. A weak tag does not count, because several contents may have the
+/// same weak tag.
 pub(crate) fn etag(headers: &HeaderMap) -> Option<String> {
     let value = text(headers, "etag")?.trim();
     let is_strong = value.len() > 2 && value.starts_with('"') && value.ends_with('"');

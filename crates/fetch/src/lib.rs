@@ -1,12 +1,12 @@
 //! A client of HTTP for files: versions, ranges and digests.
 //!
 //! - [`Url`]: the address of a file. [`Client`]: requests with redirects, proxies and TLS.
-//! - [`Remote`]: one version of a file, as the server described it. [`Client::open`] asks for it,
-//!   [`Client::read`] reads a range of exactly this version into a [`Body`].
+//! - [`Remote`]: one version of a file, as the server described it. [`Client::open`] asks for the
+//!   version, and [`Client::read`] reads a range of exactly this version into a [`Body`].
 //! - [`Digest`] and [`Hasher`]: the digest that a server published, and its computation.
 //!
-//! Nothing that a server says is trusted: a body never exceeds the requested range, and each reply
-//! must belong to the version that was opened. All calls block. The crate knows no files.
+//! The client does not trust the server: a body never exceeds the requested range, and each reply
+//! must belong to the version that was opened. All calls block. The crate does not access files.
 
 mod client;
 mod digest;

@@ -63,8 +63,8 @@ impl Remote {
     }
 
     /// Returns a text that identifies this version of the file at the address that the client
-    /// requested. Equal texts mean equal content. `None` if the server reports neither a strong
-    /// `ETag` nor a modification time.
+    /// requested. Versions with equal texts have equal content. `None` if the server reports
+    /// neither a strong `ETag` nor a modification time.
     pub fn version(&self, client: &Client) -> Option<String> {
         let (url, size) = (client.url(), self.size);
         match (&self.etag, self.modified) {
@@ -158,7 +158,8 @@ impl Client {
         is_same.then(|| digest(found, true))?
     }
 
-    /// Starts to read `range` of `remote`. Without ranges the range must be the whole file.
+    /// Starts to read `range` of `remote`. If the server sends no ranges, `range` must be the whole
+    /// file.
     ///
     /// # Errors
     /// The file has changed, the connection was lost, or the server refuses. A reply that is not
@@ -230,7 +231,8 @@ impl Body {
     /// Fills `buf`, and calls `came` with the length of each piece.
     ///
     /// # Errors
-    /// The connection ended early, was silent for too long, or was lost; the range has fewer bytes.
+    /// The connection ended early, was silent for too long, or was lost; or the range has fewer
+    /// bytes than `buf`.
     pub fn fill(&mut self, buf: &mut [u8], came: &dyn Fn(u64)) -> Result<(), Error> {
         let lost = |host: &str, why: &str| Error::new(Kind::Lost, format!("{host}: {why}"));
         if buf.len() as u64 > self.left {

@@ -1,9 +1,9 @@
 //! Values of chunks, and their merge into the hash that `b3sum` prints.
 //!
-//! BLAKE3 is a tree over pieces of 1024 bytes whose left subtree always holds the largest power of
-//! two (BLAKE3 paper, section 2.1). So each aligned mebibyte is a subtree: its chaining value can
-//! be computed as soon as its bytes are present, in any order, and the root follows from these
-//! values alone.
+//! BLAKE3 is a tree over pieces of 1024 bytes. The left subtree of each node holds the largest
+//! possible power of two of pieces (BLAKE3 paper, section 2.1). So each aligned mebibyte is a
+//! subtree. Its chaining value can be computed as soon as its bytes are present, in any order. The
+//! root follows from these values alone.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,9 @@ pub(crate) fn packed_value(content: &[u8]) -> Digest {
     *blake3::hash(content).as_bytes()
 }
 
-/// Returns the value of chunk `chunk` (counted in the file) of a file of `file_size` bytes: the
-/// root hash if the file has only this chunk, else the subtree's chaining value.
+/// Returns the value of chunk `chunk` (counted in the file) of a file of `file_size` bytes. If the
+/// file has only this chunk, the value is the root hash; otherwise it is the subtree's chaining
+/// value.
 ///
 /// `content` must be the whole content of that chunk, at least one byte unless the file is empty.
 pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
@@ -41,7 +42,7 @@ pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
 pub struct RootBuilder {
     chunks: u64,
     given: u64,
-    /// By level and number: the subtree that starts with chunk `number << level`.
+    /// The values of subtrees by level and number. A subtree starts with chunk `number << level`.
     subtrees: BTreeMap<(u32, u64), Digest>,
 }
 
@@ -81,8 +82,9 @@ impl RootBuilder {
         if !self.is_complete() {
             return None;
         }
-        // The remaining subtrees are the powers of two in the number of chunks (for a power of two
-        // its halves), the largest leftmost. They are the tree's spine, folded from the right.
+        // The sizes of the remaining subtrees are the powers of two that add up to the number of
+        // chunks (for a power of two, its two halves). The largest is leftmost. Merge them from the
+        // right.
         let mut spine: Vec<(u64, Digest)> =
             self.subtrees.iter().map(|((level, n), value)| (n << level, *value)).collect();
         spine.sort_unstable_by_key(|(start, _)| *start);
@@ -114,10 +116,11 @@ pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
     hasher.finalize_non_root()
 }
 
-/// Merges the values of a stream's chunks into its root, before their number is known.
+/// Merges the values of a stream's chunks into the stream's root. The number of chunks is not known
+/// in advance.
 ///
-/// A subtree is merged only when more chunks follow, because the last merge is the root's, which is
-/// different. So memory is O(log n) plus the early chunks.
+/// The merge at the root differs from other merges. So a subtree is merged only when the next chunk
+/// has arrived. Memory is O(log n) plus the values of early chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamRoot {
     /// The first missing chunk.
@@ -125,7 +128,8 @@ pub(crate) struct StreamRoot {
     early: BTreeMap<u64, Digest>,
     /// The value of the chunk before it.
     held: Option<Digest>,
-    /// Subtrees of all earlier chunks: the powers of two in their number, the largest first.
+    /// Subtrees of all earlier chunks, the largest first. Their sizes are the powers of two that
+    /// add up to the number of these chunks.
     subtrees: Vec<Digest>,
 }
 

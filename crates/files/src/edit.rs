@@ -94,7 +94,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
-            // The name is reserved, so copies skip a file that cannot be removed.
+            // If the removal fails, copies skip the file, because its name is reserved.
             let _ = self.folder.remove(partial);
         }
     }
@@ -113,7 +113,7 @@ pub fn make_folder(place: &Place) -> io::Result<()> {
 /// Removes a file, a link, or a folder with its content. Follows links on the way to `place` only.
 ///
 /// # Errors
-/// `NotFound`, or the system's error; then a part of a folder may be gone.
+/// `NotFound`, or the system's error. Part of a folder may then have been removed already.
 pub fn remove(place: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(place)?;
     match folder.look(&name)?.kind {

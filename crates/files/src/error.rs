@@ -16,8 +16,8 @@ pub enum FileErrorKind {
     Unfinished,
 }
 
-/// The suggested action for an [`Error`]. Its text names no flag; a caller with flags for the last
-/// two variants may name them instead.
+/// The suggested action for an [`Error`]. Its text names no flag of the command line. For the last
+/// two variants, a caller may name a flag instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// A sentence without a full stop.
@@ -55,7 +55,7 @@ impl Error {
         self
     }
 
-    /// Returns the same error, which concerns the file or folder `path`.
+    /// Returns the same error about the file or folder `path`.
     #[must_use]
     pub fn at(mut self, path: impl Into<PathBuf>) -> Error {
         self.path = Some(path.into());

@@ -1,9 +1,13 @@
 //! Filters for the files of a tree: the first matching pattern decides.
 //!
-//! As in rsync: a pattern without `/` matches a name anywhere; a pattern that starts with `/`
-//! matches from the top of the copy; a pattern with a `/` within matches the end of a path; a
-//! pattern that ends with `/` matches folders only; `*` stops at `/`, `**` does not. The content of
-//! an excluded folder is not examined. A path that matches no pattern is included.
+//! Patterns work as in rsync:
+//! - A pattern without `/` matches a name anywhere.
+//! - A pattern that starts with `/` matches from the top of the copy.
+//! - A pattern with a `/` within matches the end of a path.
+//! - A pattern that ends with `/` matches folders only.
+//! - `*` stops at `/`; `**` does not.
+//!
+//! The content of an excluded folder is not examined. A path that matches no pattern is included.
 //!
 //! Lists of paths ([`Filter::Only`]) restrict the copy to these paths.
 
@@ -19,23 +23,23 @@ use super::manifest;
 use super::place::show;
 use crate::error::{Error, FileErrorKind};
 
-/// Limits on the number of patterns, the length of one, and the bytes of all: they may come from
-/// the other side.
+/// Limits on the number of patterns, the bytes of one pattern, and the bytes of all patterns.
+/// Patterns may come from the other side.
 const MAX_PATTERNS: usize = 10_000;
 const MAX_PATTERN: usize = 4096;
 const MAX_BYTES: usize = 256 << 10;
-/// Maximum bytes of all compiled patterns: some 4000 short ones with a `*`.
+/// Maximum bytes of all compiled patterns: enough for about 4000 short patterns with a `*`.
 const MAX_COMPILED: usize = 24 << 20;
 /// Memory of a compiled pattern in addition to its reported size: allocations, and buffers for a
 /// search.
 const OVERHEAD: usize = 4 << 10;
-/// Maximum bytes of all patterns' search caches, because a hostile pattern could fill a cache of
-/// any size. One pattern needs no more than `MAX_CACHE`.
+/// Maximum bytes of the search caches of all patterns. Without a limit, a hostile pattern could
+/// fill a cache of any size. One pattern needs no more than `MAX_CACHE`.
 const MAX_CACHES: usize = 16 << 20;
 const MAX_CACHE: usize = 1 << 20;
 
-/// Limits on the number of listed paths of one copy, and on their bytes: the request carries
-/// them, and its frame has at most 1 MiB.
+/// Limits on the number of listed paths of one copy, and on their bytes. The request contains these
+/// paths, and a request has at most 1 MiB.
 const MAX_ONLY: usize = 50_000;
 const MAX_ONLY_BYTES: usize = 512 << 10;
 
@@ -150,8 +154,8 @@ impl CompiledFilters {
     }
 }
 
-/// Listed paths. The folders above them are found by their order: a set of these folders would take
-/// memory quadratic in a path's depth, which a peer chooses.
+/// Listed paths. A search in the sorted list finds the folders above a path. A set of these folders
+/// would need memory quadratic in the depth of a path, and a peer chooses the depth.
 #[derive(Debug)]
 struct Only {
     paths: BTreeSet<Box<[u8]>>,
@@ -214,7 +218,7 @@ fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     slashes.map(|(at, _)| &path[..at])
 }
 
-/// Returns the glob of a filter, and whether it includes.
+/// Returns the glob of a filter, and whether the filter includes matching paths.
 fn glob(filter: &Filter) -> Option<(bool, &str)> {
     match filter {
         Filter::Include(glob) => Some((true, glob)),

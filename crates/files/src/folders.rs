@@ -7,7 +7,7 @@ use super::store::{self, Folder, SharedFolder};
 /// Maximum number of handles that one [`Folders`] keeps.
 const KEPT: usize = 32;
 
-/// The folders below a base. Keeps the handles of the last path, because the next one is usually
+/// The folders below a base. Keeps the handles of the last path, because the next path is usually
 /// near it.
 #[derive(Debug)]
 pub(crate) struct Folders {
@@ -76,7 +76,7 @@ mod tests {
             names.into_iter().map(|name| String::from_utf8(name).expect("ours")).collect()
         };
         assert_eq!(found(names("a/b")), ["ab"]);
-        // A path with the same first letters is not below it.
+        // `ab` starts with the letter of the open folder `a`, but is not below it.
         assert_eq!(found(names("ab")), ["c"]);
         assert_eq!(found(names("ab/c")), ["abc"]);
         assert_eq!(found(names("a")), ["b"]);

@@ -1,11 +1,11 @@
 //! The journal of a partial file: its verified chunks and their values, which survive a kill.
 //!
 //! A journal only grows. A record is appended after its chunk's data are on disk, so every readable
-//! record is true; a lost record only means that the partial file is read again. A journal of
-//! another version of the source, or of an older release, proves nothing; then the content of the
-//! partial file is compared with the source. Records count up to the first torn or damaged record.
-//! The journal is independent of protocol, rate and direction: any later copy of the file can
-//! resume from it.
+//! record is true. After the loss of a record, the partial file is read again. A journal of another
+//! version of the source, or of an older release, proves nothing. The sink then compares the
+//! content of the partial file with the source. Records after the first torn or damaged record do
+//! not count. The journal is independent of protocol, rate and direction: any later copy of the
+//! file can resume from it.
 
 use super::CHUNK;
 use super::digest::Digest;
@@ -25,8 +25,8 @@ pub struct Header {
     pub size: u64,
     /// When the source file was last modified.
     pub modified: FileTime,
-    /// The stamp of the source file's version. The stamp also changes if the file is rewritten and
-    /// its modification time is set back.
+    /// The stamp of the source file's version. The stamp changes with each write, even if the
+    /// modification time is set back afterwards.
     pub version: u64,
 }
 
@@ -104,8 +104,8 @@ impl Journal {
     }
 }
 
-/// Detects torn and damaged bytes. It does not protect against attackers: a user who can write the
-/// journal can also write the partial file.
+/// Detects torn and damaged bytes. The check does not protect against attackers: a user who can
+/// write the journal can also write the partial file.
 fn check(head: &[u8], fields: &[u8]) -> Check {
     let mut hasher = blake3::Hasher::new();
     hasher.update(head).update(fields);

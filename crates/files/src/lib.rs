@@ -1,5 +1,5 @@
 //! Files and trees: read at the source, verified and written under their final names. This crate
-//! knows no socket, session or protocol.
+//! uses no sockets, sessions or protocols.
 //!
 //! In reading order:
 //! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: the layout of its
@@ -7,7 +7,7 @@
 //!   into the BLAKE3 root of a file.
 //! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: selects the
 //!   files of a tree. [`Asked`]: the entries that a peer may send.
-//! - `store`: the traits through which everything here reaches files.
+//! - `store`: the traits through which all code of this crate accesses files.
 //! - [`edit`]: creates, replaces, renames and removes single files and folders.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
@@ -18,8 +18,8 @@
 //! compare. [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
 //! [`Sink::finish`] gives links and folders their names.
 //!
-//! All calls block, so they belong on plain threads. No name from the other side is trusted: below
-//! a base folder each component is opened by its parent's handle, and a symbolic link is never
+//! All calls block, so they belong on plain threads. No name from the other side is trusted. Below
+//! a base folder, each component is opened by its parent's handle, and a symbolic link is never
 //! followed.
 
 mod asked;
@@ -63,7 +63,7 @@ pub use watch::Watch;
 /// The unit that is hashed, written and journalled, in bytes.
 pub const CHUNK: u64 = 1 << 20;
 
-/// Files from this size on start on a chunk boundary and have a journal.
+/// Files of at least this size, in bytes, start on a chunk boundary and have a journal.
 pub const LARGE: u64 = 8 << 20;
 
 /// A file or folder that failed, while the copy continues.
@@ -80,7 +80,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns its memory use in bytes.
+    /// Returns the memory use of this value in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (size_of::<Failure>() + self.path.len() + self.reason.len()) as u64
     }

@@ -20,7 +20,7 @@ pub enum NameKind {
     Other,
 }
 
-/// A name with its attributes; for a link, the link's own.
+/// A name with its attributes; for a link, the attributes of the link itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The name, without a slash.
@@ -124,7 +124,7 @@ mod tests {
         for path in ["out", "out/", "out-file", "..", "folder/../..", "out/secret", "none/at/all"] {
             assert!(names(&at(path)).is_err(), "{path}");
         }
-        // A link out of the root is listed, without attributes of its target.
+        // A link that leads out of the root is listed, but without attributes of its target.
         let mut found = Vec::new();
         list(&at(""), &mut |named: Named| {
             found.push(named);

@@ -38,8 +38,9 @@ pub const MAX_PATH: usize = 4096;
 /// Maximum number of holes of one file. A source sends the zeros of further holes.
 pub(crate) const MAX_HOLES: usize = 1 << 20;
 
-/// Memory of an entry in addition to its name, its holes and its link target: the entry itself, and
-/// the state of the object's layout and of a destination (two places of 16 bytes, a state, bits).
+/// Memory of an entry in bytes, without its name, its holes and its link target. Covers the entry
+/// itself, and its share of the object's layout and of a destination's state (two places of 16
+/// bytes, a state, bits).
 const FIXED: u64 = size_of::<Entry>() as u64 + 40;
 
 /// Maximum bytes of an entry's encoding in addition to its name, its holes and its link target.
@@ -53,7 +54,7 @@ pub trait ListMemory: fmt::Debug + Send {
     /// Raises the charge to at least `bytes` in total.
     ///
     /// # Errors
-    /// There is not enough memory; names the amount needed.
+    /// There is not enough memory. The error names the needed amount.
     fn hold(&mut self, bytes: u64) -> Result<(), Error>;
 }
 
@@ -67,9 +68,9 @@ impl ListMemory for () {
 /// The kind of source, which decides how paths relate to the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One plain file, with its name or the destination's.
+    /// One plain file, under its own name or the destination's name.
     File,
-    /// One folder (or link) with its content, with its name or the destination's.
+    /// One folder (or link) with its content, under its own name or the destination's name.
     Named,
     /// The content of a folder (`folder/`), which goes directly into the destination.
     Contents,
@@ -136,7 +137,7 @@ impl Entry {
     /// Sets the folder, and the name of `name_len` bytes from `name` on.
     fn at(mut self, parent: Option<u32>, name: usize, name_len: usize) -> Entry {
         self.parent = parent.unwrap_or(TOP);
-        // Ten million names of 255 bytes are fewer than 2^32 bytes.
+        // Ten million names of 255 bytes take fewer than 2^32 bytes.
         (self.name, self.name_len) = (name as u32, name_len as u8);
         self
     }
@@ -218,7 +219,8 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The order of a walk: component by component, so that a folder's content follows it directly.
+/// The order of a walk. Compares paths component by component, so a folder's content follows the
+/// folder directly.
 pub(crate) fn walk_order(a: &[u8], b: &[u8]) -> Ordering {
     let at = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     // A separator sorts before any byte of a name.
@@ -278,7 +280,7 @@ impl Manifest {
         Ok(Manifest { shape, folder_mode: None, entries: sound, names })
     }
 
-    /// Returns the manifest of one file that no walk has found; `version` is its stamp.
+    /// Returns the manifest of one file that no walk has found. `version` is the stamp of the file.
     ///
     /// # Errors
     /// The name is not one path component, or the size is beyond the limit.
@@ -295,13 +297,13 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Sets the permission bits of the folder whose content this is.
+    /// Sets the permission bits of the source folder, if this is the content of a folder.
     pub(crate) fn with_folder_mode(self, mode: Option<u32>) -> Manifest {
         Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }
     }
 
-    /// If this is the content of a folder: returns the folder's permission bits, if the source
-    /// reported them.
+    /// Returns the permission bits of the source folder, if this is the content of a folder and the
+    /// source reported them.
     pub(crate) fn folder_mode(&self) -> Option<u32> {
         self.folder_mode
     }
@@ -337,7 +339,7 @@ impl Manifest {
         self.shape
     }
 
-    /// Returns whether it is one plain file, not a tree.
+    /// Returns whether the object is one plain file, not a tree.
     pub fn is_single(&self) -> bool {
         self.shape == Shape::File
     }
@@ -357,8 +359,9 @@ impl Manifest {
         self.entries.iter().filter_map(Entry::size).sum()
     }
 
-    /// Returns whether entry `entry` starts on a chunk boundary and has a journal: a file of
-    /// [`LARGE`] bytes or more, or the one file of a single-file object unless it is empty.
+    /// Returns whether entry `entry` starts on a chunk boundary and has a journal. This applies to
+    /// files of [`LARGE`] bytes or more, and to the file of a single-file object unless it is
+    /// empty.
     pub fn is_large(&self, entry: u32) -> bool {
         let size = self.entries.get(entry as usize).and_then(Entry::size);
         size.is_some_and(|size| size >= self.large_from())
@@ -369,7 +372,7 @@ impl Manifest {
     }
 }
 
-/// Returns the size from which files of such a manifest are large.
+/// Returns the minimum size of large files, for manifests of this shape.
 pub(crate) fn large_from(shape: Shape) -> u64 {
     if shape == Shape::File { 1 } else { LARGE }
 }

@@ -1,8 +1,8 @@
 //! Names of longhaul's own files next to a user's files: partial files, journals, marks of
 //! unfinished folders.
 //!
-//! They are reserved: no manifest may contain them and every walk skips them, so a peer cannot send
-//! a forged journal.
+//! These names are reserved: no manifest may contain them, and every walk skips them. So a peer
+//! cannot send a forged journal.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -49,7 +49,8 @@ pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
 }
 
-/// Returns the name of a new partial file after a failed sync, until it replaces the old one.
+/// Returns the name of a new partial file after a failed sync, until the new file replaces the old
+/// one.
 pub(crate) fn restarted(name: &[u8]) -> Vec<u8> {
     beside(name, RESTARTED)
 }
@@ -67,7 +68,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
             .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
-/// Returns `.NAME.suffix`, with a hash of the name if that would be too long.
+/// Returns `.NAME.suffix`, or the same with a hash of the name if this is too long.
 fn beside(name: &[u8], suffix: &str) -> Vec<u8> {
     let mut out = vec![b'.'];
     if 1 + name.len() + suffix.len() <= NAME_MAX {

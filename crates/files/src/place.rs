@@ -18,8 +18,8 @@ use longhaul_text::reason;
 pub enum Place {
     /// A path of this host, with the rights of this process: the client's own side.
     Ambient(PathBuf),
-    /// A path that cannot leave a folder: the system refuses `..`, absolute names and links
-    /// that lead outside, even if they change between a check and a use.
+    /// A path that cannot leave a folder. The system refuses `..`, absolute names and links that
+    /// lead outside, even if a name changes between a check and a use.
     Within {
         /// The folder.
         root: Root,
@@ -52,7 +52,7 @@ impl Root {
     /// Opens a folder below this one.
     ///
     /// # Errors
-    /// As [`Root::open`], and for a path that leads out of this folder.
+    /// As [`Root::open`]; or the path leads out of this folder.
     pub fn below(&self, path: &Path) -> io::Result<Root> {
         self.0.open_dir(path).map(|root| Root(Arc::new(root)))
     }
@@ -72,7 +72,7 @@ impl Root {
 pub(crate) enum Found {
     /// A folder, possibly through a link.
     Folder(SharedFolder),
-    /// Something else, in an existing folder. A link only if it does not lead to a folder.
+    /// Something else, in an existing folder; also a link that does not lead to a folder.
     Other { parent: SharedFolder, name: Vec<u8>, attributes: Attributes },
     /// Nothing, in an existing folder.
     Nothing { parent: SharedFolder, name: Vec<u8> },
@@ -243,7 +243,7 @@ pub fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// Returns an error of this host's files: what could not be done with `path`, and why.
+/// Returns the error of an operation (`verb`) that failed on `path` of this host.
 pub(crate) fn file_error(verb: &str, path: &Path, error: &io::Error) -> Error {
     let what = format!("cannot {verb} {}: {}", path.display(), reason(error));
     Error::new(FileErrorKind::File, what).at(path)

@@ -35,8 +35,8 @@ impl Stamp {
     }
 }
 
-/// A regular file, open for reading. Every read returns the version that was opened, or the one
-/// after the last own change.
+/// A regular file, open for reading. Every read returns the version that was opened, or the version
+/// after the last change through this value.
 #[derive(Debug)]
 pub struct RangeFile {
     file: OpenFile,
@@ -122,9 +122,9 @@ impl RangeFile {
         error.advise("open it again to read its new version")
     }
 
-    /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value. This is the value
-    /// in the cache `known`, from the first read of this version; without it, the hash of the
-    /// bytes.
+    /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value. The value comes
+    /// from the cache `known`, if an earlier read of this version has stored it there; otherwise it
+    /// is the hash of the bytes.
     ///
     /// # Errors
     /// As [`RangeFile::read`].
@@ -156,11 +156,11 @@ struct Kept {
     values: HashMap<(Stamp, u64), Digest>,
     /// The oldest first.
     order: VecDeque<(Stamp, u64)>,
-    /// Files, by device and inode, of which no value is cached.
+    /// Files whose values must not be cached, by device and inode.
     uncached: HashSet<(u64, u64)>,
 }
 
-/// Caches no value of a file until it is dropped.
+/// While this value exists, no chunk value of its file is cached.
 #[derive(Debug)]
 pub struct Uncached {
     values: Arc<ChunkValues>,
@@ -179,8 +179,9 @@ impl ChunkValues {
         ChunkValues { most, kept: Mutex::default() }
     }
 
-    /// Forgets the values of the file with this device and inode, and caches none until the result
-    /// is dropped: the change time may be the same before and after a quick change.
+    /// Forgets the values of the file with this device and inode. Until the result is dropped, no
+    /// values of the file are cached, because the change time may be the same before and after a
+    /// quick change.
     pub fn forget(self: &Arc<Self>, identity: (u64, u64)) -> Uncached {
         let mut kept = self.kept();
         kept.values.retain(|(stamp, _), _| stamp.identity != identity);

@@ -81,7 +81,7 @@ pub struct Source {
     watch: Watch,
     /// Memory of the manifest, and the number of charged bytes.
     memory: (Box<dyn ListMemory>, u64),
-    /// There was no memory for another failure.
+    /// The error, if there was no memory for another failure.
     refused: Option<Error>,
 }
 
@@ -90,8 +90,8 @@ impl Source {
     /// [`failures`](Source::failures); the rest continues.
     ///
     /// # Errors
-    /// No source exists or can be read (`File`); a folder without `recursive`, two sources with one
-    /// name, or an invalid filter (`Request`).
+    /// No source exists or can be read (`File`); a folder without `recursive`, two sources with the
+    /// same name, or an invalid filter (`Request`).
     pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
         Source::open_within(places, options, Box::new(()))
     }
@@ -182,7 +182,7 @@ impl Source {
         self.encoded = encoded;
     }
 
-    /// Treats holes as zeros, so that equal files have equal chunks at every source. Call it before
+    /// Treats holes as zeros, so equal files have equal chunks at every source. Call it before
     /// anything is read.
     pub fn fill_holes(&mut self) {
         self.manifest = Arc::new(self.manifest.without_holes());
@@ -212,8 +212,8 @@ impl Source {
     /// chunk that is read again may have a different value.
     ///
     /// # Errors
-    /// A chunk outside the object, or a buffer that is too short (`Request`); or as
-    /// [`ListMemory::hold`] if there is no memory for the names of failed files.
+    /// The chunk is outside the object, or the buffer is too short (`Request`). If there is no
+    /// memory for the names of failed files: as [`ListMemory::hold`].
     pub fn read_chunk(&mut self, chunk: u64, buf: &mut [u8]) -> Result<ChunkRead, Error> {
         let kind = self.object.chunk_kind(chunk);
         let len = self.object.chunk_content(chunk);
@@ -276,8 +276,8 @@ impl Source {
 
     /// Returns which chunks of a file have the values that the other end found.
     ///
-    /// `values` are chunks counted in the file (of a small file too) and may come from anybody; a
-    /// chunk outside of the file does not match.
+    /// `values` are chunks counted in the file, also for a small file. They may come from anybody;
+    /// a chunk outside of the file does not match.
     pub fn compare(&mut self, entry: u32, values: &[(u64, Digest)]) -> Vec<bool> {
         let size = self.manifest.entries().get(entry as usize).and_then(Entry::size);
         let size = size.unwrap_or(0);
@@ -327,7 +327,7 @@ impl Source {
     }
 
     /// Reads, then compares the file with the manifest. The system updates the change time before a
-    /// write changes any content, so this detects every change before the read, whatever its
+    /// write changes any content. So the comparison detects every earlier change, whatever the
     /// modification time.
     fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
         let cached = self.open.iter().position(|(number, _)| *number == entry);
@@ -405,7 +405,7 @@ impl From<io::Error> for Trouble {
 enum Refused {
     /// Nothing can be copied.
     Whole(Error),
-    /// This place cannot be read, and why; others may be.
+    /// This place cannot be read, with the reason; other places may be readable.
     Place(String),
 }
 

@@ -1,9 +1,10 @@
-//! The virtual object that a protocol moves: a manifest's files end to end.
+//! The virtual object that a protocol moves: a manifest's files, one after the other.
 //!
-//! First the encoded manifest, if it does not travel on the control stream; then the files in the
-//! manifest's order. A large file starts on a chunk boundary; smaller files are packed without gaps
-//! between large files. The space between the end of content and the next boundary is padding; it
-//! is never sent, nor are holes. The object ends where its last content ends.
+//! The object starts with the encoded manifest, unless the manifest travels on the control stream.
+//! The files follow in the manifest's order. A large file starts on a chunk boundary; smaller files
+//! are packed without gaps between large files. The space between the end of content and the next
+//! boundary is padding. Padding and holes are never sent. The object ends where its last content
+//! ends.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ pub struct VirtualObject {
 
 impl VirtualObject {
     /// Lays out `manifest`. The first `manifest_prefix_len` bytes, rounded up to whole chunks, are
-    /// for its encoding; zero if it is sent separately.
+    /// for the encoded manifest; zero if the manifest is sent separately.
     pub fn new(manifest: &Arc<Manifest>, manifest_prefix_len: u64) -> VirtualObject {
         let mut end = manifest_prefix_len;
         let mut after_large = true;
@@ -95,7 +96,7 @@ impl VirtualObject {
         self.prefix.div_ceil(CHUNK)
     }
 
-    /// Returns how many bytes of chunk `chunk` are content, at its start. Zero outside of the
+    /// Returns the number of content bytes at the start of chunk `chunk`. Zero outside of the
     /// object.
     pub fn chunk_content(&self, chunk: u64) -> usize {
         if chunk < self.manifest_chunks() {

@@ -1,4 +1,4 @@
-//! The walk over a source, by handles: links stay links and are never followed.
+//! The walk over a source, by handles. Links stay links and are never followed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ type Merged = HashMap<(Option<u32>, Vec<u8>), u32>;
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) listing: Listing,
-    /// The source in which each entry was found, by number.
+    /// For each entry, the number of the source in which it was found.
     pub(crate) origins: Vec<u16>,
     /// The folders by parent and name, if there are several sources: folders of the same name are
     /// merged.
@@ -30,7 +30,7 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
     /// Bytes that `failures` and `warnings` take.
     said: u64,
-    /// Receives each name.
+    /// Counts each name.
     pub(crate) watch: Watch,
     /// The memory account of the entries.
     pub(crate) memory: Box<dyn ListMemory>,
@@ -276,7 +276,8 @@ fn file_kind(
             holes = holes_of(size, |at| file.next_data(at), |at| file.next_hole(at));
         }
     } else if !is_ours(attributes) {
-        // If a link replaces it meanwhile, this only checks the link; the read itself follows none.
+        // If a link replaces the file meanwhile, this call checks the link's target. The later read
+        // follows no link.
         parent.may_read(name)?;
     }
     Ok(Kind::File { size, sparse, holes: holes.into() })

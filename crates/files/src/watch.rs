@@ -1,7 +1,7 @@
 //! Progress and cancellation of long work on files.
 //!
 //! Walking a tree, or hashing and comparing existing data, takes as long as the disk needs, and
-//! sends no data meanwhile. The step count distinguishes such work from a disk that does not
+//! sends no data meanwhile. The count of steps distinguishes this work from a disk that does not
 //! answer.
 
 use std::io;
@@ -30,7 +30,7 @@ pub struct Held {
 }
 
 impl Watch {
-    /// Counts one more name looked at, or one more chunk read.
+    /// Counts one more examined name, or one more chunk read.
     pub fn step(&self) {
         self.0.looked.fetch_add(1, Ordering::Relaxed);
     }
@@ -67,7 +67,7 @@ impl Watch {
         *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }
 
-    /// Returns the file that this copy waits for, once.
+    /// Returns the file that this copy waits for. Returns each report only once.
     pub fn take_held(&self) -> Option<Held> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,7 +1,7 @@
 //! Accepts connections and limits them.
 //!
-//! Closes a connection whose header takes too long ([`HEAD`]) or is too long ([`HEADER`]), and
-//! connections beyond the limit ([`MOST`]).
+//! Closes a connection if its header arrives too slowly ([`HEAD`]) or is too long ([`HEADER`]), or
+//! if there are too many connections ([`MOST`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -142,7 +142,8 @@ pub(crate) fn run(
             _ = stopped => {}
         }
     });
-    // A thread that waits for a hanging disk must not keep the process alive.
+    // Do not wait for threads. A thread that waits for a hanging disk must not keep the process
+    // alive.
     runtime.shutdown_background();
 }
 
@@ -176,6 +177,6 @@ async fn requests(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.max_buf_size(HEADER).max_headers(FIELDS);
-    // The client has disconnected, or sent invalid HTTP, which hyper has answered.
+    // After an error, the client has disconnected, or hyper has answered invalid HTTP.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }

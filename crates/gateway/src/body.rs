@@ -9,7 +9,7 @@ use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Limit of queued pieces.
+/// Maximum number of queued pieces.
 const WAITING: usize = 2;
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
@@ -19,8 +19,8 @@ const UNREAD: Duration = Duration::from_secs(60);
 pub(crate) enum Body {
     /// The whole body; `None` after it was sent.
     Whole(Option<Bytes>),
-    /// Pieces until their sender is dropped. An error closes the connection, so that a client does
-    /// not take an incomplete body for a complete one.
+    /// Pieces until their sender is dropped. An error closes the connection. A client then knows
+    /// that the body is incomplete.
     Pieces(mpsc::Receiver<io::Result<Bytes>>),
 }
 

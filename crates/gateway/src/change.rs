@@ -71,7 +71,7 @@ pub(crate) async fn put(
 
 async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), Reply> {
     let trouble = |error: io::Error| match error.kind() {
-        // The parent folder.
+        // The parent folder is missing.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             reply::plain(StatusCode::CONFLICT, "its folder does not exist")
         }

@@ -33,7 +33,7 @@ impl Version {
     }
 }
 
-/// A time in seconds since 1970 that a header can express.
+/// Returns a time in seconds since 1970; `None` if a header cannot express it.
 pub(crate) fn at(seconds: i64) -> Option<SystemTime> {
     // The last second of the year 9999.
     const LAST: u64 = 253_402_300_799;
@@ -60,15 +60,15 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(text(headers, name)?).ok()
 }
 
-/// Whether a list of ETags contains the version's; `*` matches any existing file.
+/// Whether a list of ETags contains the ETag of the version; `*` matches any existing file.
 fn lists(list: &str, version: Option<&Version>) -> bool {
     let Some(version) = version else { return false };
     let is_it = |etag: &str| etag.trim().trim_start_matches("W/") == version.etag;
     list.trim() == "*" || list.split(',').any(is_it)
 }
 
-/// Evaluates the conditions of a request for `version` (`None`: there is no file). `reads`: the
-/// method is GET or HEAD.
+/// Evaluates the conditions of a request for `version`; `None` if there is no file. `reads` says
+/// whether the method is GET or HEAD.
 pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool) -> Judged {
     let modified = version.and_then(|version| version.modified);
     let holds = match text(headers, header::IF_MATCH) {

@@ -5,7 +5,7 @@ use std::fmt;
 /// An error of the settings or of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The settings are invalid; otherwise a file or an address of this host failed.
+    /// Whether the settings are invalid. If not, a file or an address of this host failed.
     pub is_usage: bool,
     /// What failed, on which object, and the reason, in one sentence without a full stop.
     pub what: String,

@@ -20,8 +20,8 @@ use crate::url;
 
 /// Approximate size of a piece in bytes.
 const PIECE: usize = 32 << 10;
-/// Number of names that are sorted; further names follow in the system's order, so that memory is
-/// limited for folders of any size.
+/// Maximum number of sorted names. Further names follow in the system's order, which limits memory
+/// for folders of any size.
 const SORTED: usize = 10_000;
 
 /// Format of a listing.

@@ -102,7 +102,7 @@ fn dressed(reply: Reply, version: &Version) -> Reply {
     }
 }
 
-/// Content types that a browser must not render as a page of this server.
+/// The content type of all files. A browser does not render it as a page of this server.
 const PLAIN: &str = "application/octet-stream";
 
 fn said(range: &Range<u64>, size: u64) -> String {

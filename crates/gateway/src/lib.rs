@@ -6,13 +6,13 @@
 //!   request by its method.
 //! - handlers: `get` (files and their ranges), `folder` (listings, PROPFIND), `change` (PUT,
 //!   MKCOL, DELETE, MOVE).
-//! - parts of requests and replies: `url` (paths), `range` (the header), `condition` (ETags and
-//!   dates), `body` and `reply` (replies).
+//! - parts of requests and replies: `url` (paths), `range` (the header `Range`), `condition` (ETags
+//!   and dates), `body` and `reply` (replies).
 //!
 //! [`Page`] is a separate HTTP server that shows the state of the host to browsers and monitors.
 //!
-//! The path of a request is relative to the root of its token. All access goes through
-//! [`longhaul_files::Place`], as for `lh://`, so no name and no link can leave the root.
+//! The path of a request is relative to the root of its token. Every file access goes through
+//! [`longhaul_files::Place`], as for `lh://`, so no name and no link can lead out of the root.
 
 #![allow(clippy::result_large_err, reason = "each request has only one reply")]
 

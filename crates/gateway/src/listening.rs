@@ -20,7 +20,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Answers the connections to `listen` on a thread of this name.
+    /// Answers the connections to `listen` on a separate thread with the given name.
     ///
     /// # Errors
     /// The address cannot be used, or no thread can be started.

@@ -1,8 +1,8 @@
 //! The state of a host: a page for browsers, events, and metrics for monitors.
 //!
-//! The page is read-only, and each request needs a token. The page is one file, which may load
-//! nothing from elsewhere. The server renders the state at most ten times a second, for all pages
-//! together.
+//! The page is read-only, and each request needs a token. The page is one file, and its policy
+//! forbids it to load anything else. The server renders the state at most ten times a second,
+//! however many pages are open.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,19 +25,20 @@ use crate::listening::Listening;
 use crate::reply::{self, Reply};
 use crate::tokens::hash;
 
-/// The page, with places for a nonce.
+/// The page. `{nonce}` in it is replaced for each reply.
 const PAGE: &str = include_str!("page.html");
 const NONCE: &str = "{nonce}";
 /// Maximum number of pages that receive events at the same time.
 const WATCHERS: usize = 32;
-/// Interval of events, for all pages together.
+/// Minimum interval of events. All pages get the same events.
 const EVERY: Duration = Duration::from_millis(100);
 /// Interval of keep-alive comments while the state does not change.
 const SIGN: Duration = Duration::from_secs(5);
 /// The content type of OpenMetrics.
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The future text of a page or of its metrics; `None` after the watched server has ended.
+/// A future with the text of the state or of the metrics; `None` after the watched server has
+/// ended.
 pub type Watching = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 /// The source of a page's content.
@@ -192,7 +193,7 @@ impl Pages {
         reply
     }
 
-    /// Sends each state that differs from the previous one, until the browser disconnects.
+    /// Sends each new state, until the browser disconnects.
     async fn tell(&self, pieces: &Pieces, _seat: OwnedSemaphorePermit) {
         let mut tick = interval(EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

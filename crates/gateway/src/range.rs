@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-/// Limit of ranges in a request. For more ranges the whole file is sent, as the standard allows.
+/// Maximum number of ranges in a request. For more ranges the server sends the whole file, as the
+/// standard allows.
 const MOST: usize = 64;
 
 /// The requested part of a file.
@@ -16,8 +17,8 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
-/// Parses the header for a file of `size` bytes. Ignores an invalid header, and ranges that
-/// together are larger than the file.
+/// Parses the header for a file of `size` bytes. Ignores an invalid header, and a list of ranges
+/// with more bytes than the file.
 pub(crate) fn parse(header: Option<&str>, size: u64) -> Wanted {
     let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
         return Wanted::Whole;

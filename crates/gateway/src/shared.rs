@@ -11,12 +11,12 @@ use tokio::time::timeout;
 
 use crate::tokens::{Right, Token, Tokens};
 
-/// Limit of concurrent disk accesses.
+/// Maximum number of concurrent disk accesses.
 const AT_DISK: usize = 16;
-/// Limit of concurrent listings, and how long a further one waits.
+/// Maximum number of concurrent listings, and how long a further listing waits.
 const LISTINGS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Refusals logged in a minute, so that strangers cannot fill the log.
+/// Maximum number of refusals logged in a minute. The limit keeps strangers from filling the log.
 const TOLD: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 

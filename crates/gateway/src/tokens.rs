@@ -16,7 +16,7 @@ const SHORTEST: usize = 16;
 /// A token and its right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The hash of the token, so that the time of a lookup reveals nothing.
+    /// The hash of the token. With a hash, the time of a lookup reveals nothing about the token.
     hash: [u8; 32],
     pub(crate) right: Right,
 }
@@ -49,7 +49,7 @@ impl Tokens {
     }
 }
 
-/// Reads the file of tokens at `path`, which only this user and root may be able to access.
+/// Reads the file of tokens at `path`. Only this user and root may have access to the file.
 ///
 /// # Errors
 /// The file cannot be read, is not private, or has a wrong line.
@@ -75,7 +75,7 @@ pub(crate) fn read_private(path: &Path) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Parses a list of tokens, which errors call `name`. Errors never contain a token.
+/// Parses a list of tokens. Errors use `name` for the list, and never contain a token.
 ///
 /// # Errors
 /// The number of the first wrong line.

@@ -1,8 +1,8 @@
-//! Bulk data over long, fat networks, for programs that embed it.
+//! Copies bulk data over long, fat networks, for programs that embed this library.
 //!
 //! [`Client`] copies from and to other hosts; [`Server`] serves a folder to the ids that it allows.
-//! Both own their threads: they work inside any async runtime and without one, and a slow reader of
-//! [`Event`]s never slows a transfer.
+//! Both run on their own threads, so they work inside any async runtime and without one. A slow
+//! reader of [`Event`]s never slows a transfer.
 //!
 //! ```no_run
 //! # async fn copy() -> Result<(), longhaul::Error> {
@@ -27,8 +27,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Dropping a [`Transfer`] cancels it and keeps the data that have arrived: the same call resumes
-//! it.
+//! Dropping a [`Transfer`] cancels the copy and keeps the data that have arrived. The same call
+//! resumes the copy.
 //!
 //! # From memory to memory
 //!

@@ -72,7 +72,7 @@ async fn dropped_then_resumed(rig: &Rig, pull: bool) {
         false => client.copy([near.display().to_string()], &*far),
     };
     let first = copy().rate_limit(Some(SLOW)).start().expect("a valid address");
-    // Only chunks in the journal survive, however slow the disk is.
+    // Only chunks in the journal survive. Wait for the journal, because the disk may be slow.
     let journal = if pull { rig.here(JOURNAL) } else { rig.there(JOURNAL) };
     let mut events = first.events();
     while !fs::metadata(&journal).is_ok_and(|file| file.len() >= SOME_CHUNKS) {
@@ -112,7 +112,7 @@ async fn a_slow_reader_loses_names_but_no_failure_and_slows_nothing() {
     const FAIL: usize = 40;
     let rig = Rig::new();
     write_tree(&rig.here("run"), 400, 1 << 20);
-    // A non-empty folder is in the place of these files.
+    // These files fail: a non-empty folder has the name of each.
     for number in 0..FAIL {
         fs::create_dir_all(rig.there(&format!("run/f{number}/full"))).expect("a new folder");
     }

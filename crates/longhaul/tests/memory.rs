@@ -80,8 +80,8 @@ fn a_reader_is_written_to_its_end() {
     });
 }
 
-/// A reader that delivers some bytes and then nothing. Its end waits for a file that must never
-/// exist.
+/// A reader that delivers some bytes and then nothing. It ends only if a certain file exists, and
+/// that file must never exist.
 struct Stuck {
     content: Option<Vec<u8>>,
     is_stuck: Arc<AtomicBool>,
@@ -220,7 +220,7 @@ fn copies_of_a_client_share_its_memory() {
     assert_eq!(error.kind, ErrorKind::Usage);
     blocking::wait(async {
         let server = rig.server().start().await.expect("it listens");
-        // The memory allows one copy at a time: the other waits for it.
+        // The memory allows one copy at a time, so the second copy waits for the first.
         let client = builder().memory(Bytes::mebi(43)).build().expect("enough for one copy");
         for name in ["x", "y"] {
             fs::write(rig.there(name), noise(9 << 20)).expect("a new file");

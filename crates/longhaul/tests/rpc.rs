@@ -118,7 +118,7 @@ async fn a_failed_call_says_why_by_its_code() {
     // An invalid name is an error of the builder.
     let wrong = rig.closed_server().rpc("a//b", async |(): (), _: RpcCall| Answer::Ok(()));
     assert_eq!(wrong.start().await.expect_err("no name").kind, ErrorKind::Usage);
-    // A client without any right learns it from its first call.
+    // A client without any right learns this from its first call.
     let server = rig.server().rpc("lab/text", async |text: String, _: RpcCall| Answer::Ok(text));
     let server = server.start().await.expect("it listens");
     let rpc = rig.client().rpc(url(&server, "")).await.expect("it is admitted for files");

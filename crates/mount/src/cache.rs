@@ -47,12 +47,12 @@ impl Cache {
         Some(content.clone())
     }
 
-    /// Returns whether a chunk is there.
+    /// Returns whether a chunk is cached.
     pub(crate) fn has(&self, key: Key) -> bool {
         self.kept().chunks.contains_key(&key)
     }
 
-    /// Keeps a chunk, and drops others if there are too many.
+    /// Stores a chunk, and drops the least recently used chunks beyond the limit.
     pub(crate) fn put(&self, key: Key, content: Arc<[u8]>) {
         let mut kept = self.kept();
         let kept = &mut *kept;

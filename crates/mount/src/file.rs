@@ -12,12 +12,12 @@ use tokio::sync::Notify;
 use crate::cache::Cache;
 use crate::host::{Failed, Host, Retry};
 
-/// Bytes of a chunk: the unit that a server's digests verify.
+/// Length of a chunk in bytes. A server's digests verify whole chunks.
 pub(crate) const CHUNK: u64 = 1 << 20;
-/// Limit of chunks to read ahead: the data that a path of 1 Gbit/s carries in 250 ms.
+/// Maximum number of chunks to read ahead: as much as a path of 1 Gbit/s carries in 250 ms.
 const AHEAD: u64 = 32;
-/// A read this many chunks ahead or behind is still sequential: the kernel's threads overtake each
-/// other.
+/// A read this many chunks ahead or behind still counts as sequential, because the kernel's threads
+/// overtake each other.
 const NEAR: u64 = 2;
 
 /// The version of a file.
@@ -136,7 +136,8 @@ impl OpenFile {
             let most = AHEAD.min(self.cache.most() / CHUNK / 2);
             let ahead = state.seen(chunk, most);
             let end = (chunk + 1 + ahead).min(self.version.size.div_ceil(CHUNK));
-            // Prefers a few requests of several chunks to one request for each chunk.
+            // Wait until several chunks are due, because a few large requests are better than one
+            // request for each chunk.
             let is_due =
                 |at: u64| !state.pending.contains_key(&at) && !self.cache.has((self.number, at));
             let due: Vec<u64> = (chunk..end).filter(|at| is_due(*at)).collect();

@@ -64,7 +64,7 @@ fn kind(kind: NameKind) -> FileType {
         NameKind::File => FileType::RegularFile,
         NameKind::Folder => FileType::Directory,
         NameKind::Link => FileType::Symlink,
-        // Programs see it, but cannot open it.
+        // Devices and sockets appear as pipes: programs see them, but cannot open them.
         NameKind::Other => FileType::NamedPipe,
     }
 }

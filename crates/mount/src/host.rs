@@ -1,4 +1,4 @@
-//! The host of a mount: one connection, opened again when it is lost.
+//! The connection to the host of a mount. After a loss, the connection is opened again.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::Options;
 
-/// Maximum number of names of a folder.
+/// Maximum number of names in a folder.
 const MOST_NAMES: usize = 1_000_000;
 /// The first pause between two tries, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -34,7 +34,7 @@ pub(crate) fn is_lost(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled)
 }
 
-/// Returns the code of an error that a new connection cannot fix.
+/// Returns the error code for the kernel, for an error that a new connection cannot fix.
 fn code(error: &Error) -> Errno {
     match error.kind {
         ErrorKind::Unreachable => Errno::EACCES,
@@ -88,7 +88,7 @@ impl Host {
     /// Connects, and lists `path` once, without retries.
     ///
     /// # Errors
-    /// The host cannot be reached, or `path` is not a folder that it lists.
+    /// The host cannot be reached, or does not list a folder at `path`.
     pub(crate) async fn check(&self, path: &Path) -> Result<(), Error> {
         let (connection, _) = self.connected().await?;
         let mut names = connection.list(path).await?;
@@ -117,7 +117,7 @@ impl Host {
         Ok((connection, slot.1))
     }
 
-    /// Forgets connection `number` after `error`, and waits before the next try.
+    /// Drops connection `number` after `error`, and waits before the next try.
     ///
     /// # Errors
     /// The time for retries is over.
@@ -143,7 +143,7 @@ impl Host {
         Ok(())
     }
 
-    /// Handles a failed call over connection `number`: returns if it may be tried again.
+    /// Handles a failed call over connection `number`. Returns `Ok` if the call may be tried again.
     ///
     /// # Errors
     /// The error is final, or the time for retries is over.

@@ -1,9 +1,14 @@
-//! A remote folder as a read-only file system: FUSE over the services of lists and of remote files.
+//! A remote folder as a read-only file system: FUSE over the services for listings and remote
+//! files.
 //!
-//! Modules in reading order: `host` (the connection, which is restored after a loss), `cache`
-//! (a limited number of chunks), `file` (an open file: chunks and read-ahead), `tree` (inodes
-//! and listings), `fs` (the requests of the kernel). The requests start tasks on one thread, so
-//! a slow path delays no other request.
+//! Modules in reading order:
+//! - `host`: the connection, which is restored after a loss.
+//! - `cache`: a limited number of chunks.
+//! - `file`: an open file, with its chunks and read-ahead.
+//! - `tree`: inodes and listings.
+//! - `fs`: the requests of the kernel.
+//!
+//! Each request is a task on one common thread, so a slow path delays no other request.
 
 #![cfg(target_os = "linux")]
 
@@ -38,11 +43,11 @@ pub const LEAST_CACHE: u64 = 8 << 20;
 /// How a folder is mounted.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Limit of file content in memory, at least [`LEAST_CACHE`].
+    /// Maximum bytes of file content in memory, at least [`LEAST_CACHE`].
     pub cache: u64,
     /// How long to keep retrying a lost connection before a request fails.
     pub retry_for: Duration,
-    /// How the host is reached.
+    /// How to reach the host.
     pub reach: ReachOptions,
 }
 
@@ -119,7 +124,7 @@ impl Mount {
         }
     }
 
-    /// Unmounts; files that are open stay readable only until their requests end.
+    /// Unmounts. Files that are open stay readable only until their current requests end.
     ///
     /// # Errors
     /// The system refuses.
@@ -176,8 +181,7 @@ fn no_thread(error: io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, format!("cannot start a thread: {error}"))
 }
 
-/// Starts a thread that runs all tasks of a mount, until the process ends or the last task's
-/// handle is dropped.
+/// Starts a thread that runs all tasks of a mount. The thread ends with the process.
 fn runtime() -> Result<tokio::runtime::Handle, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;

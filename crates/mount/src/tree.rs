@@ -1,5 +1,5 @@
-//! Inodes and listings. An inode's number is a hash of its place, so a listing needs no memory
-//! per name; the kernel's lookups keep nodes.
+//! Inodes and listings. An inode's number is a hash of its folder and name, so a listing needs no
+//! inode for each name. Only names that the kernel has looked up have an inode in memory.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -56,7 +56,7 @@ struct Node {
     opened: Option<Version>,
 }
 
-/// A folder's listing; the lock is held while it is read.
+/// A folder's listing. The lock is held while the listing is read from the host.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Listing>>>>;
 
 pub(crate) struct Tree {
@@ -70,7 +70,7 @@ pub(crate) struct Tree {
 pub(crate) fn number(parent: u64, name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (parent, name).hash(&mut hasher);
-    // Zero and the top are taken.
+    // The numbers 0 and `TOP` have other meanings.
     hasher.finish().max(TOP + 1)
 }
 
@@ -97,7 +97,7 @@ impl Tree {
         Ok(path)
     }
 
-    /// Returns a listing of the folder that is current, or was read now.
+    /// Returns a current listing of the folder; reads a new one if necessary.
     pub(crate) async fn listing(&self, folder: u64) -> Result<Arc<Listing>, Failed> {
         let slot = {
             let mut folders = lock(&self.folders);
@@ -132,7 +132,7 @@ impl Tree {
         let fresh = || Node { parent, named: named.clone(), lookups: 0, opened: None };
         let node = nodes.entry(inode).or_insert_with(fresh);
         if node.parent != parent || node.named.name != name {
-            // Two places with one number.
+            // Two names have the same number.
             return Err(Errno::EIO.into());
         }
         node.named = named.clone();
@@ -183,7 +183,7 @@ impl Tree {
         self.node(inode).map(|node| node.named)
     }
 
-    /// Records the version that was opened; returns whether the previous one was the same.
+    /// Records the version that was opened; returns whether it equals the previous version.
     pub(crate) fn opened(&self, inode: u64, version: Version) -> bool {
         let mut nodes = lock(&self.nodes);
         let Some(node) = nodes.get_mut(&inode) else { return false };

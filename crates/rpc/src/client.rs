@@ -33,7 +33,7 @@ impl Program {
         Program { orders, own: Rpc::new(order.clone()), order, methods }
     }
 
-    /// Returns the program's handle. The last clone to be dropped ends the connection.
+    /// Returns the program's handle. The connection ends when the last clone is dropped.
     pub fn handle(&self) -> Rpc {
         self.own.holding()
     }
@@ -111,7 +111,7 @@ async fn work(
     let silent = silence(session.rtt());
     let (mut writer, mut reader) = session.split();
     writer.queue(&Say { said: Some(Said::Begin(begin.clone())) })?;
-    // A program has one server, so the limits of the core are enough.
+    // A program has only one server, so the limits of `longhaul_proto::rpc` are enough.
     let room = || Room { calls: true, streams: true };
     let ended = tokio::select! {
         ended = link::run(calls, orders, &mut writer, &mut reader, room, |_| {}) => ended,

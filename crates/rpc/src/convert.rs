@@ -11,7 +11,7 @@ const REASON: usize = 1000;
 /// The message of the other side; `None` for a kind that this version does not know.
 ///
 /// # Errors
-/// The message is out of place.
+/// The other side must not send this message here.
 pub fn message(say: Say) -> Result<Option<Message>, Error> {
     let Some(said) = say.said else { return Ok(None) };
     Ok(Some(match said {

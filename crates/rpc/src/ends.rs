@@ -30,7 +30,7 @@ pub(crate) struct Ends {
     tickets: HashMap<u64, u64>,
     waiting: HashMap<u64, Waiting>,
     running: HashMap<u64, Running>,
-    /// Counts the methods that were started.
+    /// The number of methods started so far.
     runs: u64,
     is_released: bool,
 }
@@ -79,7 +79,7 @@ impl Ends {
         (self.peer, self.may) = (peer, may);
     }
 
-    /// Returns how many methods run, and how many of them have items.
+    /// Returns the number of running methods, and how many of them exchange items.
     pub(crate) fn running(&self) -> (usize, usize) {
         self.callee.running()
     }
@@ -225,7 +225,7 @@ impl Ends {
             }
             Order::Read(Whose::Theirs(id)) => self.callee.read(id),
             Order::Done(id, run, answer) => {
-                // A method that was stopped reports its end, too.
+                // A stopped method also reports its end, so compare the numbers of the runs.
                 if self.running.get(&id).is_some_and(|running| running.run == run) {
                     self.running.remove(&id);
                     self.callee.answer(id, answer);
@@ -247,7 +247,7 @@ impl Ends {
     }
 
     /// The connection is lost. Calls with items end. With `keeps`, the other calls of this end wait
-    /// for the next connection.
+    /// for the next connection; without it, they end too.
     pub(crate) fn lost(&mut self, keeps: bool) {
         for id in self.callee.lost() {
             self.running.remove(&id);
@@ -262,7 +262,7 @@ impl Ends {
         }
     }
 
-    /// The other side has forgotten this program: its methods restart.
+    /// Stops all running methods, because the other side has discarded the state of this program.
     pub(crate) fn restart(&mut self) {
         self.running.clear();
         self.callee = Callee::new(!self.is_client, false);

@@ -19,8 +19,8 @@ impl<T: prost::Message + Default + 'static> RpcMessage for T {}
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RpcOptions {
-    /// Time limit for the answer, by default 60 s. With `None` a call waits as long as the
-    /// connection exists or can be restored.
+    /// Time limit for the answer, by default 60 s. With `None` a call waits until the connection is
+    /// lost for good.
     pub within: Option<Duration>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
-    /// Passes an item. The core limits how many wait.
+    /// Passes an item. `longhaul_proto::rpc` limits the number of waiting items.
     pub(crate) fn pass(&mut self, item: Vec<u8>) {
         // The reader may be gone.
         let _ = self.items.as_ref().map(|items| items.send(item));
@@ -106,7 +106,7 @@ impl Drop for Passing {
     }
 }
 
-/// A program's end of the items of a call, for sending and receiving.
+/// Sends and receives the items of a call for the program.
 #[derive(Debug)]
 pub(crate) struct Items {
     whose: Whose,
@@ -233,8 +233,8 @@ impl Rpc {
         Ok(RpcStream { begun, items })
     }
 
-    /// Drops this handle and waits until the connection is closed, which happens when all
-    /// handles and calls of this program are dropped. If a program exits without this call, the
+    /// Drops this handle and waits until the connection is closed. The connection is closed once
+    /// all handles and calls of this program are dropped. If a program exits without this call, the
     /// server may learn of the end only by a timeout.
     pub async fn close(self) {
         let orders = self.orders.clone();
@@ -276,7 +276,7 @@ impl Rpc {
     }
 }
 
-/// A call in progress. Dropping it cancels it.
+/// A call in progress. Dropping this value cancels the call.
 #[derive(Debug)]
 struct Begun {
     ticket: u64,
@@ -308,7 +308,7 @@ impl Drop for Begun {
     }
 }
 
-/// A call with items both ways. Dropping it cancels the call.
+/// A call with items both ways. Dropping this value cancels the call.
 #[derive(Debug)]
 pub struct RpcStream {
     begun: Begun,

@@ -1,10 +1,12 @@
 //! Remote procedure calls, both ways over one stream of a session.
 //!
-//! The logic is in `longhaul_proto::rpc`: numbers, limits, and answers that are kept for a lost
-//! connection. This crate has [`messages`] (the wire messages), [`convert`] (their validation),
-//! `handle` (the program's side of calls), `method` (the methods of this end and the thread that
-//! runs them), `ends` (the calls of one program in both directions), `link` (one connection of a
-//! program), [`server`] and [`client`] (a program's successive connections).
+//! The logic is in `longhaul_proto::rpc`: numbers of calls, limits, and stored answers for callers
+//! that reconnect. The modules of this crate:
+//! - [`messages`]: the wire messages; [`convert`] validates them.
+//! - `handle`: the program's side of calls.
+//! - `method`: the methods of this end, and the thread that runs them.
+//! - `ends`: the calls of one program in both directions, over `link`, one connection.
+//! - [`server`] and [`client`]: the successive connections of a program.
 
 pub mod client;
 #[doc(hidden)]

@@ -12,9 +12,9 @@ use crate::ends::Ends;
 use crate::handle::Order;
 use crate::messages::Say;
 
-/// Bytes of messages that may wait in the writer.
+/// Maximum bytes of messages that wait in the writer.
 const AHEAD: usize = 256 << 10;
-/// Time that the other side may leave messages unread.
+/// How long the other side may leave messages unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// Detects that the other side does not read.

@@ -36,7 +36,7 @@ impl Methods {
     /// thread: run long computations on threads of the program.
     ///
     /// # Errors
-    /// The name is invalid, in words; or the system has no thread left.
+    /// A text with the reason: the name is invalid, or the system has no thread left.
     pub fn add<Q: RpcMessage, A: RpcMessage, F>(
         &mut self,
         name: &str,
@@ -73,8 +73,8 @@ impl Methods {
         self.table.contains_key(name)
     }
 
-    /// Starts the run `run` of a method, which reports its end to `orders`. Dropping the returned
-    /// value stops it.
+    /// Starts run number `run` of a method. The method reports its end to `orders`. Dropping the
+    /// returned value stops the method.
     pub(crate) fn run(
         &self,
         call: longhaul_proto::rpc::Call,

@@ -18,9 +18,9 @@ use crate::link;
 use crate::messages::{Begin, Said, Say};
 use crate::method::Methods;
 
-/// Limit of programs of one client.
+/// Maximum number of programs of one client.
 const PROGRAMS: usize = 8;
-/// How long a program may be away before its calls are forgotten.
+/// How long the server keeps the calls of a disconnected program.
 const KEEP: Duration = Duration::from_secs(300);
 
 /// The client and the random number of a program.
@@ -65,7 +65,7 @@ impl Calls {
     /// call the methods below `may`. Ends with the reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended for any other reason than the client's goodbye.
+    /// The stream ended without the client's goodbye.
     pub async fn serve(
         self: &Rc<Self>,
         session: Session,
@@ -159,7 +159,7 @@ impl Calls {
         Room { calls: calls < 2 * CALLS, streams: streams < 2 * STREAMS }
     }
 
-    /// Keeps a program that may return, and forgets it later.
+    /// Keeps a program that may reconnect, and removes it after [`KEEP`].
     fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
         let calls = Rc::downgrade(self);
         tokio::task::spawn_local(async move {

@@ -163,7 +163,8 @@ fn a_client_has_few_programs_and_those_that_left_first_go_first() {
         client.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");
         answer(&mut client).await;
         assert_eq!(calls.programs(), 8);
-        // The program that left second is still known: it may repeat its call.
+        // The server still knows the program that disconnected second, so this program may repeat
+        // its call.
         let again = Call { again: true, ..call(1, "none") };
         let (mut client, _serving) = begin(&calls, 1, false).await;
         client.write(&say(Said::Call(again))).await.expect("it is read");
@@ -226,7 +227,7 @@ fn a_flood_of_calls_is_refused_and_all_streams_of_a_client_share_a_limit() {
                 let call = call(2 * number + 1, "wait");
                 client.write(&say(Said::Call(call))).await.expect("it is read");
             }
-            // Answered after all calls before it were taken.
+            // The server answers this call after it has taken all earlier calls.
             let last = call(2 * CALLS as u64 + 1, "none");
             client.write(&say(Said::Call(last))).await.expect("it is read");
             loop {
@@ -239,7 +240,7 @@ fn a_flood_of_calls_is_refused_and_all_streams_of_a_client_share_a_limit() {
             }
             clients.push((client, serving));
         }
-        // One more than each stream may have, and all calls of the third stream.
+        // The server refuses one call too many on each stream, and all calls of the third stream.
         assert_eq!(refused, 3 + CALLS);
     });
 }

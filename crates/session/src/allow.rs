@@ -1,6 +1,6 @@
-//! The list of clients and their rights, as an option or a line of a file:
-//! `ID[:ro|wo|rw][:subfolder]` for files, or `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
-//! for each service by its word.
+//! The list of clients and their rights. An entry is an option, or a line of a file.
+//! `ID[:ro|wo|rw][:subfolder]` grants files; `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
+//! names each service by its word.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,8 +23,8 @@ pub struct Allow {
     pub write: bool,
     /// Files only below this folder of the root.
     pub subfolder: Option<PathBuf>,
-    /// Rights to services other than files, as in the list: the word, and its value. Several hosts
-    /// may use the same list, and some of them may not offer the service.
+    /// Rights to services other than files: the service's word in the list, and its value. The
+    /// service may be missing on this host, because several hosts may use the same list.
     pub others: Vec<(String, String)>,
     /// The client's name for logs, from the comment after the entry.
     pub name: Option<String>,
@@ -51,10 +51,11 @@ impl Allow {
     }
 }
 
-/// Parses one entry. Without `ro`, `wo` or `rw`, in upper or lower case, both reading and writing
-/// are allowed. A folder whose name looks like a mode needs a mode before it, as in `ID:rw:ro`.
+/// Parses one entry. The mode is `ro`, `wo` or `rw`, in upper or lower case; without a mode the
+/// client may read and write. A folder whose name looks like a mode needs a mode before it, as in
+/// `ID:rw:ro`.
 ///
-/// In the long form each service has its word, once: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
+/// In the long form each service has one word: `files=MODE[:FOLDER]`, `share=MODE[:FOLDER]`,
 /// `stream=MODE[:FOLDER]`, `channel=MODE[:FOLDER]`, `link=MODE[:FOLDER]`, `rpc=/PREFIX`,
 /// `status=ro`. Services without a word are not allowed. A folder with a comma needs the short
 /// form.
@@ -128,7 +129,7 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
                 return Err(format!("`{unknown}` is not a service; services: {FILES}, {known}"));
             }
         }
-        // A call is neither reading nor writing.
+        // A call is neither a read nor a write, so its value has no mode.
         let mode = if word == "rpc" { "rw:" } else { "" };
         if word != FILES {
             allow.others.push((word.to_owned(), format!("{mode}{value}")));
@@ -162,8 +163,8 @@ fn behind_mode(rest: Option<&str>) -> Option<&str> {
     rest.and_then(|rest| rest.split_once(':')).map(|(_, folder)| folder)
 }
 
-/// Returns whether a word in lower case may be a mistyped mode. It must not be taken for a folder,
-/// because a folder alone grants reading and writing.
+/// Returns whether a word in lower case may be a mistyped mode. Such a word must not be taken for a
+/// folder, because a folder alone grants reading and writing.
 fn looks_like_a_mode(word: &str) -> bool {
     let is_short = (1..=3).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_lowercase());
     let is_spelled = ["read", "write"].iter().any(|verb| word.starts_with(verb));
@@ -175,7 +176,7 @@ fn looks_like_a_mode(word: &str) -> bool {
 /// list's name in errors.
 ///
 /// # Errors
-/// The first line that is not an entry, or that repeats an id, with its number.
+/// The error names the first line that is not an entry, or that repeats an id.
 pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
     let mut allowed = Vec::new();
     let mut lines = BTreeMap::new();
@@ -205,7 +206,7 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
 /// Parses the list in the file at `path`.
 ///
 /// # Errors
-/// The file cannot be read, somebody else can change it, or as [`parse_list`].
+/// The file cannot be read, or somebody else can change it; also as [`parse_list`].
 pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     let trouble = |error| {
         let what = format!("cannot read {}: {}", path.display(), reason(&error));

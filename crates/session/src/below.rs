@@ -1,4 +1,4 @@
-//! The connection below a session's streams; it ends with the last of its users.
+//! The connection below a session's streams. The connection ends with its last stream or handle.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -13,13 +13,13 @@ use crate::{Error, Kind};
 /// A connection. Its streams and [`Connection`](super::Connection) handles hold it.
 pub(super) struct Below {
     pub(super) peer: PeerId,
-    /// The QUIC connection, in addition to its streams.
+    /// The QUIC connection, if QUIC carries the streams.
     pub(super) quic: Option<Keeper>,
     /// The multiplexer of several streams over TCP or ssh.
     pub(super) mux: Option<Mux>,
     /// The TCP connection, if this end opened it.
     tcp: Option<Counted>,
-    /// The ssh that carries the connection, or that started the other side.
+    /// The ssh process that carries the connection, or that started the other side.
     ssh: OnceLock<Child>,
     /// The user's name for the other side, if the user named it.
     name: Name,
@@ -48,7 +48,7 @@ impl Below {
         Below { peer, quic, mux, tcp: None, ssh: OnceLock::new(), name: Name::default() }
     }
 
-    /// Returns the connection over `tcp`, to a peer called `name` once that is known.
+    /// Returns the connection with `tcp` below it. `name` receives the peer's name later.
     pub(super) fn over(self, tcp: Option<Counted>, name: Name) -> Below {
         Below { tcp, name, ..self }
     }
@@ -58,12 +58,12 @@ impl Below {
         self.tcp.as_ref().map(SegmentWatch::new)
     }
 
-    /// Keeps `child` running as long as the connection; only the first call counts.
+    /// Keeps `child` running until the connection ends. Only the first call has an effect.
     pub(super) fn keep_ssh(&self, child: Child) {
         let _ = self.ssh.set(child);
     }
 
-    /// Sets the name of the other side; only the first call counts.
+    /// Sets the name of the other side. Only the first call has an effect.
     pub(super) fn call(&self, name: &str) {
         let _ = self.name.set(name.to_owned());
     }
@@ -73,7 +73,8 @@ impl Below {
         self.name.get().cloned().unwrap_or_else(|| self.peer.to_string())
     }
 
-    /// Returns why a stream ended with `error`: the other side's reason, or that it was lost.
+    /// Returns the reason for a stream's end with `error`: the other side's refusal, or else the
+    /// loss of the session.
     pub(super) fn lost(&self, error: &io::Error) -> Error {
         if let Some(refused) = self.mux.as_ref().and_then(Mux::refusal) {
             return refused;

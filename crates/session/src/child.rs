@@ -1,12 +1,12 @@
-//! The ssh below a session.
+//! The ssh process below a session.
 
 use tokio::process::ChildStdin;
 
-/// The ssh that keeps the remote side running; ended and reaped on drop.
+/// The ssh process that keeps the remote side running. A drop ends and reaps the process.
 #[derive(Debug)]
 pub(super) struct Child {
     _ssh: tokio::process::Child,
-    /// Closing it tells the remote side that no session will follow.
+    /// Closing this pipe tells the remote side that no session will follow.
     _stdin: Option<ChildStdin>,
 }
 

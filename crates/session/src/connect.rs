@@ -15,9 +15,9 @@ use super::{Session, Settings};
 use crate::{Error, Kind};
 use longhaul_text::CallOption;
 
-/// Opens a session to the server at `host` and `port`, if the client trusts it: by a pin of
-/// `trust`, by `known_servers`, or on first use by the user's answer from `ask` or by
-/// `trust.accept_new`. A server with another id receives nothing, not even this client's id.
+/// Opens a session to the server at `host` and `port`, if the client trusts the server. A pin in
+/// `trust` decides, else `known_servers`. For an unknown server, `trust.accept_new` or the user's
+/// answer from `ask` decides. A server with another id receives nothing, not even this client's id.
 ///
 /// # Errors
 /// [`Kind::Unreachable`] if nobody answers (with the attempts and the ports to open) or the id is

@@ -43,8 +43,8 @@ impl Connection {
         Connection { below, facts, versions }
     }
 
-    /// Opens a stream to `service`, which needs at least the version `needs`. The first message
-    /// carries the request, so opening sends nothing and waits for no answer.
+    /// Opens a stream to `service`, which needs at least the version `needs`. The call sends
+    /// nothing and waits for no answer, because the first message carries the request.
     ///
     /// # Errors
     /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams.
@@ -64,8 +64,8 @@ impl Connection {
         Ok(session)
     }
 
-    /// Returns the next stream that the other side opens, unread. `None` once the connection has
-    /// ended. Cancel-safe.
+    /// Returns the next stream that the other side opens, before anything is read from it. `None`
+    /// once the connection has ended. Cancel-safe.
     pub async fn accept(&self) -> Option<Session> {
         let (stream, number) = match (&self.below.quic, &self.below.mux) {
             (Some(keeper), _) => quic::opened(keeper.accept().await?),
@@ -108,12 +108,13 @@ fn muxed(stream: mux::Stream) -> (Stream, String) {
     (Stream { out: Box::new(out), input: Box::new(input), delivered: None }, number)
 }
 
-/// The number of consecutive periods at whose end a connection was idle.
+/// The number of consecutive periods that ended with an idle connection.
 #[derive(Default)]
 pub(super) struct Idle(u32);
 
 impl Idle {
-    /// Counts the end of a period; returns whether the connection was idle at the last two ends.
+    /// Records the end of a period. Returns whether the last two periods ended with an idle
+    /// connection.
     pub(super) fn is_over(&mut self, is_idle: bool) -> bool {
         self.0 = if is_idle { self.0 + 1 } else { 0 };
         self.0 >= 2

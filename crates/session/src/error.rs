@@ -17,7 +17,7 @@ pub enum Kind {
     LocalFile,
     /// An error with files on the other host.
     RemoteFile,
-    /// A higher service's number for the end of the session, above 5.
+    /// The number by which a higher service ends the session; above 5.
     Service(u32),
 }
 
@@ -51,7 +51,7 @@ pub struct Error {
     pub what: String,
     /// The suggested action, if there is one.
     pub advice: Option<String>,
-    /// Whether nobody answered, so that a retry may succeed.
+    /// Whether nobody answered. A retry may then succeed.
     pub is_silence: bool,
     /// The file or folder of this host concerned, if any.
     pub path: Option<PathBuf>,
@@ -70,7 +70,7 @@ impl Error {
         self
     }
 
-    /// Returns the same error, which concerns the file or folder `path` of this host.
+    /// Returns the same error about the file or folder `path` of this host.
     #[must_use]
     pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Error {
         self.path = Some(path.into());

@@ -29,8 +29,8 @@ impl Exporter {
         Exporter(hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, secret))
     }
 
-    /// Returns the key of `label` and `context`. Lengths are part of the derivation, so different
-    /// pairs never collide.
+    /// Returns the key of `label` and `context`. The derivation includes the lengths of both, so
+    /// different pairs never get the same key.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         let lengths = [label.len() as u64, context.len() as u64].map(u64::to_be_bytes);
         let described = [&lengths[0][..], label, &lengths[1][..], context];

@@ -1,5 +1,5 @@
-//! Messages on the control stream: a length of four bytes, then protobuf; the last one says why the
-//! session ends.
+//! Messages on the control stream. A message is a length of four bytes, then protobuf. The last
+//! message says why the session ends.
 
 use prost::Message;
 
@@ -22,7 +22,7 @@ const LONGEST_TEXT: usize = 2000;
 pub enum Header {
     /// A message of this many bytes.
     Message(usize),
-    /// The last message, with this many bytes: why the session ends.
+    /// The last message, with this many bytes. It says why the session ends.
     Goodbye(usize),
 }
 
@@ -51,7 +51,7 @@ pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
     append(message, 0, out)
 }
 
-/// Why a session ends, on the wire.
+/// The last message: why a session ends.
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Goodbye {
     /// Zero if there is no error, else the class of the error.

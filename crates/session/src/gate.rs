@@ -1,8 +1,9 @@
 //! A limit on clients that have not made a request yet. A new client is always admitted: when all
-//! places are taken, the network with the most places gives up its oldest one.
+//! places are taken, the network with the most places loses its oldest place. A network is a prefix
+//! of addresses ([`Network`]).
 //!
-//! Idle connections therefore keep nobody out. One network may use all places until another network
-//! needs them.
+//! Idle connections therefore cannot keep new clients out. One network may use all places until
+//! another network needs them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct Inside {
     next: u64,
-    /// By age: the network of each place, and the notification to leave.
+    /// The places, oldest first: the network of each place, and the notification of its eviction.
     places: BTreeMap<u64, (Network, Arc<Notify>)>,
     /// The number of places of each network.
     counts: HashMap<Network, usize>,
@@ -47,7 +48,7 @@ impl Gate {
         (inside.counts.get(&network).copied().unwrap_or(0), inside.places.len())
     }
 
-    /// Takes a place for `network`; returns how many others had to leave.
+    /// Takes a place for `network`; returns how many other places were evicted.
     pub(super) fn enter(&self, network: Network) -> (Place, usize) {
         let mut inside = self.lock();
         let mut left = 0;
@@ -97,7 +98,7 @@ impl Inside {
 }
 
 impl Place {
-    /// Completes when this place is needed for a newcomer.
+    /// Completes when this place is evicted for a new client.
     pub(crate) async fn evicted(&self) {
         self.leave.notified().await;
     }

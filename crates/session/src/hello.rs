@@ -1,8 +1,8 @@
 //! The first message in each direction of each stream: the protocol versions of this end, and the
 //! service that the stream is for.
 //!
-//! It precedes the first real message, so the agreement costs no round trip. Both ends see both
-//! ranges, so both can report that there is no common version.
+//! The hello precedes the first real message, so the agreement costs no round trip. Both ends see
+//! both ranges, so both can report that there is no common version.
 
 use std::ops::RangeInclusive;
 
@@ -29,7 +29,7 @@ pub struct Hello {
     #[prost(string, tag = "4")]
     pub service: String,
     /// From the end that opens the stream: the version of the service that its messages need. An
-    /// older service refuses the stream, so that no required field is skipped.
+    /// older service refuses the stream, because the service would skip a required field.
     #[prost(uint32, tag = "5")]
     pub needs: u32,
     /// From a client: the client opens more streams. Over TCP and ssh, a multiplexer carries all

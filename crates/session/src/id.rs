@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use data_encoding::{Encoding, Specification};
 
-/// Bytes of checksum after the key: one typing error in 16 million is missed.
+/// Length of the checksum after the key, in bytes. The checksum misses one typing error in 16
+/// million.
 const CHECK: usize = 3;
 const PREFIX: &str = "lh1:";
 

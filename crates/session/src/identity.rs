@@ -1,5 +1,5 @@
-//! This user's Ed25519 key: created at first use, stored in the config folder, readable by nobody
-//! else.
+//! This user's Ed25519 key. It is created at first use and stored in the config folder; only this
+//! user can read it.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -46,7 +46,7 @@ impl fmt::Debug for Identity {
 
 impl Identity {
     /// Returns the identity in `config_dir`; creates it, and the folder, if there is none. Two
-    /// concurrent calls return the same one.
+    /// concurrent calls return the same identity.
     ///
     /// # Errors
     /// The file can be read or replaced by others, holds no key, or cannot be read or written.

@@ -16,8 +16,8 @@ pub(super) const MUCH: u32 = 4 << 20;
 /// Limit for streams with the content of files: more than a path of 1 Gbit/s and 100 ms holds.
 pub(super) const BULK: u32 = 16 << 20;
 
-/// Interval of pulses on a silent connection. They keep NATs open, and end an outage as soon as the
-/// path works again, instead of at the next doubled timeout.
+/// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. QUIC's
+/// own timeout doubles during an outage. The next pulse revives the connection earlier.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Delays of the pulses after a write. The third pulse reveals the loss of the written packet by
@@ -25,8 +25,7 @@ const BEAT: Duration = Duration::from_secs(1);
 const PULSES: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
 
-/// How long the last packets of a connection may take to reach the kernel, because pacing may delay
-/// them.
+/// How long the last packets of a connection may take to reach the kernel. Pacing may delay them.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
 /// The code of a normal end, for QUIC's close.
@@ -35,7 +34,7 @@ const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// Keeps a connection responsive, and ends it when the session is dropped.
 pub(super) struct Keeper {
     connection: Connection,
-    /// More streams may be opened.
+    /// Whether more streams may be opened.
     many: AtomicBool,
     wrote: Arc<Notify>,
     pulse: AbortHandle,
@@ -80,7 +79,7 @@ impl Keeper {
         self.wrote.notify_one();
     }
 
-    /// Prepares for much data in one direction: as much may be in flight as the path holds.
+    /// Prepares for much data in one direction: allows as much in flight as the path holds.
     pub(super) fn expect_much(&self) {
         self.connection.set_receive_window(VarInt::from_u32(MUCH));
         self.connection.set_send_window(MUCH.into());
@@ -146,7 +145,7 @@ async fn pulse(connection: Connection, wrote: Arc<Notify>) {
     loop {
         tokio::select! {
             _ = connection.closed() => return,
-            // Read pulses, so that they never pile up.
+            // Read and drop the other side's pulses.
             _ = connection.read_datagram() => {}
             () = sleep(BEAT) => send(),
             () = wrote.notified() => {

@@ -93,7 +93,7 @@ impl KnownServers {
     }
 
     /// Adds a line for a server without an entry. Comments and other lines stay. The file is
-    /// replaced atomically, so that a reader never sees a partial change.
+    /// replaced atomically, so a reader never sees a partial change.
     ///
     /// # Errors
     /// The file cannot be written; or another process has just stored another id for the name.

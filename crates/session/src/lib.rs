@@ -1,4 +1,4 @@
-//! The control plane: a sealed, ordered stream in each direction between two ends that are
+//! The control plane: an encrypted, ordered stream in each direction between two ends that are
 //! identified by keys.
 //!
 //! There are three carriers: QUIC; TLS 1.3 over TCP if UDP does not pass; and TLS 1.3 over ssh's
@@ -81,8 +81,8 @@ pub use ssh::{SshSide, SshTarget, accept_over_ssh, connect_ssh};
 /// Settings of sessions; the defaults fit except in tests and unusual networks.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A session ends after this long without a sign of the other side. It is more than 20 s,
-    /// because a copy is meant to survive a frozen host or a dead network for that long.
+    /// A session ends after this long without a sign of the other side. The default is 30 s,
+    /// because a copy must survive a frozen host or a dead network for 20 s.
     pub idle: Duration,
     /// Timeout of a handshake.
     pub handshake: Duration,
@@ -92,16 +92,16 @@ pub struct Settings {
     pub carriers: Carriers,
     /// The protocol versions offered.
     pub versions: RangeInclusive<u32>,
-    /// The socket of a client's QUIC; `None` opens one on a port chosen by the system. Only
-    /// addresses of its family are tried over UDP, and it serves one session at a time.
+    /// The UDP socket of a client; `None` opens one on a port chosen by the system. With a given
+    /// socket, UDP tries only addresses of the socket's family. The socket serves one session at a
+    /// time.
     pub socket: Option<Arc<UdpSocket>>,
     /// Whether this host has AES in hardware.
     pub fast_aes: bool,
-    /// A client opens more streams by [`Session::connection`]. Over TCP and ssh a multiplexer
-    /// carries them, which costs throughput, so copies do not use it.
+    /// Whether a client opens more streams by [`Session::connection`]. Over TCP and ssh a
+    /// multiplexer carries the streams. It costs throughput, so copies do not set this.
     pub streams: bool,
-    /// Maximum number of a server's clients that have not made a request yet: this many over
-    /// UDP, and this many over TCP.
+    /// Maximum number of clients without a request at a server, for UDP and for TCP separately.
     pub waiting: usize,
 }
 
@@ -203,13 +203,13 @@ impl RttWatch {
     }
 }
 
-/// A sealed stream in each direction to one peer.
+/// An encrypted stream in each direction to one peer.
 pub struct Session {
     /// The other side's authenticated id.
     pub peer: PeerId,
     /// The other side's address, validated by the handshake; over ssh `0.0.0.0:0`.
     pub remote: SocketAddr,
-    /// The local address that the other side contacted, if the system reports it (at a server).
+    /// At a server: the local address that the client contacted, if the system reports it.
     pub local_ip: Option<IpAddr>,
     /// What carries the session: `quic`, `tls`, `ssh`.
     pub carrier: &'static str,
@@ -250,7 +250,7 @@ struct Facts {
 }
 
 impl Facts {
-    /// Returns the facts for one of several streams: no two of them share a key.
+    /// Returns the properties of one of several streams. Each stream has different keys.
     fn of_stream(&self, number: &str) -> Facts {
         let secret = self.secret.export(b"stream", number.as_bytes());
         Facts { exporter: Exporter::new(&secret), ..self.clone() }
@@ -286,7 +286,8 @@ impl Session {
         }
     }
 
-    /// Returns a session of `peer` on this host over any stream: reads `input`, writes `out`.
+    /// Returns a session with `peer` over a byte stream within this host: reads `input`, writes
+    /// `out`.
     pub fn over(
         peer: PeerId,
         input: impl AsyncRead + Send + Unpin + 'static,
@@ -314,14 +315,14 @@ impl Session {
         self.writer.ask_for(service, needs);
     }
 
-    /// Returns the service that the other side requests, and the version that it needs. Known at a
-    /// server.
+    /// At a server: returns the service that the client requests, and the version that the client
+    /// needs.
     pub fn asked(&self) -> (&str, u32) {
         self.reader.theirs().map_or(("", 0), |hello| (&hello.service, hello.needs))
     }
 
-    /// Returns the connection, if it carries more streams: at a client according to
-    /// [`Settings::streams`], at a server according to the client.
+    /// Returns the connection, if it carries several streams. At a client, [`Settings::streams`]
+    /// decides; at a server, the client's hello decides.
     pub fn connection(&self) -> Option<Connection> {
         Connection::of(self)
     }
@@ -349,8 +350,8 @@ impl Session {
         self.reader.expect_bulk();
     }
 
-    /// Returns a key that only the two ends of this session know, equal at both for equal
-    /// arguments.
+    /// Returns a key that only the two ends of this session know. Both ends get the same key for
+    /// the same arguments.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         self.facts.exporter.export(label, context)
     }
@@ -395,8 +396,7 @@ impl Session {
     /// Reads the first message of a client; see [`FrameReader::read`].
     ///
     /// # Errors
-    /// As [`FrameReader::read`], and if the listener evicts this client to make room for another
-    /// one.
+    /// As [`FrameReader::read`]; or the listener evicts this client to make room for another one.
     pub async fn first<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         let place = self.place.take();
         let evicted = async {
@@ -415,8 +415,8 @@ impl Session {
         }
     }
 
-    /// Requests nothing and hangs up, to learn whether the other side admits this end. For a client
-    /// that keeps the [`Connection`] for later streams.
+    /// Closes the session without a request, and returns whether the other side admits this end.
+    /// For a client that keeps the [`Connection`] for later streams.
     ///
     /// # Errors
     /// The other side's reason for a refusal, or the session is lost.

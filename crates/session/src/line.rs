@@ -19,10 +19,11 @@ use crate::{Error, Kind};
 
 /// Longest wait for the last message to arrive.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// How long an end that leaves without waiting continues to read, over TCP and ssh.
+/// Over TCP and ssh: how long [`FrameWriter::leave`] continues to read.
 const PARTING: Duration = Duration::from_millis(5);
 
-/// Bytes per read from the carrier; a claimed length is never allocated before the bytes arrive.
+/// Bytes per read from the carrier. Memory for a message is allocated only as its bytes arrive,
+/// whatever length its header claims.
 const READ_AHEAD: usize = 16 << 10;
 
 /// Completes when all written data have arrived.
@@ -105,18 +106,18 @@ impl FrameWriter {
 
     /// Sends a goodbye and ends this direction after the earlier writes. `why` is the error that
     /// the other side's next read returns; `None` for a normal end. Waits up to three seconds for
-    /// the delivery, unless the other side has ended already. Over TCP and ssh the wait is for the
-    /// other side's own end, which needs `reader`.
+    /// the delivery, unless the other side has ended already. TCP and ssh do not report the
+    /// delivery: there the call reads `reader` until the other side ends too.
     ///
     /// # Errors
-    /// The session is lost before everything was delivered (over QUIC) or given to the kernel.
+    /// The session is lost before everything was delivered (over QUIC) or given to the kernel (over
+    /// TCP and ssh).
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }
 
-    /// Sends a goodbye like [`FrameWriter::close`], for an end that needs nothing more. The kernel
-    /// gets the written data as far as the path takes them immediately; this call does not wait for
-    /// their delivery.
+    /// Sends a goodbye like [`FrameWriter::close`], but does not wait for the delivery. The kernel
+    /// gets as much of the written data as the path takes immediately.
     ///
     /// # Errors
     /// The session is lost first.
@@ -147,8 +148,8 @@ impl FrameWriter {
                     ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
                 }
                 (_, Some((keeper, before)), _) => keeper.sent_more_than(before).await,
-                // The kernel has everything; wait, because unread input would make it reset the
-                // connection.
+                // The kernel has all written data. Read on, because unread input would make the
+                // kernel reset the connection.
                 (_, None, Some(reader)) => {
                     let patience = if waits { FAREWELL } else { PARTING };
                     drop(timeout(patience, reader.drain()).await);
@@ -260,8 +261,8 @@ impl FrameReader {
         self.theirs.as_ref().map(|(hello, _)| hello)
     }
 
-    /// Reads the server's hello and its message that the client is admitted; then as
-    /// [`FrameReader::into_input`].
+    /// Reads the server's hello and the message that admits the client. Then returns the underlying
+    /// reader, as [`FrameReader::into_input`] does.
     ///
     /// # Errors
     /// The server's reason for a refusal, or the session is lost.
@@ -283,7 +284,7 @@ impl FrameReader {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// The other side ended the session with an error (which is returned), supports no common
+    /// The error with which the other side ended the session; or the other side supports no common
     /// version of the protocol, or sent a message that is invalid or too long; or the session is
     /// lost.
     pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
@@ -346,8 +347,7 @@ impl FrameReader {
         }
     }
 
-    /// Reads to the end, for a carrier that would discard its undelivered data if input were left
-    /// unread.
+    /// Reads to the end. Without this, some carriers discard undelivered data.
     async fn drain(mut self) {
         loop {
             self.came.clear();

@@ -1,9 +1,9 @@
 //! Accepts sessions at a server: QUIC on a UDP port and TLS on the TCP port of the same number.
 //!
 //! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
-//! it becomes a [`Session`]. The listener refuses a client without any right before it reads a
-//! message of the client, and a network with many such clients has to pause. The listener drops
-//! everything else silently, and counts it.
+//! it becomes a [`Session`]. The listener refuses a client without any right before it reads the
+//! client's first message. A network with many refused clients has to pause. The listener drops all
+//! other connections silently, and counts them.
 
 use std::fmt;
 use std::io;
@@ -31,11 +31,11 @@ use crate::{Error, Kind};
 use longhaul_net::meter::{Meter, Tariff};
 use longhaul_text::CallOption;
 
-/// Connections that wait in the kernel to be accepted.
+/// Maximum number of connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Maximum number of clients without rights that are being informed. Beyond this limit the
-/// oldest is dropped silently.
+/// Maximum number of refusals in progress. Beyond this limit the listener drops the oldest refused
+/// client without a reason.
 const STRANGERS: usize = 32;
 
 /// The charge to a network for each handshake of a client without rights: twenty in a burst are
@@ -48,11 +48,12 @@ const UNAUTHORISED: Tariff =
 const PAUSED: Tariff =
     Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
 
-/// With this many handshakes in progress over UDP, of one network or in total, a new client must
-/// first validate its address (a Retry, RFC 9000 section 8.1.2).
+/// Limits on handshakes in progress over UDP: of one network, and in total. Beyond either limit, a
+/// new client must first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
-/// A connection without streams is closed after one to two times this period.
+/// Interval of checks for connections without streams. A connection is closed if two checks in a
+/// row find no stream.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Maximum number of sessions queued for the caller.
@@ -138,7 +139,7 @@ impl Listener {
     /// unspecified IPv6 address includes IPv4. Needs a running tokio runtime.
     ///
     /// # Errors
-    /// The address is not one of this host's, or the port is in use.
+    /// The address does not belong to this host, or the port is in use.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -187,13 +188,13 @@ impl Listener {
     }
 
     /// Returns the next session: the client has proven its id, is admitted and supports a common
-    /// version. The caller checks its rights. Cancel-safe.
+    /// version. The caller checks the client's rights. Cancel-safe.
     pub async fn accept(&mut self) -> Session {
         self.sessions.recv().await.expect("this listener holds a sender itself")
     }
 
-    /// Returns the session of a client that connected over another carrier, after its hello;
-    /// [`Listener::accept`] returns its additional streams.
+    /// Reads the hello of a client that connected over another carrier, and returns its session.
+    /// [`Listener::accept`] returns the additional streams of this client.
     ///
     /// # Errors
     /// The client has no common version, or ends the session.
@@ -245,8 +246,8 @@ impl Listener {
         let _ = self.door.on_refusal.set(Box::new(tell));
     }
 
-    /// Calls `tell` for each address that starts a handshake, because its data may follow
-    /// immediately. Only the first call counts.
+    /// Calls `tell` for each address that starts a handshake, because data from that address may
+    /// follow immediately. Only the first call counts.
     pub fn on_arrival(&self, tell: impl Fn(IpAddr) + Send + Sync + 'static) {
         let _ = self.door.on_arrival.set(Box::new(tell));
     }
@@ -263,9 +264,10 @@ impl Drop for Listener {
     }
 }
 
-/// Opens a UDP and a TCP socket with one number.
+/// Opens a UDP and a TCP socket with the same port number.
 pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    // TCP numbers are scarcer, because a closed connection keeps one for a while.
+    // Bind TCP first: TCP has fewer free ports, because a closed connection keeps its port for a
+    // while.
     let (tcp, udp) = one_number(
         address,
         || {
@@ -279,8 +281,8 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
     Ok((udp.into(), tcp.into()))
 }
 
-/// Binds a number by `first`, and the same number by `second`. If any number will do, tries
-/// others while `second` finds them in use.
+/// Binds a port by `first`, and the same port number by `second`. For port 0, tries other numbers
+/// while `second` reports a number in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
@@ -321,8 +323,8 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
     Ok(socket)
 }
 
-/// Returns whether a client must validate its address: its network, or all networks together, have
-/// too many handshakes in progress, and the client is not validated yet.
+/// Returns whether a client must validate its address. That is so if the address is not validated
+/// yet, and its network, or all networks together, have too many handshakes in progress.
 fn must_validate((same, all): (usize, usize), is_validated: bool) -> bool {
     !is_validated && (same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1)
 }
@@ -365,7 +367,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
     }
 }
 
-/// What became of a new connection.
+/// The outcome of a new connection.
 enum Arrival {
     Session(Box<Session>),
     Foreign,
@@ -430,8 +432,8 @@ impl Door {
     async fn end(&self, arrived: Option<Arrival>, place: Place) {
         let count = match arrived {
             Some(Arrival::Session(mut session)) => {
-                // Kept until the first request, so sessions without a request count towards the
-                // limit.
+                // Keep the place until the first request, so sessions without a request count
+                // towards the limit.
                 session.place = Some(place);
                 // The receiver is dropped only with the listener.
                 return drop(self.sessions.send(*session).await);
@@ -486,7 +488,7 @@ impl Door {
     /// refused or has another version.
     async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
-        // The sender belongs to the door, so this returns when clients need not wait.
+        // The door owns the sender, so this wait ends only when clients need not wait.
         let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             self.turn_away(session, network, error).await;
@@ -507,7 +509,7 @@ impl Door {
         Arrival::Done
     }
 
-    /// Returns the first stream of a client that opens several, after its hello.
+    /// Reads the hello of a client that opens several streams, and returns its first stream.
     async fn carried(self: Arc<Door>, session: Session) -> Arrival {
         if !session.reader.theirs().is_some_and(|hello| hello.streams) {
             return Arrival::Session(Box::new(session));
@@ -603,7 +605,8 @@ mod tests {
         io::ErrorKind::AddrInUse.into()
     }
 
-    /// Returns how often both were tried, if the second finds a number in use `taken` times.
+    /// Lets the second socket find a number in use `taken` times. Returns the number of attempts,
+    /// and whether the expected number was found.
     fn tries(wanted: &str, taken: usize) -> (usize, bool) {
         let tried = RefCell::new(0);
         let first = || {

@@ -1,8 +1,8 @@
 //! Several streams over one byte stream, by yamux.
 //!
-//! Each end first sends its hello, as on any byte stream. So an end of another version, or one
-//! that refuses the client, can report it in a form that both understand. The server answers an
-//! admitted client with an empty message; all later bytes belong to yamux.
+//! Each end first sends its hello, as on any byte stream. So an end of another version, or a server
+//! that refuses the client, can report the reason in a form that both ends understand. The server
+//! answers an admitted client with an empty message; all later bytes belong to yamux.
 
 use std::io;
 use std::pin::Pin;
@@ -22,11 +22,12 @@ use crate::Error;
 /// Maximum number of open streams of a connection.
 pub(super) const STREAMS: usize = 16;
 
-/// Limit on unread data of the streams of one connection: 256 KiB each, and more for the few that
-/// are read fast.
+/// Limit on unread data of all streams of one connection, in bytes: 256 KiB for each stream, and
+/// the rest for streams that are read fast.
 const UNREAD: usize = 8 << 20;
 
-/// The multiplexer writes header and data separately; up to this much of both goes in one packet.
+/// Size of the write buffer in bytes. The multiplexer writes headers and data separately; the
+/// buffer joins them.
 const TOGETHER: usize = 32 << 10;
 
 /// How long the last bytes may take to reach the system.
@@ -119,7 +120,7 @@ impl Mux {
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {
-            // The sender is dropped if it has ended by itself.
+            // If the multiplexer has ended by itself, the sender is dropped.
             let _ = closed.await;
         }
     }

@@ -1,9 +1,11 @@
 //! Sessions over QUIC: one connection with bidirectional streams, tuned for low latency under loss.
 //!
-//! Four measures limit the cost of a lost packet: a loss does not shrink the window below its floor
-//! ([`Window`]); packets are sent twice while there are few ([`Twice`]); a second attempt repeats
-//! the first flight early; and small pulses follow each write, so that the loss of the last packet
-//! is detected after one round trip and not after a timeout of three.
+//! Four measures limit the cost of a lost packet:
+//! - A loss does not shrink the window below its floor ([`Window`]).
+//! - Packets are sent twice while there are few ([`Twice`]).
+//! - A second attempt repeats the first flight early.
+//! - Small datagrams, called pulses, follow each write. They reveal the loss of the last packet
+//!   after one round trip, instead of a timeout of three.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -35,8 +37,8 @@ use super::window::Window;
 use super::{Exporter, Facts, RttWatch, Session, Settings, Stream};
 use crate::{Error, Kind};
 
-/// Assumed round-trip time until there is a measurement: the first flight is repeated after three
-/// times this. RFC 9002 uses 333 ms, with which a lost first packet would cost a second.
+/// Assumed round-trip time before the first measurement. The first flight is repeated after three
+/// times this value. With the 333 ms of RFC 9002, a lost first packet would cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// A second attempt starts if the first has no answer after this long.
@@ -48,7 +50,7 @@ const UNREAD: u32 = 256 << 10;
 /// Limit on unread data in each stream of a client that opens several, so that an unread stream
 /// does not block others.
 const UNREAD_EACH: u32 = BULK;
-/// The limit for all of them: four unread streams do not block others.
+/// Limit on unread data in all streams of such a client: four unread streams do not block others.
 const UNREAD_ALL: u32 = 4 * BULK;
 
 /// Limit on unacknowledged data of the connection, until much data is announced.
@@ -61,15 +63,15 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// Buffer for unread pulses.
 const PULSE_BUFFER: usize = 64;
 
-/// Datagrams of handshakes that may wait for a decision, in bytes: of one, and of all.
+/// Limits on queued datagrams of undecided handshakes, in bytes: for one handshake, and for all.
 const WAITING: (u64, u64) = (16 << 10, 4 << 20);
 
-/// Handshakes that may wait for a decision.
+/// Maximum number of undecided handshakes.
 const MOST_WAITING: usize = 1024;
 
 fn transport(settings: &Settings) -> TransportConfig {
     let mut acks = AckFrequencyConfig::default();
-    // Acknowledge each packet immediately: there are few, and it speeds up repairs.
+    // Acknowledge each packet immediately: packets are few, and repairs start earlier.
     acks.ack_eliciting_threshold(VarInt::from_u32(0)).reordering_threshold(VarInt::from_u32(1));
     let idle = IdleTimeout::try_from(settings.idle).unwrap_or(VarInt::MAX.into());
     let mut transport = TransportConfig::default();
@@ -103,7 +105,7 @@ fn endpoint(
 
 /// Returns a client's endpoint on `socket`.
 pub(super) fn client_endpoint(socket: UdpSocket) -> std::io::Result<Endpoint> {
-    // A smaller buffer than requested only costs repairs.
+    // With a smaller buffer, more packets may need a repair; nothing else fails.
     let _ = request_receive_buffer(&socket, RECEIVE_BUFFER);
     endpoint(socket, EndpointConfig::default(), None, Copies::All)
 }
@@ -254,7 +256,7 @@ pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) ->
     let number = send.id().index().to_string();
     let stopped = send.stopped();
     let delivered: Delivered = Box::pin(async move {
-        // Acknowledged, stopped or closed by the other side: nothing to wait for.
+        // The other side has acknowledged, stopped or closed the stream: do not wait longer.
         let _ = stopped.await;
     });
     let (out, input) = (Box::new(send), Box::new(receive));
@@ -268,8 +270,8 @@ fn peer(connection: &Connection) -> Option<PeerId> {
 
 /// Lets the client of `session` open more streams.
 pub(super) fn carry_many(keeper: &Keeper) {
-    // The limit per stream keeps an unread stream from blocking others. Freed places are announced
-    // in groups of an eighth, so allow that many more.
+    // The limit per stream keeps an unread stream from blocking others. QUIC announces ended
+    // streams in groups of an eighth of the limit, so raise the limit by an eighth.
     keeper.carry(STREAMS + STREAMS / 8, 2 * MUCH);
 }
 

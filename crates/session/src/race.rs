@@ -18,7 +18,7 @@ use super::{Session, Settings, quic, stream};
 /// Delay before the next address is tried, if there is no answer (RFC 8305 section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// How long UDP may take to answer after a refusal by TCP, which shows that the host is up.
+/// How long UDP may take to answer after TCP was refused. The refusal shows that the host is up.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
 
 /// Why no attempt led to a session.
@@ -86,8 +86,8 @@ pub(super) async fn run(
     }
 }
 
-/// Returns the addresses with alternating families, starting with the first one's (RFC 8305 section
-/// 4), each once.
+/// Returns each address once, with alternating families. The family of the first address comes
+/// first (RFC 8305 section 4).
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return Vec::new() };
     let of = |same: bool| {

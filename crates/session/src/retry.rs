@@ -41,14 +41,14 @@ fn is_early(elapsed: Duration, pause: Duration, retry_for: Duration) -> bool {
     elapsed + pause < retry_for
 }
 
-/// Completes after some seconds without a sign of the server: it has ended, and no other server
-/// uses its address.
+/// Completes after some seconds without a sign of the server. This detects the end of a server even
+/// if no process at its address reports the end.
 pub async fn silence(rtt: RttWatch) -> Error {
     let (mut seen, mut looks) = (rtt.received(), 0);
     let mut tick = interval(LOOK_EVERY);
-    // A suspended host has not checked meanwhile.
+    // After a suspension of this host, do not count the checks that it missed.
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Without datagrams the system reports a lost connection.
+    // Without datagrams (TCP, ssh) the system reports a lost connection.
     while seen.is_some() && looks < LOOKS {
         tick.tick().await;
         let now = rtt.received();

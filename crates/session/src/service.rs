@@ -12,16 +12,16 @@ pub trait Service {
     /// The name on the wire.
     fn name(&self) -> &'static str;
 
-    /// Returns the version of its messages. It rises with each field that a receiver must not skip;
-    /// a client requests the lowest version that has everything it uses.
+    /// Returns the version of the service's messages. The version rises with each field that a
+    /// receiver must not skip. A client requests the lowest version that has every field in use.
     fn version(&self) -> u32;
 
-    /// Returns the word in the list of clients that grants a right to it, as in
+    /// Returns the word that grants a right to the service in the list of clients, as in
     /// [`Allow`](super::allow::Allow). A stream is answered only if its client has that right.
     fn right(&self) -> &'static str;
 
-    /// Answers one stream completely. The opener has sent only its hello, so the first message
-    /// needs a timeout.
+    /// Answers one stream completely. The client has sent only its hello so far, so the read of its
+    /// first message needs a timeout.
     fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
@@ -38,7 +38,8 @@ impl Services {
     /// Returns the service that a stream requests.
     ///
     /// # Errors
-    /// [`Kind::Unreachable`]: there is none of this name, or it is older than the stream needs.
+    /// [`Kind::Unreachable`]: there is no service of this name, or the service is older than the
+    /// stream needs.
     pub fn find(&self, name: &str, needs: u32) -> Result<Rc<dyn Service>, Error> {
         let refuse = |what: String| {
             let error = Error::new(Kind::Unreachable, what);

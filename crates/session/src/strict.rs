@@ -13,10 +13,9 @@ const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
-/// Refuses `file`, opened at `path`, if a user other than root and this user owns the file or a
-/// folder above it, or may write to the file or such a folder. Links are followed first. As in
-/// sshd, the folders end at this user's home, because this user does not control the folders above
-/// it.
+/// Refuses `file`, opened at `path`, if another user owns the file or a folder above it, or may
+/// write to one of them. Root and this user are allowed. Links are followed first. As in sshd, the
+/// check ends at this user's home, because this user does not control the folders above it.
 ///
 /// # Errors
 /// [`Kind::LocalFile`], with the command that fixes it.

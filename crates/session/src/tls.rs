@@ -22,8 +22,8 @@ use super::identity::Identity;
 /// The protocol name inside TLS.
 const ALPN: &[u8] = b"longhaul/1";
 
-/// The protocol name of sides that have AES in hardware: chosen if both have. It costs no round
-/// trip, and both know it after the handshake.
+/// The protocol name that TLS chooses if both sides have AES in hardware. The choice costs no round
+/// trip, and both sides know it after the handshake.
 const ALPN_FAST_AES: &[u8] = b"longhaul/1+aes";
 
 /// Returns the protocol names of a side, the best first.
@@ -54,8 +54,8 @@ pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
     PeerId::from_der(only)
 }
 
-/// The ids that a side accepts. The check is inside the handshake: a client has sent nothing of its
-/// own by then, not even its id.
+/// The ids that a side accepts. The check is inside the handshake: before it, a client sends no
+/// data, not even its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expect {
     /// Only this id.
@@ -114,8 +114,8 @@ pub(super) fn client(identity: &Identity, expect: Expect, fast_aes: bool) -> (Cl
     (config, seen)
 }
 
-/// Returns a server's TLS configuration. Any client that proves to have a key is accepted; its
-/// rights are checked by its id afterwards.
+/// Returns a server's TLS configuration. The configuration accepts any client that proves to have a
+/// key. The listener checks the client's rights afterwards.
 pub(super) fn server(identity: &Identity, fast_aes: bool) -> ServerConfig {
     let provider = provider();
     let verifier = Verifier::new(Expect::Anyone, Seen::default(), &provider);

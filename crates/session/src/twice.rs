@@ -1,9 +1,9 @@
-//! A UDP socket that sends each packet of the control stream twice, as long as there are few.
+//! A UDP socket that sends each packet of the control stream twice, as long as packets are few.
 //!
-//! Control traffic is small compared with the data, and waiting for a repair costs at least a round
-//! trip, or at the start a timeout of three. A copy of each packet turns a loss ratio of 12 % into
-//! 1.5 %. QUIC drops the second of two equal packets (RFC 9000 section 12.3). The copies have a
-//! budget; beyond it packets are sent once, and QUIC repairs losses.
+//! Control traffic is small compared with the data. A repair costs at least a round trip, and at
+//! the start of a session a timeout of three round trips. A copy of each packet turns a loss ratio
+//! of 12 % into 1.5 %. QUIC drops the second of two equal packets (RFC 9000 section 12.3). The
+//! copies have a budget; beyond it packets are sent once, and QUIC repairs losses.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -31,8 +31,8 @@ pub(super) enum Copies {
     /// All packets, at a client.
     All,
     /// All packets except handshake packets. During a handshake the server has not validated the
-    /// client's address, and must not send more than three times the bytes that it received (RFC
-    /// 9000 section 8.1).
+    /// client's address. Until then it must not send more than three times the bytes that it
+    /// received (RFC 9000 section 8.1).
     Established,
 }
 

@@ -1,18 +1,20 @@
 //! A congestion window for the control stream, with a floor that no loss lowers.
 //!
-//! The control stream carries a few kilobytes a round trip, next to data with their own pacing. A
-//! controller that backs off at each loss would starve the control stream at 12 % random loss. The
-//! window therefore has a floor, small enough to cause no congestion of its own.
+//! The control stream usually carries a few kilobytes in a round trip. Data have their own pacing.
+//! A controller that backs off at each loss would starve the control stream at 12 % random loss.
+//! The window therefore has a floor, small enough to cause no congestion of its own.
 //!
-//! If the stream itself carries much (a long list of files that must be sealed, or an object
-//! without another carrier), the floor alone would limit each round trip. The window therefore
-//! grows after a round that was full, lost little and saw no queue. The window shrinks after a
-//! round that lost much or saw a queue. One late packet does not count as a queue, because a host
-//! that does not run for a moment also delays packets. A round's delay is therefore the smallest of
-//! its second half (RFC 6817, section 2.4.2, filters in the same way). The round after a shrink
-//! still waits in the old queue, so it changes nothing. Loss that grows with the rate is
-//! congestion; loss that does not is a property of the path (as in delay-based controllers: RFC
-//! 6817, section 2.4.2).
+//! If the stream itself carries much (a long list of files, or an object without another carrier),
+//! the floor alone would limit each round trip. So the window changes once a round; a round is one
+//! window of packets and their acknowledgements. The window grows after a round that used the whole
+//! window, lost little and met no queue. The window shrinks after a round that lost much or met a
+//! queue.
+//!
+//! One late packet does not prove a queue, because a host that does not run for a moment also
+//! delays packets. The delay of a round is therefore the smallest delay in its second half (RFC
+//! 6817, section 2.4.2, filters in the same way). The round after a shrink still waits in the old
+//! queue, so that round changes nothing. Loss that grows with the rate is congestion; loss that
+//! does not is a property of the path (as in delay-based controllers: RFC 6817, section 2.4.2).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -25,16 +27,16 @@ use quinn_proto::RttEstimator;
 const FLOOR: u64 = 64 << 10;
 /// Maximum bytes in flight: more than the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
-/// Below this size, the window quadruples after a round that was full, lost nothing and saw no
-/// queue. 1 MiB is 10 MB/s over 100 ms; a path's first packets rarely exceed this rate.
+/// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
+/// met no queue. At 100 ms, 1 MiB is 10 MB/s. A path's first packets rarely exceed this rate.
 const FAST: u64 = 1 << 20;
-/// A round that lost more than this fraction of its bytes was too large for the path.
+/// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
-/// A round saw a queue if it took longer than the shortest round by this fraction of the shortest
-/// round, and by more than a host's own jitter.
+/// A round met a queue if it took longer than the shortest round by more than one part in this
+/// many, and by more than a host's own jitter.
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
-/// Once the path's capacity is known, a full round grows the window by this fraction.
+/// Once the path's capacity is known, a full round grows the window by one part in this many.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
@@ -47,7 +49,7 @@ pub(super) struct Window {
     shortest: Option<Duration>,
     /// Whether a round was too large for the path: since then the window grows slowly.
     met_the_end: bool,
-    /// Whether the previous round saw a queue, and this round still waits in it.
+    /// Whether the previous round met a queue, in which this round still waits.
     drains: bool,
 }
 
@@ -59,7 +61,7 @@ struct Round {
     begun: Instant,
     sent: u64,
     lost: u64,
-    /// Whether the sender had nothing to send at times.
+    /// Whether the sender at times had nothing to send.
     idle: bool,
     /// The smallest round-trip time in the round's second half.
     fastest: Option<Duration>,

@@ -16,7 +16,7 @@ use crate::messages::{
 use crate::server::CALLS;
 use crate::unread::{Held, Limit, Unread};
 
-/// Limit of watches of a connection, which has one more stream for calls.
+/// Maximum number of watches of a connection. The connection has one more stream, for calls.
 const WATCHES: usize = 15;
 /// The memory limit of a snapshot in bytes, equal to the limit of a server's tree.
 const MOST: usize = 1 << 30;
@@ -28,9 +28,9 @@ pub enum Order {
     Get(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// Changes a key.
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
-    /// Reports when this client loses its presence at the key, and the key's value then.
+    /// Waits until this client loses its presence at the key, then reports the key's value.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
-    /// The entries of a prefix, then its changes, until the receiver is dropped.
+    /// Sends the entries of a prefix, then its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
 }
 
@@ -53,9 +53,9 @@ fn lie(lie: Lie) -> Error {
         .advise("check that both ends run the same release")
 }
 
-/// Serves `orders` over the connection `first` and over later connections from `connect`, each
-/// within `retry_for` of the loss. Ends with `ends`, or when the program holds no handle and
-/// nothing is pending. After a failure all further orders get its reason.
+/// Serves `orders` over the connection `first`. After a loss `connect` opens the next connection,
+/// and may retry for `retry_for`. Returns when `ends` completes, or when the program holds no
+/// handle and no order is pending. After a failure all further orders get its reason.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -110,7 +110,7 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 struct Client {
     /// The random number that identifies this program to the server.
     instance: u64,
-    /// The state of the server's memory, as of a time when no edit was pending.
+    /// The value of `Begun.forgotten` when this program last had no pending edit.
     seen: Option<u64>,
     has_begun: bool,
     edits: Edits,
@@ -124,7 +124,7 @@ struct Client {
     /// Subscribers to the loss of a presence.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
-    /// The limit of all watches for data that the program has not read.
+    /// The limit on unread data of all watches together.
     unread: Limit,
     closed: bool,
 }
@@ -203,7 +203,7 @@ impl Client {
             }
         };
         if ended.is_ok() {
-            // The writer returns itself.
+            // The writing task ends and returns its writer.
             let _ = leave.send(());
             if let Ok(writer) = writes.await {
                 let _ = writer.leave(reader).await;
@@ -370,7 +370,7 @@ async fn write(
     sending: &mut mpsc::UnboundedReceiver<Asked>,
     mut leaves: oneshot::Receiver<()>,
 ) -> Result<FrameWriter, Error> {
-    // The server now answers on the stream, or gives the reason if it does not.
+    // After this message the server answers on the stream, or gives the reason for a refusal.
     writer.write(&Ask::default()).await?;
     loop {
         tokio::select! {

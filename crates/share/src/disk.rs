@@ -18,13 +18,14 @@ type Outcomes = Vec<(u64, u64)>;
 const VALUES: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("values");
 /// Client and number of a writer → numbers and versions of its recent edits.
 const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition::new("writers");
-/// Client → how often outcomes of its edits were forgotten.
+/// Client → how often outcomes of its edits were discarded.
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 /// Counters of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// Upper limit of all revisions ever used.
+/// Upper limit of all revisions that were ever used.
 const CEILING: &str = "ceiling";
-/// Step of the limit, so that changes of presence need no commit.
+/// The upper limit of revisions grows by this step. Below the limit, changes of presence alone need
+/// no commit.
 const AHEAD: u64 = 4096;
 
 /// The open file.
@@ -61,8 +62,8 @@ impl Disk {
         Ok(begun)
     }
 
-    /// Reads the tree and its writers. The tree gets a revision that was never used before, so each
-    /// watcher needs a snapshot.
+    /// Reads the tree and its writers. The tree gets a revision that no run has used before, so
+    /// each watcher needs a new snapshot.
     pub(crate) fn load(&self, limits: Limits) -> Result<Calls, Trouble> {
         let reading = self.database.begin_read()?;
         let table = reading.open_table(VALUES)?;

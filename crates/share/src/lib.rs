@@ -1,9 +1,13 @@
 //! A tree of small values that clients of a server watch and edit.
 //!
-//! The logic of the tree and of watching is in `longhaul_proto::share`. This crate has [`messages`]
-//! (the wire messages), [`convert`] (their validation), `disk` (the file), `store` (the thread that
-//! owns tree and file), `server` and [`client`] (the two sides of a session's streams), `turns` and
-//! `unread` (memory limits of both sides). [`Right`] describes a client's right.
+//! The logic of the tree and of watching is in `longhaul_proto::share`. A presence is a value that
+//! the server deletes when its writer disconnects. The modules of this crate:
+//! - [`messages`]: the wire messages; [`convert`] validates them.
+//! - `disk`: the file; `store`: the thread that owns the tree and the file.
+//! - `server` and [`client`]: the two sides of a session's streams.
+//! - `turns` and `unread`: memory limits of both sides.
+//!
+//! [`Right`] describes a client's right.
 
 pub mod client;
 #[doc(hidden)]

@@ -18,7 +18,7 @@ use crate::messages::{Answer, Ask, Asked, Begin, Begun, Get, Hold, Put, Tell, To
 use crate::store::{Command, Failed, Made, Size, Store};
 use crate::turns::Turns;
 
-/// Limit of unanswered calls of one stream.
+/// Maximum number of unanswered calls of one stream.
 pub(crate) const CALLS: usize = 64;
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ struct Writing<'a> {
     client: [u8; 32],
     stream: u64,
     by: Cell<Option<By>>,
-    /// The client has said goodbye and will not come back.
+    /// Whether the client has said goodbye and will not return.
     is_last: Cell<bool>,
 }
 
@@ -61,7 +61,7 @@ impl Shared {
     /// another process.
     pub fn open(path: &Path) -> Result<Rc<Shared>, Error> {
         let store = Store::open(path, Limits::default())?;
-        // 0 means a client without any state.
+        // 0 is reserved: in a request it means a client without data.
         let run = random_u64().max(1);
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
@@ -76,7 +76,7 @@ impl Shared {
     /// reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended for any other reason than the client's goodbye.
+    /// The stream ended without the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -159,7 +159,7 @@ impl Shared {
                     let turn = turns.clone().acquire_owned().await;
                     let turn = turn.expect("nobody closes it");
                     let answering = self.begin(asked, writing, right)?;
-                    // Fails only if writing answers has failed, which reports its own error.
+                    // Fails only if writing answers has failed; the writer reports that error.
                     let _ = queue.send((answering, turn)).await;
                 }
                 asked = reader.read::<Ask>().await?;
@@ -184,7 +184,7 @@ impl Shared {
         taken
     }
 
-    /// Passes a call to the tree, in order; the answer comes later.
+    /// Passes a call to the tree. Calls stay in order; the answer comes later.
     fn begin(
         &self,
         asked: Asked,

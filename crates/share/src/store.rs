@@ -2,8 +2,8 @@
 //! are committed together; clients and watchers get the result after the commit.
 //!
 //! If a commit fails, the thread reads the tree from the file again before it answers, and ends the
-//! streams of all clients. The clients reconnect and learn from the file's records of writers which
-//! edits were made.
+//! streams of all clients. The clients reconnect. The file's records of writers then show them
+//! which edits were made.
 
 use std::path::Path;
 use std::thread;
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::disk::{Disk, Trouble};
 
-/// Limit of commands that are handled in one batch.
+/// Maximum number of commands in one batch.
 const BATCH: usize = 1024;
 
 /// Result of an edit: the revision of the tree, and the version of the key (0 if there was nothing
@@ -53,8 +53,8 @@ pub struct Size {
 }
 
 pub(crate) enum Command {
-    /// A stream of a writer starts: whether it is the first stream, and the last edit that the
-    /// writer knows.
+    /// A stream of a writer starts. The flag says whether it is the writer's first stream; the
+    /// number is the last edit whose outcome the writer knows.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether it is a presence.
     Edit(Call, bool, Reply<(u64, u64)>),
@@ -64,16 +64,15 @@ pub(crate) enum Command {
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
     /// Requests the current size.
     Count(oneshot::Sender<Size>),
-    /// A stream has ended, and its presence with it. The flag says whether the writer may come
-    /// back.
+    /// A stream has ended, so its presence ends too. The flag says whether the writer may return.
     Ended(By, bool),
 }
 
-/// Sends commands to the thread, which ends with the last clone.
+/// Sends commands to the thread. The thread ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     orders: mpsc::UnboundedSender<Command>,
-    /// Changes when the tree has been read again.
+    /// Notifies when the tree was read again from the file.
     anew: watch::Receiver<()>,
 }
 
@@ -120,7 +119,7 @@ impl Store {
         async { told.await.map_err(|_| Error::new(Kind::Lost, "the shared tree has ended")) }
     }
 
-    /// Completes when the tree has been read again.
+    /// Completes when the tree was read again from the file.
     pub(crate) fn anew(&self) -> impl Future<Output = Error> + use<> {
         let mut anew = self.anew.clone();
         anew.mark_unchanged();
@@ -205,7 +204,7 @@ impl Keeper {
         let Batch { changes, answers, begun, reads } = taken;
         let failed = self.commit(&changes).err();
         if self.disk.is_none() {
-            // Values read and answers prepared before the failure may be wrong; the clients
+            // Values and answers from before the failure may be wrong, so drop them. The clients
             // reconnect.
             return;
         }

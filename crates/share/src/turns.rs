@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Semaphore;
 
-/// Calls of one client id whose answers are not written yet, over all its streams. A call and its
-/// answer have a value of 64 KiB each, so they take 32 MiB at most.
+/// Maximum number of pending calls of one client id, over all its streams. A call is pending until
+/// its answer is written. A call and its answer have a value of at most 64 KiB each, so all
+/// together take at most 32 MiB.
 const TURNS: usize = 256;
 
 /// The calls of each client.

@@ -1,4 +1,4 @@
-//! Limits the data of watches that a client has received and its program has not read.
+//! Limits the data of watches that a client has received, but that its program has not read yet.
 //!
 //! A program may have 15 watches, and the server decides how much data each of them delivers. So
 //! all watches of a client share one limit, which includes incomplete snapshots.
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longhaul_proto::share::News;
 use longhaul_session::{Error, Kind};
 
-/// Bytes that all watches of a client may hold: two snapshots as large as a server's tree may be.
+/// Limit on unread data of all watches of a client, in bytes: two snapshots of the largest possible
+/// tree.
 const MOST: usize = 2 << 30;
 
 /// The limit. Clones share it.
@@ -26,7 +27,7 @@ pub(crate) struct Held {
     bytes: usize,
 }
 
-/// News of a watch; they count against their client's limit until the program takes them.
+/// Unread changes of a watch. They count against the client's limit until the program takes them.
 #[derive(Debug)]
 pub struct Unread {
     news: News,

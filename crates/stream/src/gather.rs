@@ -100,8 +100,8 @@ struct Run {
     /// The estimated delay of the path itself.
     path: Span,
     frames: BTreeMap<u32, Frame>,
-    /// The number of frames at the end of the stream, and the time after which no more are
-    /// expected.
+    /// Once the stream has ended: the time after which no more frames are expected, and the total
+    /// number of frames.
     ends: Option<(Time, u32)>,
 }
 
@@ -204,7 +204,8 @@ impl Gathering {
             return;
         }
         if head.index == 0 {
-            // Only differences count; a wrap is one outlier in 71 minutes.
+            // Only differences of timestamps matter. A wrap of the timestamp is one outlier in 71
+            // minutes.
             self.meter.on_frame((at.as_nanos() / 1_000) as u32 as i64 - i64::from(head.at));
         }
         if run.core.on_symbol(at, &head) == Placed::Keep {

@@ -109,7 +109,8 @@ impl Ingress {
 
 impl Ingress {
     /// Forwards the current block if the relay has returned another block. Otherwise continues to
-    /// fill the current block: a paused relay must not hold all blocks nearly empty.
+    /// fill the current block. Without this rule, all blocks would wait at a paused relay, each
+    /// nearly empty.
     fn end_batch(&mut self, now: Time) {
         self.again = None;
         if self.filling.as_ref().is_none_or(Block::is_empty) {

@@ -10,9 +10,9 @@
 //!   sender's datagrams, the thread `relay` forwards them, `place` has the address of a
 //!   receiver.
 //! - [`channel`]: messages instead of frames.
-//! - The clients: [`send`] with the thread `sending`; [`receive`] with `gather` on the port's
-//!   thread and `restore`, which decodes; `item` is their output. `link` has the connection for
-//!   both.
+//! - The clients: [`send`] uses the thread `sending`. [`receive`] uses `gather` on the port's
+//!   thread and the thread `restore`, which decodes; `item` is their output. `link` has the
+//!   connection for both.
 
 pub mod channel;
 mod gather;

@@ -55,7 +55,7 @@ pub struct Send {
     /// Frames a second, times 1000.
     #[prost(uint64, tag = "7")]
     pub per_second_milli: u64,
-    /// Time from the sender taking a frame to its delivery.
+    /// The time from when the sender takes a frame until its delivery.
     #[prost(uint64, tag = "8")]
     pub deadline_micros: u64,
 }
@@ -173,7 +173,7 @@ pub struct State {
     /// Frames a second, times 1000.
     #[prost(uint64, tag = "5")]
     pub per_second_milli: u64,
-    /// Time from the sender taking a frame to its delivery.
+    /// The time from when the sender takes a frame until its delivery.
     #[prost(uint64, tag = "6")]
     pub deadline_micros: u64,
     /// The round-trip time from the sender to the server.

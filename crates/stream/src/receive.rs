@@ -38,7 +38,7 @@ pub struct Status {
     pub late: u64,
     /// Frames that were not complete within their deadline.
     pub missed: u64,
-    /// Those of them whose datagrams arrived too late; the other ones lack datagrams.
+    /// Missed frames whose datagrams arrived too late. The other missed frames lack datagrams.
     pub overdue: u64,
     /// Frames that arrived but were dropped, because the reader was too slow.
     pub unread: u64,
@@ -131,8 +131,8 @@ pub fn new(name: Key) -> Result<(mpsc::Receiver<Item>, Control, Board), Error> {
 }
 
 impl Control {
-    /// Receives over the link `first`, then over links from `connect`, each within `retry_for`
-    /// of the loss, until the stream has ended.
+    /// Receives over the link `first` until the stream has ended. After a loss `connect` opens the
+    /// next link, and may retry for `retry_for`.
     ///
     /// # Errors
     /// The server refuses the receiver, or the connection cannot be restored in time.

@@ -21,7 +21,7 @@ const BLOCK: usize = 64 << 10;
 pub(crate) struct Block {
     bytes: Box<[u8]>,
     filled: usize,
-    /// The `block` field of each datagram's header, and the end of its payload in `bytes`.
+    /// For each datagram: the `block` field of its header, and the end of its payload in `bytes`.
     datagrams: Vec<(u64, usize)>,
 }
 

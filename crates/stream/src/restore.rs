@@ -79,7 +79,7 @@ impl Restore {
 
     fn whole(&mut self, mut frame: Frame) -> Item {
         let Some(restored) = self.restore(&mut frame) else {
-            // The symbols contradict each other: the sender is faulty.
+            // The symbols contradict each other, so the sender is faulty.
             return self.gap(frame.number, frame.number, 0);
         };
         let Frame { number, originals: bytes, at, took, deadline, .. } = frame;

@@ -38,7 +38,7 @@ pub struct Wish {
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
-    /// Time from taking a frame to its delivery.
+    /// The time from when the sender takes a frame until its delivery.
     pub deadline: Span,
     /// What to do with frames that are offered too fast.
     pub overflow: Overflow,

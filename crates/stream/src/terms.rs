@@ -39,7 +39,7 @@ pub struct Terms {
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
-    /// Time from the sender taking a frame to its delivery.
+    /// The time from when the sender takes a frame until its delivery.
     pub deadline: Span,
 }
 

@@ -1,5 +1,5 @@
-//! The reason why a copy or a server ended, with advice. [`public`] is its form for programs that
-//! embed the library.
+//! The reason why a copy or a server ended, with advice. [`public`] has the form of errors for
+//! programs that embed the library.
 
 mod kind;
 pub mod public;
@@ -13,7 +13,7 @@ use longhaul_text::CallOption;
 
 pub use kind::ErrorKind;
 
-/// The reason of a failure, with advice.
+/// The reason for a failure, with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The kind of failure.
@@ -22,7 +22,7 @@ pub struct Error {
     pub what: String,
     /// The suggested action, if there is one.
     pub advice: Option<String>,
-    /// Whether nobody answered, so that a retry may succeed.
+    /// Whether nobody answered. A retry may then succeed.
     pub is_silence: bool,
     /// The file or folder concerned, if any.
     pub path: Option<Box<Path>>,

@@ -1,9 +1,9 @@
-//! The client's side of a remote file: it requests ranges before the bytes of earlier ranges have
-//! arrived, and sends changes before earlier ones are made.
+//! The client's side of a remote file. It requests ranges before the bytes of earlier ranges have
+//! arrived, and sends changes before the server has made earlier changes.
 //!
-//! The requested bytes that were not taken yet are limited ([`WINDOW`]). So the client always
-//! reads the stream, and a slow reader blocks only its own file. A change is sent when all
-//! requested bytes have arrived, so the two ends never both wait for the other one to read.
+//! A limit ([`WINDOW`]) applies to requested bytes until the program takes them. So the client can
+//! always read the stream, and a slow program blocks only its own file. A change is sent only after
+//! all requested bytes have arrived. Otherwise both ends could wait for the other end to read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,10 +20,11 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{Connection, FrameReader, FrameWriter, Session};
 use longhaul_files::digest::{Digest, file_value};
 
-/// Maximum bytes of a file that were requested and not yet taken: the data that a path of 1 Gbit/s
-/// carries in 250 ms.
+/// Maximum number of requested bytes of a file that the program has not taken yet: as much as a
+/// path of 1 Gbit/s carries in 250 ms.
 pub(crate) const WINDOW: usize = 32 << 20;
-/// Reads and changes of one file that may wait, and changes that may be without an answer.
+/// Maximum number of waiting reads and changes of one file; also the maximum number of unanswered
+/// changes.
 const WAITING: usize = 64;
 /// Timeout for a server, which gives a sign of life every 5 s while it reads.
 const SILENT: Duration = Duration::from_secs(30);
@@ -67,8 +68,9 @@ pub(crate) struct Bytes {
     pub(crate) _credit: OwnedSemaphorePermit,
 }
 
-/// Opens the file at `path` on the `first` stream of the connection or a new one, with `edit` for
-/// changes as well; sends the result to `tell`, and serves calls until all handles are dropped.
+/// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
+/// `edit` also for changes. Sends the result to `tell`, and serves calls until all handles are
+/// dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
@@ -265,7 +267,8 @@ impl Reading {
         }
     }
 
-    /// Requests the next portion, which has `credit`, and further portions as far as credit lasts.
+    /// Requests the next portion, for which `credit` was reserved, and further portions while there
+    /// is credit.
     async fn ask(&mut self, credit: OwnedSemaphorePermit) -> Result<(), Error> {
         let (mut ranges, mut credit) = (Vec::<FileRange>::new(), Some(credit));
         while self.asked.len() < MOST_RANGES
@@ -286,8 +289,8 @@ impl Reading {
         Ok(self.writer.write(&FileAsk { ranges, ..FileAsk::default() }).await?)
     }
 
-    /// Takes the next bytes. Bytes of a whole chunk are passed on when it is complete and has the
-    /// value that the server sent.
+    /// Takes the next bytes. Bytes of a whole chunk are passed on when the chunk is complete and
+    /// has the value that the server sent.
     fn take(&mut self, data: FileData) -> Result<(), Error> {
         let FileData { bytes, value, changed, .. } = data;
         if changed {

@@ -1,7 +1,8 @@
-//! longhaul's transfers: from a request to a verified object.
+//! longhaul's transfers, from a request to a verified object.
 //!
-//! Other programs use [`api`]; the other modules are public only for the crate `longhaul`, for
-//! tests and for fuzzers, and hidden from these pages. Modules below `api`, in reading order:
+//! Other programs use [`api`]. The other modules are hidden from these pages; they are public only
+//! for the crate `longhaul`, for tests and for fuzzers. The modules that `api` builds on, in
+//! reading order:
 //! - [`location`] (sources and destinations), [`path_memory`] (results of earlier copies),
 //!   [`options`], [`progress`], [`summary`], [`error`].
 //! - [`copy`] and [`serve`]: the two sides of a request.

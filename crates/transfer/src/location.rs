@@ -55,7 +55,8 @@ pub enum Location {
 impl Location {
     /// Parses a location as a command line has it; paths need not be UTF-8.
     ///
-    /// As with scp, a colon makes it remote unless a `/` precedes it; `./a:b` is local.
+    /// As with scp, a text with a colon is remote unless a `/` precedes the colon; `./a:b` is
+    /// local.
     ///
     /// # Errors
     /// [`Usage`](ErrorKind::Usage): the address is invalid, or longhaul does not support the

@@ -163,7 +163,7 @@ pub struct HostOptions {
 }
 
 /// A limit on incomplete data in memory that several copies share. Clones refer to the same limit.
-/// The counter's type belongs to a higher module.
+/// The counter is `Any`, because its type belongs to a higher module.
 #[derive(Clone)]
 pub struct SharedMemory(Arc<dyn Any + Send + Sync>);
 
@@ -197,7 +197,8 @@ pub struct PartOfPipe {
 /// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// The sources; several only into one folder. All local, or all remote, on one host or many.
+    /// The sources. Several sources need a folder as destination. All are local, or all are remote,
+    /// on one host or several.
     pub sources: Vec<Location>,
     /// The destination.
     pub destination: Location,
@@ -211,7 +212,7 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Keep permissions and times.
     pub preserve: bool,
-    /// Compare existing files, and what an earlier run left of them, by content instead of size and
+    /// Compare existing files, and partial files of an earlier run, by content instead of size and
     /// time.
     pub checksum: bool,
     /// Report what would be copied; copy nothing.
@@ -236,7 +237,8 @@ pub struct CopyOptions {
     pub rate_limit: Option<Rate>,
     /// The weight of the copy on a path that it shares with other traffic.
     pub weight: Weight,
-    /// Where the rates of paths are stored between copies; `None` starts each as on a new path.
+    /// Where the rates of paths are stored between copies. With `None`, each copy starts as on a
+    /// new path.
     pub path_memory: Option<PathMemory>,
     /// How data are sealed.
     pub cipher: Cipher,

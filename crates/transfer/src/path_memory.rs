@@ -1,4 +1,4 @@
-//! The rates that paths carried, kept in a file between copies (RFC 9959).
+//! The rates that copies found on paths, kept in a file between copies (RFC 9959).
 //!
 //! A path is identified by the other host's network (an IPv4 /24 or an IPv6 /48) and this host's
 //! address. The file has one line for each path, and only its owner can read it. A copy never fails
@@ -23,7 +23,7 @@ use crate::session::Rewriting;
 
 /// Maximum number of entries in the file; the oldest are removed first.
 const MAX_ENTRIES: usize = 1000;
-/// Maximum bytes read from the file. A line has at most about 140.
+/// Maximum bytes read from the file. A line has at most about 140 bytes.
 const MAX_BYTES: u64 = 1 << 18;
 /// Maximum age of an entry.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -86,7 +86,7 @@ impl PathMemory {
         };
         let mut entries = match host {
             Some(_) => self.entries()?,
-            // An invalid file can be removed as a whole.
+            // To forget all paths, an invalid file need not be read.
             None => self.entries().unwrap_or_default(),
         };
         let (network, before) = (host.map(network_of), entries.len());

@@ -78,7 +78,8 @@ pub struct PathSample {
     pub rate: Rate,
     /// Bytes of blocks that arrived, duplicates included.
     pub delivered: Rate,
-    /// The rise of the round-trip time above its least; with several sources the longest.
+    /// The rise of the round-trip time above its lowest value; with several sources the largest
+    /// rise.
     pub queue: Span,
     /// The fraction of the datagrams that did not arrive; with several sources the largest.
     pub loss: LossRatio,
@@ -112,9 +113,9 @@ pub struct SourceRow {
     pub received_bytes: u64,
     /// The rate of these bytes over the last second.
     pub rate: Rate,
-    /// Its fraction of all sources' rate, from 0 to 1.
+    /// The fraction of all sources' rate that this source has, from 0 to 1.
     pub share: f64,
-    /// The fraction of its first sends that was found missing.
+    /// The fraction of the source's first sends that was found missing.
     pub loss: LossRatio,
     /// Blocks that it sent again.
     pub resent: u64,
@@ -206,7 +207,7 @@ pub enum Notice {
     Streams {
         /// The number of connections that carry the data, or carried it at the end.
         count: u32,
-        /// Whether that number is the best of those tried. If not, the copy ended during the
+        /// Whether `count` is the best of the numbers tried. If not, the copy ended during the
         /// search.
         found: bool,
     },

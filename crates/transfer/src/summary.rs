@@ -90,9 +90,9 @@ pub struct Summary {
     /// Time from the call to the first data datagram sent or received.
     pub setup: Span,
     /// Time from the call to the arrival of the last block at the receiver. A receiving end
-    /// measures it by its own clock. A sending end computes completion time minus receiver delay
-    /// (the time since that block, as the receiver reports it) minus RTT/2. `None` if no block was
-    /// needed.
+    /// measures this time by its own clock. A sending end computes completion time minus receiver
+    /// delay (the time since that block, as the receiver reports it) minus RTT/2. `None` if no
+    /// block was needed.
     pub last_block: Option<Span>,
     /// The object's bytes that this run moved, divided by its time.
     pub goodput: Rate,
@@ -102,7 +102,7 @@ pub struct Summary {
     pub rate: Rate,
     /// The result of the rate search; `None` with a fixed rate.
     pub found: Option<Found>,
-    /// The rate that an earlier copy found on the path. This copy started at half of it.
+    /// The rate that an earlier copy found on the path. This copy started at half of that rate.
     pub remembered: Option<Rate>,
     /// Smoothed round-trip time.
     pub rtt: Span,
@@ -148,8 +148,8 @@ pub struct Summary {
     pub cipher: String,
     /// BLAKE3 of the object (for one file as `b3sum` prints it), if all of it was hashed.
     pub blake3: Option<String>,
-    /// Everything was hashed and compared at the receiving end in this run: no file was skipped
-    /// because of its size and time only.
+    /// Whether the receiving end hashed and compared everything in this run. Then no file was
+    /// skipped because of its size and time only.
     pub verified: bool,
     /// CPU time of this process.
     pub cpu: Span,

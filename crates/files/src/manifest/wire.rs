@@ -2,8 +2,7 @@
 //! differs from the path before.
 //!
 //! Decoding takes two passes over the bytes. The first checks everything and measures the memory
-//! that the manifest needs; the second builds it. So nothing is allocated before its memory was
-//! granted.
+//! that the manifest needs; the second builds it. So no memory is allocated before it was granted.
 
 use prost::Message;
 
@@ -16,7 +15,8 @@ use super::{
 const TORN: &str = "truncated or not a manifest";
 const HOLES: &str = "an entry with more than a million holes";
 
-/// Maximum count of numbers in an entry, including as many bytes as a path and a target have.
+/// Maximum count of numbers in an entry. The bytes of a path and of a target count too, because the
+/// check cannot distinguish them from numbers.
 const MAX_NUMBERS: usize = 2 * MAX_HOLES + 4 * MAX_PATH;
 /// The longest entry: a chunk's number takes five bytes at most.
 const MAX_MESSAGE: usize = 5 * MAX_NUMBERS;
@@ -160,8 +160,9 @@ fn read(
     Ok((shape, head.folder_mode))
 }
 
-/// Returns whether a message may have more numbers than an entry has: each number ends with a byte
-/// below 128. A decoded number takes eight bytes, regardless of its encoded length.
+/// Returns whether a message may have more numbers than an entry can have. Counts the bytes below
+/// 128, because each encoded number ends with such a byte. The limit is needed because a decoded
+/// number takes eight bytes, even if its encoding takes one.
 fn has_too_many_numbers(message: &[u8]) -> bool {
     message.iter().filter(|byte| **byte < 0x80).count() > MAX_NUMBERS
 }

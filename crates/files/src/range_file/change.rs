@@ -14,9 +14,9 @@ impl RangeFile {
     ///
     /// # Errors
     /// `File`: the system refuses, another process has locked the file, or the file must not be
-    /// changed in place. The last applies to partial files of copies, to files that run with the
-    /// rights of their owner or group, and within a root to files with several names, because
-    /// other names may be outside the root.
+    /// changed in place. Three kinds of files must not be changed: partial files of copies; files
+    /// that run with the rights of their owner or group; and, within a root, files with several
+    /// names, because other names may be outside the root.
     pub fn open_to_change(place: &Place) -> Result<RangeFile, Error> {
         let path = place.named();
         let wrong = |error: io::Error| file_error("change", path, &error);
@@ -27,7 +27,7 @@ impl RangeFile {
         let (parent, name, is_new) = match place.find_at_end().map_err(wrong)? {
             Found::Folder(_) => return Err(refused("is a folder")),
             _ if place.says_folder() => return Err(wrong(store::not_a_folder())),
-            // A device is not opened: that may have effects.
+            // Do not open a device: opening it may have effects.
             Found::Other { attributes, .. } if attributes.kind != FileKind::File => {
                 return Err(refused("is not a regular file"));
             }
@@ -58,8 +58,8 @@ impl RangeFile {
         Ok(RangeFile { file, stamp, path, created_in })
     }
 
-    /// Writes `bytes` at `at`, reads them back and compares them. The file grows if they end beyond
-    /// its end. Later reads return the new version.
+    /// Writes `bytes` at `at`, reads them back and compares them. The file grows if the bytes end
+    /// beyond its end. Later reads return the new version.
     ///
     /// # Errors
     /// The range ends beyond the largest offset (`Request`); another process changed the file
@@ -98,7 +98,7 @@ impl RangeFile {
     /// Waits until the content, and the name of a new file, are on the disk.
     ///
     /// # Errors
-    /// The system's error (`File`): what was written since the last sync may be lost.
+    /// The system's error (`File`). Data written since the last sync may then be lost.
     pub fn sync(&mut self) -> Result<(), Error> {
         let synced = self.file.sync_all();
         let named = synced.and_then(|()| self.created_in.as_ref().map_or(Ok(()), |in_| in_.sync()));
@@ -117,7 +117,7 @@ impl RangeFile {
         }
     }
 
-    /// Takes the version after an own change, which has `size` bytes.
+    /// Takes over the version after a change through this value; the file has `size` bytes.
     fn renew(&mut self, size: u64) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("write", &self.path, &error))?;

@@ -1,6 +1,5 @@
-//! Locks on folders while a copy runs. Two copies of a tree into one place would take each
-//! other's files, and neither would be complete. So the second one is refused, as for a single
-//! file.
+//! Locks on folders while a copy runs. Two copies of a tree into one place would take each other's
+//! files, and neither would be complete. So the second copy is refused, as for a single file.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,7 +24,7 @@ pub(super) struct Alone {
 }
 
 /// The folders that the sources of one command share. They stay locked until the command ends, so
-/// another command cannot come between two sources.
+/// another command cannot lock them between two sources.
 #[derive(Debug, Default)]
 pub struct Together {
     locked: Mutex<BTreeMap<(u64, u64), Alone>>,
@@ -71,7 +70,7 @@ impl Sink {
                 let advice = "wait for its end, or copy into another folder";
                 return Err(file_error("write", &path, &error).advise(advice));
             }
-            // The error is reported when an entry in it is created.
+            // Creating an entry in the folder reports the error later.
             Err(_) => {}
         }
         Ok(())

@@ -21,9 +21,10 @@ pub(super) fn is_unfinished(found: &Attributes) -> bool {
     found.mode & !SET_GROUP_ID == UNFINISHED_FOLDER && found.is_own()
 }
 
-/// The source's attributes that a copy keeps. It always keeps the modification times of files,
-/// because a later run compares by them. Without `permissions`, a new file or folder gets the
-/// source's mode minus the umask, and a file that replaces another keeps the mode of the old file.
+/// The source's attributes that a copy keeps. A copy always keeps the modification times of files,
+/// because a later run compares files by these times. Without `permissions`, a new file or folder
+/// gets the source's mode minus the umask. A file that replaces another keeps the mode of the old
+/// file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
     pub(super) permissions: bool,

@@ -1,9 +1,10 @@
-//! The location of a copy, as `cp` and `scp` choose it: in an existing folder, else the destination
-//! is the name of the new file or folder.
+//! The location of a copy. As with `cp` and `scp`, a copy goes into an existing folder; otherwise
+//! the destination is the name of the new file or folder.
 //!
-//! If a copy creates the named folder and is killed, the folder exists in the next run, which would
-//! copy into it, one level deeper. So a mark next to the folder shows that this copy created it.
-//! The mark stays until the copy is finished and its client knows that.
+//! A killed copy may have created the named folder. The next run would find an existing folder and
+//! copy into it, one level deeper. So a mark (a small file next to the folder) shows that an
+//! unfinished copy created the folder. The mark stays until the copy is finished and its client
+//! knows that.
 
 use std::borrow::Cow;
 use std::io;
@@ -217,7 +218,7 @@ impl Ground {
         self.folders.at(&path)
     }
 
-    /// Returns the mark of a finished copy, if it has named its folder.
+    /// Returns the mark of a finished copy, if the copy has created its top folder.
     pub(super) fn take_mark(&mut self) -> Option<Mark> {
         let name = self.mark.take()?;
         Some(Mark { folder: self.base().clone(), name, place: self.place.clone() })
@@ -234,8 +235,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Removes the mark after the client knows that the copy is finished: the next request is a new
-    /// copy.
+    /// Removes the mark. Call it after the client knows that the copy is finished; the next request
+    /// is then a new copy.
     ///
     /// # Errors
     /// The mark cannot be removed (`File`).

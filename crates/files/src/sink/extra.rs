@@ -1,9 +1,9 @@
 //! Names at the destination that the source lacks. A plan counts or lists them; a copy with
 //! deletion removes them at its end.
 //!
-//! The walk goes through the destination and the manifest in parallel, both in the order of a walk,
-//! so it needs no table of names. It opens each folder by its parent's handle, does not follow
-//! links, and does not enter other file systems.
+//! The walk passes through the destination and the manifest in parallel. Both have the same order,
+//! so the walk needs no table of names. The walk opens each folder by its parent's handle, does not
+//! follow links, and does not enter other file systems.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
 //! began may belong to them, and stay. The change time decides, because a copy cannot set it.
@@ -33,7 +33,7 @@ pub struct Delete {
     pub most: Option<u64>,
 }
 
-/// The names that were removed, or would be.
+/// The names that were removed, or would be removed.
 #[derive(Debug, Default)]
 pub struct Deleted {
     /// The number of files, links and folders.
@@ -64,8 +64,8 @@ impl Extra {
     /// Checks the request before the destination is opened.
     ///
     /// # Errors
-    /// The copy is not of one folder's content, a filter excludes files by other properties than
-    /// names, or the destination is a link (`Request`, `File`).
+    /// The copy does not copy the content of one folder, a filter excludes files by other
+    /// properties than names, or the destination is a link (`Request`, `File`).
     pub(super) fn new(place: &Place, shape: Shape, delete: &Delete) -> Result<Extra, Error> {
         let refuse = |what: &str| Err(Error::new(FileErrorKind::Request, what));
         if shape != Shape::Contents {
@@ -121,7 +121,7 @@ impl Extra {
 }
 
 impl Sink {
-    /// Records that the source's list lacks existing names, so that nothing is removed.
+    /// Records that the source's list lacks existing names. Nothing is then removed.
     pub fn source_is_incomplete(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.is_incomplete = true;
@@ -156,7 +156,7 @@ impl Sink {
     /// Lists the names that would be removed.
     ///
     /// # Errors
-    /// There are more than the limit, or everything would be removed (`File`).
+    /// There are more names than the limit, or everything would be removed (`File`).
     pub fn would_delete(&mut self) -> Result<Deleted, Error> {
         if self.keeps_extra() {
             return Ok(Deleted::default());
@@ -166,7 +166,8 @@ impl Sink {
         Ok(planned)
     }
 
-    /// Checks at the start whether the copy may remove the names, before it has changed anything.
+    /// Checks whether the copy may remove the names. Called at the start, before the copy has
+    /// changed anything.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);
@@ -232,7 +233,7 @@ struct Walk<'a> {
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
-    /// Maximum number of names to remove: those that appeared after the plan stay.
+    /// Maximum number of names to remove. Names that appeared after the plan stay.
     most: u64,
     /// The file system of the destination; `None` until the walk has entered it.
     device: Option<u64>,
@@ -369,7 +370,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Finds the entry `name` in the folder `folder`, which the walk is in. Passes the entries
-    /// before it, or all entries of the folder without a name.
+    /// before it. Passes all entries of the folder if there is no name.
     fn find(&mut self, folder: Option<u32>, name: Option<&[u8]>) -> Option<u32> {
         loop {
             let entry = self.manifest.entries().get(self.next as usize)?;

@@ -31,21 +31,22 @@ pub struct SinkOutcome {
     pub deleted: u64,
     /// Their paths, if names are recorded; folders end with a slash.
     pub deleted_names: Vec<Vec<u8>>,
-    /// Nothing was removed, although requested, because the copy is incomplete.
+    /// Whether a requested removal was left out because the copy is incomplete.
     pub kept_extra: bool,
     /// The failures at the source and here.
     pub failures: Vec<Failure>,
     /// Named entries that were not taken by [`Sink::take_named`].
     pub named: Vec<u32>,
     /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
-    /// concatenated hashes. They cover the encoded manifest without version stamps; the roots of
-    /// the large files in the manifest's order; and the values of the packed chunks in order.
-    /// `None` if not everything was hashed, because some of it existed already or failed.
+    /// concatenated hashes. The first covers the encoded manifest without version stamps, the
+    /// second the roots of the large files in the manifest's order, the third the values of the
+    /// packed chunks in order. `None` if a part was not hashed because it existed already or
+    /// failed.
     pub digest: Option<Digest>,
 }
 
 impl Sink {
-    /// Ends the copy: syncs everything; if no chunk is missing, creates links and gives folders
+    /// Ends the copy. Syncs everything. If no chunk is missing, creates links and gives folders
     /// their permissions and times.
     ///
     /// If chunks are missing, keeps the data for a later run and reports the unfinished amount.
@@ -117,7 +118,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Large files that are one hole, for which no chunk arrives.
+    /// Creates the large files that consist of one hole: none of their chunks arrives.
     fn create_whole_holes(&mut self) -> Result<(), Error> {
         self.each(
             |kind| matches!(kind, Kind::File { size: 1.., .. }),
@@ -158,7 +159,7 @@ impl Sink {
         Ok(())
     }
 
-    /// From the innermost folder on, because changes within a folder change its time.
+    /// Starts with the innermost folders, because changes within a folder change its time.
     fn finish_folders(&mut self) {
         let manifest = self.ground.manifest.clone();
         for (number, entry) in manifest.entries().iter().enumerate().rev() {

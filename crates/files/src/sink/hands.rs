@@ -1,5 +1,5 @@
-//! A worker pool for many small operations on files, which consist of system calls and rarely wait
-//! for the disk.
+//! A worker pool for many small operations on files. These operations consist of system calls and
+//! rarely wait for the disk.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -8,9 +8,10 @@ use std::thread::{self, Builder, ScopedJoinHandle};
 
 use super::destination::Ground;
 
-/// More threads would block each other: a folder takes one new name at a time.
+/// Maximum number of threads. More would block each other: a folder takes one new name at a time.
 const MOST: usize = 4;
-/// Fewer operations per thread are done sooner than a thread starts.
+/// Minimum number of operations per thread. Fewer operations take less time than the start of a
+/// thread.
 const LEAST: usize = 64;
 
 /// Returns the number of useful threads on this host.

@@ -64,10 +64,10 @@ pub(super) struct Large {
     journal_end: u64,
     /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
-    /// A sync of the partial file failed: after that, chunks of the file may no longer be
+    /// Whether a sync of the partial file failed. Chunks of the file must then no longer be
     /// journalled or synced.
     has_lost: bool,
-    /// When it was last used, to find the file to close.
+    /// When the file was last used. The least recently used file is closed first.
     pub(super) used: u64,
 }
 
@@ -143,9 +143,9 @@ impl Large {
         Ok(())
     }
 
-    /// Resumes the data of an earlier run, if any: chunks in the journal count after they were read
-    /// and match it. With `distrust` nothing counts before it is compared. `watch` counts each
-    /// chunk read, and may end the work.
+    /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
+    /// and matches its record. With `distrust`, no chunk counts before the comparison with the
+    /// source. `watch` counts each chunk read, and may end the work.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -161,8 +161,8 @@ impl Large {
         };
         let found = file.attributes()?;
         let untouched = left.take(&found);
-        // Start writing a killed run's cached data, so that this run's first sync need not wait
-        // for them. This proves nothing: data without a journal record are written again anyway.
+        // Start to write the cached data of a killed run, to shorten this run's first sync. A
+        // success proves nothing: data without a journal record are written again anyway.
         let _ = file.sync_data();
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
@@ -302,7 +302,7 @@ impl Large {
     }
 
     /// Records which chunks of the partial file the source also has, before [`Large::take_found`]
-    /// takes them one by one. So a failed sync in between does not lose the others.
+    /// takes them one by one. So a failed sync in between loses none of them.
     pub(super) fn expect_found(&mut self, found: &[(u64, Digest)]) {
         self.found = found.to_vec();
     }
@@ -372,9 +372,9 @@ impl Large {
         let synced = self.file(ground)?.sync_data();
         self.judge_sync(synced)?;
         if !self.is_named {
-            // Without its name a power failure would lose the whole file. A folder keeps entries
-            // whose sync failed, so the next sync tries again. Until then nothing is added to the
-            // journal.
+            // If the name is not on disk, a power failure loses the whole file. A folder keeps
+            // entries whose sync failed, so the next sync tries again. Until then nothing is added
+            // to the journal.
             let (folder, _) = ground.at(self.number)?;
             if folder.sync().is_err() && folder.sync().is_err() {
                 return Ok(());
@@ -395,8 +395,8 @@ impl Large {
         Ok(())
     }
 
-    /// After a failed sync the state of the disk is unknown: the system marks pages that it could
-    /// not write as clean, so a second sync would succeed and prove nothing.
+    /// Handles the result of a sync. After a failed sync the state of the disk is unknown. The
+    /// system marks the unwritten pages as clean, so a second sync would succeed and prove nothing.
     fn judge_sync(&mut self, synced: io::Result<()>) -> io::Result<()> {
         if synced.is_err() {
             self.lose_pending();
@@ -404,13 +404,13 @@ impl Large {
         synced
     }
 
-    /// Drops the chunks that wait for a sync, so that they are never journalled.
+    /// Drops the chunks that wait for a sync. They are then never journalled.
     pub(super) fn lose_pending(&mut self) {
         self.pending.clear();
         self.has_lost = true;
     }
 
-    /// Returns whether a sync has failed, so that the file must [restart](Large::restart).
+    /// Returns whether a sync has failed. The file must then [restart](Large::restart).
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }
@@ -509,8 +509,8 @@ impl Large {
             None => {
                 let (folder, name) = ground.at(self.number)?;
                 folder.remove(&names::journal(&name))?;
-                // Even if the journal does not exist: an earlier run may have failed to sync its
-                // removal, and the journal could reappear after a power failure.
+                // Sync even if the journal does not exist. An earlier run may have failed to sync
+                // the removal, and the journal could reappear after a power failure.
                 folder.sync()
             }
         }
@@ -550,7 +550,7 @@ fn same_place(old: u64, new: u64, chunk: u64) -> bool {
     len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
 }
 
-/// Returns the value of a chunk of `file`, which counts as `size` bytes long.
+/// Returns the value of a chunk of `file`, as if the file had `size` bytes.
 pub(super) fn read_value(file: &dyn File, size: u64, chunk: u64) -> io::Result<Digest> {
     read_chunk(file, size, chunk).map(|(_, value)| value)
 }
@@ -562,7 +562,7 @@ fn read_chunk(file: &dyn File, size: u64, chunk: u64) -> io::Result<(Vec<u8>, Di
     Ok((content, value))
 }
 
-/// Reads a chunk of `file`, which counts as `size` bytes long. Returns the content if its value is
+/// Reads a chunk of `file`, as if the file had `size` bytes. Returns the content if its value is
 /// `value`.
 fn read_verified(file: &dyn File, size: u64, chunk: u64, value: &Digest) -> Option<Vec<u8>> {
     let (content, found) = read_chunk(file, size, chunk).ok()?;

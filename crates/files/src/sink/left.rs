@@ -1,4 +1,4 @@
-//! The partial files that earlier attempts of this process left.
+//! The partial files that earlier attempts of this process left behind.
 //!
 //! A journal describes the disk as it was when the journal was written, so a later run must read
 //! and compare the data. After a short loss of connection the same process resumes, and need not
@@ -13,8 +13,8 @@ use crate::store::Attributes;
 /// Maximum number of files to remember; others are read again.
 const MOST: usize = 4096;
 
-/// The partial files that the attempts of one client or server left on disk and in their journals:
-/// device, inode and modification time.
+/// The partial files that attempts of one client or server left, with all their data on disk and in
+/// the journal. Each is identified by device, inode and modification time.
 #[derive(Debug, Default)]
 pub struct Left(Mutex<BTreeMap<(u64, u64), FileTime>>);
 

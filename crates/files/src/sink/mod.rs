@@ -71,8 +71,8 @@ pub struct SinkOptions {
     pub set_id: bool,
     /// Compare existing files by content instead of size and time.
     pub checksum: bool,
-    /// Compare the data of an earlier run with the source, even if their journal is valid and
-    /// matches the source's size and time.
+    /// Compare the data of an earlier run with the source, even if a valid journal matches the
+    /// source's size and time.
     pub distrust: bool,
     /// Do not ask the sender about chunks of a partial file, because the question would contain
     /// their digests. The chunks are sent again. Cannot be combined with `checksum`.
@@ -89,7 +89,7 @@ pub struct SinkOptions {
     pub patience: Duration,
     /// The state shared with other sources of the same command, which write into the same folders.
     pub together: Option<Arc<Together>>,
-    /// The files that attempts of the same client or server left.
+    /// The partial files that earlier attempts of the same client or server left.
     pub left: Arc<Left>,
 }
 
@@ -156,7 +156,7 @@ const KEPT: usize = 64;
 
 /// The files of an object at the receiving end.
 ///
-/// Dropped at any moment, it leaves its data for a later run.
+/// A drop at any moment leaves the data for a later run.
 #[derive(Debug)]
 pub struct Sink {
     object: VirtualObject,
@@ -178,7 +178,8 @@ pub struct Sink {
     needless: Vec<Range<u64>>,
     /// Chunks that the sender treats as settled, but that must be sent again.
     changed: Vec<u64>,
-    /// Entries that were written again after a failed sync: a second failure ends them.
+    /// Entries that were written again after a failed sync. After a second failure they are given
+    /// up.
     restarted: BTreeSet<u32>,
     /// Bytes written since the last sync, and their limit.
     unsynced: u64,
@@ -215,12 +216,12 @@ impl Sink {
     /// and checks the free space.
     ///
     /// `manifest_prefix_len` is the length of the encoded manifest if it is the first part of the
-    /// virtual object, else zero. Values to compare require reading and hashing the existing data.
-    /// `watch` counts the progress, and may end the work.
+    /// virtual object, else zero. If there are values to compare, this call reads and hashes the
+    /// existing data. `watch` counts the progress, and may cancel the work.
     ///
     /// # Errors
-    /// A destination that is missing, of the wrong kind, not writable, in use by another copy or
-    /// without enough space (`File`); a reserved name (`Request`); `watch` has ended it
+    /// The destination is missing, of the wrong kind, not writable, in use by another copy, or has
+    /// not enough space (`File`). A name is reserved (`Request`). `watch` has cancelled the work
     /// (`Unfinished`).
     pub fn open(
         place: &Place,
@@ -343,11 +344,11 @@ impl Sink {
     /// Verifies chunk `chunk` of the virtual object against the value from the sender, and writes
     /// it. Files that the chunk completes get their names.
     ///
-    /// An error of one file is a failure of its entry; others continue.
+    /// An error of one file makes its entry fail. Other files continue.
     ///
     /// # Errors
-    /// A chunk outside of the object (`Request`); a full disk; and for a copy of one file any error
-    /// of that file (`File`). Written data stay for a later run.
+    /// The chunk is outside of the object (`Request`). The disk is full, or the copy has only one
+    /// file and the file fails (`File`). Written data stay for a later run.
     pub fn write_chunk(
         &mut self,
         chunk: u64,
@@ -375,7 +376,8 @@ impl Sink {
         if !self.needed.has(chunk) || self.options.dry_run {
             return Ok(Verdict::Written);
         }
-        // A failed sync may need it again immediately.
+        // Remove the chunk before the write: a failed sync of the write may request the chunk
+        // again.
         self.needed.remove(chunk);
         self.written += content.len() as u64;
         self.unsynced += content.len() as u64;

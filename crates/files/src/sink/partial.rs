@@ -1,7 +1,7 @@
-//! Partial files: the file that a copy writes until it is complete. The copy locks the file, and
-//! never opens it through a link.
+//! A partial file is the file that a copy writes until the file is complete. The copy locks a
+//! partial file, and never opens it through a link.
 //!
-//! On a file system without locks, a copy writes only to files that it has created: it copies an
+//! On a file system without locks, a copy writes only to files that it has created. It copies an
 //! existing partial file into a new file (`large`). Without locks, or if other users can change the
 //! folder, somebody else may replace the file at any time. The copy then renames the file to a name
 //! that no other copy knows, checks the file, and renames it to the final name.
@@ -17,11 +17,11 @@ use crate::{CHUNK, names};
 const TRIES: usize = 10;
 
 /// Opens the partial file `name` and locks it. Resets the permissions: only the owner can read the
-/// file. If the file is missing, `create` creates it; otherwise the result is `None`. On a file
-/// system without locks, `create` always creates a new file.
+/// file. If the file is missing, creates it with `create`, or returns `None` without `create`. On a
+/// file system without locks, `create` always creates a new file.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy has it; else the system's error.
+/// `ResourceBusy` if another copy has locked the file; else the system's error.
 pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result<Option<OpenFile>> {
     for _ in 0..TRIES {
         let mut is_new = false;
@@ -61,7 +61,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
             Err(error) => return Err(error),
         };
         let found = file.attributes()?;
-        // Also if another user owns the file: a copy of that user may be running.
+        // Lock the file even if another user owns it: a copy of that user may be running.
         let is_locked = file.lock()?;
         if !is_own(&found) || (create && !is_locked && !is_new) {
             if found.links > 0 {
@@ -98,7 +98,7 @@ pub(super) fn remove_free(
     if identity.is_some_and(|identity| identity != named.identity) {
         return Ok(());
     }
-    // If it cannot be opened, the other copy cannot lock it either: see `rename`.
+    // If the file cannot be opened, no other copy can lock it either: see `rename`.
     let file = if is_own(&named) { folder.open(name, Access::Read).ok() } else { None };
     if let Some(file) = &file {
         file.lock()?;
@@ -115,7 +115,7 @@ pub(super) fn remove_free(
 /// could open the partial file cannot remove it while `file` has it locked.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy has removed it; else the system's error.
+/// `ResourceBusy` if another copy has removed the file; else the system's error.
 pub(super) fn rename(
     folder: &dyn Folder,
     partial: &[u8],
@@ -132,7 +132,7 @@ pub(super) fn rename(
     if is_locked && is_closed_to_others(&folder.attributes()?) {
         return folder.rename(partial, name);
     }
-    // Another copy may replace it at any moment, so it first gets a unique name.
+    // Another copy may replace the file at any moment, so the file first gets a unique name.
     let own = names::unique(name);
     folder.rename(partial, &own)?;
     let renamed = check(&own).and_then(|()| folder.rename(&own, name));

@@ -1,5 +1,4 @@
-//! The plan before the first chunk: which entries are equal, what an earlier run left, what must be
-//! created.
+//! The plan, made before the first chunk: equal entries, data of an earlier run, entries to create.
 
 use std::io;
 use std::ops::Range;
@@ -51,8 +50,8 @@ impl Basis {
         Ok(Basis { file, attributes })
     }
 
-    /// Returns whether this is the file that `earlier` describes, unchanged since. Only a change
-    /// through a memory map keeps all of these attributes.
+    /// Returns whether this is the file that `earlier` describes, and unchanged. Every change
+    /// except one through a memory map changes these attributes.
     pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
         let now = self.file.attributes()?;
         let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);
@@ -98,8 +97,9 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`, if all entries between them are. A folder's content
-/// follows the folder directly; entries after the content have a parent before `folder`.
+/// Returns whether an entry is below `folder`. All entries between the two must be below it. A
+/// folder's content follows the folder directly. Every later entry is in a folder before `folder`,
+/// or at the top.
 fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
@@ -288,8 +288,8 @@ impl Sink {
         Ok(())
     }
 
-    /// A killed copy may have left a large partial file of a file that is small now, or the
-    /// reverse. Removes such remains. `has_large`: the partial file of a large file exists.
+    /// Removes the remains of a killed copy if the file was large then and is small now, or the
+    /// reverse. `has_large` says whether the partial file of a large file exists.
     fn remove_other_remains(&mut self, number: u32, has_large: bool) -> io::Result<()> {
         if self.object.is_large(number) {
             let (folder, name) = self.ground.at(number)?;
@@ -369,8 +369,8 @@ impl Sink {
         since.elapsed() < patience
     }
 
-    /// Returns the path of an entry for errors: for a single file the destination, else relative to
-    /// it.
+    /// Returns the path of an entry for errors. For a single file this is the destination,
+    /// otherwise a path relative to the destination.
     pub(super) fn place_of(&self, number: u32) -> PathBuf {
         let manifest = &self.ground.manifest;
         match manifest.is_single() {
@@ -475,7 +475,7 @@ impl Sink {
         let mut have = Vec::new();
         for run in self.needed.runs(false) {
             let mut start = run.start;
-            // No hole is needed, so each hole lies within one run.
+            // A hole is never needed, so it lies within one run of chunks that are not needed.
             while let Some(hole) = holes.next_if(|hole| hole.start < run.end) {
                 have.push(start..hole.start);
                 start = hole.end;

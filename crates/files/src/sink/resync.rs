@@ -1,11 +1,11 @@
 //! Syncs, and recovery from a failed sync.
 //!
-//! After a failed sync Linux marks the pages that it could not write as clean. A second sync then
-//! succeeds although the data are not on disk, and reads return the data until the cache drops
-//! them. So after a failed sync nothing written since the last successful one is trusted. A large
-//! file continues in a new partial file ([`Large::restart`]), small files are written again, and
-//! the sender repeats the chunks that may not be on disk. After a second failure the sink gives up
-//! the file.
+//! A sync fails if Linux cannot write some pages. Linux then marks these pages as clean. A second
+//! sync then succeeds although the data are not on disk, and reads return the data until the cache
+//! drops them. So after a failed sync, the sink trusts nothing that was written since the last
+//! successful sync. A large file continues in a new partial file ([`Large::restart`]). Small files
+//! are written again. The sender repeats the chunks that may not be on disk. After a second failure
+//! the sink gives up the file.
 
 use std::io;
 use std::path::Path;

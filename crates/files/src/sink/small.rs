@@ -1,5 +1,5 @@
-//! Small files in progress: each has its own partial file, many are synced by one call, then
-//! renamed.
+//! Small files in progress. Each has its own partial file. One call syncs many of them; then they
+//! are renamed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,8 +12,8 @@ use crate::manifest::FileTime;
 use crate::store::{self, Access, Attributes, File, OpenFile};
 use crate::{Entry, Extent, names};
 
-/// Up to this many files are synced one by one, which spares other programs' writes on the same
-/// disk.
+/// Up to this many files are synced one by one. A sync of the file system would also write other
+/// programs' data.
 const ONE_BY_ONE: usize = 8;
 
 /// Maximum number of open files that span several chunks.
@@ -41,13 +41,14 @@ struct Begun {
 struct Whole {
     entry: u32,
     stamp: Stamp,
-    /// Kept open only if files are synced one by one: the file may be read-only by now, and many
-    /// descriptors would exhaust the process's limit.
+    /// Kept open if files are synced one by one, because the file may be read-only by now.
+    /// Otherwise closed, because many descriptors would exhaust the process's limit.
     file: Option<OpenFile>,
 }
 
 /// Identifies a partial file. The system reuses the inode of a file that another copy has removed,
-/// so the inode alone proves nothing. An incomplete file has a different time than the source's.
+/// so the inode alone proves nothing. An incomplete file has a different modification time than the
+/// source's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     identity: (u64, u64),
@@ -97,8 +98,8 @@ impl Small {
         self.new.insert(entry.into());
     }
 
-    /// Writes complete files, several in parallel, and queues them; returns the failures. A file
-    /// that was begun in pieces is not allowed.
+    /// Writes complete files, several in parallel, and queues them; returns the failures. The files
+    /// must not have been begun in pieces.
     pub(super) fn write_complete(
         &mut self,
         ground: &mut Ground,
@@ -150,7 +151,7 @@ impl Small {
                 reopen(ground, extent.entry, Access::Write, is_it)?
             }
         };
-        // A chunk is repeated if another file in it needs it.
+        // A chunk may arrive again, because another file in the chunk needs it.
         if !begun.pieces.contains(&extent.file_offset) {
             begun.put(&*file, entry, extent.file_offset, content)?;
         }
@@ -269,8 +270,9 @@ impl Begun {
     }
 }
 
-/// Creates a partial file. An existing partial file is removed: a killed copy has left it, or
-/// another copy that writes it fails. The names of entries in `new` are free.
+/// Creates a partial file, after removing an existing one. Either a killed copy has left the
+/// existing file, or another copy is writing it. In the second case that copy fails. The names of
+/// entries in `new` are free.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

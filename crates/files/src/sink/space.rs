@@ -1,4 +1,4 @@
-//! Free space on the disk: checked before the start, and reported when it runs out.
+//! Checks the free space on the disk before the start of a copy, and reports a full disk.
 
 use std::io;
 use std::path::Path;

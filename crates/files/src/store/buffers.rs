@@ -1,5 +1,5 @@
 //! A folder in memory, without subfolders or links, for programs that send or receive without a
-//! disk. Its content is freed with its last handle.
+//! disk. The content is freed when the last handle is dropped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::{Access, Attributes, File, FileKind, Folder, OpenFile, Room, SharedFolder, not_found};
 use crate::manifest::FileTime;
 
-/// The device number in identities, which no disk has.
+/// The device number of files in memory. No disk has this number.
 const DEVICE: u64 = u64::MAX;
 /// Space for a journal in addition to the content: 64 bytes for each chunk of 1 MiB, and its
 /// header.

@@ -1,12 +1,12 @@
-//! The storage seam: every access of [`Source`](super::Source), [`Sink`](super::Sink), walk and
-//! journal to files goes through [`Folder`] and [`File`].
+//! The storage interface. [`Source`](super::Source), [`Sink`](super::Sink), the walk and the
+//! journal access files only through [`Folder`] and [`File`].
 //!
 //! `real` is the file system of this host; `scarce` waits for a file descriptor if none is free.
 //! `buffers` is a folder in memory, for programs that send or receive without a disk. `memory`
 //! (tests only) is a disk in memory with a page cache, power cuts and seeded faults.
 //!
-//! Names are single components. A folder opens each of them by its own handle and never follows a
-//! symbolic link, so no race between a check and a use leads outside.
+//! Names are single components. A folder opens each name by the folder's handle, and never follows
+//! a symbolic link. So a name that changes between a check and a use cannot lead outside.
 
 pub(crate) mod buffers;
 #[cfg(test)]
@@ -124,7 +124,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
         Ok(names)
     }
 
-    /// Calls `tell` with each name, until it returns `false`. Stores no list.
+    /// Calls `tell` with each name, until `tell` returns `false`. Stores no list.
     fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()>;
 
     /// Opens the file `name`. Fails on a link, and does not wait for the other end of a pipe.
@@ -136,7 +136,8 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Opens the folder `name`; fails on a link.
     fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder>;
 
-    /// Opens this folder again and locks that handle without waiting: the lock is released with it.
+    /// Opens this folder again and locks the new handle, without waiting. The lock ends with that
+    /// handle.
     ///
     /// # Errors
     /// `ResourceBusy` if another copy holds the lock.
@@ -169,8 +170,8 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Sets the modification time of the link `name`, not of its target.
     fn set_link_modified(&self, name: &[u8], modified: FileTime) -> io::Result<()>;
 
-    /// Returns the permission bits that new entries of this folder lack, because of the folder's
-    /// default access control list or, without one, the umask.
+    /// Returns the permission bits that new entries of this folder do not get. The folder's default
+    /// access control list decides, or, without such a list, the umask.
     fn withheld(&self) -> u32 {
         real::umask()
     }
@@ -344,7 +345,7 @@ mod tests {
     use super::buffers::MemoryFolder;
     use super::*;
 
-    /// A file that does at most three bytes per call, and interrupts every second call.
+    /// A file that reads or writes at most three bytes per call, and interrupts every second call.
     #[derive(Debug)]
     struct Halting(OpenFile, Mutex<RefCell<u32>>);
 

@@ -51,8 +51,8 @@ fn asked_umask() -> u32 {
 }
 
 /// Returns the permission bits that the default access control list of a folder grants to new
-/// entries (acl(5)). Linux stores it as a version, then tag, permissions and id of each entry, in
-/// little-endian order.
+/// entries (acl(5)). Linux stores the list as a version, then tag, permissions and id of each
+/// entry, in little-endian order.
 fn granted_by_default(folder: impl AsFd) -> Option<u32> {
     const USER_OBJ: u16 = 1;
     const GROUP_OBJ: u16 = 4;
@@ -115,8 +115,8 @@ fn times(modified: FileTime) -> Timestamps {
     Timestamps { last_access, last_modification }
 }
 
-/// Locks without waiting. Returns false on a file system without locks, because the copy works
-/// without them.
+/// Locks without waiting. Returns false on a file system without locks; a copy works without locks,
+/// too.
 fn lock(handle: impl AsFd) -> io::Result<bool> {
     match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(busy()),
@@ -373,7 +373,7 @@ mod tests {
     fn a_device_without_a_node_is_named_by_its_mount() {
         let device = rustix::fs::stat("/proc").unwrap().st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        // A second list, in which the name comes first.
+        // `mounts` is another list of the same mounts, with the device first.
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let line = mounts.lines().find(|line| line.split(' ').nth(1) == Some("/proc"));
         let name = line.and_then(|line| line.split(' ').next());

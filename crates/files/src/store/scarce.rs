@@ -2,8 +2,8 @@
 //!
 //! Such an open waits, and fails only if no descriptor becomes free in time. It retries after each
 //! file that this process closes. It also retries at intervals, because sockets and other processes
-//! free descriptors too. The limit applies to the whole process, and so does the queue of waiting
-//! opens.
+//! free descriptors too. The limit applies to the whole process, so the process has one queue of
+//! waiting opens.
 
 use std::io;
 use std::ops::Deref;
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Timeout of an open: shorter than a stall.
+/// Timeout of an open, shorter than the stall limit of a copy.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A transfer keeps several kinds of files and folders open: each kind may use this fraction of the
-/// limit.
+/// A transfer keeps several kinds of files and folders open. Each kind may use one part in this
+/// many of the limit.
 const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();
@@ -38,8 +38,8 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
     Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
 }
 
-/// Returns how many of `most` currently unneeded files may stay open: a small part of this
-/// process's limit, and almost none while an open waits.
+/// Returns how many files may stay open although nothing needs them now, at most `most`. The number
+/// is a small part of this process's limit; while an open waits, it is almost zero.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     if RETURNED.waiting.load(Ordering::SeqCst) > 0 {

@@ -145,7 +145,7 @@ fn a_list_takes_at_most_the_measured_memory() {
 
 #[test]
 fn more_holes_than_a_file_may_have_are_refused_before_they_are_read() {
-    // Its holes are numbers of one encoded byte, and of eight decoded bytes.
+    // Each number of its holes takes one encoded byte, and eight decoded bytes.
     let holes = vec![1u8; 3 << 20];
     let mut entry = vec![18, 1, b'a', 50];
     prost::encode_length_delimiter(holes.len(), &mut entry).unwrap();
@@ -232,7 +232,7 @@ proptest! {
         }
         let listed = paths[1..].iter().map(|path| folder(path)).collect();
         let expected = Manifest::new(Shape::Contents, listed).unwrap();
-        // Siblings in a different order than their names; folders before their content.
+        // List siblings in another order than their names, but folders before their content.
         let mut found: Vec<(usize, u64, &Vec<u8>)> = paths[1..]
             .iter()
             .zip(1..)

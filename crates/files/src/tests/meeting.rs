@@ -1,4 +1,4 @@
-//! Copies that write one name in one folder at the same time.
+//! Several copies that write the same name in the same folder at the same time.
 
 use super::*;
 use crate::digest::StreamRoot;
@@ -81,7 +81,7 @@ fn of_two_small_files_of_one_name_one_arrives_whole_and_the_other_copy_fails() {
 }
 
 /// A copy of several small files into one folder has closed its partial files. Another copy could
-/// replace one of these files by a file with the same inode number and length; so does this test.
+/// replace one of these files by a file with the same inode number and length. The test does this.
 #[test]
 fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     const FILES: u64 = 20;

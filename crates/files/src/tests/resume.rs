@@ -219,7 +219,7 @@ fn a_folder_that_the_copy_named_is_found_again() {
     start().run().unwrap();
     assert_eq!(tree(&ends.from.join("x")), tree(&to));
     assert!(remains(&ends.to).is_empty());
-    // Finished: the same copy now goes into it, as with cp.
+    // The copy is finished. The same copy now goes into the folder, as with cp.
     start().run().unwrap();
     assert!(to.join("x/big").exists());
 }
@@ -277,7 +277,7 @@ fn a_finished_copy_whose_end_was_lost_repeats_into_the_same_place() {
     assert!(!new.join("x").exists());
     heard.unwrap().remove().unwrap();
     assert!(remains(&ends.to).is_empty());
-    // From now on it counts as an existing folder.
+    // From now on the folder counts as an existing folder.
     let (_, mark) = finish(again());
     assert!(mark.is_none() && new.join("x/y").exists());
 }

@@ -18,7 +18,8 @@ use crate::store::memory::{Disk, Faults, Rng, Tree};
 /// Bytes that may wait for a sync in these runs.
 const UNSYNCED: u64 = 2 * CHUNK;
 
-/// The maximum number of chunks of a file in these runs: [`LARGE`] and less than one chunk.
+/// The maximum number of chunks of a file in these runs. A file has at most [`LARGE`] bytes plus a
+/// part of a chunk.
 const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 
 /// Number of attempts with faults; later attempts have none, so that each run ends.
@@ -36,7 +37,7 @@ struct Run {
     /// Chunks that were written and not requested again since.
     written: BTreeSet<u64>,
     attempts: u64,
-    /// Chunks that were repeated in addition to those that waited for a sync.
+    /// The number of repeated chunks, without those that waited for a sync.
     excess: u64,
     /// Prints the events.
     is_told: bool,
@@ -240,11 +241,12 @@ impl Run {
             matches!(sink.object().chunk_kind(**chunk), Some(ChunkKind::Large { .. }))
         };
         let again = again.iter().filter(is_large).count() as u64;
-        // Allowed are the data that waited for a sync, and the chunk at which the attempt ended. A
-        // failed write to the device may be detected much later; it also loses the chunks that
-        // waited at that time. A failed sync of a folder also loses chunks, if a power failure
-        // comes before the next sync. A journal that lost a page proves nothing: all chunks of its
-        // file are sent again. A failed read loses one chunk, or with a journal all of its file.
+        // The next attempt may repeat the data that waited for a sync, and the chunk at which the
+        // attempt ended. A failed write to the device may be detected much later; it also loses the
+        // chunks that waited at that time. A failed sync of a folder also loses chunks, if the
+        // power fails before the next sync. A journal that lost a page proves nothing: all chunks
+        // of its file are sent again. A failed read loses one chunk; a failed read of a journal
+        // loses all chunks of its file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let (unread, unread_journals) = self.to.unread();

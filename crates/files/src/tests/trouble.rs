@@ -317,7 +317,7 @@ fn two_lists_of_files_into_one_folder_at_once_never_mix_a_file() {
 fn more_large_files_than_open_handles_can_be_in_progress() {
     let ends = ends();
     for number in 0..70 {
-        // Holes keep it quick; each file has two chunks of content.
+        // Holes keep the test fast; each file has two chunks of content.
         let path = ends.from.join(format!("{number:02}"));
         let file = std::fs::File::create(path).unwrap();
         file.set_len(LARGE).unwrap();
@@ -348,7 +348,7 @@ fn swap(path: &Path) {
 
 #[test]
 fn a_file_that_took_the_place_of_a_small_partial_file_gets_no_name() {
-    // Synced one by one, and by one sync for all.
+    // Two files are synced one by one; twenty files by one sync.
     for files in [2, 20] {
         let ends = ends();
         for number in 0..files {

@@ -1,4 +1,4 @@
-//! The remote side of a copy over ssh: started by ssh, for one client, and ends with ssh.
+//! The remote side of a copy over ssh. ssh starts it for one client, and it ends with ssh.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
     in_range(ports, |address| Ok(bind_both(address)?.0))
 }
 
-/// Introduces this process, started by ssh, to the client: takes over standard input and output,
+/// Introduces this process, started by ssh, to the client. Takes over standard input and output,
 /// opens a control port (one of `ports`, or any), and sends the addresses of the control port and
 /// of `data_port`. Needs a running tokio runtime.
 ///

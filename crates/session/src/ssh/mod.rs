@@ -1,9 +1,9 @@
-//! Sessions that start with the user's own ssh: it starts `longhaul` on the remote side and carries
-//! ids and addresses; if nothing else passes, it carries the session too.
+//! Sessions that start with the user's own ssh. ssh starts `longhaul` on the remote side, and
+//! carries ids and addresses. If no direct connection succeeds, ssh carries the session too.
 //!
 //! The two ends exchange ids and addresses as lines of text. Then the client connects directly,
-//! over QUIC or TCP, to the id that came through ssh. Only if no direct connection succeeds is the
-//! channel itself switched to TLS.
+//! over QUIC or TCP, to the id that came through ssh. If no direct connection succeeds, both ends
+//! switch the ssh channel itself to TLS.
 
 mod far;
 mod lines;
@@ -104,7 +104,8 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// The first line for a client of a server that it reaches by these ports of this host.
+/// Returns the first line that a server sends to a client which connects to these ports of this
+/// host.
 pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }

@@ -23,8 +23,8 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    /// Takes both over. Any other output from now on is discarded, because it would break the
-    /// stream.
+    /// Takes over standard input and output. Any other output from now on is discarded, because it
+    /// would break the stream.
     ///
     /// # Errors
     /// Standard input or output is a file, not a pipe or socket as ssh provides.

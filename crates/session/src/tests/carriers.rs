@@ -360,7 +360,7 @@ fn data_written_before_the_close_arrive_although_this_side_stops_immediately() {
             let mut listener = listen(LOOPBACKS[0], &server);
             let (to, client) = (listener.local_addr(), Client::pinned(carriers, &server));
             let stopped = std::thread::spawn(move || {
-                // Its tasks, which would send waiting data, end with the closure.
+                // The runtime's tasks, which would send waiting data, end with the closure.
                 run(async {
                     let mut near = client.connect(to).await.expect("a server that listens");
                     near.write(&1u32).await.expect("an open session");

@@ -18,7 +18,7 @@ struct Path {
     state: u64,
     /// While set, nothing passes.
     dead: Arc<AtomicBool>,
-    /// How many packets were in flight to the server when each of them arrived.
+    /// For each packet that arrives: the number of packets in flight to the server.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -137,7 +137,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
         session.write(&much).await.expect("open");
         assert_eq!(session.read().await, Ok(Some(much)));
         let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
-        // Of 400 kB the last third, long after the first losses; the echo's acks are not included.
+        // Use the last third of 400 kB, long after the first losses, without the echo's acks.
         let told = 400_000 / 1400;
         assert!(flying.len() > told, "{} packets", flying.len());
         let mut late = flying.drain(told / 2..told).collect::<Vec<_>>();
@@ -187,7 +187,7 @@ fn long_messages_fill_a_long_path_as_far_as_the_other_end_expects_them() {
     for one_in in [0, 100] {
         let little = most_flying(false, one_in);
         assert!(little < 400_000, "{little} bytes where nothing long is expected");
-        // A machine that stalls looks like a queue, which keeps the window small. One undisturbed
+        // A stalled machine delays packets like a queue, so the window stays small. One undisturbed
         // try suffices.
         let grew = (0..6).any(|_| most_flying(true, one_in) > 500_000);
         assert!(grew, "half a megabyte was never on its way, at one lost in {one_in}");

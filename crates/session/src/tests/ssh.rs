@@ -9,7 +9,8 @@ use tokio::net::unix::pipe;
 use super::*;
 use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 
-/// Set in the processes that the tests start as the remote side; its value selects the behaviour.
+/// An environment variable of the processes that the tests start as the remote side. Its value
+/// selects the behaviour.
 const FAR_SIDE: &str = "LONGHAUL_TEST_FAR_SIDE";
 
 /// Not a test itself: the scripts below run it as `longhaul serve --ssh`. The output of the test

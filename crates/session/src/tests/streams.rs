@@ -70,7 +70,8 @@ fn an_unread_stream_does_not_block_others() {
                     assert!(sent < 100, "unread data are bounded");
                 }
             };
-            // Both directions: the client does not read `near`, and the server not `unread`.
+            // Both directions: the client does not read `near`, and the server does not read
+            // `unread`.
             full(&mut far).await;
             let mut unread = connection.open("", 0).await.unwrap();
             unread.write(&1u32).await.unwrap();
@@ -194,7 +195,7 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
         let (to, mut client) = (listener.local_addr(), Client::pinned(Carriers::Quic, &server));
         client.settings.streams = true;
         let stopped = std::thread::spawn(move || {
-            // Its tasks, which would send waiting data, end with the closure.
+            // The runtime's tasks, which would send waiting data, end with the closure.
             run(async {
                 let mut near = client.connect(to).await.expect("a server that listens");
                 near.write(&1u32).await.expect("an open session");

@@ -27,7 +27,7 @@ const WAITING: usize = 1_024;
 const WAITING_BYTES: usize = 32 << 20;
 /// Interval of a subscriber's control datagrams, which tell the server its address.
 const HELLO: Span = Span::from_millis(250);
-/// The message interval for the loss meter: a pause of four of these before a gap counts as an
+/// The message interval for the loss meter. A gap after a pause of four intervals counts as an
 /// outage.
 const OUTAGE: Span = Span::from_secs(1);
 /// Bytes of the largest datagram's content.
@@ -143,7 +143,8 @@ impl Inbound {
                 Some((judge, meter)) => {
                     let Some((departure, blob)) = Departure::decode(&blob) else { continue };
                     if !restored {
-                        // Only differences count; a wrap is one outlier in 71 minutes.
+                        // Only differences of timestamps matter. A wrap of the timestamp is one
+                        // outlier in 71 minutes.
                         meter.on_frame(i64::from(arrived as u32) - i64::from(departure.stamp));
                     }
                     let Some(born) = judge.born(now, departure, Span::from_micros(path)) else {
@@ -153,7 +154,7 @@ impl Inbound {
                     decode(blob).map(|message| Message { born, ..message })
                 }
             };
-            // A correct sender never sends an undecodable message.
+            // A correct sender never sends a message that cannot be decoded.
             let Some(message) = message else { continue };
             let cost = message.cost() as u64;
             let held = self.held.fetch_add(cost, Ordering::Relaxed) + cost;

@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_secs(u32::MAX as u64);
 /// sessions, and reconnects after a loss. `me` is the id of this server.
 ///
 /// # Errors
-/// A limit here, or a refusal by the other server; without an error it never returns.
+/// A limit is reached here, or the other server refuses the link. Never returns without an error.
 pub async fn run(
     channels: &Channels,
     me: PeerId,
@@ -151,7 +151,7 @@ async fn bring(
                 if let Some((message, next)) = parts.take(part)? {
                     place.1 = next;
                     let hops = message.hops + 1;
-                    // Without memory here, the message is lost.
+                    // If there is no memory here, the message is lost.
                     let born = message.born.saturating_sub_unsigned(micros(rtt.now() / 2));
                     let message = Message { born, hops, via: link, ..message };
                     let _ = seat.room.publish(message);

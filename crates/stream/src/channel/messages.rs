@@ -67,8 +67,8 @@ pub struct Publish {
     /// repeated messages.
     #[prost(fixed64, tag = "2")]
     pub run: u64,
-    /// The link that delivers the messages, which needs the right `link`; 0 for a client that
-    /// sends its own messages.
+    /// The link that delivers the messages; 0 for a client that sends its own messages. A link
+    /// needs the right `link`.
     #[prost(fixed64, tag = "3")]
     pub link: u64,
     /// The cipher of the datagrams; empty if messages are sent over this stream.
@@ -81,8 +81,8 @@ pub struct Publish {
     /// message in datagrams starts with its age and its departure time, 4 bytes each.
     #[prost(uint64, tag = "6")]
     pub deadline_micros: u64,
-    /// Messages go to the multicast group of the room. The server answers with a [`Group`], and
-    /// with another one whenever its key changes.
+    /// Whether the client sends its messages to the multicast group of the room. The server answers
+    /// with a [`Group`], and sends another [`Group`] whenever the key changes.
     #[prost(bool, tag = "7")]
     pub multicast: bool,
 }
@@ -96,7 +96,8 @@ pub struct Subscribe {
     pub name: String,
     /// 0: all messages in order. 1: the newest message of each key. 2: all messages in datagrams.
     /// 3: all messages in datagrams, with a deadline. 4: all messages by the multicast group of the
-    /// room: the server answers with a [`Group`], and with another one when its key changes.
+    /// room; the server answers with a [`Group`], and sends another [`Group`] whenever the key
+    /// changes.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
     /// Only messages with this key or a key below it; empty for all messages.
@@ -108,7 +109,7 @@ pub struct Subscribe {
     /// The position of the next message.
     #[prost(uint64, tag = "5")]
     pub next: u64,
-    /// The link whose messages must not be sent back, which needs the right `link`; 0 for none.
+    /// The link whose messages must not be sent back; 0 for none. A link needs the right `link`.
     #[prost(fixed64, tag = "6")]
     pub link: u64,
     /// The cipher of the datagrams; empty if messages are sent over this stream.
@@ -136,11 +137,11 @@ pub struct Subscribe {
     pub deadline_micros: u64,
 }
 
-/// The client, a subscriber in mode 4, hears the group now. The server sends the last message of
-/// each key.
+/// Sent by a subscriber in mode 4 once it receives from the group. The server answers with the last
+/// message of each key.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct LastOfKeys {
-    /// The epoch of its key.
+    /// The epoch of the client's key.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
 }
@@ -236,10 +237,12 @@ pub struct Group {
     /// The number of the epoch.
     #[prost(uint64, tag = "5")]
     pub epoch: u64,
-    /// To a sender: its flow. To a subscriber: the flow of the server; those of senders follow it.
+    /// To a sender: its flow. To a subscriber: the flow of the server; the flows of senders follow
+    /// it.
     #[prost(uint32, tag = "6")]
     pub flow: u32,
-    /// To a sender: the key of its flow, 32 bytes. To a subscriber: that of all flows of the epoch.
+    /// A key of 32 bytes. To a sender: the key of its flow. To a subscriber: the key of all flows
+    /// of the epoch.
     #[prost(bytes = "vec", tag = "7")]
     pub key: Vec<u8>,
     /// To a sender: the origin of its messages.

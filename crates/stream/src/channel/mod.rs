@@ -1,8 +1,8 @@
 //! Channels: several clients send messages to several others through a room of a server.
 //!
-//! A sender and a subscriber each choose how messages travel between them and the server
-//! ([`Mode`](longhaul_proto::channel::Mode)): over the ordered stream of the session, or in sealed
-//! datagrams. Clients with different modes share a room.
+//! Each client chooses how messages travel between the client and the server
+//! ([`Mode`](longhaul_proto::channel::Mode)), for example over the ordered stream of the session,
+//! or in encrypted datagrams. Clients with different modes can share a room.
 //!
 //! - [`messages`] (the wire messages), `parts` (messages longer than a frame of the control
 //!   stream).

@@ -113,7 +113,7 @@ impl Outbound {
         let _ = self.flush_to(path);
     }
 
-    /// UDP payload that was sent since the last call.
+    /// Returns the bytes of UDP payload sent since the last call.
     pub(super) fn take_sent(&mut self) -> usize {
         std::mem::take(&mut self.sent)
     }

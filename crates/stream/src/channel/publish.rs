@@ -44,8 +44,8 @@ pub struct Wish {
     pub code: Code,
     /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
-    /// The interface of this host that leads to the multicast group; nothing for the one that leads
-    /// to the server.
+    /// The interface of this host that leads to the multicast group; `None` for the interface that
+    /// leads to the server.
     pub interface: Option<u32>,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Shared {
     waiting: Mutex<Waiting>,
     news: Notify,
     room: Arc<Semaphore>,
-    /// Content that was sent, and all bytes.
+    /// Measures the sent content, and all sent bytes.
     meter: Mutex<Meter>,
 }
 
@@ -177,7 +177,7 @@ impl Source {
         Ok(())
     }
 
-    /// Content that was sent, and its rates.
+    /// Returns the amount of sent content, and its rates.
     pub fn stats(&self) -> Stats {
         self.shared.meter().stats(clock::now())
     }
@@ -225,8 +225,8 @@ pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
 }
 
 impl Control {
-    /// Sends over the link `first`, then over links from `connect`, each within `retry_for` of
-    /// the loss, until the source is finished and the server has received all messages.
+    /// Sends over the link `first` until the source is finished and the server has received all
+    /// messages. After a loss `connect` opens the next link, and may retry for `retry_for`.
     ///
     /// # Errors
     /// The server refuses the sender, or the connection cannot be restored in time.
@@ -390,7 +390,7 @@ pub(super) trait Feed {
     /// Whether no more messages follow.
     fn is_finished(&self) -> bool;
 
-    /// So many bytes were sent.
+    /// Records that bytes were sent.
     fn sent(&mut self, _bytes: usize) {}
 }
 
@@ -426,9 +426,9 @@ impl Feed for Program {
     }
 }
 
-/// Sends the `untaken` messages of an earlier connection, then the messages of `feed`, until `feed`
-/// has ended and the server has received all messages. Calls `heard` with each message of the
-/// server and the number of messages that it acknowledges.
+/// Sends the `untaken` messages of an earlier connection, then the messages of `feed`. Returns when
+/// `feed` has ended and the server has received all messages. Calls `heard` with each message of
+/// the server and the number of messages that it acknowledges.
 pub(super) async fn carry(
     feed: &mut impl Feed,
     untaken: &mut VecDeque<Untaken>,

@@ -31,16 +31,16 @@ pub struct RoomLimits {
     pub messages: usize,
     /// Bytes of these messages.
     pub bytes: usize,
-    /// Keys of a room whose last message is kept for late subscribers.
+    /// Maximum number of keys of a room whose last message is kept for late subscribers.
     pub keys: usize,
     /// Bytes of these messages.
     pub key_bytes: usize,
 }
 
 impl Default for RoomLimits {
-    /// 256 rooms, of which one id may create 64; 2,048 clients in a room, and 2,048 of one id; a
-    /// room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and 16 MiB for
-    /// late ones.
+    /// The defaults: 256 rooms, of which one id may create 64; 2,048 clients in a room, and 2,048
+    /// of one id. A room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and
+    /// 16 MiB for late subscribers.
     fn default() -> RoomLimits {
         let Limits { messages, bytes, keys, key_bytes } = Limits::default();
         RoomLimits {

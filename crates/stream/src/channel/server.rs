@@ -107,7 +107,7 @@ impl Channels {
     /// `link` its right to links. Ends early with the reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended for any other reason than the client's goodbye.
+    /// The stream ended without the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -281,7 +281,7 @@ struct Taking {
     seat: Seat,
     rtt: LeastRtt,
     dropped: u64,
-    /// Messages that came after their deadline.
+    /// Messages that arrived after their deadline.
     late: u64,
     /// Number of messages received.
     count: u64,
@@ -344,7 +344,7 @@ impl Taking {
                 Some(None) => {}
                 Some(Some(_)) => return Err(senseless()),
             }
-            // A long run of queued messages must not delay the acknowledgement.
+            // Many queued messages must not delay the acknowledgement.
             if due.is_some_and(|due| due <= Instant::now()) {
                 due = None;
                 self.say(writer).await?;
@@ -543,7 +543,7 @@ pub(super) async fn tell(writer: &mut FrameWriter, told: ChannelTold) -> Result<
     timeout(UNREAD, writer.write(&told)).await.map_err(|_| unread())?
 }
 
-/// Sends what is queued.
+/// Sends the queued messages.
 pub(super) async fn flush(writer: &mut FrameWriter) -> Result<(), Error> {
     timeout(UNREAD, writer.flush()).await.map_err(|_| unread())?
 }

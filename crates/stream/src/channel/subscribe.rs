@@ -29,7 +29,7 @@ const SEEN: Duration = Duration::from_secs(1);
 const UNREAD: usize = 1_024;
 /// Maximum content of these items, in KiB.
 const UNREAD_KIBIS: usize = 32 << 10;
-/// Senders whose repeated messages in datagrams are detected.
+/// Maximum number of senders whose repeated messages in datagrams are detected.
 const ORIGINS: usize = 1_024;
 
 /// The request of a subscriber.
@@ -45,15 +45,15 @@ pub struct Wish {
     pub code: Code,
     /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
-    /// The interface of this host that leads to the multicast group; nothing for the one that leads
-    /// to the server.
+    /// The interface of this host that leads to the multicast group; `None` for the interface that
+    /// leads to the server.
     pub interface: Option<u32>,
 }
 
 /// An item that a subscriber delivers.
 #[derive(Debug)]
 pub enum Item {
-    /// This client has entered the room. A second one means that the server was restarted; the
+    /// This client has entered the room. A second `Joined` means that the server was restarted; the
     /// number of messages lost meanwhile is unknown.
     Joined,
     /// A message.
@@ -173,8 +173,8 @@ pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
 }
 
 impl Control {
-    /// Receives over the link `first`, then over links from `connect`, each within `retry_for`
-    /// of the loss, until the program drops the receiver.
+    /// Receives over the link `first` until the program drops the receiver. After a loss `connect`
+    /// opens the next link, and may retry for `retry_for`.
     ///
     /// # Errors
     /// The server refuses the subscriber, or the connection cannot be restored in time.
@@ -199,7 +199,7 @@ impl Control {
         }
     }
 
-    /// What every subscriber asks for.
+    /// Returns the request that all modes have in common.
     pub(super) fn asked(&self) -> Subscribe {
         Subscribe {
             name: self.wish.name.as_str().to_owned(),
@@ -338,8 +338,8 @@ impl Control {
         self.pass(Item::Message(Box::new(Received { message, restored, _permit: permit }))).await;
     }
 
-    /// Delivers an item. If the program does not read, the server has to wait, and drops
-    /// messages of this subscriber.
+    /// Delivers an item. If the program does not read, this call waits; the server then drops
+    /// messages for this subscriber.
     pub(super) async fn pass(&self, item: Item) {
         // If the program is gone, the loop ends.
         let _ = self.items.send(item).await;

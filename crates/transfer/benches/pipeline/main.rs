@@ -1,17 +1,20 @@
 //! The machine's speed without a protocol: the bare pipeline, and a blaster for comparison.
 //!
-//! Sending: pread → hash → seal → one segmented send. Receiving: joined receive → open into a chunk
-//! buffer → hash → pwrite. There are no resends and no control channel: a lost datagram leaves its
-//! chunk incomplete. `blaster` only sends and receives datagrams.
+//! Sending: pread → hash → seal → one send of many datagrams (GSO). Receiving: one receive of many
+//! datagrams (GRO) → open into a chunk buffer → hash → pwrite. Without resends and a control
+//! channel, a lost datagram leaves its chunk incomplete. `blaster` only sends and receives
+//! datagrams.
 //!
 //! ```text
 //! pipeline run [to=ADDR] [netns=SENDER,RECEIVER] [dir=DIR] [size=MIB] [datagram=BYTES]
 //! ```
 //!
-//! runs every variant between two processes, each pinned to its own core, and prints for each the
-//! highest paced rate with less than 0.1 % of loss. `pipeline flood` measures the receiver's cost
-//! of a stranger's datagram. Just before each run the receiver touches and frees as much memory as
-//! the file takes: pages that the host has reclaimed cost ten times as much, and would dominate the
+//! The command runs every variant between two processes, each pinned to its own core. It prints the
+//! highest paced rate of each variant with less than 0.1 % of loss. `pipeline flood` measures the
+//! receiver's cost of a stranger's datagram.
+//!
+//! Just before each run, the receiver touches and frees as much memory as the file takes. Without
+//! this, pages that the host has reclaimed would cost ten times as much, and would dominate the
 //! measurement.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -47,7 +50,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const FLOW: FlowId = FlowId(7);
 const CHUNK: u64 = 1 << 20;
-/// How long a receiver waits for more.
+/// How long a receiver waits for more datagrams.
 const IDLE: Span = Span::from_millis(300);
 
 /// The work of both ends on each byte.

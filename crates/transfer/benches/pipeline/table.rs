@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Arguments, CHUNK, Result, VARIANTS};
 
-/// Runs per rate, of which one must be clean, so that one scheduler stall does not decide.
+/// Runs per rate. One run without loss suffices, so a single scheduler stall does not decide.
 const TRIES: u32 = 3;
 
 /// The result of one run.

@@ -6,8 +6,8 @@ use crate::error::public::Error;
 use crate::options::Allow;
 use crate::session::allow;
 
-/// Parses one entry. Without `ro`, `wo` or `rw`, in upper or lower case, both reading and
-/// writing are allowed. A folder whose name looks like a mode needs a mode before it, as in
+/// Parses one entry. The mode is `ro`, `wo` or `rw`, in upper or lower case; without a mode the
+/// client may read and write. A folder whose name looks like a mode needs a mode before it, as in
 /// `ID:rw:ro`.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
-//! The same calls for threads that may block: `wait(transfer.finish())`, `iter(transfer.events())`.
+//! Calls for threads that may block: `wait(transfer.finish())`, `iter(transfer.events())`.
 //!
-//! These functions park the calling thread and enter no runtime, so they never panic inside one.
+//! These functions park the calling thread and enter no runtime, so they do not panic inside a
+//! runtime.
 
 use std::future::Future;
 use std::pin::pin;

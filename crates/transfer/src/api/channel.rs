@@ -42,9 +42,10 @@ pub enum ChannelMode {
     /// message that would arrive later is dropped and counted. The measured losses determine the
     /// repairs, so no code can be set. A new subscriber gets no earlier messages.
     Deadline(Span),
-    /// Every message by the multicast group of the room, to which the server is joined in this
-    /// network: at once or never, in any order. Members hear each other, also while the server is
-    /// lost; the server passes their messages on.
+    /// Every message by the multicast group of the room, immediately or never, in any order. The
+    /// server must be a member of the group in this network; it passes the group's messages on to
+    /// the room. Members receive each other's messages directly, even while the connection to the
+    /// server is lost.
     Multicast,
 }
 
@@ -71,8 +72,8 @@ pub struct ChannelSettings {
     pub keys: String,
     /// The code, for the mode `Datagram`, and for a sender in the mode `Multicast`.
     pub code: ChannelCode,
-    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
-    /// to the server, but no more than fits every Ethernet path.
+    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
+    /// the server, up to the size that fits every Ethernet path.
     pub datagram: Option<u16>,
     /// Name of the interface of this host that leads to the group, in the mode `Multicast`. `None`
     /// uses the interface that leads to the server.
@@ -268,7 +269,7 @@ pub struct ChannelSent {
     pub bytes: Bytes,
     /// Content sent a second, over the last one to two seconds.
     pub goodput: Rate,
-    /// The same with heads, keys and repairs.
+    /// Bytes sent a second, including heads, keys and repairs, over the same time.
     pub throughput: Rate,
     /// The lowest round-trip time to the server so far.
     pub rtt: Span,
@@ -295,14 +296,14 @@ impl ChannelSent {
         }
     }
 
-    /// Returns the share of messages that were lost: could not be sent, did not reach the server,
-    /// or found no memory there.
+    /// Returns the share of messages that were lost: they could not be sent, did not reach the
+    /// server, or were dropped there for lack of memory.
     pub fn loss(&self) -> f64 {
         let all = self.messages.saturating_sub(self.replaced);
         if all == 0 { 0.0 } else { (self.dropped as f64 / all as f64).min(1.0) }
     }
 
-    /// Returns the messages that wait for the server.
+    /// Returns the number of messages that wait for the server.
     pub fn queue(&self) -> u64 {
         self.messages.saturating_sub(self.taken + self.replaced + self.unsent)
     }

@@ -68,9 +68,10 @@ impl Client {
         ReadRequest::new(self, source.into_location())
     }
 
-    /// Describes a write of everything that `reader` returns to the file `destination` on another
-    /// host; await the request, which polls the reader. A byte slice is a reader. The length may be
-    /// unknown; memory holds a part of the content at a time (see [`CopyRequest::input`]).
+    /// Describes a write to the file `destination` on another host. The content is everything that
+    /// `reader` returns. Await the request, which polls the reader. A byte slice is a reader. The
+    /// length may be unknown; memory holds a part of the content at a time (see
+    /// [`CopyRequest::input`]).
     pub fn write<'a>(
         &self,
         reader: impl AsyncRead + Send + 'a,
@@ -85,8 +86,8 @@ impl Client {
         ProbeRequest::new(self, host.into_location())
     }
 
-    /// Tries each port of the server `lh://host[:port]` for a few seconds. It needs no permission
-    /// there. `data_port` is `None` for the port after the control port.
+    /// Tries each port of the server `lh://host[:port]` for a few seconds. The client needs no
+    /// right at the server. `data_port` is `None` for the port after the control port.
     ///
     /// # Errors
     /// `server` is not a server's location, or its name has no address.
@@ -127,14 +128,15 @@ impl ClientBuilder {
     }
 
     /// Limits the incomplete data of all copies of the client and its clones together. A copy waits
-    /// up to 10 s for its part, then retries. Without this limit each copy has its own.
+    /// up to 10 s for its part, then retries. Without this limit each copy has a separate limit.
     #[must_use]
     pub fn memory(self, memory: Bytes) -> ClientBuilder {
         ClientBuilder { memory: Some(memory), ..self }
     }
 
-    /// Stores the rates that copies find in the file of `paths`; the next copy over the same path
-    /// starts at half of its rate. Without it each copy searches for its rate from the start.
+    /// Stores the rate that a copy finds for its path, in the file of `paths`. The next copy over
+    /// the same path starts at half of the stored rate. Without `paths`, each copy searches for its
+    /// rate from the start.
     #[must_use]
     pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
         ClientBuilder { paths: Some(paths), ..self }

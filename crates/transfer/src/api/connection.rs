@@ -121,7 +121,8 @@ impl Connection {
         Ok(StatusWatch::over(Batches::new(batches, statuses)))
     }
 
-    /// Opens the file at `path` for reads by range. The path is read as by [`Connection::list`].
+    /// Opens the file at `path` for reads by range. The path is interpreted as by
+    /// [`Connection::list`].
     ///
     /// # Errors
     /// `path` is not a regular file or may not be read, or the connection is lost.
@@ -131,8 +132,8 @@ impl Connection {
 
     /// Opens the file at `path` for reads and for changes in place, and creates it if it is
     /// missing. The client needs the right to read and the right to write. As long as the file is
-    /// open, nobody else can open it for changes. A copy to the same name replaces the file, and
-    /// then the calls on this one fail.
+    /// open, nobody else can open it for changes. A copy to the same name replaces the file; calls
+    /// on the replaced file then fail.
     ///
     /// # Errors
     /// As [`Connection::open_file`]; or the file is locked, or must not be changed in place.
@@ -149,8 +150,8 @@ impl Connection {
         Ok(RemoteFile::new(opened?, edit))
     }
 
-    /// Drops this handle, and waits until the connection is closed, which happens when the last
-    /// handle and all its calls are dropped. If a program exits without this call, the server
+    /// Drops this handle, and waits until the connection is closed. The connection is closed once
+    /// all handles and their calls are dropped. If a program exits without this call, the server
     /// may learn of the end only by a timeout.
     pub async fn close(self) {
         drop(self.orders);

@@ -25,8 +25,8 @@ use crate::progress::Cancel;
 /// Default number of events that may wait for a slow reader.
 const EVENTS: usize = 1024;
 
-/// A copy that can be configured and started. By default it uses RBUDP, searches for the rate,
-/// seals the data, uses up to 512 MiB of memory and retries a lost connection for 5 minutes.
+/// A copy that can be configured and started. By default it uses RBUDP, searches for the rate and
+/// seals the data. It uses up to 512 MiB of memory, and retries a lost connection for 5 minutes.
 #[derive(Clone, Debug)]
 #[must_use = "a copy runs once it is started"]
 pub struct CopyRequest {
@@ -209,8 +209,8 @@ impl CopyRequest {
         self.with(|options| options.local = Some(folder.clone()))
     }
 
-    /// Sends everything that `reader` returns, of any length, instead of the one source; the
-    /// source's path then only supplies a name. A thread of the engine reads at most
+    /// Sends everything that `reader` returns instead of the one source; the content may have any
+    /// length. The source's path then only supplies a name. A thread of the engine reads at most
     /// [`CopyRequest::memory`] ahead of the data that have arrived. Content up to a sixteenth of
     /// that limit is sent as a file. Longer content lasts only as long as its connection and cannot
     /// be resumed. The file gets its name when it is complete.
@@ -218,23 +218,24 @@ impl CopyRequest {
         self.with(|options| options.input = Some(Input::new(reader)))
     }
 
-    /// Writes the one file of the copy to `writer` instead of the destination; the destination's
-    /// path then only supplies a name. Bytes are written in order, each chunk of 1 MiB as soon as
-    /// it and all chunks before it are verified. A thread of the engine writes. A slow writer slows
-    /// the sender and does not count as a stall. A lost connection is retried; a later call starts
-    /// from the beginning.
+    /// Writes the one file of the copy to `writer` instead of the destination. The destination's
+    /// path then only supplies a name. Bytes are written in order: a chunk of 1 MiB is written as
+    /// soon as the chunk and all chunks before it are verified. A thread of the engine writes. A
+    /// slow writer slows the sender and does not count as a stall. A lost connection is retried; a
+    /// later call starts from the beginning.
     pub fn output(self, writer: impl std::io::Write + Send + 'static) -> CopyRequest {
         self.with(|options| options.output = Some(Output::new(writer)))
     }
 
-    /// Ends the copy when `handle` is cancelled. One handle may end many copies.
-    /// [`Transfer::cancel_handle`] ends only its own copy.
+    /// Ends the copy when `handle` is cancelled. One handle may end many copies. The handle from
+    /// [`Transfer::cancel_handle`] ends only one copy.
     pub fn cancel_with(self, handle: &Cancel) -> CopyRequest {
         CopyRequest { cancel: handle.clone(), ..self }
     }
 
     /// Passes each event to `see` instead of [`Transfer::events`]. No event is dropped: the engine
-    /// calls `see` on its own threads and waits for it, so a slow function slows the transfer.
+    /// calls `see` on its own threads and waits until the call returns. So a slow function slows
+    /// the transfer.
     pub fn on_event(self, see: impl Fn(Event) + Send + Sync + 'static) -> CopyRequest {
         CopyRequest { see: Some(Sink::Call(Arc::new(see))), ..self }
     }

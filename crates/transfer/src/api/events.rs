@@ -12,7 +12,7 @@ use crate::progress::{Notice, Progress};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The progress, at most ten times a second; only the latest one is kept.
+    /// The progress, at most ten times a second. Only the latest unread progress is kept.
     Progress(Progress),
     /// A session is open.
     Connected {
@@ -53,7 +53,7 @@ pub enum Event {
     Streams {
         /// The number of connections that carry the data.
         count: u32,
-        /// Whether the search had ended before the transfer did.
+        /// Whether the search ended before the transfer ended.
         found: bool,
     },
     /// A file was copied, or would be (dry run).

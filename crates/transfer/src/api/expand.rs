@@ -1,7 +1,7 @@
 //! Patterns in the path of a location, expanded to the matching names on the other host.
 //!
-//! The client lists the folders along the pattern, so the server's own rules apply: it reads
-//! nothing outside its root and follows no link out of it.
+//! The client lists the folders along the pattern, so the server's own rules apply. The server
+//! reads nothing outside its root, and follows no link out of its root.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -31,8 +31,8 @@ const PATTERN: &[u8] = b"*?[{";
 pub struct Expanded {
     /// The location.
     pub location: Location,
-    /// The other host's description of it; `None` if the location had no pattern and no host was
-    /// asked.
+    /// The other host's description of the location; `None` if the location had no pattern, so no
+    /// host was asked.
     pub named: Option<Named>,
 }
 
@@ -118,7 +118,7 @@ impl Expansion {
         Ok(found)
     }
 
-    /// Returns the names in a folder that match, or the one name that equals the pattern's text.
+    /// Returns the names in a folder that match, or only the name that equals the pattern's text.
     async fn matches(
         &mut self,
         folder: &[u8],

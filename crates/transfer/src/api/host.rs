@@ -1,4 +1,5 @@
-//! How a host is reached for calls: shared by the requests for a connection and for a shared tree.
+//! Opens the connection to a host for calls. Requests for a connection and for a shared tree use
+//! this module.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -162,7 +162,7 @@ impl fmt::Debug for WriteRequest<'_> {
     }
 }
 
-/// Returns the last component of a path, from which the other end names the file.
+/// Returns the last component of a path. The other end uses it as the name of the file.
 fn name(location: &Location) -> OsString {
     location.path().file_name().unwrap_or(NAME.as_ref()).to_owned()
 }

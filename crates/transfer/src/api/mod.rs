@@ -9,8 +9,8 @@
 //! - A [`Share`] is the tree of small values that a server's clients share. An [`Rpc`] calls the
 //!   methods of the other side. A [`StreamSender`] and a [`StreamReceiver`] carry frames with a
 //!   deadline.
-//! - Inside: `queue` and `batches` connect the engine to its readers, `engine` owns the threads,
-//!   `running` is the common part of the handles, `host` connects to a host for calls. [`blocking`]
+//! - Inside: `queue` and `batches` connect the engine to its readers. `engine` owns the threads.
+//!   `running` is the common part of the handles. `host` connects to a host for calls. [`blocking`]
 //!   is for threads that may block.
 
 pub mod access_list;

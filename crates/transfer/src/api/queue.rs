@@ -16,7 +16,7 @@ pub(super) trait Queued: Sized {
     fn lagged(count: u64) -> Self;
 }
 
-/// A shared queue; clones refer to the same one.
+/// A shared queue. Clones refer to the same queue.
 pub(super) struct Queue<E>(Arc<Mutex<State<E>>>);
 
 impl<E> Clone for Queue<E> {
@@ -70,7 +70,7 @@ impl<E: Queued> Queue<E> {
         }
     }
 
-    /// Closes the queue: the reader gets the rest, then the end.
+    /// Closes the queue: the reader gets the remaining events, then the end.
     pub(super) fn close(&self) {
         let waker = {
             let mut state = self.lock();

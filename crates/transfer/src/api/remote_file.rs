@@ -17,12 +17,12 @@ use crate::file::{Bytes, Job, Opened, Read};
 use crate::list::FileTime;
 
 /// A remote file, open for reading. Every read returns the version that was opened: if the file
-/// changes, reads fail with an error that names it.
+/// changes, reads fail with an error that names the file.
 ///
-/// The connection's encryption authenticates each byte. Chunks of 1 MiB (counted from the start of
-/// the file) that a read covers completely are also verified before they are returned: their BLAKE3
-/// value must equal the value that the server computed when it first read the chunk. So all clients
-/// see the same bytes. Partial chunks are not hashed.
+/// The connection's encryption authenticates each byte. A chunk is 1 MiB, counted from the start of
+/// the file. If a read covers a whole chunk, the client also verifies the chunk before it returns
+/// the bytes. The chunk's BLAKE3 value must equal the value that the server computed when it first
+/// read the chunk. So all clients see the same bytes. Partial chunks are not hashed.
 ///
 /// The server answers the reads of a file in the order in which they start. Up to 32 MiB are in
 /// flight or wait for the caller; a read whose data are not taken blocks the reads after it. Clones
@@ -52,7 +52,7 @@ impl RemoteFile {
         RemoteFile { about, size: Arc::new(AtomicU64::new(about.size)), may_write, jobs }
     }
 
-    /// Returns the size in bytes, after the last complete change of this file by its clones.
+    /// Returns the size in bytes, after the last complete change through this value or its clones.
     #[allow(clippy::len_without_is_empty, reason = "a file is not a collection")]
     pub fn len(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
@@ -81,8 +81,9 @@ impl RemoteFile {
         Ok(all)
     }
 
-    /// Reads ranges in the given order. All are requested in advance, without a round trip for
-    /// each. Parts beyond the end of the file are left out. Adjacent ranges are read as one.
+    /// Reads ranges in the given order. All ranges are requested in advance, without a round trip
+    /// for each range. Parts beyond the end of the file are left out. Adjacent ranges are read as
+    /// one.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: a range ends before it begins.
@@ -113,18 +114,19 @@ impl RemoteFile {
         Ok(RangeReads { pieces, wanted, rest: None, failed: false })
     }
 
-    /// Writes `bytes` at `offset`. The file grows if they end beyond its end; a gap reads as zeros.
+    /// Writes `bytes` at `offset`. The file grows if the bytes end beyond its end; a gap reads as
+    /// zeros.
     ///
     /// The bytes travel in pieces of 256 KiB, each with its BLAKE3 hash. The server compares the
     /// hash, writes the piece, reads it back and compares again. When the call returns, every new
     /// reader gets the bytes. They are on the disk after [`RemoteFile::sync`]. A write is not
-    /// atomic: after an error, or if the future is dropped, a part may have been written, and a
-    /// reader may see a part meanwhile.
+    /// atomic. After an error, or if the future is dropped, a part may have been written. During
+    /// the write, a reader may see a part of it.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: the file was opened for reads only, or the range ends beyond 2^63 − 1.
-    /// Otherwise the server's reason, such as a full disk, or the connection was lost. Then all
-    /// later calls on the file fail, too: open it again.
+    /// Otherwise the server's reason, such as a full disk, or the connection was lost. All later
+    /// calls on the file then fail too: open it again.
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = offset.saturating_add(bytes.len() as u64);
         self.may_have(end)?;

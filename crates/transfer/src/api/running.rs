@@ -7,7 +7,7 @@ use super::queue::{Queue, Queued};
 use crate::error::public::Error;
 use crate::progress::Cancel;
 
-/// A call that runs on a thread of the engine. Dropping it cancels the call.
+/// A call that runs on a thread of the engine. Dropping this value cancels the call.
 pub(super) struct Running<E, T> {
     name: &'static str,
     pub(super) queue: Queue<E>,

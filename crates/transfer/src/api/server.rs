@@ -1,4 +1,4 @@
-//! The server: serves a folder to listed ids.
+//! The server: serves a folder to the ids in its list of clients.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -198,10 +198,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Bridges a room to a multicast group of this server's network: `239.1.2.3:5000`,
-    /// `[ff15::7]:5000`, with `%eth0` behind it for an interface. The server sends the messages of
-    /// the room to the group, and takes those that clients send to it in the mode
-    /// [`Multicast`](super::ChannelMode::Multicast). Datagrams pass `hops - 1` routers.
+    /// Bridges a room to a multicast group of this server's network, such as `239.1.2.3:5000` or
+    /// `[ff15::7]:5000`. Append `%eth0` to choose an interface. The server sends the messages of
+    /// the room to the group. It passes the messages that clients send to the group, in the mode
+    /// [`Multicast`](super::ChannelMode::Multicast), on to the room. Datagrams pass `hops - 1`
+    /// routers.
     pub fn multicast(mut self, room: &str, group: &str, hops: u8) -> ServerBuilder {
         let usage = |what: String| Error::new(ErrorKind::Usage, what);
         let room = Key::new(room).map_err(|error| usage(format!("this is no room: {error}")));
@@ -308,8 +309,8 @@ impl Server {
         self.control().set_access(list).await
     }
 
-    /// Waits up to `grace` for transfers to end, then closes all sessions with the reason that the
-    /// server is shutting down; clients retry. New requests are refused from the start.
+    /// Refuses new requests, and waits up to `grace` for transfers to end. Then closes all sessions
+    /// with the reason that the server is shutting down; clients retry.
     pub async fn shutdown(&mut self, grace: Duration) {
         self.control().shutdown(grace);
         let _ = self.ended().await;
@@ -318,7 +319,8 @@ impl Server {
     /// Waits until the server has ended.
     ///
     /// # Errors
-    /// Why the server ended; with [`ServerBuilder::once`], why its transfer failed.
+    /// The reason why the server ended; with [`ServerBuilder::once`], the reason why its transfer
+    /// failed.
     pub async fn ended(&mut self) -> Result<(), Error> {
         if let Some(done) = &mut self.done {
             self.result = done.await.unwrap_or_else(|_| Err(engine::vanished("a server")));
@@ -340,15 +342,15 @@ impl Drop for Server {
     }
 }
 
-/// A handle that controls a server from any thread; clones control the same one.
+/// A handle that controls a server from any thread. Clones control the same server.
 #[derive(Clone)]
 pub struct ServerControl {
     orders: mpsc::UnboundedSender<Order>,
 }
 
 impl ServerControl {
-    /// Replaces the list of clients. A running transfer ends with that reason if its client has
-    /// lost the right or has a different folder now; the others continue.
+    /// Replaces the list of clients. A running transfer ends if its client has lost the right, or
+    /// now has a different folder. The client gets this reason. Other transfers continue.
     ///
     /// # Errors
     /// A folder of the list does not exist (the old list stays), or the server has ended.

@@ -23,8 +23,8 @@ use crate::share::serve_share;
 
 /// Calls that may wait for the engine.
 const WAITING: usize = 64;
-/// Parts of a watch that may wait for a slow reader. When they are full, the server waits, and
-/// sends a snapshot if it has discarded changes by then.
+/// Maximum number of parts of a watch that wait for a slow reader. At this limit the server waits;
+/// if it has discarded changes by the end of the wait, it sends a snapshot.
 const UNREAD: usize = 4;
 /// Name of the engine's thread.
 const NAME: &str = "longhaul share";
@@ -101,7 +101,7 @@ impl fmt::Debug for Share {
 pub struct SharedValue {
     /// The bytes, at most 64 KiB.
     pub bytes: Arc<[u8]>,
-    /// The version. It grows with each change of the tree, across restarts.
+    /// The version. The version increases with each change of the tree, also across restarts.
     pub version: u64,
 }
 
@@ -122,8 +122,8 @@ pub enum Edited {
     /// while the connection was lost. Contains the current value if the key exists and this client
     /// may read it.
     Conflict(Option<SharedValue>),
-    /// The outcome is unknown: the connection was lost before the answer came, and the server has
-    /// discarded the outcome since. Read the key and decide again.
+    /// The outcome is unknown: the connection was lost before the answer arrived, and the server
+    /// has discarded the outcome meanwhile. Read the key and decide again.
     Unknown,
 }
 
@@ -131,8 +131,8 @@ pub enum Edited {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShareEvent {
-    /// All values, in the order of their keys. It is the first event, and replaces changes if the
-    /// watch has fallen behind or the server has restarted.
+    /// All values, in the order of their keys. A snapshot is the first event. A later snapshot
+    /// replaces changes if the watch has fallen behind or the server has restarted.
     Snapshot(Vec<(String, SharedValue)>),
     /// A key has a new value.
     Put(String, SharedValue),
@@ -174,10 +174,10 @@ impl Share {
         EditRequest::new(self, key, None)
     }
 
-    /// Completes when this client has no presence at `key`: immediately if it never had one. A
-    /// presence is lost after a lost connection if somebody else has changed the key, or if the
-    /// presence had vanished and was put with [`EditRequest::if_version`]. Returns the key's value
-    /// at that moment, if known.
+    /// Completes when this client has no presence at `key`; immediately if the client never had
+    /// one. After a lost connection, a client loses its presence in two cases: somebody else has
+    /// changed the key; or the presence has vanished and was put with [`EditRequest::if_version`].
+    /// Returns the key's value at that moment, if known.
     ///
     /// # Errors
     /// The key is invalid, or the connection cannot be restored in time.
@@ -212,8 +212,8 @@ impl Share {
         Ok(ShareWatch::over(Batches::new(batches, events)))
     }
 
-    /// Drops this handle, and waits until the connection is closed, which happens when the last
-    /// handle and all watches are dropped. If a program exits without this call, the server may
+    /// Drops this handle, and waits until the connection is closed. The connection is closed once
+    /// all handles and watches are dropped. If a program exits without this call, the server may
     /// learn of the end only by a timeout.
     pub async fn close(self) {
         drop(self.orders);
@@ -247,8 +247,9 @@ impl EditRequest {
         self
     }
 
-    /// Makes the value a presence, which vanishes with this client: when the tree is dropped, or 30
-    /// s after the last sign of life of a killed client. A presence is not stored on disk.
+    /// Makes the value a presence, which vanishes with this client. It vanishes when the tree is
+    /// dropped, or 30 s after the last sign of life of a killed client. A presence is not stored on
+    /// disk.
     pub fn presence(mut self) -> EditRequest {
         if let Ok(wish) = &mut self.wish {
             wish.presence = true;
@@ -262,8 +263,8 @@ impl IntoFuture for EditRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The key is invalid, this client may not change it, the server cannot store it, or the
-    /// connection cannot be restored in time; in the last case the outcome is unknown.
+    /// The key is invalid, this client may not change it, or the server cannot store the value. If
+    /// the connection cannot be restored in time, the outcome is unknown.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let wish = self.wish?;

@@ -24,7 +24,7 @@ use crate::session::{PeerId, allow};
 /// The socket of the server, and the file that it locks.
 const SOCKET: &str = "rooms.sock";
 const LOCK: &str = "rooms.lock";
-/// How long a server without clients waits for another one.
+/// How long a server without clients waits for a new client.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long a client's process tries to reach the server, and the pause between attempts.
 const START: Duration = Duration::from_secs(20);
@@ -102,7 +102,7 @@ impl SshRooms {
         }
     }
 
-    /// Serves until no client is left; blocks. Returns at once if another process serves.
+    /// Serves until no client is left; blocks. Returns immediately if another process serves.
     ///
     /// # Errors
     /// The folder cannot be used, or no port is free.
@@ -170,8 +170,9 @@ fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok((len > 0).then_some(line))
 }
 
-/// Sends the offer through ssh, then waits until ssh ends, or until the client finds no way to the
-/// offered ports: the end of this process ends the channel.
+/// Sends the offer through ssh. Then waits until ssh ends, or until the client asks to use ssh's
+/// channel because it cannot reach the offered ports. This process then ends, and the channel with
+/// it.
 fn attend_ssh(offer: &str) -> io::Result<()> {
     let mut output = io::stdout();
     output.write_all(offer.as_bytes())?;
@@ -189,7 +190,7 @@ fn attend_ssh(offer: &str) -> io::Result<()> {
 struct Clients {
     control: ServerControl,
     offer: String,
-    /// How many times each id is here.
+    /// The number of connected clients with each id.
     ids: Mutex<BTreeMap<PeerId, usize>>,
 }
 

@@ -48,7 +48,7 @@ pub struct StreamSettings {
     pub frame: Bytes,
     /// Frames a second.
     pub per_second: f64,
-    /// Time from the sender taking a frame to its delivery at the farthest receiver.
+    /// The time from when the sender takes a frame until its delivery at the farthest receiver.
     pub deadline: Span,
     /// What to do with frames that arrive too fast.
     pub when_behind: WhenBehind,
@@ -424,7 +424,7 @@ pub enum StreamEvent {
     Begun {
         /// Frames a second.
         per_second: f64,
-        /// Time from the sender taking a frame to its delivery.
+        /// The time from when the sender takes a frame until its delivery.
         deadline: Span,
     },
     /// A frame.

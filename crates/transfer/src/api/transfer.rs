@@ -24,8 +24,8 @@ impl Transfer {
     /// same result.
     ///
     /// # Errors
-    /// Why the transfer ended. Failed files of a tree are not an error: each was an event, and the
-    /// summary counts them.
+    /// The reason why the transfer ended early. Failed files of a tree are not an error: each was
+    /// an event, and the summary counts them.
     pub async fn finish(&mut self) -> Result<Summary, Error> {
         self.0.finish().await
     }

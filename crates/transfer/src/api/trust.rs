@@ -136,7 +136,8 @@ impl Trust {
     }
 }
 
-/// Drives the decision on its own runtime or thread, so that it may use any runtime.
+/// Drives the decision on the caller's runtime or on a separate thread. The decision may therefore
+/// use any runtime.
 fn answer(runtime: Option<&Handle>, decision: Decision, cancel: &Cancel) -> bool {
     let (tell, told) = channel();
     let ask = async move {

@@ -9,8 +9,8 @@ use longhaul_files::manifest::MAX_OBJECT;
 pub(crate) const MAX_MANIFEST: u64 = 1 << 30;
 
 impl Offer {
-    /// Returns the bytes of the encoded manifest; zero for a manifest that is too long and will be
-    /// refused.
+    /// Returns the length of the encoded manifest. Returns zero for a manifest that is too long,
+    /// because it will be refused.
     pub(crate) fn list_len(&self) -> u64 {
         let inline = self.manifest.len() as u64;
         let len = inline.max(self.manifest_len).max(self.streamed_len);

@@ -2,8 +2,8 @@
 //!
 //! The client opens with a [`Request`]. From then on the roles are symmetric: a *sending end*,
 //! which has the source, and a *receiving end*, which has the destination. Messages are protobuf,
-//! so that old and new versions can talk. A message is checked against the object where it is used,
-//! before anything is allocated.
+//! so old and new versions can communicate. The code that uses a message first checks it against
+//! the object, before it allocates anything.
 //!
 //! | from | message | when |
 //! | --- | --- | --- |

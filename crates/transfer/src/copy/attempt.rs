@@ -182,7 +182,7 @@ impl<'a> Attempt<'a> {
     /// Copies over one session.
     pub(super) async fn run(&mut self, way: Way<'_>) -> Result<Finished, End> {
         self.hooks.begin_attempt();
-        // The walk comes first, so that an error in the source is not mistaken for an error of the
+        // Walk the source first. An error in the source must not be mistaken for an error of the
         // network.
         let source = self.source().await?;
         let cancel = self.hooks.cancel.clone();
@@ -225,8 +225,8 @@ impl<'a> Attempt<'a> {
         self.transfer(way, reached, source).await
     }
 
-    /// Walks the source on its own thread, so that cancellation and the stall limit work even if
-    /// its disk hangs.
+    /// Walks the source on a separate thread. Cancellation and the stall limit then work even if
+    /// the disk hangs.
     async fn source(&self) -> Result<Option<Source>, End> {
         let Route::Push { sources, .. } = self.route else { return Ok(None) };
         let places: Vec<Place> =

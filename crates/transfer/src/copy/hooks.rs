@@ -66,7 +66,7 @@ pub(super) struct State {
     path: PathWatch,
     /// Bytes that existed when the first plan was made.
     pub(super) resumed: Option<u64>,
-    /// Bytes that existed according to this attempt.
+    /// Bytes that existed, as found by this attempt.
     found: u64,
     pub(super) skipped: u64,
     /// The failed entries, with reason and side; each is reported once.
@@ -116,7 +116,7 @@ impl State {
 }
 
 impl ClientHooks {
-    /// A new session: resets its counters, and gives failed entries another chance.
+    /// Begins a new session: resets its counters, and gives failed entries another chance.
     pub(super) fn begin_attempt(&mut self) {
         let before = self.counters();
         let mut state = self.state.borrow_mut();
@@ -219,8 +219,8 @@ impl ClientHooks {
         self.found(outcome.resumed_bytes);
     }
 
-    /// If source files changed while this attempt read them, and another attempt copies the new
-    /// versions: returns the notice about it.
+    /// Returns the notice about changed source files, if files changed while this attempt read them
+    /// and another attempt will copy the new versions.
     pub(super) fn read_again(&self) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let (path, count) = state.changed.take()?;
@@ -264,9 +264,10 @@ impl Hooks for ClientHooks {
                 .advise("copy in several parts")
                 .into());
         }
-        // Nothing arrives before the plan, which may take long, so each end reports how much it has
-        // looked at. A sign of life is not enough: the end's disk may hang while its control stream
-        // still works. Written data were synced continuously, so the end needs no extra time.
+        // No data arrive before the plan is complete, and planning may take long. So each end
+        // reports how many names and chunks it has examined. A sign of life is not enough: an end's
+        // disk may hang while its control stream still works. The end of the copy needs no extra
+        // time, because written data are synced continuously.
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
@@ -416,7 +417,7 @@ mod tests {
         }
     }
 
-    /// Returns a moment longer ago than the stall limit.
+    /// Returns a time that is longer ago than the stall limit.
     fn long_ago() -> Instant {
         let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
         long_ago.expect("Linux counts its clock from before the boot")

@@ -1,7 +1,7 @@
 //! A copy within this host: source and sink as over a network, but no session between them.
 //!
-//! One thread reads and hashes, one verifies and writes, the calling thread reports. Nothing is
-//! retried; the same call resumes from the journal.
+//! One thread reads and hashes, another verifies and writes, and the calling thread reports.
+//! Nothing is retried; the same call resumes from the journal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(super) fn copy(
     ToFiles::run(options, observer, cancel, stall, ToFiles::copy_local)
 }
 
-/// Checks that the copy is one of files within this host, and not onto or into itself.
+/// Checks that the copy is a copy of files within this host, and not onto or into itself.
 fn check(options: &CopyOptions) -> Result<(), Error> {
     let is_plain = !options.replicas
         && options.input.is_none()
@@ -96,7 +96,7 @@ fn lies_in(path: &Path, folder: &Path) -> bool {
     real.is_some_and(|(path, folder)| path != folder && path.starts_with(folder))
 }
 
-/// Returns whether the copy of `from` would land on it or below it.
+/// Returns whether the copy of `from` would be written to `from` itself, or below it.
 fn leads_into_itself(from: &Path, to: &Path, recursive: bool) -> bool {
     let says_folder = from.as_os_str().as_encoded_bytes().ends_with(b"/");
     // A link that is copied as a link has no content.
@@ -284,7 +284,7 @@ impl ToFiles {
     }
 }
 
-/// Marks the files that the source could not read as failed, so that the sink stops writing them.
+/// Marks the files that the source could not read as failed. The sink then stops writing them.
 fn fail_in(sink: &mut Sink, failures: &[Failure]) {
     for Failure { entry, reason, .. } in failures {
         if let Some(entry) = entry {

@@ -1,11 +1,10 @@
-//! A copy, seen from the client: from the request to the verified object, over as many sessions as
-//! it takes.
+//! The client's side of a copy, from the request to the verified object, over one or more sessions.
 //!
 //! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
 //!   copies, `udp_watchdog` detects that UDP no longer passes.
 //! - `hooks` passes events to the user and cancels on request; `summing` creates the summary.
 //! - `local` copies within this host and `http` from an HTTP server; both use `to_files`.
-//! - A copy from several sources is one such copy per source, led by `many`.
+//! - `many` leads a copy from several sources, which consists of one such copy per source.
 //! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
 //!   them.
 //! - `rehearsal` is a session without a network, for the fuzzer.

@@ -1,9 +1,9 @@
-//! Content of unknown length: a sequence of parts, each a separate copy within one connection, and
-//! a final message with the length and digest of the whole.
+//! Sends content of unknown length as a sequence of parts. Each part is a separate copy within one
+//! connection. A final message has the length and digest of the whole.
 //!
 //! Two parts are sent at a time, so the end of one causes no pause. Content that fits the first
 //! part is an ordinary copy and can be resumed. Longer content cannot be resumed, because the
-//! reader cannot return the bytes again; it lasts only as long as its connection.
+//! reader cannot return the bytes again. If the connection is lost, the content is lost too.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -42,7 +42,7 @@ const ENDING: Duration = Duration::from_secs(10);
 /// Sends the input of `options`, each part by a copy that `one` starts.
 ///
 /// # Errors
-/// The reason that ended a part or the connection; or the input cannot be read.
+/// The error that ended a part or the connection; or the input cannot be read.
 pub(super) async fn push(
     options: CopyOptions,
     route: &Route,
@@ -113,7 +113,7 @@ struct Opened {
     number: u64,
     session: Session,
     connection: Connection,
-    /// How the parts are reached, except for their stream.
+    /// For the data of all parts: the local port, the server's address, and the datagram size.
     by: (Rc<longhaul_net::port::Port>, std::net::SocketAddr, Option<u16>),
     patience: Duration,
 }

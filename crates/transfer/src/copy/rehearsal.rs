@@ -1,4 +1,4 @@
-//! A client's session without a network, from a server's recorded messages to one copy.
+//! A client's session without a network: runs one copy against a server's recorded messages.
 
 use std::io::Cursor;
 use std::net::{Ipv4Addr, SocketAddr};

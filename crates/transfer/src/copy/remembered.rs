@@ -12,9 +12,10 @@ use crate::path_memory::{Found, PathMemory};
 use crate::progress::Notice;
 use crate::summary::{BoundBy, Summary};
 
-/// A rate is believed up to this multiple of the goodput: a short copy mostly waits.
+/// A rate is believed up to this multiple of the goodput. The goodput of a short copy is low,
+/// because a short copy mostly waits.
 const MOST_BELIEVED: f64 = 20.0;
-/// Datagrams of the shortest copy whose rate is stored.
+/// Minimum number of datagrams of a copy whose rate is stored.
 const FEWEST: u64 = 1000;
 
 /// The path that an attempt's datagrams took.

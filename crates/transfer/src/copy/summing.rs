@@ -119,7 +119,7 @@ fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<S
     Some(told.saturating_sub(after).saturating_sub(way))
 }
 
-/// Returns the error for a copy of one file, which failed.
+/// Returns the error for a failed copy of one file.
 fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);

@@ -1,5 +1,5 @@
-//! A copy to files of this host from a source that needs no session: the state that its threads
-//! share, progress, and the summary.
+//! A copy to files of this host from a source that needs no session. This module has the shared
+//! state of its threads, the progress, and the summary.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -60,9 +60,9 @@ impl ToFiles {
         }
     }
 
-    /// Runs `copy` on a separate thread, and reports the progress meanwhile. Returns early if
-    /// `copy` does not end soon after a cancellation, or makes no progress for the time `stall`: a
-    /// call to a hanging disk may never return.
+    /// Runs `copy` on a separate thread, and reports the progress meanwhile. A call to a hanging
+    /// disk may never return. So this function also returns if `copy` does not end soon after a
+    /// cancellation, or makes no progress for the time `stall`.
     ///
     /// # Errors
     /// The errors of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`].

@@ -24,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Silence after which TCP is tried, plus four round trips: the other end sends ten times a second.
 const SILENT: Duration = Duration::from_millis(1200);
-/// After TCP has answered, the network may have recovered from an outage of both: UDP gets this
-/// many more checks, plus two round trips.
+/// After TCP has answered, UDP gets this many more checks, plus two round trips: the network may
+/// just have recovered from an outage of both.
 const LOOKS_AFTER: u32 = 3;
 
 /// Watches a session until dropped.

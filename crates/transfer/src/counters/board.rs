@@ -94,8 +94,8 @@ impl Board {
         self.theirs.lock().expect("no holder of a board panics").clone()
     }
 
-    /// Stores the other end's counters; a late older message changes nothing. Implausible numbers
-    /// are capped, because sums of them must not overflow.
+    /// Stores the other end's counters. An older message that arrives late changes nothing.
+    /// Implausible numbers are capped, because sums of them must not overflow.
     pub(crate) fn set_theirs(&self, status: &Status) {
         let told = Counters::from(status);
         let mut theirs = self.theirs.lock().expect("no holder of a board panics");

@@ -5,7 +5,7 @@ use longhaul_proto::time::Span;
 use super::{Counters, Times, stream_bound};
 use crate::summary::BoundBy;
 
-/// Files smaller than this on average are a copy of many small files.
+/// A copy whose files are smaller than this on average counts as a copy of many small files.
 const SMALL: u64 = 64 << 10;
 
 /// Whether an object of `bytes` bytes in `files` files counts as many small files.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Most cells of a map. Cells of a shorter object are chunks.
+/// Maximum number of cells of a map. In a shorter object, each chunk is a cell.
 const CELLS: u64 = 256;
 
 /// Counts the chunks in each of at most [`CELLS`] equal parts of an object.

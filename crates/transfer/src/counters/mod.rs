@@ -1,8 +1,10 @@
-//! Counters of a transfer's threads: the counters of one end, the [`board`] on which other threads
-//! read them, the time that a writing thread has [`spent`], the recent goodput ([`recent`]), the
-//! state of the path ([`path_watch`]), and the parts of the object that have arrived
-//! ([`chunk_map`]). [`bound`] finds the bottleneck of a transfer over UDP, `stream_bound` the
-//! bottleneck of a transfer over streams. `wire` converts counters to messages and back.
+//! Counters of a transfer's threads. This module has the counters of one end.
+//! - [`board`]: publishes the counters to other threads.
+//! - [`spent`]: the time that a writing thread has spent; [`recent`]: the recent goodput.
+//! - [`path_watch`]: the state of the path; [`chunk_map`]: the parts of the object that have
+//!   arrived.
+//! - [`bound`] and `stream_bound`: find the bottleneck of a transfer over UDP, and over streams.
+//! - `wire`: converts counters to messages and back.
 
 pub(crate) mod board;
 pub(crate) mod bound;
@@ -277,8 +279,8 @@ impl AddAssign for Times {
 
 impl Counters {
     /// Joins both ends: the sender's counts and times, and the receiver's counts. The sender's last
-    /// report is older than the receiver's own counts, so each received block counts as sent, once
-    /// for the first time.
+    /// report is older than the receiver's counts. So the sender's counts are raised: it has sent
+    /// at least the datagrams and blocks that the receiver knows of.
     pub(crate) fn joined(from: &Counters, to: &Counters) -> Counters {
         let sent = from.sender.sent.max(to.receiver.highest);
         let first = from.sender.first.max(to.receiver.distinct).min(sent);

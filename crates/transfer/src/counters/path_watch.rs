@@ -28,7 +28,8 @@ pub(crate) struct QueueWatch {
 }
 
 impl QueueWatch {
-    /// Returns the rise of `rtt` above the least one; zero while `rtt` is unknown.
+    /// Returns the rise of `rtt` above the lowest round-trip time so far; zero while `rtt` is
+    /// unknown.
     pub(crate) fn note(&mut self, rtt: Span) -> Span {
         if rtt == Span::ZERO {
             return Span::ZERO;

@@ -1,15 +1,16 @@
 //! The bottleneck of a copy whose chunks went over streams.
 //!
-//! TCP does not report why it accepts no more data. So the path is named only if the sender had to
-//! wait for its streams, and no disk, CPU or memory of either end caused the wait.
+//! TCP does not report why it accepts no more data. So the path counts as the bottleneck only in
+//! one case: the sender had to wait for its streams, and no disk, CPU or memory of either end
+//! caused the wait.
 
 use longhaul_proto::time::Span;
 
 use super::Times;
 use crate::summary::BoundBy;
 
-/// Returns the bottleneck, from the times of four threads: the one that feeds the streams, the
-/// other end's writer, and the two that carry the streams.
+/// Returns the bottleneck, from the times of four threads: the thread that feeds the streams, the
+/// other end's writer, and the two threads that carry the streams.
 pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small: bool) -> BoundBy {
     let whole = from.paced + from.stream + from.busy;
     let half = |span: Span| whole > Span::ZERO && span >= whole / 2;
@@ -50,7 +51,8 @@ pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
 mod tests {
     use super::*;
 
-    /// A sender with eight streams that waited for its rate and for the streams, and read.
+    /// A sender with eight streams, and its times: waiting for its rate, waiting for the streams,
+    /// and reading.
     fn from(paced: u64, stream: u64, busy: u64) -> Times {
         let [paced, stream, busy] = [paced, stream, busy].map(Span::from_nanos);
         Times { paced, stream, busy, disk: busy, ..Times::default() }

@@ -67,7 +67,7 @@ impl Error {
     }
 
     /// Returns the options of the call that the text and the advice name. They appear as ``
-    /// `memory` ``, so that a program can substitute its own names.
+    /// `memory` ``. A program can therefore substitute its own names.
     pub fn options(&self) -> Vec<CallOption> {
         CallOption::named_in(&self.to_string())
     }

@@ -4,13 +4,13 @@
 //! the sender at that rate. The receiver therefore reports only while more than half of the memory
 //! waits for the writer.
 //!
-//! A thread that reads its socket too slowly needs no report: its delay and drops show in the
-//! round trips and losses that the sender's rate control uses.
+//! A thread that reads its socket too slowly needs no report. The sender's rate control sees its
+//! delay and drops as longer round trips and losses.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-/// Measurement window. Shorter ones say little, because chunks arrive and leave whole.
+/// Measurement window. A shorter window says little, because chunks arrive and leave whole.
 const WINDOW: Span = Span::from_millis(250);
 
 /// Measures one flow's writer.

@@ -1,9 +1,9 @@
-//! The two channels for outgoing messages: the control stream, and a copy ahead of it in a
-//! datagram.
+//! The two channels for outgoing messages: the control stream, and datagrams that overtake the
+//! stream.
 //!
-//! A lost packet delays everything behind it on a stream for more than a round trip. So messages
-//! that a protocol waits for are sent twice: reliably on the stream, and ahead of it in a
-//! separate sealed datagram. Every such message is idempotent.
+//! On a stream, a lost packet delays all later data for more than a round trip. So messages that a
+//! protocol waits for are sent twice: first in a separate sealed datagram, and reliably on the
+//! stream. Every such message is idempotent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,12 +20,12 @@ use crate::write::budget::MessageCharge;
 use longhaul_proto::wire::header::Kind;
 use longhaul_text::CallOption;
 
-/// The largest datagram for a message, which every path carries (RFC 8200 section 5, minus the
+/// The largest datagram for a message. Every path carries this size (RFC 8200 section 5, minus the
 /// headers of IPv6 and UDP).
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
-/// Limit of waiting messages in bytes: ten times the plan of a terabyte. A peer that leaves this
-/// much unread is treated as gone.
+/// Limit of waiting messages in bytes: ten times the plan for a copy of a terabyte. A peer that
+/// leaves this much unread is treated as gone.
 const MOST_WAITING: usize = 256 << 20;
 /// Bytes of waiting messages that are not charged to the memory, because every transfer may need
 /// them.

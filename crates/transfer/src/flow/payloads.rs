@@ -1,7 +1,7 @@
 //! Reads the bytes of a block by its number, and computes a digest for every chunk that is sent.
 //!
-//! First sends read whole chunks in order, once: a chunk is hashed while it is in the cache, and
-//! kept until the next one is needed. Repairs read only their block.
+//! First sends read whole chunks in order, once. A chunk is hashed while it is in the cache, and
+//! kept until the next chunk is needed. Repairs read only their block.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

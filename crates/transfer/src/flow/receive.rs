@@ -1,5 +1,5 @@
-//! A receiving flow, on its port's receive thread: opens datagrams directly into their chunks,
-//! informs the core once a batch, and passes complete chunks to the writer.
+//! A receiving flow, on its port's receive thread. It decrypts datagrams directly into their
+//! chunks, informs the core once a batch, and passes complete chunks to the writer.
 
 use std::io;
 use std::net::IpAddr;
@@ -38,8 +38,8 @@ use crate::write::jobs::{Job, Jobs};
 
 /// Interval of updates of the board.
 const PUBLISH: Span = Span::from_millis(100);
-/// Interval at which a receiver that knows the sender's address announces its own, until data
-/// arrive.
+/// Interval at which a receiver that knows the sender's address announces its own address, until
+/// data arrive.
 const GREETING: Span = Span::from_millis(25);
 
 /// A message to a receiving flow from the rest of its end.
@@ -65,7 +65,8 @@ pub(crate) struct ReceivePass {
     pub(crate) control: Opener,
     pub(crate) reports: Sealer,
     pub(crate) peer: IpAddr,
-    /// The sender's data address, if this end knows it beforehand and announces itself there.
+    /// The sender's data address, if this end knows it beforehand. The receiver then announces its
+    /// own address there.
     pub(crate) contact: Option<std::net::SocketAddr>,
     pub(crate) port: PortHandle,
     pub(crate) memory: Arc<MemoryPart>,

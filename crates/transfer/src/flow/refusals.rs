@@ -1,8 +1,8 @@
-//! The useless datagrams of a port, from the view of one of its flows: datagrams that the kernel
-//! dropped because a buffer was full, and datagrams that were refused.
+//! The useless datagrams of a port, from the view of one of its flows. The kernel dropped some
+//! because a buffer was full; the port or a flow refused the others.
 //!
-//! A port counts both for all of its flows together. Refused datagrams count for each flow. Drops
-//! of the kernel are divided in proportion to arrivals, because a full buffer drops every
+//! A port counts both kinds for all of its flows together. Refused datagrams count for each flow.
+//! Drops of the kernel are divided in proportion to arrivals, because a full buffer drops every
 //! datagram that arrives.
 
 use longhaul_net::port::PortStatistics;
@@ -37,9 +37,9 @@ impl Refusals {
         self.dropped.round() as u64
     }
 
-    /// Returns the datagrams refused since the flow began: by the port, because they had no known
-    /// flow or exceeded the memory for early datagrams, and by the flow's openers, which counted
-    /// `openers`.
+    /// Returns the datagrams refused since the flow began. The port refuses datagrams that have no
+    /// known flow or exceed the memory for early datagrams. The flow's openers have counted their
+    /// refusals in `openers`.
     pub(super) fn refused(&self, port: PortStatistics, openers: [OpenCounts; 2]) -> u64 {
         let at_port = |port: PortStatistics| port.foreign + port.dropped;
         let by_flow = openers.map(|seen| seen.replayed + seen.stale + seen.failed + seen.refused);

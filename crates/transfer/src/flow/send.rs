@@ -1,8 +1,8 @@
-//! The sending thread of one pass: the core chooses the blocks, this thread sends their bytes.
+//! The sending thread of one pass. The core chooses the blocks; this thread sends their bytes.
 //!
-//! One loop, without locks or allocations per datagram: it reads commands, and seals blocks
-//! directly into the batch that one system call sends. Between bursts it waits for the core's next
-//! wake-up or a command, whichever comes first.
+//! The thread is one loop, without locks or allocations per datagram. It reads commands, and seals
+//! blocks directly into the batch that one system call sends. Between bursts it waits for the
+//! core's next wake-up or a command, whichever comes first.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
@@ -43,8 +43,8 @@ const TOGETHER: Span = Span::from_millis(20);
 /// Interval of keep-alive datagrams on an idle path.
 const ALIVE: Span = Span::from_millis(250);
 
-/// If the path drops every full datagram, at most one datagram in this many still arrives: each
-/// chunk's last block may be short, and a chunk of the largest blocks has 17.
+/// If the path drops every full datagram, at most one datagram in this many still arrives. Only
+/// each chunk's last block may be short, and a chunk has at least 17 blocks.
 const SHORT_ONES: u64 = 16;
 
 /// A command to a sending thread.
@@ -354,10 +354,10 @@ impl Sending {
         }
     }
 
-    /// Sends failures first, then digests: by datagram immediately, and on the stream in groups,
-    /// because a message for each chunk costs as much as a tenth of the sealing at 10 Gbit/s. Once
-    /// a file has failed, digests no longer go ahead of the stream: the filler that replaces the
-    /// file must not be taken for content.
+    /// Sends failures first, then digests. Digests go by datagram immediately, and on the stream in
+    /// groups. At 10 Gbit/s, a stream message for each chunk would cost a tenth of the time of
+    /// sealing. Once a file has failed, digests go on the stream only. Otherwise the receiver could
+    /// take the filler bytes that replace the file for content.
     fn tell_digests(&mut self, now: Time) {
         let failed = tell_failures(&mut self.payloads, &self.outbox, &self.events);
         let digests = self.payloads.take_digests();

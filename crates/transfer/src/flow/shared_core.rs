@@ -1,9 +1,9 @@
 //! One receiving core for many flows, on any number of ports.
 //!
 //! A port drives each flow separately, but a core that divides a host's capacity has to know all
-//! flows. So each flow has its own [`Receiver`], which is a handle to the one core: the handle
-//! passes the flow's input to the core. Each output of the core goes to its flow, which is then
-//! woken. All flows of a port run on one thread, so only different ports contend for the lock. A
+//! flows. So each flow has its own [`Receiver`], which is only a handle to the shared core. The
+//! handle passes the flow's input to the core. Each output of the core goes to its flow, and wakes
+//! the flow. All flows of a port run on one thread, so only different ports contend for the lock. A
 //! call takes the lock once, not for each datagram.
 //!
 //! The core also gets the rate of other traffic on this host's access link, if it uses that rate.
@@ -97,7 +97,8 @@ impl SharedCore {
         SharedCore { name: row.name, inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// Returns a core for a copy to this host by `protocol`, if that divides the host's capacity.
+    /// Returns a core for a copy to this host by `protocol`, if the protocol divides the host's
+    /// capacity.
     pub(crate) fn of_copy(protocol: &Protocol) -> Option<SharedCore> {
         match protocol {
             Protocol::Registry(name) => {
@@ -251,8 +252,8 @@ fn came_to(port: &PortHandle) -> u64 {
 struct Handle {
     shared: SharedCore,
     flow: FlowId,
-    /// The accounts as of the last report of the host's drops, which precedes each request for
-    /// them.
+    /// The accounts at the last report of the host's drops. Such a report precedes each request for
+    /// the accounts.
     accounting: Option<ReceiverAccounting>,
 }
 

@@ -61,7 +61,7 @@ impl Outgoing {
         let _ = self.commands.send(StreamCommand::Compare(ask));
     }
 
-    /// Starts the chunks after the plan is complete.
+    /// Starts to send chunks; called when the plan is complete.
     pub(crate) fn planned(&self) {
         let _ = self.commands.send(StreamCommand::Planned);
     }
@@ -203,7 +203,7 @@ struct Streaming {
     idle: VecDeque<usize>,
     freed: Receiver<usize>,
     inbox: Receiver<StreamCommand>,
-    /// Commands received during the pacing of a chunk; they wait for its end.
+    /// Commands that arrived while a chunk was paced. They wait until the chunk is sent.
     held: VecDeque<StreamCommand>,
     outbox: Outbox,
     board: Arc<Board>,
@@ -248,7 +248,7 @@ impl Streaming {
                 }
             }
         }
-        // The receiver ends the pass; until then the streams deliver what they have taken.
+        // The receiver ends the pass. Until then the streams deliver the data that they have taken.
         loop {
             let since = clock::now();
             match self.inbox.recv_timeout(LOOK) {
@@ -258,7 +258,7 @@ impl Streaming {
         }
     }
 
-    /// Accounts the time since `since`: waiting for a stream, or reading.
+    /// Accounts for the time since `since`: waiting for a stream, or reading.
     fn account_wait(&self, since: Time) {
         let waited = clock::now().since(since);
         let (reading, cpu) = self.payloads.reading();
@@ -316,7 +316,7 @@ impl Streaming {
         Ok(true)
     }
 
-    /// Sends one chunk on a stream with room; returns false if the pass ends before.
+    /// Sends one chunk on a stream with room. Returns false if the pass ends first.
     fn send_chunk(&mut self, chunk: u64) -> Result<bool, Error> {
         self.board.note_first_datagram(clock::now().as_nanos());
         let digest = self.payloads.read_whole(chunk)?;

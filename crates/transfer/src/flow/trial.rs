@@ -3,8 +3,8 @@
 //! PSockets splits an object over several connections, and finds their number by trying before the
 //! transfer (Sivakumar, Bailey, Grossman: PSockets, SC 2000). Here the experiment already sends the
 //! object: over one connection for a moment, then over two, four, and so on. Each number gets time
-//! to settle before arrivals are counted. The search ends when two numbers in a row were no better,
-//! and keeps the best number.
+//! to settle before arrivals are counted. The search ends when two numbers in a row were no better.
+//! It keeps the best number.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -29,7 +29,7 @@ pub(super) struct Trial {
     count: usize,
     /// When the current number started, once anything has been sent.
     begun: Option<Time>,
-    /// When it had settled, and the bytes received by then.
+    /// When the current number had settled, and the bytes received by then.
     settled: Option<(Time, u64)>,
     /// The best number so far, and its rate in bytes a second.
     best: (usize, f64),

@@ -1,4 +1,4 @@
-//! Checks whether sources hold one object: which of them are the majority, and how the others
+//! Checks whether sources hold the same object. Finds the majority, and how the other sources
 //! differ.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     count.into_values().max_by_key(|(votes, _)| *votes)
 }
 
-/// Finds the majority of the sources. Each source comes with the name that users know.
+/// Finds the majority of the sources. `found` has each source's name as users know it.
 ///
 /// # Errors
 /// [`ErrorKind::RemoteFile`]: at most half of the sources have the same object.

@@ -18,7 +18,8 @@ const WAITING: usize = 4;
 /// Interval of progress messages to the client.
 const SIGN: Duration = Duration::from_secs(1);
 
-/// Surveys that may read at the same time, because each takes a disk's whole rate. Others wait.
+/// Maximum number of surveys that read at the same time, because each takes a disk's whole rate.
+/// Others wait.
 const READING: usize = 4;
 
 /// The seats for surveys that read.
@@ -67,7 +68,7 @@ pub(crate) async fn answer(
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
     let seat = seats.take(session).await?;
     let reading = tokio::task::spawn_blocking(move || {
-        // Kept until the reading ends, which may be some time after the client disconnects.
+        // Keep the seat until the reading ends, perhaps some time after the client disconnects.
         let _seat = seat;
         read(&places, &options, memory, &pieces_end)
     });
@@ -113,7 +114,7 @@ fn read(
     tell(Surveyed { values, done: true, ..Surveyed::default() })
 }
 
-/// Checks that everything can be read; otherwise this is not a source of the object.
+/// Checks that everything can be read. Otherwise this host is not a source of the object.
 fn check(source: &Source) -> Result<(), Error> {
     let Some(failure) = source.failures().first() else { return Ok(()) };
     let what = format!("cannot read {}: {}", failure.shown(), failure.reason);

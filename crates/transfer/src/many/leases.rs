@@ -2,9 +2,10 @@
 //!
 //! A missing chunk is either open or leased to a source. Sources that are known at the start get
 //! equal leases. A source that has finished its lease gets open chunks. If no chunk is open, it
-//! gets the end of another source's lease, of a size with which both finish together. The speeds of
-//! the sources therefore need not be known, and may change. Near the end, when a lease is too short
-//! to divide, the last chunks of a slow source are leased a second time; the first arrival counts.
+//! gets the end of another source's lease. The size of this part is chosen so that both sources
+//! finish at the same time. The speeds of the sources therefore need not be known, and may change.
+//! Near the end, a lease may be too short to divide. Then the last chunks of a slow source are
+//! leased a second time, and the first arrival counts.
 //!
 //! When a source leaves, its lease becomes open. An idle source may take the whole lease of a
 //! silent one.
@@ -25,7 +26,7 @@ const LEAST: f64 = 0.01;
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     open: RangeSet,
-    /// Sources that have not had a lease yet.
+    /// The number of sources that have not had a lease yet.
     expected: u64,
     /// Chunks that are leased a second time.
     twice: RangeSet,
@@ -374,7 +375,8 @@ mod tests {
     }
 
     impl Leases {
-        /// Every chunk that is missing has one place or two, and no other chunk has any.
+        /// Checks that each missing chunk has one or two places, and that no other chunk has a
+        /// place.
         fn check(&self, missing: &[bool]) -> Result<(), TestCaseError> {
             for (chunk, missing) in missing.iter().enumerate() {
                 let chunk = chunk as u64;

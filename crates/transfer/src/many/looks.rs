@@ -1,9 +1,9 @@
 //! Surveys all replicas, each in a separate task.
 //!
-//! A slow, silent or absent source does not delay the copy: it begins soon after more than half of
-//! the named sources agree, or once each was tried. The surveys of the others continue, with
-//! retries as [`CopyOptions`] allows, and a source takes part once its object is known to be the
-//! same.
+//! A slow, silent or absent source does not delay the copy. The copy begins soon after more than
+//! half of the named sources agree, or once each was tried. The surveys of the other sources
+//! continue, with retries as [`CopyOptions`] allows. A source takes part once its object is known
+//! to be the same.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,8 +28,9 @@ use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE, first_way};
 use crate::reach::{Look as Search, Reached, reach};
 use crate::session::{Identity, Settings};
 
-/// Limits of the extra time for the other sources once a majority agrees. The extra time is as long
-/// as the majority took, so that similar sources begin together and differing sources are named.
+/// Limits of the extra time for the other sources once a majority agrees. The extra time equals the
+/// time that the majority took. In this time similar sources can still begin together, and
+/// differing sources can be named.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// A surveyed source, with its session.

@@ -56,8 +56,8 @@ use rows::Rows;
 
 pub use survey::{Answer, Found};
 
-/// Number of threads that write the data of many sources: this many objects can wait for a disk or
-/// be hashed at the same time.
+/// Number of threads that write the data of many sources. At most this many objects wait for a disk
+/// or are hashed at the same time.
 const WRITERS: usize = 4;
 
 /// One source's running copy.

@@ -23,8 +23,8 @@ use crate::write::ordered::Ordered;
 use longhaul_files::sink::Left;
 use longhaul_files::{Asked, SinkOptions};
 
-/// How long to wait for another copy on this host to unlock a file. A killed copy does so as soon
-/// as the system has cleaned up; a running copy does not.
+/// How long to wait for another copy on this host to unlock a file. The system unlocks the file of
+/// a killed copy after a short time. A running copy keeps it locked.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// The state that all sources share.
@@ -105,8 +105,8 @@ impl CopyPart {
 }
 
 impl Shared {
-    /// Returns one source's part of a `limit` for all: all of it if the receiving core divides the
-    /// capacity among flows of `protocol`, otherwise an equal part.
+    /// Returns one source's part of a `limit` for all sources. If the receiving core divides the
+    /// capacity among flows of `protocol`, this is the whole limit; otherwise it is an equal part.
     pub(crate) fn limit(&self, limit: Rate, protocol: Option<&Row>) -> Rate {
         match (&self.core, protocol) {
             (Some(core), Some(row)) if core.is_of(row) => limit,
@@ -167,7 +167,7 @@ mod tests {
         let other = registry::all().iter().find(|row| !row.many);
         let of = |shared: &Shared, row| shared.limit(limit, row);
         assert_eq!(of(&shared, Some(registry::of_many())), limit);
-        // The same if the data had to use streams in the end.
+        // The limit is the same if the data finally have to use streams.
         assert_eq!(of(&shared, other), Rate::from_mbps(25));
         assert_eq!(of(&shared, None), Rate::from_mbps(25));
         shared.core = None;

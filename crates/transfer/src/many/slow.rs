@@ -37,8 +37,9 @@ pub(super) struct Slow {
 }
 
 impl Slow {
-    /// Notes the source's rate (`None` while nothing is requested from it, or it is not connected)
-    /// and the rate of all sources. Returns the source's usual rate if it must be reported as slow.
+    /// Records the rate of the source and the rate of all sources. `rate` is `None` while nothing
+    /// is requested from the source, or the source is not connected. Returns the source's usual
+    /// rate if it must be reported as slow.
     pub(super) fn look(&mut self, now: Instant, rate: Option<Rate>, all: Rate) -> Option<Rate> {
         let Some(rate) = rate else {
             (self.begun, self.stretch) = (None, None);
@@ -112,7 +113,8 @@ mod tests {
         let (mut slow, mut at) = (Slow::default(), Instant::now());
         watch(&mut slow, &mut at, 20, [60, 180]);
         let mut reported = Vec::new();
-        // Two chunks of 1 MiB in one second of four: 17 of 60 Mbit/s in it, 4 in the mean.
+        // Two chunks of 1 MiB arrive in one second of four. In that second the rate is 17 of 60
+        // Mbit/s; the mean is 4.
         for _ in 0..2 {
             reported.extend(watch(&mut slow, &mut at, 3, [0, 170]));
             reported.extend(watch(&mut slow, &mut at, 1, [17, 170]));

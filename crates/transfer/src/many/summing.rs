@@ -8,7 +8,8 @@ use super::rows::Rows;
 use crate::counters::process_time;
 use crate::summary::{BoundBy, Summary};
 
-/// Returns the summary of sources with different objects; `failed` more sources have failed.
+/// Returns the summary of sources with different objects. `failed` is the number of further
+/// sources, which have failed.
 pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summary {
     let mut whole = of_flows(summaries, rows);
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);

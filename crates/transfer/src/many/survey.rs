@@ -18,7 +18,8 @@ use longhaul_files::{ListMemory, Manifest, VirtualObject};
 /// Timeout for a silent source, which sends a sign of life every second while it reads.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Chunks of the largest object that can be compared: 64 TiB, whose values take 2 GiB of memory.
+/// Maximum number of chunks of an object that can be compared. This is 64 TiB; the values take 2
+/// GiB of memory.
 const MOST_CHUNKS: u64 = 64 << 20;
 
 /// The survey's result for one source.
@@ -41,7 +42,8 @@ pub struct Found {
 /// charged for the answer.
 ///
 /// # Errors
-/// The other side's error; an invalid answer; silence; a disk that does not answer.
+/// The other side reports an error, sends an invalid answer, is silent, or has a disk that does not
+/// answer.
 pub(super) async fn survey(
     session: &mut Session,
     options: &CopyOptions,

@@ -1,9 +1,9 @@
 //! The writer thread of a copy from replicas: one destination, one journal, and leases of the
 //! missing chunks.
 //!
-//! The receiving end of each source uses this thread. (The receiving end of a plain copy uses
-//! [`writer`](crate::write::writer).) The hash of each chunk was agreed beforehand: a source that
-//! sends other data is named and excluded. A chunk that arrives twice is written once.
+//! The receiving end of each source uses this thread. A plain copy uses
+//! [`writer`](crate::write::writer) instead. The hash of each chunk was agreed beforehand. A source
+//! that sends other data is named and excluded. A chunk that arrives twice is written once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,7 +36,7 @@ use longhaul_text::clipped;
 
 /// Interval of the checks for silent sources, rates and due syncs.
 const TICK: Duration = Duration::from_millis(100);
-/// A source that sends nothing for this long, or for this many round trips, is silent: others may
+/// A source that sends nothing for this long, or for this many round trips, is silent. Others may
 /// take its lease.
 const SILENT: Span = Span::from_secs(2);
 const SILENT_RTTS: u64 = 4;
@@ -81,7 +81,7 @@ impl Destination for ReplicaLink {
 pub(crate) enum ReplicaEvent {
     /// Bytes that an earlier run left.
     Resumed(u64),
-    /// A source has nothing left to send, or has a lease again.
+    /// A source has no lease left, or has a lease again.
     Waits { source: usize, waits: bool },
     /// A source became silent, or sends again.
     Silent { source: usize, silent: bool },
@@ -96,7 +96,7 @@ pub(crate) enum ReplicaEvent {
 }
 
 /// Opens the destination and starts the writer thread. The thread ends with the [`Job::Stop`] of
-/// [`WHOLE`], or when all senders of jobs are dropped. It is the last owner of `events`.
+/// [`WHOLE`], or when all senders of jobs are dropped. The thread is the last owner of `events`.
 ///
 /// # Errors
 /// As [`Sink::open`].
@@ -277,7 +277,7 @@ impl ReplicaWriter {
             Job::Forged => self.fail(source, forged()),
             Job::PortClosed(why) => self.fail(source, port_closed(&why)),
             Job::Stop => self.leave(source),
-            // The hashes are agreed on already, and arrivals are known by the writes.
+            // The hashes are already agreed, and the writes show which chunks have arrived.
             Job::Digests(_) | Job::Compared(_) | Job::AllArrived | Job::Begin(_) => {}
         }
         Ok(())
@@ -352,7 +352,8 @@ impl ReplicaWriter {
         Ok(())
     }
 
-    /// `None` for a chunk that is not needed, or from a source that was removed.
+    /// Verifies and writes a chunk. Returns `None` for a chunk that is not needed, or from a source
+    /// that was removed.
     fn write_verified(
         &mut self,
         source: usize,
@@ -407,7 +408,7 @@ impl ReplicaWriter {
         }
     }
 
-    /// Tells sources which chunks of their lease others send or have sent.
+    /// Tells sources which chunks of their leases other sources send or have sent.
     fn tell_taken(&self, taken: Vec<(usize, Vec<Range<u64>>)>) {
         for (source, chunks) in taken {
             if let Some(member) = self.members.get(&source) {

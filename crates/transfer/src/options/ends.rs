@@ -14,7 +14,7 @@ use longhaul_text::reason;
 
 /// Maximum number of chunks that may fail verification for one output.
 const MOST_WRONG: u32 = 4;
-/// Maximum bytes per call of a writer, so that its caller can end soon.
+/// Maximum bytes per call of a writer. Short calls let a copy end soon.
 const PIECE: usize = 1 << 16;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
@@ -47,7 +47,7 @@ impl fmt::Debug for Input {
 pub struct Output(Arc<Shared>);
 
 struct Shared {
-    /// The writer is in a call; its reader may be slow.
+    /// Whether the writer is in a call. The reader of its output may be slow.
     waits: AtomicBool,
     state: Mutex<State>,
 }
@@ -164,7 +164,7 @@ impl Output {
         Ok(root)
     }
 
-    /// Runs `work` to its end, unless a later attempt has started; none can start meanwhile.
+    /// Runs `work` to its end, unless a later attempt has started. No attempt can start meanwhile.
     fn wait_for(
         &self,
         attempt: u64,

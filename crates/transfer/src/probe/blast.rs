@@ -35,7 +35,7 @@ pub(super) struct Blasted {
     pub(super) too_large: bool,
 }
 
-/// A running thread; it ends when this is dropped.
+/// A running thread. It ends when this value is dropped.
 pub(super) struct Blasting {
     _stop: Sender<()>,
     done: oneshot::Receiver<Blasted>,

@@ -37,7 +37,8 @@ const BESIDE: Span = Span::from_secs(10);
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
 /// A ladder ends at the first rate with a loss above this.
 const FULL: f64 = 0.05;
-/// It also ends if the received rate is below this multiple of the best earlier received rate.
+/// A ladder also ends if the received rate is below this multiple of the best earlier received
+/// rate.
 const MORE: f64 = 1.1;
 
 /// Runs the measurements of `options` and passes each result to `tell`, including failures; blocks

@@ -1,8 +1,8 @@
 //! Measures round trips: one end sends small sealed datagrams, the other returns them.
 //!
-//! The answers also show each end the other's address. The server sends measurement data only to
-//! the source address of the client's genuine datagrams, and only if the client's session has the
-//! same address.
+//! The datagrams also show each end the other end's address. The server sends measurement data only
+//! to the source address of the client's genuine datagrams, and only if the client's session has
+//! the same address.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};

@@ -1,10 +1,11 @@
-//! A probe: measures the capacity of the path to another host, against its `longhaul serve`.
+//! A probe measures the capacity of the path to another host that runs `longhaul serve`.
 //!
-//! Over one session the client requests one measurement after the other: round trips (`echo`),
-//! datagrams at a rate (`blast` sends, `count` receives), or a stream at full speed (`stream`).
-//! `client` and `server` are the two sides. Datagrams are sealed like a copy's, under the probe's
-//! own keys. A server accepts probes only from allowed ids, runs one measurement at a time for ten
-//! seconds at most, and sends only to the address that the session has validated.
+//! Over one session the client requests one measurement after the other. `echo` measures round
+//! trips. `blast` sends datagrams at a rate, and `count` receives them. `stream` measures a stream
+//! at full speed. `client` and `server` are the two sides. Datagrams are sealed like those of a
+//! copy, but with the probe's own keys. A server accepts probes only from allowed ids. It runs one
+//! measurement at a time, for ten seconds at most, and sends only to the address that the session
+//! has validated.
 
 mod blast;
 mod client;

@@ -28,11 +28,11 @@ use crate::session::known::{KnownServers, server_name};
 use crate::session::ssh::{SshTarget, connect_ssh};
 use crate::session::{self, Identity, Session, Settings};
 
-/// The largest UDP payload of the search: a jumbo frame's over IPv4.
+/// The largest UDP payload of the search: the payload of a jumbo frame over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
 /// How much longer than the handshake a search may take.
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
-/// Round trips of a whole search: a first answer, and three tries of the next size.
+/// Maximum round trips of a whole search: a first answer, and tries of the next size.
 const SEARCH_ROUNDS: u32 = 5;
 /// Longest wait for a search.
 const SEARCH: Span = Span::from_secs(3);
@@ -111,7 +111,8 @@ pub(crate) async fn open(
     open_for(options, observer, settings, look, false).await
 }
 
-/// The same for rooms and streams: clients that come over ssh meet at one server of their user.
+/// Like [`open`], for rooms and streams. Over ssh, all clients of a user connect to one server of
+/// that user.
 ///
 /// # Errors
 /// As [`open`].

@@ -22,8 +22,8 @@ use crate::session::{Carriers, FrameReader};
 use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
-/// Sends the other card's capacity to a sender by the rate table, whose own card has 1 Gbit/s.
-/// Checks that the sender uses `rate`.
+/// Runs a sender whose protocol looks up its rate in a table, and whose own card has 1 Gbit/s.
+/// Sends it the capacity of the other card, and checks that it uses `rate`.
 async fn tell_sender(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Counts the blocks that have to arrive: neither present nor implied by the object.
+//! Counts the blocks that have to arrive, because they are neither present nor implied by the
+//! object.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! The flow ids of one transfer, one for each pass.
 //!
-//! Keys and nonces are derived from the flow id (`datapath/keys.rs`). An id that is used twice
-//! within a transfer would seal two passes under one key with the same nonces. So the sending end
-//! draws another id, and the receiving end refuses.
+//! Keys and nonces are derived from the flow id (`datapath/keys.rs`). If an id were used twice
+//! within a transfer, two passes would use one key with the same nonces. So the sending end draws
+//! another id, and the receiving end refuses a repeated id.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ impl Flows {
         fresh.next().expect("there are more ids than passes")
     }
 
-    /// Takes the id that the other end chose.
+    /// Accepts the id that the other end chose.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] for an id of an earlier pass, and for too many passes.

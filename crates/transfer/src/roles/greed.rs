@@ -30,10 +30,10 @@ use crate::write::jobs::{Job, JobInbox, Jobs};
 use longhaul_files::CHUNK;
 
 const FLOW: FlowId = FlowId(7);
-/// Few datagrams a chunk.
+/// Block size in bytes: large, so a chunk has few datagrams.
 const BLOCK: u32 = 60_000;
 const OBJECT: Bytes = Bytes::mebi(100);
-/// A transfer's part of a memory of 64 MiB that another transfer shares.
+/// A transfer's part, in MiB, of a memory of 64 MiB that it shares with another transfer.
 const HELD: u64 = 32;
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);
@@ -156,7 +156,7 @@ fn data_beyond_a_grant_are_counted_and_take_no_memory_from_others() {
     let budget = Budget::new(Bytes::mebi(2 * HELD)).unwrap();
     let (memory, other) = (Arc::new(part(&budget)), part(&budget));
     let mut greedy = Greedy::new(memory.clone());
-    // The writer has all that was granted, and does not write it.
+    // The writer has all granted data, and does not write them.
     let mut waiting: Vec<Arrived> = (0..HELD).map(|chunk| greedy.fill(chunk)).collect();
     for chunk in HELD..HELD + 5 {
         greedy.send(chunk, 1);

@@ -1,5 +1,5 @@
-//! Limits on announcements of the other end: sizes and carriers, checked before anything is
-//! allocated.
+//! Limits on the sizes and carriers that the other end announces. They are checked before anything
+//! is allocated.
 
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Bytes;
@@ -50,7 +50,7 @@ pub(super) fn pass(
 }
 
 /// Checks whether chunks may arrive over streams with the protocol `agreed`, because memory is
-/// held for one carrier only.
+/// reserved for one carrier only.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`]: datagrams were agreed on.
@@ -61,12 +61,12 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// Useless data that an honest sender may send: existing data, before the sender has the plan, and
-/// data in flight that are no longer requested.
+/// An honest sender may send this much useless data. Before it gets the plan, it may send data that
+/// the receiver has. Later, data in flight may no longer be requested.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Maximum amount of useless data, as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;
-/// Data that may be sent too fast in addition to a fraction of all data, because hosts pause.
+/// In addition to a fraction of all data, this much may be sent too fast, because hosts pause.
 const TOO_FAST: Bytes = Bytes::mebi(4);
 const PART_TOO_FAST: u64 = 4;
 

@@ -1,8 +1,8 @@
 //! The two roles of a transfer on the control plane: one task each, over one session.
 //!
-//! [`wire`] is the session as both use it; [`sending`] offers an object and sends it; [`receiving`]
-//! plans and reports the outcome. Client and server have the same code here: it does not matter
-//! which end requested the copy.
+//! [`wire`] is the session as both roles use it. [`sending`] offers an object and sends it.
+//! [`receiving`] plans, and reports the outcome. Client and server use the same code here: it does
+//! not matter which end requested the copy.
 
 #[cfg(test)]
 mod cards;
@@ -39,8 +39,9 @@ use crate::error::ErrorKind;
 use longhaul_files::watch::Held;
 use longhaul_files::{Failure, Manifest};
 
-/// Returns the timeout for closing the files after `result`. After a stall it is short: the disk is
-/// probably still hung, and a later run hashes chunks that are not in the journal.
+/// Returns the timeout for closing the files after `result`. After a stall the timeout is short,
+/// because the disk probably still hangs. A later run hashes the chunks that are not in the
+/// journal.
 fn closing<T>(result: &Result<T, End>) -> Duration {
     match result {
         Err(End::Fatal(error)) => closing_after(Some(error.kind)),
@@ -104,7 +105,7 @@ pub(crate) trait Hooks {
     /// Reports a message of the other end.
     fn heard(&self, _message: &Message) {}
 
-    /// Reports that this end does not read at present, so that silence means nothing.
+    /// Reports that this end does not read at present. Silence of the other end then means nothing.
     fn deaf(&self) {}
 
     /// Reports that another copy holds a file of the destination, and that the server waits for its

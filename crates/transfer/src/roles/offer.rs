@@ -14,8 +14,8 @@ pub(super) fn surveyed(source: &Source) -> Offer {
     Offer { manifest_digest, object_len, ..Offer::default() }
 }
 
-/// Returns the offer of `source`, and its manifest if that must follow on the stream: a long
-/// manifest would otherwise go with the data, which may be unsealed.
+/// Returns the offer of `source`. With `in_the_clear`, also returns a long manifest, which has to
+/// follow on the stream. Otherwise a long manifest travels with the data, which are then sealed.
 pub(super) fn whole(source: &mut Source, in_the_clear: bool) -> (Offer, Option<Vec<u8>>) {
     let encoded = source.manifest().encode();
     let mut offer = surveyed(source);

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::error::{Error, ErrorKind};
 use crate::write::skip::{tidy, without};
 
-/// Ranges of a plan are merged whenever their number has grown by this.
+/// Ranges of a plan are merged whenever their number has grown by this number.
 const UNTIDY: usize = 1 << 12;
 
 /// The part of a plan received so far.
@@ -56,7 +56,7 @@ impl PlanSoFar {
             all.extend(more);
             if all.len() > room.max(UNTIDY) {
                 *all = tidy(std::mem::take(all));
-                // Merging keeps the old capacity, so grow by the same amount at most.
+                // Merging keeps the old capacity, so grow at most by the number of ranges.
                 let room = 2 * all.len().max(UNTIDY);
                 all.shrink_to(room);
                 all.reserve_exact(room - all.len());
@@ -65,7 +65,7 @@ impl PlanSoFar {
         Ok(())
     }
 
-    /// Adds chunks that are no longer needed; returns those that were not known. So repetitions
+    /// Adds chunks that are no longer needed. Returns only the newly added chunks, so repetitions
     /// cost the sending thread nothing.
     pub(super) fn add_needless(&mut self, chunks: Vec<Range<u64>>) -> Vec<Range<u64>> {
         self.have = tidy(std::mem::take(&mut self.have));

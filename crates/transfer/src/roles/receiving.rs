@@ -54,7 +54,7 @@ pub(crate) struct ReceivingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end, the client, decides whether datagrams pass.
+    /// Whether this end decides if datagrams pass. Only a client decides.
     pub(crate) decides: bool,
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,
@@ -91,7 +91,7 @@ struct Running<'a, 'b> {
     on_wire: Pieces,
     /// A chunk from the control stream without room; nothing more is read until there is room.
     waiting: Option<(u64, Vec<u8>)>,
-    /// The request for its room, which is served in turn with other transfers.
+    /// The request for the room of the waiting chunk. Requests of all transfers are served in turn.
     asked: Option<Asked>,
     /// Room for chunks from streams.
     room: Arc<Semaphore>,
@@ -477,7 +477,8 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // Messages about needless chunks from before the lease must not be sent after it.
+                // Messages about needless chunks that are older than the lease must not be sent
+                // after the lease.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {
@@ -566,7 +567,7 @@ impl Running<'_, '_> {
                 let piece = match read {
                     Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
                     Ok(Some(_)) => continue,
-                    // The stream is closed. If it broke, the other side will notice.
+                    // The stream is closed. If it broke, the other side detects this.
                     Ok(None) | Err(_) => return,
                 };
                 count_piece(&board, &piece);

@@ -1,4 +1,4 @@
-//! Memory for chunks from streams, granted in the order of the requests.
+//! Grants memory for chunks from streams, in the order of the requests.
 
 use std::future::Future;
 use std::pin::Pin;

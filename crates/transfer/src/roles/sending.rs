@@ -39,7 +39,7 @@ const MAX_REPEATS: u32 = 3;
 /// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
 /// How long to wait for the first additional stream, and after each stream for the next one (at
-/// least two round trips). The copy works without a lost stream.
+/// least two round trips). If a stream does not arrive, the copy works without it.
 const FIRST_STREAM: Duration = Duration::from_secs(3);
 const STRAGGLER: Duration = Duration::from_millis(200);
 /// The UDP payload to fall back to if larger datagrams are dropped: what IPv6 guarantees.
@@ -59,7 +59,7 @@ pub(crate) struct SendingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end, the client, decides whether datagrams pass.
+    /// Whether this end decides if datagrams pass. Only a client decides.
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
@@ -86,7 +86,7 @@ struct Running<'a, 'b> {
     flows: Flows,
     /// The lease that the current pass serves.
     lease: u32,
-    /// Passes that repeated chunks with wrong digests.
+    /// The number of passes that repeated chunks with wrong digests.
     repeats: u32,
     datagram: u16,
     /// Chunks of the current pass; `None` for all.
@@ -111,7 +111,7 @@ impl SendingRole<'_> {
             false => offer::whole(&mut source, clear),
         };
         // Report failures before the offer: if nothing is missing, the other end may be done after
-        // it.
+        // the offer.
         for failure in source.failures() {
             self.hooks.entry_failed(&failure.path, &failure.reason, Whence::at_source(failure));
             send::tell_failure(failure, self.wire.outbox());
@@ -379,7 +379,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Starts a pass with everything, because the other end now receives. Drops the earlier
+    /// Starts a pass with all chunks, because the other end now receives. Drops the earlier
     /// measurements.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
@@ -466,7 +466,8 @@ impl Running<'_, '_> {
     ) -> Result<Carried, Error> {
         let end = &self.end;
         if self.datagram > LARGEST_WHOLE {
-            // Without fragmentation the first datagram is refused, and smaller datagrams follow.
+            // If this fails, the kernel refuses the first large datagram, and smaller datagrams
+            // follow.
             let _ = end.port.socket().allow_fragments();
         }
         let keys = end.terms.keys(flow).sending_end();

@@ -103,7 +103,8 @@ async fn outcome(reader: &mut FrameReader) -> Outcome {
     }
 }
 
-/// Takes room again and again, as other streams do; an end that only polls would never get any.
+/// Requests room repeatedly, as other streams do. An end that polls for room, without waiting in
+/// turn, would never get any.
 async fn compete(room: Arc<Semaphore>) {
     loop {
         let _permit = room.clone().acquire_owned().await;

@@ -17,7 +17,7 @@ use crate::write::budget::MessageCharge;
 
 /// Pieces of chunks that may wait for the stream.
 pub(super) const BULK: usize = 4;
-/// Messages from datagrams that may wait to be read: a limit on what a peer can put into memory.
+/// Maximum number of unread messages from datagrams. It limits the memory that a peer can fill.
 const INLET: usize = 1024;
 /// How long an end that leaves waits for its queued messages. These messages no longer matter.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ pub(crate) struct Wire {
     writer: Writer,
     /// Why the writer ended early.
     broken: Receiver<String>,
-    /// Once a reason to give up the session is known: the reason, and when to give up.
+    /// The reason to give up the session, and when to give up; `None` while there is no reason.
     giving_up: Option<(String, Instant)>,
     inlet: Receiver<Message>,
     inlet_end: Sender<Message>,

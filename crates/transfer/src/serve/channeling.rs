@@ -49,7 +49,7 @@ impl Below for Rc<Channels> {
             _ => server.begin_below(session.peer, messages::LINK).ok(),
         }
         .unzip();
-        // A link ends with either of its two rights.
+        // A link needs two rights, and ends when either is lost.
         let stopped = async {
             let Some(linking) = &linking else { return running.ending().await };
             tokio::select! {

@@ -19,13 +19,12 @@ use crate::many::answer;
 use crate::probe;
 use crate::session::{Service, Session, allow};
 
-/// How long a client may survey other sources before its request. After that it has to survey
-/// again.
+/// How long a client may survey other sources before its request. After this time the client has to
+/// survey again.
 const OTHERS: Duration = Duration::from_secs(600);
 
-/// The service of copies. Surveys and probes are messages of this service, not separate
-/// services: a request may follow a survey on its stream, with the keys of the same stream, and
-/// only copies use both.
+/// The service of copies. Surveys and probes are messages of this service, not separate services.
+/// Only copies use them, and a request may follow a survey on the same stream, with the same keys.
 pub(super) struct Copying {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
@@ -78,7 +77,7 @@ impl Copying {
             Some(Message::Request(request)) => {
                 let is_part = request.extent.is_some();
                 let ended = self.requested(session, request).await;
-                // The end of a part is not the end of its pipe.
+                // A part may end before its pipe ends, so its end is not reported.
                 (!is_part).then_some(ended)
             }
             Some(Message::Survey(survey)) => self.surveyed(session, &survey).await,
@@ -110,7 +109,7 @@ impl Copying {
         let client = ServedClient::of_survey(&session, survey);
         let client = client.called(server.door.name(&session.peer));
         (server.tell)(ServerEvent::Asked(client.clone()));
-        // Kept until the client has received the final message.
+        // Keep the request until the client has received the final message.
         let begun = server.begin(session.peer, Some(Access::Read));
         let next = async {
             let running = begun.clone()?;

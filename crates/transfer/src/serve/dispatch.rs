@@ -37,8 +37,8 @@ pub(super) fn view(
     Rc::new(View { server: server.clone(), streams, channels, shared })
 }
 
-/// The services that a server offers; with `rooms_only`, channels, streams, calls and the status.
-/// Calls need `methods`. `ended` gets the result of each transfer and each pipe.
+/// Returns the services that a server offers. With `rooms_only` these are channels, streams, calls
+/// and the status. Calls need `methods`. `ended` gets the result of each transfer and each pipe.
 pub(super) fn services(
     view: &Rc<View>,
     rooms_only: bool,
@@ -83,7 +83,8 @@ pub(super) async fn answer(server: &Server, services: &Services, session: Sessio
     }
 }
 
-/// Returns the first message of a stream. `None` after a timeout, which is reported to the client.
+/// Returns the first message of a stream. Returns `None` after a timeout, and reports the timeout
+/// to the client.
 pub(super) async fn first<M: Message + Default>(
     server: &Server,
     mut session: Session,

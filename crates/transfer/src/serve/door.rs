@@ -46,7 +46,7 @@ pub(super) struct Right {
     /// The list when the transfer was admitted.
     seen: Arc<[Allow]>,
     peer: PeerId,
-    /// `None`: any entry of the list suffices.
+    /// The needed access; `None` if any entry of the list suffices.
     access: Option<Access>,
     /// A service other than files, whose right must not change.
     word: Option<&'static str>,
@@ -56,8 +56,8 @@ impl Right {
     /// Checks that the list still grants the right.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`]: the client was removed, lost this mode, or has a different
-    /// folder now.
+    /// [`ErrorKind::Unreachable`]: the client was removed, has lost this right, or now has a
+    /// different folder.
     pub(super) fn check(&self) -> Result<(), Error> {
         let list = now(&self.list);
         if Arc::ptr_eq(&list, &self.seen) {
@@ -93,7 +93,7 @@ pub(super) enum Access {
 }
 
 impl Access {
-    /// Returns whether an entry of the list includes it.
+    /// Returns whether an entry of the list includes this access.
     fn is_in(self, entry: &Allow) -> bool {
         match self {
             Access::Read => entry.read,
@@ -205,7 +205,7 @@ impl Door {
     /// Whether `peer` may read.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if it has no right any more.
+    /// [`ErrorKind::Unreachable`] if `peer` no longer has any right.
     pub(super) fn may_read(&self, peer: &PeerId) -> Result<bool, Error> {
         if matches!(self.reach, Reach::User) {
             return Ok(true);
@@ -282,7 +282,8 @@ fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::LocalFile, what).at(folder).advise("make it below the root on the server")
 }
 
-/// Resolves `~` and paths below it, as the shell behind scp does; no other user's home.
+/// Resolves `~` and paths below it, as the shell behind scp does. Homes of other users (`~name`)
+/// are not resolved.
 fn at_home(path: &Path, home: Option<OsString>) -> PathBuf {
     let below = path.as_os_str().as_bytes().strip_prefix(b"~");
     match (below, home) {

@@ -109,8 +109,9 @@ impl Hooks for ServerHooks {
         Ok(())
     }
 
-    /// Messages sent before the question may be read after it, so only an answer proves that the
-    /// client is alive. But as long as any message is read, the answer may still come.
+    /// Messages that the client sent before the question may be read after the question. So only an
+    /// answer proves that the client is alive. As long as messages arrive, the answer may still
+    /// come.
     fn heard(&self, message: &Message) {
         self.deaf();
         if matches!(message, Message::Ping(Ping { answer: true })) {
@@ -196,7 +197,7 @@ mod tests {
             hooks.heard(&Message::Status(Status::default()));
             hooks.tick().unwrap();
         }
-        // An end that does not read cannot know whether its peer lives.
+        // An end that does not read cannot know whether its peer is alive.
         long_ago(&hooks);
         hooks.deaf();
         hooks.tick().unwrap();

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{Service, Session, allow};
 use longhaul_files::Place;
 
-/// Folders that may be read at the same time. Other listings wait.
+/// Maximum number of folders that are read at the same time. Other listings wait.
 const READING: usize = 8;
 /// Messages that may wait for the stream.
 const WAITING: usize = 2;
@@ -79,7 +79,7 @@ impl Listing {
         let seat = self.seats.clone().acquire_owned().await.map_err(|_| ended(()))?;
         let (pieces_end, mut pieces) = mpsc::channel(WAITING);
         let reading = tokio::task::spawn_blocking(move || {
-            // Kept until the reading ends, which may be some time after the client has
+            // Keep the seat until the reading ends, perhaps some time after the client has
             // disconnected.
             let _seat = seat;
             read(&place, &pieces_end)

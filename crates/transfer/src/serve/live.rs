@@ -1,6 +1,6 @@
 //! The running transfers, and the totals of all transfers.
 //!
-//! Status reports cost a transfer nothing: the transfer's threads count anyway, and a status
+//! Status reports cost a transfer nothing. The transfer's threads count in any case, and a status
 //! request only reads the counters.
 
 use std::cell::{Cell, RefCell};

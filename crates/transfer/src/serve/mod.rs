@@ -1,15 +1,15 @@
-//! A server: accepts streams, checks each, and dispatches it to a service.
+//! A server accepts streams, checks each stream, and dispatches it to a service.
 //!
 //! - `dispatch` passes a stream to the service that it names. `running` ends the requests of all
 //!   services when the server ends or their client loses its right.
-//! - `copying` is the service of copies. `register` lists the running transfers, so that a
-//!   resumed copy can take over its destination and further streams find their transfer.
-//!   `transfer` handles one request (with `hooks` for the roles' callbacks); `answer` handles the
-//!   survey of a source before it.
+//! - `copying` is the service of copies. `register` lists the running transfers: a resumed copy
+//!   takes over its destination, and additional streams find their transfer. `transfer` handles one
+//!   request, with `hooks` for the roles' callbacks. `answer` handles the survey of a source, which
+//!   may precede a request.
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
-//!   files), `below` (the shared tree, streams and remote procedure calls), `channeling`
-//!   (channels; `links` connects their rooms to rooms of other servers), and `status`, which
-//!   reports the running transfers of `live`.
+//!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
+//!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
+//!   transfers from `live`).
 //! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
 //!   started.
 //! - `events` are the server's reports; `refusals` limits the reports of refused clients.
@@ -152,8 +152,8 @@ pub(crate) enum Order {
     Shutdown(Duration),
 }
 
-/// Serves, with `links` to rooms of other servers, until an order ends the server or the handle is
-/// dropped, or with `once` until one transfer has ended. Blocks. Calls `ready` when clients can
+/// Serves, with `links` to rooms of other servers. Ends when an order ends the server, when the
+/// handle is dropped, or, with `once`, after one transfer. Blocks. Calls `ready` when clients can
 /// connect, and `tell` with the events after that.
 ///
 /// # Errors

@@ -21,8 +21,8 @@ use crate::session::{Connection, Services, Settings};
 use crate::write::budget::Budget;
 
 /// Serves the client at the other end of standard input and output; blocks until ssh ends. The
-/// client can reach everything that its user can reach: of `options` only the identity's folder and
-/// the memory are used. The server opens its ports within `ports`, if given.
+/// client can reach everything that its user can reach. Of `options`, only the identity's folder
+/// and the memory limit apply. The server opens its ports within `ports`, if given.
 ///
 /// # Errors
 /// The process was not started by ssh, or no port is free.
@@ -63,7 +63,8 @@ async fn run(
             () = cancel.wished() => return Err(interrupted()),
         };
         let Some(session) = session else {
-            // The last message of the client may be unread: it removes the mark of its copy.
+            // The last message of the client may be unread. It removes the mark of the client's
+            // copy, so wait for it.
             server.closing.close(Duration::ZERO).await;
             return Ok(());
         };

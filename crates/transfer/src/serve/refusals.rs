@@ -1,4 +1,4 @@
-//! Reports refused clients, with a limit so that no client can fill a log.
+//! Reports refused clients. A limit keeps clients from filling a log.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -72,8 +72,8 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// Returns whether to report a refusal of `network`: if so, with the number of earlier refusals
-    /// that were not reported.
+    /// Decides whether to report a refusal of `network`. If so, returns the number of earlier
+    /// refusals that were not reported.
     fn pass(&mut self, now: Time, network: Network) -> Option<u64> {
         if !self.of_one.has_room(now, network) || !self.of_all.has_room(now, ()) {
             self.untold += 1;

@@ -107,10 +107,10 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Called before this transfer writes. An older transfer of this client into the same place
-    /// must end if its client no longer answers; this call waits for the end. Returns whether
-    /// another transfer into the same place keeps its lock, because its client (this or another
-    /// one) still answers.
+    /// Makes room for this transfer; to be called before it writes. An older transfer of this
+    /// client into the same place must end if its client no longer answers; this call waits for
+    /// that end. Returns whether another transfer into the same place keeps its lock because its
+    /// client still answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
@@ -121,8 +121,8 @@ impl Registered<'_> {
             match lives {
                 Some(true) => held = true,
                 Some(false) if whose != Earlier::Others => give_way(&question).await,
-                // The transfer has ended meanwhile; or nothing is known, and the lock of the files
-                // will decide.
+                // The transfer has ended meanwhile, or its state is unknown; then the lock on the
+                // files decides.
                 Some(false) | None => {}
             }
         }
@@ -234,7 +234,7 @@ mod tests {
             for (peer, transfer, lives, held, left) in [
                 (client, 5, false, false, false),
                 (client, 5, true, true, true),
-                // Its own client resumes it, whatever the answer was.
+                // The same client resumes the transfer, so the answer does not matter.
                 (client, 7, true, false, false),
                 (other, 7, false, false, true),
                 (other, 5, true, true, true),

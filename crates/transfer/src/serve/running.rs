@@ -84,8 +84,8 @@ impl Server {
     }
 }
 
-/// Answers one request of a stream: reports it and its end, ends it when its right is lost, and
-/// sends the client the final message.
+/// Answers one request of a stream. Reports the request and its end, ends it when its right is
+/// lost, and sends the client the final message.
 pub(super) async fn attend(
     server: &Server,
     mut session: Session,
@@ -95,7 +95,7 @@ pub(super) async fn attend(
 ) -> Result<(), Error> {
     let client = client.called(server.door.name(&session.peer));
     (server.tell)(ServerEvent::Asked(client.clone()));
-    // Kept until the client has received the final message.
+    // Keep the request until the client has received the final message.
     let begun = server.begin(session.peer, Some(access));
     let ended = match &begun {
         Ok(running) => answer(running, &mut session).await,
@@ -158,7 +158,7 @@ impl Running {
         session::Error::from(&self.stopped().await)
     }
 
-    /// Does `work`, and drops it when the request must end.
+    /// Runs `work`, and drops it when the request must end.
     ///
     /// # Errors
     /// The errors of `work`, and the reason to end.

@@ -79,7 +79,7 @@ pub(super) async fn answer(
     let result = run(server, &mut wire, terms, &request, work, registered, running).await;
     match result {
         Ok(mark) => {
-            // Let the client hang up first, so that no message to it is cut off.
+            // Let the client hang up first. Otherwise a message to it could be cut off.
             let ended = tokio::time::timeout(FAREWELL, hung_up(&mut wire, mark)).await;
             wire.close(None).await;
             ended.unwrap_or(Ok(()))
@@ -99,8 +99,8 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits until a receiving transfer can start: its destination is free, and there is memory. If
-/// the wait takes any time, tells the client immediately, because its data are lost until then.
+/// Waits until a receiving transfer can start: its destination is free, and there is memory. If it
+/// has to wait, tells the client immediately, because the client's data are lost until the start.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,
@@ -142,7 +142,7 @@ async fn enter(
 }
 
 /// Waits until no dead transfer holds the destination, and tells the client if that takes long.
-/// Returns whether a living transfer holds it.
+/// Returns whether a transfer with a living client holds it.
 async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -> bool {
     let way = registered.make_way();
     tokio::pin!(way);
@@ -229,7 +229,8 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
             };
             let place = server.door.place(&peer, &path(destination), Access::Write)?;
             let receive = receive(&request.receive)?;
-            // Digests of existing content would confirm a guess of that content.
+            // The digests of existing content would confirm a guess of that content. So the client
+            // needs the right to read.
             let may_read = server.door.may_read(&peer)?;
             if request.checksum && !may_read {
                 let what = format!("{peer} may not read here, so it may not compare contents");

@@ -7,7 +7,8 @@ use longhaul_net::buffers::chunks::ChunkBuffer;
 use longhaul_net::buffers::repair::Repair;
 use longhaul_proto::units::Bytes;
 
-/// How much of a pass's memory was freed: shared by the flow, which grants, and the writer.
+/// Accounts for the freed memory of a pass. Shared by the flow, which grants memory, and the
+/// writer, which frees it.
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
     bytes: AtomicU64,
@@ -18,9 +19,9 @@ pub(crate) struct Drained {
 }
 
 impl Drained {
-    /// Counts blocks of `bytes` that have left the memory. Returns whether to notify the flow: at
-    /// least half of the flow's memory waited for the writer. With less, the sender still has much
-    /// to send, and the flow checks its memory when those data arrive.
+    /// Counts blocks of `bytes` that have left the memory. Returns whether to notify the flow,
+    /// which is necessary if at least half of the flow's memory waited for the writer. With less,
+    /// the sender may still send much, and the flow checks its memory when these data arrive.
     pub(crate) fn add(&self, bytes: u64) -> bool {
         let waited = self.waiting();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -42,7 +43,7 @@ impl Drained {
         self.half.store(room.get() / 2, Ordering::Relaxed);
     }
 
-    /// Records that the destination is open, so that chunks can be written.
+    /// Records that the destination is open. Chunks can then be written.
     pub(crate) fn set_planned(&self) {
         self.planned.store(true, Ordering::Release);
     }

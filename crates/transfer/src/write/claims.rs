@@ -11,8 +11,8 @@ use longhaul_files::{Digest, Kind, Manifest, Together};
 pub(crate) struct Claims {
     sources: Vec<String>,
     together: Arc<Together>,
-    /// The claiming source by a hash of the path. Full paths of a deep tree could take any amount
-    /// of memory.
+    /// The source that claimed each path, by a hash of the path. Full paths of a deep tree could
+    /// take any amount of memory.
     taken: Mutex<HashMap<Digest, usize>>,
 }
 

@@ -3,7 +3,7 @@
 //! A [`Destination`] starts the writing of an object. Destinations with one source implement
 //! [`Open`]: the writing thread collects the manifest and the digests, and the [`Opened`]
 //! destination takes chunks with their digests. Implementations: files (including a folder in
-//! memory), a rehearsal of files, and the discarding measurement. Replicas write one object
+//! memory), a dry run of files, and a measurement that discards the data. Replicas write one object
 //! together, on their own thread.
 
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub(crate) struct AtSource {
 
 /// An open destination. After an error it is no longer used.
 pub(crate) trait Opened: Send {
-    /// Returns whether chunk `chunk` is still missing, so that its digest is worth its memory.
+    /// Returns whether chunk `chunk` is still missing. The digest of any other chunk is dropped.
     fn needs(&self, chunk: u64) -> bool;
 
     /// Takes a chunk and its expected digest.

@@ -36,7 +36,7 @@ impl Open for Discard {
 }
 
 impl Opened for Discarding {
-    /// Returns false, so that digests of repeated chunks are dropped instead of collected.
+    /// Returns false: digests of repeated chunks must be dropped, not collected.
     fn needs(&self, _chunk: u64) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! A part of a pipe as the destination: the part is written to its place in the file that all parts
+//! A part of a pipe as the destination. The part is written to its place in the file that all parts
 //! of the pipe share.
 
 use std::collections::BTreeSet;

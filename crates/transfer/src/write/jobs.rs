@@ -68,9 +68,9 @@ pub(crate) enum WriterEvent {
     },
     /// Slices of a dry run's plan with comparisons, before the rest is known.
     Asks(Vec<Plan>),
-    /// These chunks are no longer needed, and the source does not know it.
+    /// These chunks are no longer needed, and the source does not know that.
     Needless(Vec<Range<u64>>),
-    /// These chunks are equal at the source, which knows it.
+    /// These chunks are equal at the source, and the source knows that.
     Same(Vec<Range<u64>>),
     /// A dry run would create these entries.
     WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
@@ -165,8 +165,8 @@ impl Jobs {
         Jobs { source, overflown: Arc::default(), ..self.clone() }
     }
 
-    /// Returns a sender with a new source number, so late jobs of an earlier source do not count
-    /// as its own.
+    /// Returns a sender with a new source number. Late jobs of an earlier source then do not count
+    /// as jobs of this sender.
     pub(crate) fn of_another(&self) -> Jobs {
         self.of_source(self.next.fetch_add(1, Ordering::Relaxed))
     }
@@ -179,7 +179,7 @@ impl Jobs {
     }
 
     /// Sends a job. A thread that has ended has reported the reason already. A job that does not
-    /// fit is dropped, and the source ends.
+    /// fit is dropped, and its source fails.
     pub(crate) fn send(&self, job: Job) {
         let weight = job.weight();
         if weight > 0 && !self.level.add(weight, self.most) {

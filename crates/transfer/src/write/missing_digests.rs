@@ -2,8 +2,8 @@
 //! be verified.
 //!
 //! Digests are sent with a chunk's first blocks, on two channels. A session does not survive a long
-//! silence. A sender that delays a digest for longer than that is broken, or wants to occupy the
-//! memory.
+//! silence. A sender that delays a digest for longer than a session survives is broken, or wants to
+//! occupy the memory.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,15 +1,15 @@
 //! The writing side of a receiving transfer: one thread that verifies chunks and writes them.
 //!
-//! - [`destination`]: the trait of all destinations, which are [`files`], a `rehearsal` of them,
+//! - [`destination`]: the trait of all destinations. These are [`files`], a `rehearsal` of them,
 //!   [`discard`], the file of a pipe ([`extent`]), and an output in order ([`ordered`]). Replicas
 //!   have their own thread ([`many`](crate::many)).
-//! - [`writer`]: the thread, which finds the digest of each chunk. `writing` puts verified chunks
-//!   into a store.
-//! - [`jobs`]: the thread's input, which is complete chunks ([`chunk`]) and messages of the control
-//!   stream. [`planned`] divides a destination's reports into messages that fit a frame.
-//! - limits: `ahead` (digests that arrive before their chunks), `missing_digests` (the time that
-//!   chunks wait for their digests), `wrong` (failed verifications of one chunk), [`budget`] (the
-//!   memory that incomplete chunks share).
+//! - [`writer`]: the thread; it finds the digest of each chunk. `writing` puts verified chunks into
+//!   a store.
+//! - [`jobs`]: the thread's input: complete chunks ([`chunk`]), and messages of the control stream.
+//!   [`planned`] divides a destination's reports into messages that fit a frame.
+//! - limits: `ahead` limits digests that arrive before their chunks, `missing_digests` the time
+//!   that chunks wait for their digests, `wrong` the failed verifications of one chunk. [`budget`]
+//!   divides the memory for incomplete chunks.
 //! - [`skip`]: computes the blocks that need not be sent. [`claims`]: prevents two sources from
 //!   writing one file.
 

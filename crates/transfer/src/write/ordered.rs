@@ -1,4 +1,4 @@
-//! A file written in order, to a writer that cannot seek: standard output, or a program's own.
+//! A file written in order, to a writer that cannot seek, such as standard output.
 //!
 //! Each chunk is verified before any of it is written. Early chunks wait in separate memory, up to
 //! a limit. Further early chunks keep their granted memory, so the sender stops. The next attempt
@@ -19,7 +19,7 @@ use longhaul_files::digest::{Digest, file_value};
 use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 
 /// Timeout for a missing chunk while early chunks fill all memory. With several streams, the
-/// missing chunk may wait for that memory; a new attempt requests it first.
+/// missing chunk may itself wait for memory. A new attempt requests that chunk first.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// The output of a copy as its destination.

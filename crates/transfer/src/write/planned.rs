@@ -13,7 +13,8 @@ use longhaul_files::{Failure, Manifest};
 
 /// Ranges in one message: at most twenty bytes each.
 const RANGES: usize = 20_000;
-/// Values to compare in one message: few, so that reading their chunks takes a moment.
+/// Values to compare in one message. They are few, so the source reads their chunks in a short
+/// time.
 const VALUES: usize = 256;
 /// Maximum number of failures in an outcome, and of their bytes; further failures are only counted.
 const FAILURES: usize = 1_000;
@@ -69,8 +70,8 @@ pub(crate) fn event(
     }
 }
 
-/// Reports the failures of this end, without the first `count` of `failures` and without the
-/// entries `at_source`, which the source knows.
+/// Reports the failures of this end. Omits the first `count` of `failures`, and the entries
+/// `at_source`, which the source already knows.
 pub(crate) fn tell_failures(
     failures: &[Failure],
     count: &mut usize,

@@ -1,6 +1,6 @@
-//! The writing thread of a receiving transfer: collects the manifest and the digests, opens the
-//! destination when the manifest is known, and passes each chunk with its expected digest to the
-//! destination.
+//! The writing thread of a receiving transfer. It collects the manifest and the digests, and opens
+//! the destination when the manifest is known. Then it passes each chunk with its expected digest
+//! to the destination.
 //!
 //! Only this thread waits for the destination's disk. The grants of the receiving flow limit the
 //! data that wait for this thread, so a slow disk only slows the sender.
@@ -112,8 +112,8 @@ fn run(inbox: &JobInbox) {
     }
 }
 
-/// Decodes the list of files from the other side. Its encoding remains charged, because a tree's
-/// digest needs it.
+/// Decodes the list of files from the other side. The encoded list remains charged, because a
+/// tree's digest needs it.
 fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
     let refused = |error| {
         let what = format!("the other side's list of files is refused: {error}");

@@ -1,4 +1,4 @@
-//! A detector sends frames to an analysis, which limits the number of frames in flight.
+//! A detector sends frames to an analysis. The analysis limits the number of frames in flight.
 //! `cargo run --bin detector`
 use longhaul::{Array, ChannelEvent, Client, Error};
 

@@ -1,4 +1,5 @@
-//! 50 clients synchronise their poses: each sends its own, and receives those of all others.
+//! 50 clients synchronise their poses: each client sends its own pose, and receives the poses of
+//! all others.
 //!
 //! `cargo run --bin poses`
 

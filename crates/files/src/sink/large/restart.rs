@@ -16,7 +16,7 @@ impl Large {
     /// The new file gets the chunks in the journal, and the chunks of an earlier run that the
     /// source also has. Chunks that waited for the failed sync are left out. Each chunk is read,
     /// verified and written again, so the sync of the new file covers it. The old file keeps its
-    /// name and its journal until the sync of the new file has succeeded; an earlier kill loses
+    /// name and its journal until the sync of the new file has succeeded. A kill before that loses
     /// nothing.
     pub(in crate::sink) fn restart(
         mut self,

@@ -1,10 +1,10 @@
-//! A disk in memory, for tests: written data wait in a page cache until a sync, and seeded faults,
-//! kills and power failures happen in between.
+//! A disk in memory, for tests. Written data wait in a page cache until a sync. Faults, kills and
+//! power failures happen in between; a seed chooses them.
 //!
-//! The model is at least as hostile as Linux. A failed sync marks the pages that it could not write
-//! as clean: later syncs succeed, reads return the new content until the cache drops it, and the
-//! device never gets it. Entries of a folder are volatile until that folder, or the file system, is
-//! synced; an entry whose sync failed stays volatile, as in a journalling file system. A rename is
+//! The model is at least as hostile as Linux. A failed sync marks the unwritten pages as clean.
+//! Later syncs succeed, but the device never gets these pages. Reads return the new content until
+//! the cache drops it. Entries of a folder are volatile until that folder, or the file system, is
+//! synced. An entry whose sync failed stays volatile, as in a journalling file system. A rename is
 //! atomic. After a power failure any subset of the volatile pages and entries may exist.
 
 mod handles;
@@ -36,9 +36,9 @@ pub(crate) struct Faults {
     pub(crate) short: u32,
     /// Writes and new files that fail because the disk is full.
     pub(crate) room: u32,
-    /// Syncs of a file, of a folder, or of the file system that fail.
+    /// Failed syncs of a file, of a folder, or of the file system.
     pub(crate) sync: u32,
-    /// Syncs of a folder that fail, in addition.
+    /// Additional failed syncs of a folder.
     pub(crate) folder_sync: u32,
     /// Renames that fail.
     pub(crate) rename: u32,
@@ -93,7 +93,7 @@ struct Inode {
     stored_entries: BTreeMap<Vec<u8>, u64>,
 }
 
-/// A change of a folder that is not on the device.
+/// A change of a folder that is not on the device yet.
 #[derive(Clone, Debug)]
 struct Change {
     folder: u64,
@@ -118,7 +118,7 @@ struct State {
     /// Calls until the process is killed.
     calls_left: Option<u64>,
     struck: Faults,
-    /// Losses of dirty pages: by files of more than a page, and by shorter files.
+    /// Numbers of lost dirty pages: of files of more than a page, and of shorter files.
     lost: (u64, u64),
     /// Failed reads: of files of more than a page, and of shorter files.
     unread: (u64, u64),
@@ -208,7 +208,7 @@ impl Inode {
         (page.dirty, page.lost) = (false, false);
     }
 
-    /// Returns whether the file is shorter than a page, as a journal.
+    /// Returns whether the file is shorter than a page, as a journal is.
     fn is_short(&self) -> bool {
         self.cached.len < PAGE as u64
     }
@@ -278,7 +278,7 @@ impl State {
         self.inodes.get_mut(&number).ok_or_else(|| Errno::STALE.into())
     }
 
-    /// Returns the name under which the disk stores `name`, or would create it.
+    /// Returns the name under which the disk stores the file `name`, or would create it.
     fn stored_name(&mut self, folder: u64, name: &[u8]) -> io::Result<Vec<u8>> {
         let folds = self.folds;
         let mut there = self.inode(folder)?.entries.keys();
@@ -491,8 +491,9 @@ impl Disk {
         self.state().faults = faults;
     }
 
-    /// Returns the count of each kind of fault, and two counts of possible losses of dirty pages:
-    /// in files of more than one page, and in shorter files, such as journals.
+    /// Returns the count of each kind of fault, and two counts of possible losses of dirty pages.
+    /// The first is for files of more than one page, the second for shorter files, such as
+    /// journals.
     pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)
@@ -509,7 +510,8 @@ impl Disk {
         self.state().unread
     }
 
-    /// Makes the page at `offset` of a file unreadable, as a bad sector, until it is written again.
+    /// Makes the page at `offset` of a file unreadable, like a bad sector, until the page is
+    /// written again.
     pub(crate) fn spoil(&self, number: u64, offset: u64) {
         let mut state = self.state();
         let inode = state.inode(number).expect("the file is there");

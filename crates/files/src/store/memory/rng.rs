@@ -21,7 +21,7 @@ impl Rng {
         self.next() % end
     }
 
-    /// True `times` of 10,000 times.
+    /// Returns true in `times` of 10,000 cases.
     pub(crate) fn chance(&mut self, times: u32) -> bool {
         self.below(10_000) < times.into()
     }

@@ -1,17 +1,17 @@
-//! Proof of the author of a message, for the server.
+//! Authentication codes that prove the author of a message to the server.
 //!
-//! A subscriber has the keys of all senders. The server must not take a message of a client that
-//! may only read, so each message ends with a code under a key that only its sender and the server
-//! have.
+//! A subscriber has the encryption keys of all senders, so it could forge their messages. The
+//! server must reject messages from a client that may only read. So each message ends with a code
+//! under a key that only its sender and the server have.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use longhaul_session::Exporter;
 
-/// Bytes of the code.
+/// Length of the code in bytes.
 pub(super) const CODE: usize = 16;
 
-/// The key of a sender's session.
+/// The key of a sender for its codes, derived from the sender's session.
 #[derive(Clone)]
 pub(super) struct Author(Key);
 
@@ -25,14 +25,14 @@ impl Author {
         Author(Key::new(HMAC_SHA256, &[secret; 32]))
     }
 
-    /// The code of `message`.
+    /// Returns the code of `message`.
     pub(super) fn code(&self, message: &[u8]) -> [u8; CODE] {
         let signed = sign(&self.0, message);
         let code = signed.as_ref().first_chunk();
         *code.expect("SHA-256 is longer")
     }
 
-    /// Whether this author made `code` for `message`.
+    /// Returns whether this author made `code` for `message`.
     pub(super) fn made(&self, message: &[u8], code: &[u8; CODE]) -> bool {
         verify_slices_are_equal(&self.code(message), code).is_ok()
     }

@@ -1,4 +1,4 @@
-//! A room's end in its multicast group, at the server.
+//! The bridge between a room and its multicast group, at the server.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,24 +26,27 @@ use crate::channel::rooms::{Charge, Published, Role, Rooms, Seat};
 use crate::channel::stamp;
 use crate::send::ethernet;
 
-/// How soon a member's leave begins a new epoch: one for all that leave meanwhile.
+/// Delay from a member's goodbye to the new epoch. One new epoch covers all members that leave
+/// meanwhile.
 const SOON: Duration = Duration::from_secs(1);
-/// The same if the member did not say goodbye: it may have lost its right.
+/// Delay if the member did not say goodbye, because it may have lost its right. Also the minimum
+/// length of an epoch.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// Members that may send: each may take two numbers of an epoch.
+/// Maximum number of sending members: each may need two numbers in an epoch.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
-/// Messages and datagrams that are handled before the other direction has its turn.
+/// Maximum number of messages or datagrams handled in one direction before the other direction has
+/// its turn.
 const TURN: usize = 64;
 
 /// A member that sends.
 pub(super) struct Sender {
     author: Author,
     origin: u64,
-    /// Messages that the room has taken.
+    /// Messages that the room has accepted.
     pub(super) taken: Cell<u64>,
-    /// Messages for which there was no memory.
+    /// Messages dropped for lack of memory.
     dropped: Cell<u64>,
-    /// Messages that did not come, in the present epoch and in those before.
+    /// Messages lost in the current epoch, and in all earlier epochs.
     lost: Cell<(u64, u64)>,
 }
 
@@ -53,30 +56,30 @@ impl Sender {
         Sender { author, origin, taken, dropped, lost }
     }
 
-    /// Messages that did not come or found no memory.
+    /// Returns how many messages were lost, or dropped for lack of memory.
     pub(super) fn dropped(&self) -> u64 {
         let (now, before) = self.lost.get();
         self.dropped.get() + now + before
     }
 }
 
-/// See the [module](self).
+/// The shared state of a [bridge](self).
 pub(crate) struct Bridge {
     group: Group,
     state: RefCell<State>,
-    /// The number of the present epoch.
+    /// The number of the current epoch.
     epochs: watch::Sender<u64>,
-    /// A new epoch is due, or due sooner.
+    /// Notifies that `due` has changed.
     ended: Notify,
 }
 
 struct State {
     epoch: Epoch,
-    /// The next sender of the epoch. No number is given twice.
+    /// The number for the next sender of the epoch. No number is used twice.
     next: u32,
-    /// Sending members now.
+    /// The current number of sending members.
     speaking: u32,
-    /// By epoch and number; of the present epoch and the one before.
+    /// The senders by epoch and number, of the current and the previous epoch.
     senders: BTreeMap<(u64, u32), Rc<Sender>>,
     began: Instant,
     due: Option<Instant>,
@@ -103,15 +106,15 @@ impl Bridge {
         Bridge { group, state: RefCell::new(state), epochs, ended }
     }
 
-    /// The number of each new epoch.
+    /// Returns a receiver of the number of each new epoch.
     pub(super) fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
     }
 
-    /// A member that sends, or only hears.
+    /// Adds a member, with its `sender` state if it sends.
     ///
     /// # Errors
-    /// There are as many senders as may be.
+    /// The limit of senders is reached.
     pub(super) fn admit(self: &Rc<Self>, sender: Option<Sender>) -> Result<Member, Error> {
         let mut state = self.state.borrow_mut();
         if sender.is_some() {
@@ -126,7 +129,7 @@ impl Bridge {
         Ok(Member { bridge, sender, has_left: Cell::new(false) })
     }
 
-    /// Begins a new epoch: what left the group has no key any more.
+    /// Begins a new epoch. Members that have left do not get its key.
     pub(super) fn renew(&self) {
         let mut state = self.state.borrow_mut();
         let number = state.epoch.number + 1;
@@ -160,7 +163,7 @@ impl Bridge {
     fn heard(&self, seat: &Seat, via: u64, heard: Heard) {
         let sender = self.state.borrow().senders.get(&heard.sender).cloned();
         let Some(sender) = sender else { return };
-        // Any subscriber could have sealed it.
+        // Any subscriber could have sealed the message, so check its author.
         if !sender.author.made(&heard.signed, &heard.code) {
             return;
         }
@@ -174,7 +177,7 @@ impl Bridge {
         count.set(count.get() + 1);
     }
 
-    /// Notes how many messages of each sender did not come.
+    /// Records how many messages of each sender were lost.
     fn count(&self, ears: &Ears) {
         let state = self.state.borrow();
         for ((epoch, number), sender) in &state.senders {
@@ -185,7 +188,7 @@ impl Bridge {
     }
 }
 
-/// A member of the group, as the server knows it. When it is dropped, the key is renewed.
+/// The server's record of a member of the group. Dropping it begins a new epoch.
 pub(super) struct Member {
     bridge: Rc<Bridge>,
     pub(super) sender: Option<Rc<Sender>>,
@@ -193,7 +196,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// What the member needs for the present epoch. A sender gets a new number each time.
+    /// Returns the message with the group and the keys of the current epoch for this member. A
+    /// sender gets a new number each time.
     pub(super) fn group(&self) -> messages::Group {
         let Bridge { group, state, .. } = &*self.bridge;
         let Some(sender) = &self.sender else {
@@ -212,7 +216,7 @@ impl Member {
         state.epoch.for_sender(group, number, sender.origin)
     }
 
-    /// The member has said goodbye.
+    /// Records that the member has said goodbye.
     pub(super) fn leave(&self) {
         self.has_left.set(true);
     }
@@ -230,7 +234,7 @@ impl Drop for Member {
     }
 }
 
-/// The running end of a room in its group.
+/// The bridge at work: its sockets and its places in the room.
 pub(super) struct Running {
     bridge: Rc<Bridge>,
     from: Seat,
@@ -259,7 +263,7 @@ impl Running {
         Ok(Running { bridge, from, to, socket, charge: rooms.charge(me) })
     }
 
-    /// Passes messages between the room and the group, as long as the server runs.
+    /// Passes messages between the room and the group until the server ends.
     pub(super) async fn run(mut self) {
         let bridge = self.bridge.clone();
         let via = random_u64().max(1);
@@ -280,7 +284,8 @@ impl Running {
                 && let Some(taken) = room.read(|log| cursor.take(log))
             {
                 sent += 1;
-                // A group that is slower than its room loses messages, as any subscriber does.
+                // If the group is slower than the room, messages are lost, as with any slow
+                // subscriber.
                 if let Taken::Message(message) = taken {
                     voice.send(&self.socket, &message).await;
                 }
@@ -291,7 +296,7 @@ impl Running {
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);
-                    // No member has a key before the bridge, so nothing waits for it.
+                    // No member gets the key before the bridge, so no early datagrams wait for it.
                     ears.renew(clock::now(), epoch, &mut Vec::new());
                 }
                 () = bridge.due() => bridge.renew(),
@@ -303,7 +308,7 @@ impl Running {
         }
     }
 
-    /// Takes the datagrams that wait, for one turn; `bytes` has room for the longest.
+    /// Handles up to [`TURN`] waiting datagrams. `bytes` has room for the longest.
     fn hear(&mut self, ears: &mut Ears, via: u64, bytes: &mut [u8]) {
         let mut heard = Vec::new();
         for _ in 0..TURN {

@@ -1,4 +1,4 @@
-//! Hearing a group.
+//! Receives the messages of a multicast group.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,25 +10,25 @@ use longhaul_proto::wire::header::{Header, Kind};
 use super::author::CODE;
 use super::epoch::Epoch;
 
-/// How long datagrams of the epoch before are heard.
+/// How long datagrams of the previous epoch are accepted.
 const KEPT: Span = Span::from_secs(2);
-/// Datagrams that wait for the key of their epoch.
+/// Maximum number of datagrams that wait for the key of their epoch.
 const EARLY: usize = 64;
-/// Content of the largest datagram.
+/// Maximum content of a datagram in bytes.
 const MOST: usize = u16::MAX as usize;
 
-/// A message that was heard.
+/// A received message.
 #[derive(Debug)]
 pub(super) struct Heard {
-    /// Its epoch, and its sender in that epoch.
+    /// The epoch of the message, and its sender in that epoch.
     pub(super) sender: (u64, u32),
     pub(super) message: Message,
-    /// The message as it was signed, and the code of its author.
+    /// The encoded message, which the author's code covers, and this code.
     pub(super) signed: Vec<u8>,
     pub(super) code: [u8; CODE],
-    /// A datagram of it was lost and restored.
+    /// Whether a datagram of the message was lost and restored.
     pub(super) restored: bool,
-    /// A message that was sent later came before it.
+    /// Whether a message that was sent later arrived first.
     pub(super) late: bool,
 }
 
@@ -45,30 +45,32 @@ impl Known {
     }
 }
 
-/// One that hears a group.
+/// The receiver of a group's messages.
 pub(super) struct Ears {
     now: Known,
     before: Option<(Known, Time)>,
-    /// Itself among the senders.
+    /// The sender whose datagrams are ignored: this end itself, or `None`.
     own: Option<u32>,
-    /// Datagrams of unknown flows, which may be of an epoch whose key is still on its way.
+    /// Datagrams of unknown flows, with their arrival times. They may belong to an epoch whose key
+    /// has not arrived yet.
     early: VecDeque<(Time, Vec<u8>)>,
-    /// Messages of earlier epochs that did not come.
+    /// Lost messages of earlier epochs.
     lost: u64,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
 }
 
 impl Ears {
-    /// Hears all senders but `own`.
+    /// Creates a receiver for all senders except `own`.
     pub(super) fn new(epoch: Epoch, own: Option<u32>) -> Ears {
         let (now, scratch) = (Known::new(epoch), vec![0; MOST]);
         let (early, joined) = (VecDeque::new(), Vec::new());
         Ears { now, before: None, own, early, lost: 0, scratch, joined }
     }
 
-    /// Takes the key of a new epoch; appends the messages of datagrams that came before the key to
-    /// `out`. A known key changes nothing: duplicates are still recognised.
+    /// Sets the key of a new epoch. Datagrams that arrived before the key are now opened, and their
+    /// messages are appended to `out`. A known key changes nothing, so duplicates are still
+    /// detected.
     pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Heard>) {
         let before = self.before.as_ref().map(|(known, _)| &known.epoch);
         if self.now.epoch == epoch || before == Some(&epoch) {
@@ -91,8 +93,8 @@ impl Ears {
         }
     }
 
-    /// Takes a datagram; appends the messages that are whole now to `out`. Datagrams of strangers,
-    /// and those that were heard before, have no effect.
+    /// Handles a datagram, and appends the messages that it completes to `out`. Forged and repeated
+    /// datagrams have no effect.
     pub(super) fn take(&mut self, now: Time, datagram: &[u8], out: &mut Vec<Heard>) {
         let Some(header) = Header::decode(datagram) else { return };
         if header.kind != Kind::Data {
@@ -120,7 +122,7 @@ impl Ears {
         known.senders.take(sender, header.block, &self.scratch[..len], &mut self.joined);
         let sender = (known.epoch.number, sender);
         for Joined { message: mut signed, restored, late } in self.joined.drain(..) {
-            // What no honest end sends is dropped.
+            // A correct end never sends a message without a code, or one that cannot be decoded.
             let Some(code) = signed.last_chunk().copied() else { continue };
             signed.truncate(signed.len() - CODE);
             let Some(message) = decode(&signed) else { continue };
@@ -128,23 +130,23 @@ impl Ears {
         }
     }
 
-    /// Messages that did not come so far.
+    /// Returns the number of lost messages so far.
     pub(super) fn lost(&self) -> u64 {
         self.lost.saturating_add(self.now.senders.lost())
     }
 
-    /// Messages of a sender of the present epoch that did not come so far.
+    /// Returns the number of lost messages of one sender in the current epoch.
     pub(super) fn lost_of(&self, sender: u32) -> u64 {
         self.now.senders.lost_of(sender)
     }
 
-    /// Datagrams that wait for a key.
+    /// Returns the number of datagrams that wait for a key.
     #[cfg(test)]
     pub(super) fn early(&self) -> usize {
         self.early.len()
     }
 
-    /// Bytes of memory that incomplete messages take.
+    /// Returns the bytes of memory that incomplete messages take.
     pub(super) fn held(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |(known, _)| known.senders.held());
         self.now.senders.held() + before

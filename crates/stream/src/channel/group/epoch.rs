@@ -1,4 +1,4 @@
-//! The keys of a group.
+//! The keys of a multicast group. An epoch is the time during which the same keys are valid.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +19,7 @@ use crate::terms;
 pub(super) const SERVER: u32 = 0;
 const LABEL: &[u8] = b"longhaul group";
 
-/// The key of one flow. One end seals with it, and makes one sealer.
+/// The key of one flow. Only one end seals with it, and creates only one sealer from it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct FlowKey {
     epoch: u64,
@@ -43,30 +43,30 @@ impl FlowKey {
 pub(super) struct Epoch {
     pub(super) number: u64,
     suite: Suite,
-    /// The flow of the server; those of other senders follow it.
+    /// The flow of the server. The flows of other senders follow in the order of their numbers.
     flow: u32,
     key: [u8; 32],
 }
 
 impl Epoch {
-    /// A random key.
+    /// Creates an epoch with a random key.
     pub(super) fn new(number: u64, suite: Suite) -> Epoch {
         let mut key = [0; 32];
         rand::fill(&mut key).expect("the system has randomness");
         Epoch { number, suite, flow: random_u64() as u32, key }
     }
 
-    /// The cipher.
+    /// Returns the cipher.
     pub(super) fn suite(&self) -> Suite {
         self.suite
     }
 
-    /// The sender whose flow it is; `None` if it is none of this epoch.
+    /// Returns the sender of the flow; `None` if the flow does not belong to this epoch.
     pub(super) fn sender(&self, flow: FlowId) -> Option<u32> {
         Some(flow.0.wrapping_sub(self.flow)).filter(|sender| *sender < MAX_SENDERS)
     }
 
-    /// The key of the flow of a sender.
+    /// Returns the key of a sender's flow.
     pub(super) fn of(&self, sender: u32) -> FlowKey {
         let flow = self.flow.wrapping_add(sender);
         let told = [LABEL, &self.number.to_be_bytes(), &flow.to_be_bytes()].concat();
@@ -79,13 +79,13 @@ impl Epoch {
         self.of(sender).keys().receiving_end().data
     }
 
-    /// What a subscriber hears of it.
+    /// Returns the message with this epoch's keys for a subscriber.
     pub(super) fn for_subscriber(&self, group: &multicast::Group) -> Group {
         let key = self.key.to_vec();
         Group { epoch: self.number, flow: self.flow, key, ..described(group, self.suite) }
     }
 
-    /// What a sender hears of it.
+    /// Returns the message with this epoch's key for a sender.
     pub(super) fn for_sender(&self, group: &multicast::Group, sender: u32, origin: u64) -> Group {
         let FlowKey { epoch, flow, suite, key } = self.of(sender);
         Group { epoch, flow, key: key.to_vec(), origin, ..described(group, suite) }
@@ -111,15 +111,15 @@ fn described(group: &multicast::Group, suite: Suite) -> Group {
 pub(super) struct Described {
     pub(super) address: GroupAddress,
     pub(super) hops: u8,
-    /// For a subscriber.
+    /// The epoch. At a sender, its flow and key are those of the sender alone.
     pub(super) epoch: Epoch,
 }
 
 impl Described {
-    /// Checks what a server says of a group.
+    /// Validates a server's description of a group.
     ///
     /// # Errors
-    /// It is out of its limits.
+    /// A value is out of its limits.
     pub(super) fn read(group: &Group) -> Result<Described, Error> {
         let wrong = |what: String| Error::new(Kind::Usage, format!("the server's group: {what}"));
         let bytes = &group.address[..];
@@ -138,13 +138,13 @@ impl Described {
         Ok(Described { address, hops, epoch })
     }
 
-    /// The key of a sender, whose server has told only that.
+    /// At a sender: returns the key of its flow, the only key that the server has sent.
     pub(super) fn of_sender(&self) -> FlowKey {
         let Epoch { number: epoch, suite, flow, key } = self.epoch;
         FlowKey { epoch, flow, suite, key }
     }
 
-    /// The group, reached through `interface`.
+    /// Returns the group for use through `interface`.
     pub(super) fn through(&self, interface: Option<u32>) -> multicast::Group {
         multicast::Group { address: self.address, interface, hops: self.hops }
     }

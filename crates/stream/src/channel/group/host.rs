@@ -1,4 +1,4 @@
-//! The server's side of the sessions of members.
+//! The server's side of the sessions with members.
 
 use std::rc::Rc;
 
@@ -15,11 +15,11 @@ use crate::channel::rooms::Seat;
 use crate::channel::server::{About, COUNTED, Channels, flush, queue, senseless, tell};
 
 impl Channels {
-    /// Joins the multicast group of the room `name`; `me` is the id of this server. Returns the
-    /// work of passing messages between both, as long as the server runs.
+    /// Joins the multicast group of the room `name`; `me` is the id of this server. Returns a
+    /// future that passes messages between room and group until the server ends.
     ///
     /// # Errors
-    /// The group cannot be joined, the room has one already, or a limit of rooms is reached.
+    /// The group cannot be joined, the room already has a group, or a limit of rooms is reached.
     pub fn bridge(
         &self,
         me: PeerId,
@@ -36,10 +36,10 @@ impl Channels {
         Ok(running.run())
     }
 
-    /// The multicast group of a room.
+    /// Returns the multicast group of a room.
     ///
     /// # Errors
-    /// It has none.
+    /// The room has no group.
     pub(in crate::channel) fn group(&self, name: &Key) -> Result<Rc<Bridge>, Error> {
         self.bridges.borrow().get(name).cloned().ok_or_else(|| {
             let what = format!("the room '{name}' has no multicast group at this server");
@@ -64,7 +64,7 @@ impl Bridge {
         tell(writer, ChannelTold::Group(member.group())).await?;
         loop {
             tokio::select! {
-                // The bridge lives as long as its member.
+                // The bridge lives as long as its member, so this cannot fail.
                 _ = epochs.changed() => tell(writer, ChannelTold::Group(member.group())).await?,
                 _ = tick.tick() => if let Some(sender) = &member.sender {
                     let (count, dropped) = (sender.taken.get(), sender.dropped());
@@ -82,7 +82,7 @@ impl Bridge {
         }
     }
 
-    /// Answers a client that hears the group.
+    /// Answers a client that receives from the group.
     pub(in crate::channel) async fn subscriber(
         self: &Rc<Self>,
         seat: &Seat,
@@ -93,7 +93,7 @@ impl Bridge {
         let mut epochs = self.epochs();
         let member = self.admit(None)?;
         tell(writer, ChannelTold::Group(member.group())).await?;
-        // Once: it costs as much as all keys of the room have.
+        // Send the last messages only once, because the room may have many keys.
         let mut last = Some(keys);
         loop {
             tokio::select! {

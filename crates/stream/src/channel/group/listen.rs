@@ -1,6 +1,7 @@
-//! A subscriber that hears the multicast group of its room.
+//! A subscriber that receives from the multicast group of its room.
 //!
-//! It keeps the group while its server is lost: members still hear each other then.
+//! It stays in the group while the connection to its server is lost, so the members still receive
+//! each other's messages.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::channel::stamp;
 use crate::channel::subscribe::{Control, Item};
 use crate::link::{LeastRtt, Link};
 
-/// A group and its present key.
+/// A group and its current keys.
 type Place = (Group, Epoch);
 
 /// The state that the session and the group share.
@@ -36,7 +37,7 @@ struct Shared<'a> {
     /// The run of the room.
     run: Cell<u64>,
     place: watch::Sender<Option<Place>>,
-    /// This end hears the group.
+    /// Notifies that this end receives from the group.
     joined: Notify,
 }
 
@@ -50,7 +51,7 @@ pub(super) fn join(group: &Group) -> Result<UdpSocket, Error> {
 }
 
 impl Control {
-    /// Hears the group, and keeps the session with the server that has the key.
+    /// Receives from the group, and keeps the session with the server that distributes the keys.
     pub(in crate::channel) async fn listen(
         mut self,
         first: Link,
@@ -83,7 +84,7 @@ impl Control {
 }
 
 impl Shared<'_> {
-    /// Keeps a session until the program wants nothing more.
+    /// Keeps a session until the program drops its receiver.
     async fn attend(&self, link: Link) -> Result<(), Error> {
         let Link { mut session, contact, .. } = link;
         session.ask_for(SERVICE, version(Mode::Multicast));
@@ -136,7 +137,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Hears the group as soon as the server has described it; returns why that is impossible.
+    /// Receives from the group once the server has described it. Returns only with an error.
     async fn hear(&self) -> Error {
         let mut places = self.place.subscribe();
         let counts = Arc::<Counts>::default();
@@ -186,11 +187,11 @@ impl Shared<'_> {
     }
 }
 
-/// The length of the next datagram; never, without a group.
+/// Returns the length of the next datagram. Never completes without a group.
 async fn receive(hearing: &Option<(Group, UdpSocket, Ears)>, bytes: &mut [u8]) -> usize {
     loop {
         let Some((_, socket, _)) = hearing else { return std::future::pending().await };
-        // An error of an earlier datagram on its way out.
+        // An error may belong to a datagram that was sent earlier, so ignore it.
         if let Ok(len) = socket.recv(bytes).await {
             return len;
         }

@@ -1,19 +1,21 @@
 //! The multicast group of a room.
 //!
-//! A server joins the group in its own domain: it sends the messages of the room to the group, and
-//! takes messages that members send to it. A member is a client that asks the server for the group
-//! and its key over a session, so a stranger has none.
+//! A server joins a group in its own multicast domain. It sends the messages of the room to the
+//! group, and puts messages that members send to the group into the room. A member is a client that
+//! asks the server over a session for the group and its key. A client without a right gets no key.
 //!
-//! - [`epoch`]: the keys. Each sender of an epoch has its own number, flow and key, so no two use
-//!   one nonce. A subscriber has the key of all flows, a sender only that of its own. A new epoch
-//!   begins whenever a member leaves.
-//! - [`author`]: proves to the server who sent a message, since all subscribers could seal it.
-//! - [`voice`] and [`ears`]: sending to a group, and hearing it.
-//! - [`bridge`] at the server, which serves members by `host`; `listen` and `speak` at members.
+//! - [`epoch`]: the keys. Each sender of an epoch has its own number, flow and key, so no two
+//!   senders use the same nonce with a key. A subscriber has the keys of all flows, a sender only
+//!   the key of its own flow. A new epoch begins whenever a member leaves.
+//! - [`author`]: proves to the server who sent a message, because every subscriber could have
+//!   sealed it.
+//! - [`voice`] sends to a group, and [`ears`] receives from it.
+//! - At the server: [`bridge`] connects room and group, `host` answers members. At members:
+//!   `listen` receives, `speak` sends.
 //!
-//! A room drops a message that comes twice, and a bridge sends no message back to the group from
-//! which it came. A bridge does not hear itself, nor another bridge in the same group, whose key is
-//! another one. So nothing goes round.
+//! Messages cannot loop: a room drops repeated messages, and a bridge sends no message back to the
+//! group from which it came. A bridge ignores its own datagrams. It cannot decrypt the datagrams of
+//! another server's bridge in the same group, because the keys differ.
 
 mod author;
 pub(super) mod bridge;

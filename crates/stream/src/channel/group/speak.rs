@@ -1,6 +1,7 @@
 //! A sender to the multicast group of its room.
 //!
-//! It keeps the group while its server is lost: members still hear it then.
+//! It continues to send while the connection to its server is lost, so the members still receive
+//! its messages.
 
 use std::time::Duration;
 
@@ -30,12 +31,13 @@ struct Place {
     key: FlowKey,
     author: Author,
     origin: u64,
-    /// The session is new: keys of an earlier one are of no use.
+    /// Whether this is the first key of a session. The keys of earlier sessions are then no longer
+    /// valid.
     is_first: bool,
 }
 
 impl Control {
-    /// Sends to the group, and keeps the session with the server that has the key.
+    /// Sends to the group, and keeps the session with the server that distributes the keys.
     pub(in crate::channel) async fn speak(
         self,
         first: Link,
@@ -104,8 +106,8 @@ impl Control {
         }
     }
 
-    /// Sends the messages of the program as soon as the server has described the group; returns
-    /// why that is impossible.
+    /// Sends the messages of the program once the server has described the group. Returns only with
+    /// an error.
     async fn send(&self, mut places: watch::Receiver<Option<Place>>, finished: &Notify) -> Error {
         let mut feed = Program { shared: self.shared.clone(), number: 0 };
         let mut speaking: Option<(Place, UdpSocket, Voice)> = None;
@@ -142,14 +144,14 @@ impl Control {
         }
     }
 
-    /// Takes a new key, or joins another group.
+    /// Switches to a new key, or to another group.
     fn move_to(
         &self,
         place: Place,
         speaking: &mut Option<(Place, UdpSocket, Voice)>,
     ) -> Result<(), Error> {
         match speaking {
-            // One sealer for each key: a second one would repeat its nonces.
+            // Keep the sealer of this key: a second sealer would repeat its nonces.
             Some((old, ..)) if old.key == place.key => {}
             Some((old, _, voice)) if old.group == place.group => {
                 voice.renew(place.key.sealer(), Some(place.author.clone()), place.is_first);

@@ -1,4 +1,4 @@
-//! What keys, voices and ears promise.
+//! Tests of the keys, senders and receivers of a group.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn strangers_and_changed_datagrams_are_not_heard() {
         assert!(hear(&mut ears, NOW, &[datagram[..at].to_vec()]).is_empty(), "{at} bytes");
     }
     assert!(hear(&mut ears, NOW, &[vec![1; 2_000], vec![]]).is_empty());
-    // The forgeries did not harm the genuine one.
+    // The forgeries do not affect the genuine datagram.
     assert_eq!(hear(&mut ears, NOW, std::slice::from_ref(datagram)).len(), 1);
 }
 
@@ -108,7 +108,7 @@ fn only_the_author_makes_its_code_and_a_subscriber_cannot() {
     let author = Author::test(5);
     let heard = hear(&mut ears, NOW, &voice(&epoch, 5).datagrams(NOW, &message(1, 20)));
     assert!(author.made(&heard[0].signed, &heard[0].code));
-    // A subscriber has the key of the flow, but not that of the author.
+    // A subscriber has the key of the flow, but not the key of the author.
     let to = "239.1.2.3:5000".parse().unwrap();
     let forger = Some(Author::test(6));
     let mut forger = Voice::new(to, 1_452, Code::None, epoch.of(7).sealer(), forger);
@@ -150,7 +150,7 @@ fn a_sender_has_the_key_of_its_own_flow_alone() {
     assert!(described.of_sender() == epoch.of(4));
     assert_eq!((told.origin, described.hops), (77, 1));
     assert_eq!(epoch.sender(FlowId(told.flow)), Some(4));
-    // Taken for the key of an epoch, it opens nothing.
+    // A sender that uses its own key as the key of an epoch can open nothing.
     let mut ears = Ears::new(described.epoch, None);
     for sender in [SERVER, 4, 5] {
         let datagrams = voice(&epoch, sender).datagrams(NOW, &message(1, 20));

@@ -1,4 +1,4 @@
-//! Sending to a group.
+//! Sends messages to a multicast group.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use tokio::net::UdpSocket;
 use super::author::{Author, CODE};
 use crate::channel::outbound::{Sending, WAIT};
 
-/// How long a sender waits before it uses a new key: until then all others have it.
+/// How long a sender waits before it uses a new key. The other members get the key meanwhile.
 const SWITCH: Span = Span::from_millis(200);
 
 /// A sender of a group.
@@ -19,7 +19,7 @@ pub(super) struct Voice {
     to: SocketAddr,
     cutter: Cutter,
     seal: Sealer,
-    /// Nobody, at the server: it does not hear itself.
+    /// `None` at the server, which ignores its own datagrams.
     author: Option<Author>,
     next: Option<(Sealer, Option<Author>, Time)>,
     cut: Vec<Datagram>,
@@ -27,7 +27,7 @@ pub(super) struct Voice {
 }
 
 impl Voice {
-    /// A sender to the group `to`, in datagrams with `size` bytes of UDP payload.
+    /// Creates a sender to the group `to`, with `size` bytes of UDP payload in a datagram.
     pub(super) fn new(
         to: SocketAddr,
         size: u16,
@@ -40,13 +40,14 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Takes a new key: soon, or at once if the old one is of no use.
+    /// Sets a new key. The sender uses it after [`SWITCH`], or immediately with `at_once`, because
+    /// the old key is then no longer valid.
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let wait = if at_once { Span::ZERO } else { SWITCH };
         self.next = Some((seal, author, clock::now() + wait));
     }
 
-    /// The datagrams of a message.
+    /// Splits a message into datagrams; returns whether that was possible.
     fn cut(&mut self, now: Time, message: &Message) -> bool {
         if let Some((seal, author, _)) = self.next.take_if(|(.., at)| *at <= now) {
             (self.seal, self.author) = (seal, author);
@@ -82,24 +83,24 @@ impl Voice {
         }
     }
 
-    /// Sends the repairs of a group of the code that is incomplete for too long.
+    /// Sends the repairs of a group of the code that has been incomplete for too long.
     pub(super) async fn flush(&mut self, socket: &UdpSocket) {
         self.cutter.flush(clock::now(), &mut self.cut);
-        // A repair that cannot be sent is lost, as it may be on the path.
+        // A failed send has the effect of a loss on the path.
         let _ = self.flush_to(socket).await;
     }
 
-    /// UDP payload that was sent since the last call.
+    /// Returns the bytes of UDP payload sent since the last call.
     pub(super) fn take_sent(&mut self) -> usize {
         std::mem::take(&mut self.sent)
     }
 
-    /// When [`Voice::flush`] is due.
+    /// Returns when [`Voice::flush`] is due.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
         self.cutter.next_wakeup()
     }
 
-    /// All datagrams of a message.
+    /// Returns all datagrams of a message.
     #[cfg(test)]
     pub(super) fn datagrams(&mut self, now: Time, message: &Message) -> Vec<Vec<u8>> {
         assert!(self.cut(now, message));

@@ -35,7 +35,7 @@ use crate::summary::Summary;
 const MOST_VERSIONS: u32 = 4;
 /// Maximum number of passes over chunks that cannot be synced.
 const MOST_PASSES: u32 = 4;
-/// A connection without data for this long is retried.
+/// A connection that delivers no data for this long is retried.
 const SILENCE: Duration = Duration::from_secs(15);
 /// How often a waiting copy checks for cancellation.
 const TICK: Duration = Duration::from_millis(50);

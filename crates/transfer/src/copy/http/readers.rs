@@ -15,8 +15,8 @@ use crate::error::{Error, ErrorKind};
 
 /// Maximum number of chunks in one request: its round trip then costs little.
 const MOST: u64 = 32;
-/// Minimum number of requests per connection, so that no connection has a long request left at the
-/// end.
+/// Minimum number of requests per connection. With fewer, one connection could have a long request
+/// left at the end.
 const EACH: u64 = 4;
 /// Maximum number of chunks that wait for the writer.
 const AHEAD: usize = 8;
@@ -29,8 +29,8 @@ pub(super) enum News {
     Failed(fetch::Error),
 }
 
-/// The running readers. After a drop each ends at its next piece of data, or when its
-/// connection is silent for too long.
+/// The running readers. After this value is dropped, each reader ends at its next piece of data, or
+/// when its connection is silent for too long.
 pub(super) struct Readers {
     work: Arc<Work>,
     news: Receiver<News>,

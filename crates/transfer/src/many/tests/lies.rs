@@ -1,4 +1,4 @@
-//! A sender that violates the protocol, over real sockets: it harms only its own copy, and the user
+//! A sender that violates the protocol, over real sockets. It harms only its own copy, and the user
 //! learns its name.
 
 use std::fs;
@@ -155,15 +155,15 @@ impl Observer for Listener {
     }
 }
 
-/// Bytes of the object that three sources have. A third of it is enough to judge a source, even if
-/// much of the flood is lost.
+/// Bytes of the object that three sources have. A third of these bytes is enough to judge a source,
+/// even if much of the flood is lost.
 const LEN: u64 = 90_000_000;
 /// Bytes of an honest source's object, if each source has a different one.
 const LEN_OF_PART: u64 = 36_000_000;
 /// The liar's object is this many times longer, so it is still sending when it is detected.
 const LONGER: usize = 4;
-/// Maximum bytes that a liar may send before it is excluded: half of its own object, or half of the
-/// share of one of three honest sources.
+/// Maximum bytes that a liar may send before it is excluded. This is half of its own object, or
+/// half of the share of one of three honest sources.
 const OF_ITS_OWN: u64 = LEN_OF_PART * LONGER as u64 / 2;
 const OF_A_THIRD: u64 = LEN / 6;
 

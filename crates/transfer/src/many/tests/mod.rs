@@ -1,5 +1,5 @@
-//! Many senders to one receiver, in one process: which resources grow with their number, and which
-//! do not.
+//! Many senders to one receiver, in one process. Checks which resources grow with the number of
+//! senders.
 
 mod lies;
 
@@ -106,7 +106,7 @@ impl Threads {
     }
 }
 
-/// Set in a process that runs only the test below.
+/// The environment variable that is set in a process which runs only the test below.
 const ALONE: &str = "LONGHAUL_TEST_ALONE";
 
 #[test]

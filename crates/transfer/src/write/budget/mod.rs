@@ -1,19 +1,20 @@
 //! The memory for incomplete chunks, divided among the receiving transfers.
 //!
 //! A receiver grants as many bytes as it can hold. If several transfers share one memory, each may
-//! grant its part; parts grow and shrink as transfers come and go. A grant is never taken back. A
+//! grant its part. Parts grow and shrink as transfers begin and end. A grant is never taken back. A
 //! transfer with more than its part keeps the excess until the writer has drained it; until then
 //! the other transfers have less.
 //!
 //! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`],
-//! and a smaller memory is refused. If less is free, a new transfer waits for it, ahead of all
-//! transfers that want to grow; a quarter of the memory is reserved for new transfers. So the parts
-//! together never exceed the memory, and a transfer never has more buffers than its part: data
-//! beyond a grant find no buffer, whatever the other end believes.
+//! and a smaller memory is refused. If less is free, a new transfer waits, ahead of all transfers
+//! that want to grow. A quarter of the memory is reserved for new transfers.
 //!
-//! At a server every transfer has an owner, the client's id. An owner that has parts already gets
-//! another part only while more parts are free than the owner has. So one owner leaves half of the
-//! least parts to other owners, and its waiting transfers do not block theirs.
+//! The parts together never exceed the memory, and a transfer never has more buffers than its part.
+//! Data that a sender sends beyond its grant find no buffer and are dropped.
+//!
+//! At a server every transfer has an owner, the client's id. An owner of n parts gets another part
+//! only while more than n least parts are free. So one owner leaves half of the least parts to
+//! other owners. Its waiting transfers do not block the transfers of others.
 //!
 //! Lists of files ([`lists`]) and unread messages ([`messages`]) are charged to the same memory.
 
@@ -37,13 +38,12 @@ use crate::session::PeerId;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
-/// The amount that a sender may send before the receiving end has planned; the receiving end
-/// reserves this much. With the two chunks that may be partly filled this is 32 MiB.
+/// The amount that a sender may send before the receiving end's plan. The receiving end reserves
+/// this much, and two chunks that may be partly filled: 32 MiB in total.
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
-/// Additional open chunks, because a grant may begin and end within a chunk. For a transfer over
-/// streams these are the control stream's chunks: the chunk being assembled, and the chunk that
-/// waits for room.
+/// Additional open chunks, because a grant may begin and end within a chunk. A transfer over
+/// streams needs them for the control stream: one chunk is being assembled, and one waits for room.
 const PARTLY: u32 = 2;
 /// Chunks of the first grant.
 const EARLY: u32 = (EARLY_GRANT.get() / CHUNK) as u32;
@@ -63,8 +63,8 @@ struct Inner {
     free: Arc<Semaphore>,
     /// Transfers that have a part or wait for one.
     count: AtomicU32,
-    /// Expected transfers, and transfers that have had a part: the first transfer must not take
-    /// memory that the last one needs.
+    /// The number of expected transfers, and of transfers that have had a part. The first transfer
+    /// must not take memory that the last one needs.
     expected: u32,
     entered: AtomicU32,
     patience: Duration,
@@ -74,7 +74,7 @@ struct Inner {
     lists: Mutex<HashMap<PeerId, u32>>,
     /// Chunks held by unread messages to each owner; owners without such messages have no entry.
     messages: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks or a part were given back.
+    /// Notifies that chunks or a part were returned.
     returned: Notify,
 }
 
@@ -89,8 +89,8 @@ struct Share {
 
 /// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// As many chunks as `pool` may have. Dropped before the share, so that waiting transfers see
-    /// the free memory.
+    /// As many chunks as `pool` may have. Dropped before the share, so waiting transfers see the
+    /// free memory.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
@@ -176,8 +176,8 @@ impl Budget {
         Ok(self.part(place, None, held))
     }
 
-    /// Waits for a part for another transfer of `owner`, until there is memory and `owner` has no
-    /// more than its share.
+    /// Waits for a part for another transfer of `owner`. The wait ends when there is memory and
+    /// `owner` has no more than its share.
     ///
     /// # Errors
     /// [`ErrorKind::Unfinished`], as [`Budget::enter`].
@@ -273,8 +273,9 @@ impl Inner {
         usual.max(yet.saturating_mul(LEAST)).min(self.total)
     }
 
-    /// Returns the divisor of the memory: the number of transfers; or, for a transfer with an
-    /// owner, the number of transfers if all owners had as many as this one.
+    /// Returns the number by which the memory is divided. This is the number of transfers. For a
+    /// transfer with an owner, it is the number of transfers that there would be if every owner had
+    /// as many as this owner.
     fn sharers(&self, share: Option<&Share>) -> u32 {
         let transfers = match share {
             Some(share) => {
@@ -326,13 +327,13 @@ impl MemoryPart {
         self.pool.clone()
     }
 
-    /// Returns the room for chunks from streams, for which they wait.
+    /// Returns the semaphore for whose permits chunks from streams wait.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()
     }
 
-    /// Returns the limit for this transfer's granted and not yet drained bytes. `held` is the
-    /// current amount; the result is never less.
+    /// Returns the limit on bytes that are granted to this transfer and not drained yet. `held` is
+    /// the current number of these bytes; the result is never less.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
         let shared = &self.place.0;
         let mut permit = self.held();
@@ -360,7 +361,7 @@ impl MemoryPart {
     }
 }
 
-/// Returns the most chunks of a flow with `held` bytes granted and not drained.
+/// Returns the maximum number of chunks of a flow with `held` bytes granted and not drained.
 fn chunks_of(held: Bytes) -> usize {
     usize::try_from(held.get().div_ceil(CHUNK) + u64::from(PARTLY)).unwrap_or(usize::MAX)
 }
