@@ -183,16 +183,16 @@ pub(crate) static FEC: Experiment = Experiment {
             is in time if it arrives within half a round trip plus 30 ms. The code works as in \
             `longhaul channel --mode datagram`: repairs follow each group of updates, 20 ms after \
             its first update at the latest; updates never wait for repairs. TCP sends each update \
-            at once; its loss detection and window are modelled (`testbed::sim::updates`). The row \
-            `deadline` is `--mode deadline` with this time: the receiver reports its losses once a \
-            second, and the sender chooses the code. Delays are of delivered updates; bytes \
-            include all headers towards the receiver.\n\nEmulated, at 100 and 1,000 updates a \
-            second: a real reflector and its subscriber on one host, a real sender on the other, \
-            between two emulated hosts; TCP is a connection of the kernel. The carriers of a path \
-            run side by side, each on a path of its own. Delays are from the time at which an \
-            update is due in the sender's pipe to its line from the subscriber. Not emulated: 10 \
-            updates a second, which would take 70 minutes. `longhaul reproduce quanta-fec --how \
-            emulate --update` takes 10.",
+            immediately; its loss detection and window are modelled (`testbed::sim::updates`). The \
+            row `deadline` is `--mode deadline` with this time: the receiver reports its losses \
+            once a second, and the sender chooses the code. Delays are of delivered updates; bytes \
+            include all headers towards the receiver.\n\n\
+            Emulated, at 100 and 1,000 updates a second: a real reflector and its subscriber on \
+            one host, a real sender on the other, between two emulated hosts; TCP is a connection \
+            of the kernel. The carriers of a path run side by side, each on a path of its own. A \
+            delay begins when an update is due in the sender's pipe, and ends when the subscriber \
+            prints it. Not emulated: 10 updates a second, which would take 70 minutes. `longhaul \
+            reproduce quanta-fec --how emulate --update` takes 10 minutes.",
     cases: Vec::new,
     tables: |outcomes| match outcomes.updates() {
         real if real.is_empty() => TABLES.get_or_init(|| tables(|_, it| Some(run(it)))).clone(),

@@ -326,18 +326,18 @@ pub(super) static FIG10: Experiment = Experiment {
               with all of the link} to {GTP with all of the link, GTP's *} Mbit/s, about the same \
               as over real sockets. At 85 % real sockets are within {off [GTP with 85 % of the \
               link | from simulated]} % of the simulator.",
-    learned: "A protocol that counts only its own flows needs a setting for how much to leave to \
-              others. In the simulator GTP with all of the link leaves three TCP flows {beside GTP \
-              with all of the link} Mbit/s. With 85 % of the link it takes no more than that, and \
-              TCP fills the rest, as in the paper and, within {off [GTP with 85 % of the link | \
-              from simulated]} %, over real sockets. With the paper's rules GTP has {GTP with all \
-              of the link, by the paper's rules} Mbit/s with all of the link and {GTP with 85 % of \
-              the link, by the paper's rules} with 85 %, and TCP has {beside GTP with all of the \
-              link, by the paper's rules} and {beside GTP with 85 % of the link, by the paper's \
-              rules}. These values are close to those with longhaul's rules, because both sets of \
-              rules ignore other traffic if C_r is given. With all of the link, GTP on a busy host \
-              does worse than the paper's, and TCP better: a sender that sends in clumps into a \
-              queue that TCP keeps full loses packets.",
+    learned: "A protocol that counts only its own flows needs a setting for the capacity that it \
+              leaves to others. In the simulator GTP with all of the link leaves three TCP flows \
+              {beside GTP with all of the link} Mbit/s. With 85 % of the link it takes no more \
+              than that, and TCP fills the rest, as in the paper and, within {off [GTP with 85 % \
+              of the link | from simulated]} %, over real sockets. With the paper's rules GTP has \
+              {GTP with all of the link, by the paper's rules} Mbit/s with all of the link and \
+              {GTP with 85 % of the link, by the paper's rules} with 85 %, and TCP has {beside GTP \
+              with all of the link, by the paper's rules} and {beside GTP with 85 % of the link, \
+              by the paper's rules}. These values are close to those with longhaul's rules, \
+              because both sets of rules ignore other traffic if C_r is given. With all of the \
+              link, GTP on a busy host has less goodput than in the paper, and TCP has more: GTP's \
+              sender sends in clumps, and loses packets at a queue that TCP keeps full.",
     set: Set::Full,
 };
 
@@ -375,7 +375,7 @@ pub(super) static FIG11: Experiment = Experiment {
     },
     figures: Experiment::NO_FIGURES,
     differs: "The paper's path is a Dummynet router that itself lost 0.3 % of a full link's \
-              packets; the switch here loses only what its queue cannot hold.",
+              packets; the switch here loses only packets that its queue cannot hold.",
     learned: "With GTP a late flow gets its share: the index is {GTP, 10 to 33 s | fairness index \
               | 3} in the simulator and {GTP, 10 to 33 s | fairness index | emulated | 3} over \
               real sockets, a little better than the paper's 0.99. With the paper's rules it is \

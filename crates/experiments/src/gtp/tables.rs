@@ -18,7 +18,6 @@ const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 
 /// GTP with `gtp-variant = paper`: the paper's patience, almost no minimum rate, no early sending,
 /// no estimate of the path's own loss.
-/// early, no learned own loss.
 const GTP_PAPER: &str = "GTP by the paper's rules";
 
 /// Each contender alone on the path of `file`, then GTP by the paper's rules.
@@ -135,8 +134,8 @@ pub(super) static TABLE3: Experiment = Experiment {
     setup: "Three flows of a third of 1 GB each start together from one host to another over 1 \
             Gbit/s and 58 ms without loss on the line; otherwise as [gtp-table2](gtp-table2.md). \
             Each RBUDP flow is configured with the whole link's rate (\"each flow has no knowledge \
-            about others\"), and the sending host's card sends 1 Gbit/s. The aggregate is what all \
-            flows deliver while all of them run.",
+            about others\"), and the sending host's card sends 1 Gbit/s. The aggregate is the \
+            goodput of all flows together, while all of them run.",
     cases: || cases("gtp-table3", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE3_PUBLISHED);
@@ -182,7 +181,7 @@ pub(super) static TABLE4: Experiment = Experiment {
             and a drop-tail queue of 512 kB. Packets reach the switch up to 24 µs late, in order, \
             as if sent by timers. TCP has windows of 64 kB; each RBUDP flow has the whole link's \
             rate; SABUL finds its rate; GTP's receiver knows the rate of its link. The aggregate \
-            is what all flows deliver while all of them run.",
+            is the goodput of all flows together, while all of them run.",
     cases: || cases("gtp-table4", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE4_PUBLISHED);
@@ -303,7 +302,8 @@ pub(super) static TABLE5: Experiment = Experiment {
             let rows = TABLE5_PUBLISHED.iter().flat_map(|row| pair_rows(outcomes, row, named));
             Table::new(title, rows.collect())
         };
-        let mut clean = table("A switch that loses what its queue has no room for", str::to_owned);
+        let mut clean =
+            table("A switch that drops packets only when its queue is full", str::to_owned);
         let (_, flows, aggregate) = TABLE5_PUBLISHED[3];
         clean.rows.extend(pair_rows(outcomes, &(GTP_PAPER, flows, aggregate), str::to_owned));
         vec![

@@ -52,9 +52,9 @@ pub(super) static REORDERING: Experiment = Experiment {
     title: "Do SABUL and Tsunami report reordered packets as lost?",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 6: an open question",
-    setup: "The memory runs of [ornl-memory](ornl-memory.md) without any loss. 0, 0.1, 1 or 5 % of \
-            the packets in each direction are delayed by 0.1, 1 or 5 ms, so that later packets \
-            overtake them. At 100 Mbit/s packets are 0.12 ms apart.",
+    setup: "This page repeats the memory runs of [ornl-memory](ornl-memory.md) without any loss. \
+            0, 0.1, 1 or 5 % of the packets in each direction are delayed by 0.1, 1 or 5 ms, so \
+            that later packets overtake them. At 100 Mbit/s packets are 0.12 ms apart.",
     cases: || {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
         runs.map(|((name, flow), (share, by))| {

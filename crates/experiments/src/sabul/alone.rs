@@ -141,7 +141,7 @@ pub(super) static FIG5: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// A way to build the ends: its name, and its settings.
+/// A way to build both ends of a flow: its name, and its settings.
 type Ends = (&'static str, fn(Variant) -> Variant);
 /// "The receiver has its own protocol buffer to temporally store the received data before it is
 /// copied into an application buffer"; "control information is sent … using TCP" (3.2). The paper
@@ -174,11 +174,11 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     title: "SABUL with in-order delivery and control over TCP, as in its paper",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section \
              3.2, which has no figure",
-    setup: "The path of [sabul-fig5](sabul-fig5.md), 1 Gbit/s and 110 ms, without loss and with \
-            0.001 and 0.01 % of the packets lost in each direction; one flow runs for 20 s and \
-            begins at 900 Mbit/s. In the paper the receiving program gets the data in order from a \
-            buffer of the protocol, and acknowledgements and loss reports come back over TCP. \
-            `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
+    setup: "One flow runs for 20 s over the path of [sabul-fig5](sabul-fig5.md) (1 Gbit/s and 110 \
+            ms), and begins at 900 Mbit/s. The path loses nothing, or 0.001 or 0.01 % of the \
+            packets in each direction. In the paper the receiving program gets the data in order \
+            from a buffer of the protocol, and acknowledgements and loss reports come back over \
+            TCP. `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
             `ordered-control` sends control on the ordered stream alone: a lost message is sent \
             again after a timeout, and later messages wait for it. longhaul itself writes each \
             datagram to its place, and sends each control message by a datagram as well. Goodput \
