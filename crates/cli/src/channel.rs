@@ -63,7 +63,7 @@ enum Mode {
     Datagram,
     /// Like datagram, but messages older than --deadline are not delivered, only counted as late
     Deadline,
-    /// Every message by the multicast group of the room, at once or never
+    /// Every message through the multicast group of the room, immediately or never
     Multicast,
 }
 

@@ -1,5 +1,5 @@
 //! Shared code of the commands that stay connected to a server's streams or rooms: flags, the
-//! client, and the thread of the source.
+//! client, and the thread that reads the source.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

@@ -265,7 +265,7 @@ fn emulate_updates(
         let outcomes = emulator.updates(path, |case, outcome| match outcome {
             Ok(outcome) => {
                 let came = outcome.delays.len();
-                console::note(format_args!("  emulated {case}: {came} updates came"));
+                console::note(format_args!("  emulated {case}: {came} updates arrived"));
             }
             Err(error) => {
                 console::warn(format_args!("{case}: {error}; its value stays as it was"));

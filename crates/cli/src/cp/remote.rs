@@ -1,5 +1,5 @@
-//! A copy between two other hosts: one of the two runs it and is reached by ssh; the data go
-//! directly between them. This host starts the copy, shows its events, and ends it.
+//! A copy between two other hosts. This host reaches one of them by ssh and starts the copy there;
+//! the data go directly between the two. This host shows the copy's events, and can end it.
 
 mod command;
 mod parse;

@@ -59,7 +59,7 @@ impl Schema {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
         let page = fs::read_to_string(page).expect("the page is there");
         let (control, protocols) =
-            page.split_once("\n## What protocols say\n").expect("the page has both parts");
+            page.split_once("\n## Messages of the protocols\n").expect("the page has both parts");
         (Schema::read(control), Schema::read(protocols))
     }
 

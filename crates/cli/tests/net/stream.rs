@@ -461,8 +461,8 @@ fn clients_refuse_invalid_answers() {
 /// The section of docs/streaming.md whose commands need ffmpeg.
 const FFMPEG: &str = "## ffmpeg";
 
-/// The commands of docs/streaming.md, in order: a line each that begins with `$ `. Those of the
-/// section on ffmpeg are apart.
+/// The commands of docs/streaming.md, in order: a line each that begins with `$ `. Returns only
+/// those of the section on ffmpeg, or only those of the other sections.
 fn commands(of_ffmpeg: bool) -> Vec<String> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/streaming.md");
     let page = fs::read_to_string(page).expect("the page is there");
