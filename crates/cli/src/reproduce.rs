@@ -22,7 +22,7 @@ const EXIT_DIFFERS: u8 = 1;
 
 /// Reproduce the papers' tables and figures
 ///
-/// Without a name, lists the experiments. Runs the named experiments (`all`: each that takes only
+/// Without a name, lists the experiments. Runs the named experiments (`all`: those that take only
 /// seconds), prints their pages, and compares them with the committed results. Simulated values are
 /// the same on every machine: if one differs, the exit status is 1, and stderr names it. If an
 /// experiment fails, the others still run.

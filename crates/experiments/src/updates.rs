@@ -86,8 +86,8 @@ fn path(rate: u64, rtt: u64, loss: (u32, u32)) -> Vec<(String, UpdatesRun)> {
     carriers.map(run).collect()
 }
 
-/// The updates of an experiment that are also run in real time, by name: those of one path
-/// together, since they run side by side. Only one page has any.
+/// The updates of an experiment that are also run in real time, by name. Those of one path are in
+/// one list, because they run at the same time. Only one page has any.
 pub fn in_real_time(experiment: &Experiment) -> Vec<Vec<(String, UpdatesRun)>> {
     let mut paths = Vec::new();
     for rate in REAL.into_iter().filter(|_| experiment.id == FEC.id) {
@@ -184,14 +184,14 @@ pub(crate) static FEC: Experiment = Experiment {
             `longhaul channel --mode datagram`: repairs follow each group of updates, 20 ms after \
             its first update at the latest; updates never wait for repairs. TCP sends each update \
             immediately; its loss detection and window are modelled (`testbed::sim::updates`). The \
-            row `deadline` is `--mode deadline` with this time: the receiver reports its losses \
-            once a second, and the sender chooses the code. Delays are of delivered updates; bytes \
-            include all headers towards the receiver.\n\n\
-            Emulated, at 100 and 1,000 updates a second: a real reflector and its subscriber on \
-            one host, a real sender on the other, between two emulated hosts; TCP is a connection \
-            of the kernel. The carriers of a path run side by side, each on a path of its own. A \
-            delay begins when an update is due in the sender's pipe, and ends when the subscriber \
-            prints it. Not emulated: 10 updates a second, which would take 70 minutes. `longhaul \
+            row `deadline` is `--mode deadline` with the same time limit: the receiver reports its \
+            losses once a second, and the sender chooses the code. Delays count delivered updates \
+            only; bytes include all headers towards the receiver.\n\n\
+            Emulated, at 100 and 1,000 updates a second: a real reflector and its subscriber run \
+            on one emulated host, and a real sender on the other. TCP is a connection of the \
+            kernel. All carriers of a case run at the same time, each on its own path. A delay \
+            begins when an update is due in the sender's pipe, and ends when the subscriber prints \
+            it. Not emulated: 10 updates a second, which would take 70 minutes. `longhaul \
             reproduce quanta-fec --how emulate --update` takes 10 minutes.",
     cases: Vec::new,
     tables: |outcomes| match outcomes.updates() {

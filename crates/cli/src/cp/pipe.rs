@@ -70,7 +70,7 @@ impl Pipe {
         }
     }
 
-    /// Makes the pipe one end of the copy; `cancel` ends waiting for it.
+    /// Makes the pipe one end of the copy. Cancelling `cancel` ends any wait for the pipe.
     pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
         match self {
             Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),

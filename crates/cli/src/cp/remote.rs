@@ -29,7 +29,7 @@ const ENDING: Duration = Duration::from_secs(10);
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;
-/// Limit of kept output of the other host that is not an event.
+/// Limit of the other host's output, without its events, that is kept for error messages.
 const MAX_NOISE: usize = 500;
 
 /// Output of the ssh that reaches the other host.

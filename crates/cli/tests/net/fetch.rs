@@ -481,7 +481,7 @@ fn redirects_and_the_proxy_of_the_environment_are_followed() {
     client.cp(&[], &url, "f").summary();
     assert!(client.content("f") == content);
     assert_eq!(*tokens.lock().unwrap(), [""; 0], "the other host got the password");
-    // Redirects within one server keep them.
+    // A redirect within one server keeps the password.
     let whole = content.clone();
     let own = Liar::start(move |asked| match (&*asked.path, asked.fields.get("authorization")) {
         ("/f", Some(_)) => {

@@ -178,8 +178,8 @@ async fn count(mut session: Session, shared: &Shared) {
     }
 }
 
-/// Whether the client answers the ping after a lie, or otherwise disconnects. If the rest of the
-/// copy is honest, the client must also report the outcome.
+/// Whether the client answers the ping after a lie. Returns false when the client disconnects or
+/// ends the copy. If the rest of the copy is honest, waits for that end even after an answer.
 async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     let mut answered = false;
     loop {
