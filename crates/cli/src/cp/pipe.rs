@@ -140,7 +140,7 @@ struct Input<R> {
 impl<R: AsFd> Read for Input<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         wait(&self.input, PollFlags::IN, &self.cancel)?;
-        // Reads the descriptor itself: poll does not see a buffer of std.
+        // Reads the descriptor directly, because poll does not see data that std has buffered.
         Ok(rustix::io::read(&self.input, buf)?)
     }
 }

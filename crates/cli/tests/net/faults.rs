@@ -178,7 +178,7 @@ fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
 
 #[test]
 fn a_remote_disk_that_hangs_before_the_first_data_ends_the_copy_after_stall() {
-    // Creating the partial file, and walking the source.
+    // The disk hangs at the creation of the partial file, or while the source is walked.
     let calls = [(Way::Push, "ftruncate"), (Way::Pull, "getdents64")];
     for (way, call) in calls {
         let hangs = need!(slow_calls(call, HANGS));

@@ -236,7 +236,8 @@ impl Gate {
     }
 }
 
-/// A server whose content behind 16 MiB waits for the gate, and whose fields may change.
+/// A server that holds back the content after 16 MiB until the gate opens. Its header fields may
+/// change.
 fn gated(content: &[u8], fields: &Arc<Mutex<String>>) -> (Liar, Arc<Gate>) {
     let (gate, content, fields) = (Arc::new(Gate::default()), content.to_vec(), fields.clone());
     let waits = gate.clone();

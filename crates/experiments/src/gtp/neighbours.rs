@@ -84,7 +84,7 @@ const QUEUES: [(&str, &str); 3] = [("512KB", "512 kB"), ("6MB", "6 MB"), ("25MB"
 /// Values of `delay-control`, and their names on the page.
 const SWITCH: [(&str, &str); 2] = [("off", "loss alone"), ("on", "delay-control")];
 const GTP_GOODPUT: Quantity = Quantity { name: "GTP", unit: Unit::Rate };
-/// A measure of the round-trip time.
+/// The goodput of TCP with a fixed window: a measure of the round-trip time.
 const ROUND_TRIP: Quantity = Quantity { name: "TCP with a window of 64 KiB", ..GOODPUT };
 
 fn delay_case(queue: &str, rule: &str) -> String {
