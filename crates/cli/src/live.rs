@@ -86,7 +86,7 @@ impl Feeding {
         Ok(Feeding(fed))
     }
 
-    /// Waits for the next progress report; returns the result if the source ends before.
+    /// Waits for the next progress report; returns the result if the source ends first.
     pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
         match self.0.recv_timeout(EVERY) {
             Ok(ended) => Some(ended),

@@ -350,9 +350,10 @@ pub(super) static FIG11: Experiment = Experiment {
     title: "Two flows at 25 and 50 ms, the second joining at 10 s: GTP and TCP",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 5.2, \
              Fig. 11",
-    setup: "Two flows into one receiver as in [gtp-fig7](gtp-fig7.md): one at 25 ms from 0 s, one \
-            at 50 ms from 10 s, both until 33 s; with GTP, and with TCP (NewReno with selective \
-            acknowledgements, windows that only congestion limits).",
+    setup: "Two flows send to one receiver as in [gtp-fig7](gtp-fig7.md). One has a round trip of \
+            25 ms and starts at 0 s; the other has 50 ms and starts at 10 s. Both end at 33 s. \
+            They use GTP or TCP (NewReno with selective acknowledgements, windows that only \
+            congestion limits).",
     cases: || {
         let alone = |flows: &[&str]| vary("gtp-fig11").only(flows);
         let gtp = (GTP.to_owned(), alone(&["gtp1", "gtp2"]));

@@ -181,7 +181,7 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
             TCP. `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
             `ordered-control` sends control on the ordered stream alone: a lost message is sent \
             again after a timeout, and later messages wait for it. longhaul itself writes each \
-            datagram to its place, and sends each control message by a datagram as well. Goodput \
+            datagram to its place, and also sends each control message by a datagram. Goodput \
             counts the data that the program has received, as the mean of the second half.",
     cases: || {
         let all = ENDS_LOSSES.into_iter().flat_map(|loss| ENDS.map(|ends| (loss, ends)));
@@ -222,8 +222,8 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
               them at the full buffer, and the goodput is {in order, buffer 7 MB, loss 0 %} \
               Mbit/s, against {as longhaul builds it, loss 0 %} where each datagram is written to \
               its place. With one product the goodput is {in order, buffer 14 MB, loss 0 %} \
-              Mbit/s; only with two products ({in order, buffer 28 MB, loss 0 %}) does the order \
-              cost no goodput. longhaul needs no such buffer, because it writes a file's blocks in \
-              any order. This is one flow, one path and one seed.",
+              Mbit/s; only with two products ({in order, buffer 28 MB, loss 0 %}) does in-order \
+              delivery cost no goodput. longhaul needs no such buffer, because it writes a file's \
+              blocks in any order. This is one flow, one path and one seed.",
     set: Set::Full,
 };

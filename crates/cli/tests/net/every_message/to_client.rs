@@ -78,7 +78,7 @@ impl Moment {
         std::iter::once(Message::Digests(digests())).chain(pieces).collect()
     }
 
-    /// Whether the client answers pings between lies, so that one session takes many.
+    /// Whether the client answers pings between lies. If it does, one session takes many lies.
     fn takes_many(self) -> bool {
         !matches!(self, Moment::Whole | Moment::Surveyed)
     }
