@@ -252,7 +252,7 @@ fn emulate(
     }
 }
 
-/// State updates of each path, side by side.
+/// Emulates state updates: those of one element of `paths` at the same time.
 #[cfg(target_os = "linux")]
 fn emulate_updates(
     emulator: &Emulator,

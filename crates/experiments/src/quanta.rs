@@ -194,9 +194,9 @@ pub(crate) static FIG6: Experiment = Experiment {
     title: "RBUDP from a slow host to a fast one: throughput against sending rate",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.2, Fig. 6",
-    setup: "Like [quanta-fig5](quanta-fig5.md), but the sending program sends at most 725 Mbit/s \
-            of object data, and the receiving program has no limit. In the emulation `--bwlimit` \
-            of `cp` is this limit.",
+    setup: "The set-up is that of [quanta-fig5](quanta-fig5.md), but the sending program sends at \
+            most 725 Mbit/s of object data, and the receiving program has no limit. In the \
+            emulation `--bwlimit` of `cp` is this limit.",
     cases: || {
         let cases = FIG6_RATES.map(|rate| {
             let name = case_name("RBUDP", rate);
@@ -270,11 +270,11 @@ pub(crate) static FIG7: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.3, Fig. 7",
     setup: "RBUDP sends payloads of 2 to 900 MB in one segment, without coded symbols \
-            (`tail-copies` 1), over 1 Gbit/s and 100 ms: at 611 Mbit/s of object data without \
-            loss, and at 682 Mbit/s where each packet towards the receiver is lost with a \
-            probability of 12 %, in every round. The model is the paper's equations 1, 2 and 7 \
-            with T_ack = 0, and equation 6 as longhaul reconstructs it. Emulated: the binary's own \
-            `serve` and `cp` with files in memory, up to 450 MB.",
+            (`tail-copies` 1), over 1 Gbit/s and 100 ms. It sends at 611 Mbit/s of object data \
+            without loss. It sends at 682 Mbit/s in the runs in which each packet towards the \
+            receiver is lost with a probability of 12 %, in every round. The model is the paper's \
+            equations 1, 2 and 7 with T_ack = 0, and equation 6 as longhaul reconstructs it. \
+            Emulated: the binary's own `serve` and `cp` with files in memory, up to 450 MB.",
     cases: || {
         let cases = FIG7_LINES.iter().flat_map(|line| FIG7_MEGABYTES.map(|size| (line, size)));
         cases
@@ -371,7 +371,7 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
              networks* (2003), section 4",
     setup: "RBUDP sends 450 MB at 95 % of iperf's 878 Mbit/s, over 1 Gbit/s and 100 ms without \
             loss on the line. One receiving program takes 643 Mbit/s (the rate that app_perf \
-            measured on the slow host), the other has no limit. The socket buffer holds 1 MiB.",
+            measured on the slow host); the other has no limit. The socket buffer holds 1 MiB.",
     cases: || {
         let into = |takes: &str| {
             let blast = vary("quanta-first-version").set("host.b.receives-rate", takes);

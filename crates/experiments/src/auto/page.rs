@@ -266,14 +266,14 @@ pub(super) static GRID: Experiment = Experiment {
             round trip and queue by up to 2 %. Its value is the worst decile of the seeds (the \
             third worst). The cells are split into halves by a hash (FNV-1a, bit 32) of their \
             names, so that a law can be tuned on one half (tuned) and judged by the other \
-            (reported). The tuning did not respect this split; see the lessons. The values are: \
-            alone, the time that the path needs for the object, divided by the time from the first \
-            datagram until the sender knows that everything has arrived; beside TCP, the goodput \
-            as a share of a fair share, which is the path's rate divided by the number of flows; \
-            beside another copy, Jain's index of the two copies' goodputs 15 to 20 s after the \
-            second started. Harm (Ware et al. 2019) is the share of its goodput that a TCP \
-            connection loses because of the copy, divided by the share that it loses because of \
-            one more connection of its own kind (at least 5 %).",
+            (reported). The tuning did not respect this split; see the lessons. The value of a \
+            cell *alone* is the time that the path needs for the object, divided by the time from \
+            the first datagram until the sender knows that everything has arrived. Beside TCP it \
+            is the goodput as a share of a fair share, which is the path's rate divided by the \
+            number of flows. Beside another copy it is Jain's index of the two copies' goodputs 15 \
+            to 20 s after the second started. Harm (Ware et al. 2019) is the share of its goodput \
+            that a TCP connection loses because of the copy, divided by the share that it loses \
+            because of one more connection of its own kind (at least 5 %).",
     cases: || cases(SEEDS),
     tables: |outcomes| judge(outcomes, SEEDS).tables(),
     courses: Experiment::NO_COURSES,
@@ -322,7 +322,7 @@ pub(super) static SHORT: Experiment = Experiment {
     id: "auto-grid-short",
     title: "The automatic mode, the short form: every twelfth cell, one seed",
     source: "No paper: the benchmark of the automatic mode",
-    setup: "Every twelfth cell of [auto-grid](auto-grid.md), with one seed.",
+    setup: "This page has every twelfth cell of [auto-grid](auto-grid.md), with one seed.",
     cases: || cases(SHORT_SEEDS),
     tables: |outcomes| judge(outcomes, SHORT_SEEDS).tables(),
     courses: Experiment::NO_COURSES,

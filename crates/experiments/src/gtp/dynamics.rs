@@ -138,8 +138,9 @@ pub(super) static FIG8: Experiment = Experiment {
     title: "Four TCP flows of different round trips into one receiver",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.1, Fig. 8",
-    setup: "Like [gtp-fig7](gtp-fig7.md), but with TCP (NewReno with selective acknowledgements, \
-            windows that only congestion limits). All flows start at 0 s and run for 30 s.",
+    setup: "The set-up is that of [gtp-fig7](gtp-fig7.md), but with TCP (NewReno with selective \
+            acknowledgements, windows that only congestion limits). All flows start at 0 s and run \
+            for 30 s.",
     cases: || vec![Case::both(TCP, vary("gtp-fig8"))],
     tables: |outcomes| {
         // "The fairness index of TCP flows in Figure 8 is only 0.67".
@@ -178,12 +179,13 @@ pub(super) static FIG9: Experiment = Experiment {
     title: "A GTP sender that cannot take its share leaves the rest to the other",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.1, Fig. 9",
-    setup: "Two GTP flows at 20 ms, as in [gtp-fig7](gtp-fig7.md). The second starts at 2 s from a \
-            host that sends at most 200 Mbit/s (the paper's text) or 300 Mbit/s (its caption) of \
-            UDP payload. In the first two tables the limit is the host's card, whose speed a \
-            sender reports when it joins. In the last two tables the limit is the sending program, \
-            which reports nothing, as in the paper (\"slow disk I/O\"), so the receiver must find \
-            the limit. Goodputs are means from 4 to 8 s.",
+    setup: "Two GTP flows with a round trip of 20 ms send to one receiver as in \
+            [gtp-fig7](gtp-fig7.md). The second starts at 2 s from a host that sends at most 200 \
+            Mbit/s (the paper's text) or 300 Mbit/s (its caption) of UDP payload. In the first two \
+            tables the limit is the host's card, whose speed a sender reports when it joins. In \
+            the last two tables the limit is the sending program, which reports nothing, as in the \
+            paper (\"slow disk I/O\"), so the receiver must find the limit. Goodputs are means \
+            from 4 to 8 s.",
     cases: || {
         // The card's rate that gives programs `cap` of UDP payload.
         let card = |cap: u64| Rate::from_mbps(cap).scale(1_538.0 / 1_472.0).as_bps();

@@ -128,8 +128,8 @@ pub(super) static SCALE: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper publishes nothing for more than eight flows. Its senders wait for the \
-              first request, as here; by default longhaul's senders send 64 blocks before it. From \
-              a thousand senders these blocks would be more than the queue holds. \
+              first request, as here; by default longhaul's senders send 64 blocks before that \
+              request. From a thousand senders these blocks would be more than the queue holds. \
               [scheduler](scheduler.md) has the processor time of a decision; this page has the \
               number of looks at flows.",
     learned: "The scheduler's work grows as N log N: for a decision among a thousand flows it \

@@ -33,10 +33,10 @@ pub(super) static TABLE2: Experiment = Experiment {
     title: "One flow from point to point, 1 Gbit/s and 58 ms: TCP, RBUDP, SABUL, GTP",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 2",
-    setup: "1 GB over 1 Gbit/s (Ethernet framing included) and 58 ms without loss on the line. TCP \
-            has a window of 64 kB (\"untuned standard TCP\"); RBUDP sends at the rate that 1 \
-            Gbit/s leaves for UDP payload; SABUL finds its rate; GTP's receiver knows the rate of \
-            its link.",
+    setup: "Each protocol sends 1 GB over 1 Gbit/s (Ethernet framing included) and 58 ms; the line \
+            loses nothing. TCP has a window of 64 kB (\"untuned standard TCP\"); RBUDP sends at \
+            the rate that 1 Gbit/s leaves for UDP payload; SABUL finds its rate; GTP's receiver \
+            knows the rate of its link.",
     cases: || cases("gtp-table2", ALL),
     tables: |outcomes| {
         let published = [
@@ -132,10 +132,10 @@ pub(super) static TABLE3: Experiment = Experiment {
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 3",
     setup: "Three flows of a third of 1 GB each start together from one host to another over 1 \
-            Gbit/s and 58 ms without loss on the line; otherwise as [gtp-table2](gtp-table2.md). \
-            Each RBUDP flow is configured with the whole link's rate (\"each flow has no knowledge \
-            about others\"), and the sending host's card sends 1 Gbit/s. The aggregate is the \
-            goodput of all flows together, while all of them run.",
+            Gbit/s and 58 ms, with the settings of [gtp-table2](gtp-table2.md). The line loses \
+            nothing. Each RBUDP flow is configured with the whole link's rate (\"each flow has no \
+            knowledge about others\"), and the sending host's card sends 1 Gbit/s. The aggregate \
+            is the goodput of all flows together, while all of them run.",
     cases: || cases("gtp-table3", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE3_PUBLISHED);
@@ -326,9 +326,8 @@ pub(super) static TABLE5: Experiment = Experiment {
               and the paper's sending rates. longhaul assumes that such a router, which forwards \
               at ticks of its clock, loses several packets in a row, 20 on average. Even so RBUDP \
               has {RBUDP, clumps | difference} % more in the second table than in the paper, \
-              because no link here behaves like the paper's router: that router delivered less the \
-              more it was overrun (834 of 879 Mbit/s at half rates, 701 of 1028 at whole \
-              rates).\n\n\
+              because no link here behaves like the paper's router: that router delivered less \
+              when it got more (834 of 879 Mbit/s at half rates, 701 of 1028 at whole rates).\n\n\
               The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to loss, as \
               SABUL's own paper says.\n\n\
               Over real sockets SABUL's two flows share differently than in the simulator, \

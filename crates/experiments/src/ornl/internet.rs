@@ -77,8 +77,8 @@ pub(super) static INTERNET: Experiment = Experiment {
             the receiver each packet is lost independently, with the loss ratio of RBUDP (0.053 % \
             and 3.1 %). Cross traffic, reordering and slow hosts are left out. The study does not \
             give RBUDP's sending rate either; 370 and 335 Mbit/s follow from its published time \
-            without its rounds. FOBS and Tsunami have the same rates as their limits; SABUL finds \
-            its rate.",
+            without its rounds. The same rates are the limits of FOBS and Tsunami; SABUL finds its \
+            rate.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];

@@ -26,9 +26,10 @@ pub(super) static FIG2: Experiment = Experiment {
     title: "SABUL: share of the capacity over capacity and round-trip time",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 4, \
              Fig. 2",
-    setup: "One SABUL flow runs for 20 s, beginning at a tenth of the capacity, over 10, 100 and \
-            1000 Mbit/s (Ethernet framing included) and 1, 10 and 100 ms, with a drop-tail queue \
-            of one bandwidth-delay product (at least 10 packets), without other loss.",
+    setup: "One SABUL flow runs for 20 s, and begins at a tenth of the path's capacity. The paths \
+            have 10, 100 and 1000 Mbit/s (Ethernet framing included) and 1, 10 and 100 ms. Packets \
+            are lost only in the drop-tail queue, which holds one bandwidth-delay product (at \
+            least 10 packets).",
     cases: || {
         let all = CAPACITIES.iter().flat_map(|capacity| RTTS.map(|rtt| (*capacity, rtt)));
         all.map(|(capacity, rtt)| {
@@ -96,9 +97,9 @@ pub(super) static FIG5: Experiment = Experiment {
     title: "SABUL from Chicago to Amsterdam on three parallel routes",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 5 and Table 1",
-    setup: "One SABUL flow runs on each of three separate routes of 1 Gbit/s and 110 ms with a \
-            drop-tail queue of one bandwidth-delay product, for 20 s, beginning at 900 Mbit/s. \
-            Goodputs are means of the second half.",
+    setup: "One SABUL flow runs on each of three separate routes for 20 s, and begins at 900 \
+            Mbit/s. Each route has 1 Gbit/s, 110 ms and a drop-tail queue of one bandwidth-delay \
+            product. Goodputs are means of the second half.",
     cases: || {
         let route = |(place, (name, _)): (usize, &(&str, f64))| {
             Case::both(*name, vary("sabul-fig5").set("seed", place + 1))
