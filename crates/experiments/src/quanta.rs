@@ -172,8 +172,8 @@ pub(crate) static FIG5: Experiment = Experiment {
               {least [* | gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. \
               This says nothing about scatter/gather itself: the 10 % are an input of this \
               simulation. On a current host, real copies are 11 to 12 % slower with \
-              scatter/gather: 6.59 instead of 7.48 Gbit/s in the clear, and 5.66 instead of 6.37 \
-              Gbit/s sealed ([transfer.md](transfer.md)).\n\n\
+              scatter/gather: 6.59 instead of 7.48 Gbit/s without encryption, and 5.66 instead of \
+              6.37 Gbit/s with it ([transfer.md](transfer.md)).\n\n\
               The loss that RBUDP reports here happens in the host, not in the network. longhaul \
               counts it separately (`socket_lost`).",
     set: Set::Full,

@@ -124,11 +124,11 @@ pub(super) static FIG7: Experiment = Experiment {
               round-trip times: a second after the last join, four flows from 20 to 80 ms have \
               {[GTP, 5 to 10 s] / 4 | 1} Mbit/s each, together all that the link carries. Nothing \
               is lost in the simulation; over real sockets {GTP | loss | emulated | 2} % is lost. \
-              The index is 1, as in the paper's simulation. With the paper's rules the four flows \
-              have {[GTP, by the paper's rules, 5 to 10 s] / 4 | 1} Mbit/s each and an index of \
-              {GTP, by the paper's rules, 5 to 10 s | fairness index | 3}, and {GTP, by the \
-              paper's rules | loss | 2} % is lost: on this network longhaul's own rules make no \
-              difference.",
+              The fairness index is 1, as in the paper's simulation. With the paper's rules the \
+              four flows have {[GTP, by the paper's rules, 5 to 10 s] / 4 | 1} Mbit/s each and an \
+              index of {GTP, by the paper's rules, 5 to 10 s | fairness index | 3}, and {GTP, by \
+              the paper's rules | loss | 2} % is lost: on this network longhaul's own rules make \
+              no difference.",
     set: Set::Quick,
 };
 
@@ -151,10 +151,10 @@ pub(super) static FIG8: Experiment = Experiment {
     differs: "The paper gives neither its queue nor the duration of its measurement. With a \
               drop-tail queue TCP's shares depend on both.",
     learned: "TCP's shares depend on the round-trip times: the near flow has {TCP, * flow 1} \
-              Mbit/s at 20 ms, the far one {TCP, * flow 4} at 80 ms. The index is worse than the \
-              paper's ({TCP, 0 to 30 s | fairness index | 2} instead of 0.67). The queue of 512 kB \
-              is a fraction of the bandwidth-delay product, so the far flows lose packets before \
-              they reach their share, and 30 s are too short for them to recover.",
+              Mbit/s at 20 ms, the far one {TCP, * flow 4} at 80 ms. The fairness index is worse \
+              than the paper's ({TCP, 0 to 30 s | fairness index | 2} instead of 0.67). The queue \
+              of 512 kB is a fraction of the bandwidth-delay product, so the far flows lose \
+              packets before they reach their share, and 30 s are too short for them to recover.",
     set: Set::Full,
 };
 
@@ -385,9 +385,9 @@ pub(super) static FIG11: Experiment = Experiment {
               {GTP, by the paper's rules, 10 to 33 s | fairness index | 3}, with an aggregate of \
               {GTP, by the paper's rules, 10 to 33 s | 1} Mbit/s, against {GTP, 10 to 33 s | 1} \
               with longhaul's. TCP's late flow grows by a segment a round trip. After its join it \
-              has {TCP, * flow 2} of {TCP, 10 to 33 s} Mbit/s on average. The index is {TCP, 10 to \
-              33 s | fairness index | 2}, worse than the paper's 0.77; the paper's router itself \
-              lost packets.",
+              has {TCP, * flow 2} of {TCP, 10 to 33 s} Mbit/s on average. The fairness index is \
+              {TCP, 10 to 33 s | fairness index | 2}, worse than the paper's 0.77; the paper's \
+              router itself lost packets.",
     set: Set::Full,
 };
 
