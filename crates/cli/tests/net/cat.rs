@@ -290,7 +290,7 @@ fn the_open_files_of_one_client_are_limited() {
         assert!(refused.what.contains("has 64 remote files open"), "{refused}");
         let (closed, _) = kept.pop().expect("they are many");
         closed.close(None).await.unwrap();
-        // The server learns of it a moment later.
+        // The server learns of the close a moment later.
         let mut is_open = false;
         while !is_open {
             let mut session = meet(&pair, &pair.client).await;
