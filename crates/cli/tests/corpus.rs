@@ -77,7 +77,7 @@ fn a_client_completes_only_the_valid_copies_among_the_seeds() {
     // A copy that can complete does so within `long`, even on a busy host. The other copies end at
     // the limit.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
-    // The second server disconnects; the copy may have ended before.
+    // The second server disconnects; the copy may have ended earlier.
     let expected = [(0, true, long), (2, false, short), (3, false, short), (4, false, short)];
     for (number, is_whole, stall) in expected.into_iter().chain([(5, true, long)]) {
         let seed = &sessions[number];

@@ -390,7 +390,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
         let cipher = "aes-128-gcm".to_owned();
         let receive = Receive { name: "x".to_owned(), flow: 9, cipher };
         session.write(&ask(Asked::Receive(receive))).await.unwrap();
-        // It never reads, and reports that it loses everything.
+        // The hostile receiver never reads, and reports that it loses everything.
         let report = Report {
             loss_ppm: u32::MAX,
             burst_milli: u32::MAX,
@@ -400,7 +400,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
         for _ in 0..1_000 {
             session.write(&ask(Asked::Report(report.clone()))).await.unwrap();
         }
-        // It stays to the end of the stream.
+        // The hostile receiver stays to the end of the stream.
         let sent = tokio::task::spawn_blocking(|| sender.end()).await.unwrap();
         let _ = session.close(None).await;
         sent

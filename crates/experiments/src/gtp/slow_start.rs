@@ -88,8 +88,8 @@ pub(super) static FIG1: Experiment = Experiment {
     learned: "Where only congestion limits the window, slow start takes a large part of the time: \
               at long round trips TCP has sent much of the 100 MB before it reaches the full rate, \
               and must repeat the data that it lost at the end of slow start. With an untuned \
-              window the limit is one window per round trip, from a millisecond on. The paper's \
-              curve falls in the same way; the paper does not print its values, so the curves \
-              cannot be compared in numbers.",
+              window the limit is one window per round trip, if a round trip takes a millisecond \
+              or more. The paper's curve falls in the same way; the paper does not print its \
+              values, so the curves cannot be compared in numbers.",
     set: Set::Quick,
 };

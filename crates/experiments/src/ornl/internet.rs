@@ -76,9 +76,9 @@ pub(super) static INTERNET: Experiment = Experiment {
             lost, so no link was the limit). The path has 1 Gbit/s like the hosts' cards. Towards \
             the receiver each packet is lost independently, with the loss ratio of RBUDP (0.053 % \
             and 3.1 %). Cross traffic, reordering and slow hosts are left out. The study does not \
-            give RBUDP's sending rate either; 370 and 335 Mbit/s follow from its published time \
-            without its rounds. The same rates are the limits of FOBS and Tsunami; SABUL finds its \
-            rate.",
+            give RBUDP's sending rate either; 370 and 335 Mbit/s follow from its published time, \
+            minus the time of its rounds. The same rates are the limits of FOBS and Tsunami; SABUL \
+            finds its rate.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];
