@@ -34,7 +34,8 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // FOBS resends unacknowledged blocks in a circle, which would leave gaps all over the object.
+    // FOBS resends unacknowledged blocks in a circle. A circle over the whole object would leave
+    // gaps everywhere in it.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 
