@@ -259,16 +259,16 @@ pub(crate) static FIG2: Experiment = Experiment {
               %, the best of them | 1} %, which is this price alone; the paper's FOBS wasted 3 \
               %.\n\n\
               The second price is the packets that the receiver misses while it acknowledges. If \
-              an acknowledgement takes a millisecond, {least [* takes 1 ms, * for 2] / 100} to \
-              {most [* takes 1 ms, * for 2] / 100} times the object is sent needlessly with one \
-              acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* takes 1 \
-              ms, * for 16]} % of it with one for 16, and {least [* takes 1 ms, the best of them]} \
-              to {most [* takes 1 ms, the best of them]} % at best. longhaul wastes {-most [* loss \
-              0 %, * | difference] | 1} to {-least [* loss 0 %, * | difference] | 1} points less \
-              than the paper where an acknowledgement costs nothing, and {least [* takes 1 ms, * | \
-              difference] | 1} to {most [* takes 1 ms, * | difference] | 1} more where it costs a \
-              millisecond. So at its best frequency the paper's receiver probably needed far less \
-              than a millisecond for an acknowledgement.",
+              an acknowledgement takes a millisecond, one acknowledgement for 2 packets wastes \
+              {least [* takes 1 ms, * for 2] / 100} to {most [* takes 1 ms, * for 2] / 100} times \
+              the object. One for 16 packets wastes {least [* takes 1 ms, * for 16]} to {most [* \
+              takes 1 ms, * for 16]} % of the object, and the best frequency {least [* takes 1 ms, \
+              the best of them]} to {most [* takes 1 ms, the best of them]} %. longhaul wastes \
+              {-most [* loss 0 %, * | difference] | 1} to {-least [* loss 0 %, * | difference] | \
+              1} points less than the paper where an acknowledgement costs nothing, and {least [* \
+              takes 1 ms, * | difference] | 1} to {most [* takes 1 ms, * | difference] | 1} more \
+              where it costs a millisecond. So at its best frequency the paper's receiver probably \
+              needed far less than a millisecond for an acknowledgement.",
     set: Set::Full,
 };
 

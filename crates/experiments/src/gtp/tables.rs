@@ -282,9 +282,9 @@ pub(super) static TABLE5: Experiment = Experiment {
     setup: "Two senders at 25 and 50 ms start together, with 500 MB each, through a switch as in \
             [gtp-table4](gtp-table4.md). Each RBUDP flow is configured with the whole link's rate, \
             and in a second case with half of it. Goodputs are measured while both flows run; the \
-            aggregate is their sum, as in the paper's table. The second table is derived from the \
-            paper's results on its testbed: hosts that send 614 Mbit/s (the first RBUDP flow \
-            received 445 and lost 27.5 %), and a router that itself loses 2.8 % (the loss of GTP \
+            aggregate is their sum, as in the paper's table. The second table has values derived \
+            from the paper's results on its testbed. The hosts send 614 Mbit/s (the first RBUDP \
+            flow received 445 and lost 27.5 %). The router itself loses 2.8 % (the loss of GTP \
             there), 20 packets in a row on average (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];

@@ -216,8 +216,8 @@ pub(super) static CERN: Experiment = Experiment {
              section 4.2",
     setup: "A file of 214,649,928 bytes is copied over a path with an assumed round trip of 120 \
             ms; the study does not give it. In the better runs the sending host is limited to the \
-            rate of iperf's UDP (469 Mbit/s), the path loses as much as SABUL lost (0.002 %), and \
-            the disk takes 275 Mbit/s, a little more than the fastest program delivered. In the \
+            rate of iperf's UDP (469 Mbit/s). The path loses as much as SABUL lost (0.002 %). The \
+            disk takes 275 Mbit/s, a little more than the fastest program delivered. In the \
             study's worse runs SABUL had four EXP events: no report arrived in time, so the sender \
             treated all data in flight as lost. SABUL sent 91,856 packets again for 1,708 reported \
             losses, so the reverse path must have failed. Here the reverse path fails four times, \

@@ -220,7 +220,7 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
               is missing, all later data wait for a round trip or more, and SABUL causes losses in \
               the path's queue whenever its rate is too high. With half a bandwidth-delay product \
               of buffer {in order, buffer 7 MB, loss 0 % | loss} % of the data are lost, most of \
-              them at the full buffer, and the goodput is {in order, buffer 7 MB, loss 0 %} \
+              them at the full buffer. The goodput is then {in order, buffer 7 MB, loss 0 %} \
               Mbit/s, against {as longhaul builds it, loss 0 %} where each datagram is written to \
               its place. With one product the goodput is {in order, buffer 14 MB, loss 0 %} \
               Mbit/s; only with two products ({in order, buffer 28 MB, loss 0 %}) does in-order \
