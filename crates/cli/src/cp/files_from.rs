@@ -47,7 +47,7 @@ pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Fil
         return Err(wrong(ErrorKind::Usage, "it is longer than 16 MiB"));
     }
     let paths = paths(&text, zeros).map_err(|why| wrong(ErrorKind::Usage, &why))?;
-    // Without any path there would be no filter, and everything would be copied.
+    // An empty list would mean no filter, so everything would be copied.
     if paths.is_empty() {
         return Err(wrong(ErrorKind::Usage, "it is empty"));
     }

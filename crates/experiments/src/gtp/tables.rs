@@ -60,12 +60,12 @@ pub(super) static TABLE2: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper says that 10 GB were sent. Its times and rates give 1 GB in all four \
-              columns, so 1 GB is sent here. Its \"SABUL\" is UDT 1.0, which reacts to delay; here \
-              it is SABUL as its own paper describes it. The paper's hosts got 900 of 1000 Mbit/s \
-              through their cards. Here the line is the only limit, so RBUDP and GTP are faster. \
-              SABUL searches for its rate in the first seconds. TCP with 64 kB at 58 ms cannot \
-              exceed 9.04 Mbit/s; the paper's 4.88 corresponds to a window of 35 kB, which the \
-              text does not explain.",
+              columns, so 1 GB is sent here. The paper's \"SABUL\" is UDT 1.0, which reacts to \
+              delay; here it is SABUL as its own paper describes it. The paper's hosts got 900 of \
+              1000 Mbit/s through their cards. Here the line is the only limit, so RBUDP and GTP \
+              are faster. SABUL searches for its rate in the first seconds. TCP with 64 kB at 58 \
+              ms cannot exceed 9.04 Mbit/s; the paper's 4.88 corresponds to a window of 35 kB, \
+              which the text does not explain.",
     learned: "On a dedicated circuit without loss a protocol only needs to know the rate. RBUDP \
               and GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP | \
               difference} to {RBUDP | difference} % more than in the paper. SABUL finds its rate \
