@@ -67,7 +67,8 @@ pub(crate) fn run() -> u8 {
     if let Some(status) = help::answer(&argv) {
         return status;
     }
-    // Parse without configuration first: a wrong flag, or `--help`, must not need it.
+    // Parse without configuration first: the error of a wrong flag, and `--help`, must not depend
+    // on the configuration.
     let own = match Cli::command().try_get_matches_from(&argv) {
         Ok(own) => own,
         Err(error) => return refuse(error, &argv),

@@ -63,7 +63,7 @@ enum Mode {
     Datagram,
     /// Like datagram, but messages older than --deadline are not delivered, only counted as late
     Deadline,
-    /// Every message by the multicast group of the room, at once or never
+    /// Every message through the multicast group of the room, immediately or never
     Multicast,
 }
 
@@ -102,8 +102,8 @@ struct LinkArgs {
     /// How messages travel between this host and the server
     #[arg(long, value_name = "MODE", default_value = "reliable")]
     mode: Mode,
-    /// Maximum age of a message, for --mode deadline: at a receiver when it is delivered, at a
-    /// sender when it arrives at the server
+    /// Maximum age of a message, for --mode deadline. For a receiver it covers the whole way from
+    /// the sender, for a sender the way to the server
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     #[arg(required_if_eq("mode", "deadline"))]
     deadline: Option<Span>,
@@ -111,9 +111,9 @@ struct LinkArgs {
     /// leads to the server]
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// Repairs for lost datagrams: xor:N sends the XOR of each N datagrams, rs:N+M sends M
-    /// Reed-Solomon repairs for each N; for --mode datagram, on the path to or from the server, and
-    /// for senders with --mode multicast
+    /// Repairs for lost datagrams between this host and the server: xor:N sends the XOR of each N
+    /// datagrams, rs:N+M sends M Reed-Solomon repairs for each N. For --mode datagram, and for
+    /// senders with --mode multicast
     #[arg(long, value_name = "CODE", default_value = "none", value_parser = code::parse)]
     code: ChannelCode,
     /// UDP payload of a datagram in bytes, 1232 to 8900 [default: the largest that passes to the

@@ -86,8 +86,8 @@ impl Wanted<'_> {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
 
-    /// Whether a setting of a host applies. A pin applies only to a server, and a pin on the
-    /// command line for this server or for all overrides it.
+    /// Whether a setting of a host applies. A pin in a file applies only to a server. A pin on the
+    /// command line overrides it, if that pin is for this server or for all servers.
     fn takes(&self, setting: &Setting, host: &Location) -> bool {
         let Location::Daemon { host, port, .. } = host else { return setting.key != PIN };
         let is_for_it = |pin: &ServerPin| pin.server.is_none() || pin.names(host, *port);
@@ -95,7 +95,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns the values of NAME with which `[host.NAME]` applies to a location.
+/// Returns the names by which `[host.NAME]` selects a location.
 pub(crate) fn names(place: &Location) -> Vec<String> {
     match place {
         Location::Ssh { destination, .. } => {

@@ -189,7 +189,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         Some(file) => file::plan(file, args)?,
         None => pair(args)?,
     };
-    // This check comes before the creation of anything that would have to be removed.
+    // From here on signals are caught. Nothing exists yet that would have to be removed.
     let asked = Asked::watch()?;
     // This must come before the process starts a thread: without root, the process moves into a
     // user namespace.

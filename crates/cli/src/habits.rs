@@ -14,7 +14,7 @@ const OF_CP: &Habits = &[
     (&["-C"], "data are not compressed; leave it out, or compress the files first"),
     (
         &["--transfers", "--checkers", "--multi-thread-streams"],
-        "small files travel as one object and large ones fill the path; leave it out",
+        "small files are sent together and one large file fills the path; leave it out",
     ),
     (
         &["--chown", "--usermap", "--groupmap"],

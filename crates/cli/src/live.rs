@@ -1,5 +1,5 @@
 //! Shared code of the commands that stay connected to a server's streams or rooms: flags, the
-//! client, and the thread of the source.
+//! client, and the thread that reads the source.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -86,7 +86,7 @@ impl Feeding {
         Ok(Feeding(fed))
     }
 
-    /// Waits for the next progress report; returns the result if the source ends before.
+    /// Waits for the next progress report; returns the result if the source ends first.
     pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
         match self.0.recv_timeout(EVERY) {
             Ok(ended) => Some(ended),

@@ -20,7 +20,7 @@ const DRAWS: u8 = 10;
 /// Number of sources with their own line; if there are more, the fastest have one.
 const LINES: usize = 8;
 
-/// The way in which progress is shown.
+/// How progress is shown.
 pub(crate) enum Meter {
     /// Not at all.
     Hidden,

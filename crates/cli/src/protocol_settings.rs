@@ -54,13 +54,13 @@ fn flags() -> Vec<Flag> {
 }
 
 impl Flag {
-    /// The protocols that have it.
+    /// The names of the protocols that have this flag.
     fn rows(&self) -> String {
         let names: Vec<_> = self.meanings.iter().flat_map(|(_, rows)| rows).copied().collect();
         names.join(", ")
     }
 
-    /// Its kind, which is the same in all protocols that have it.
+    /// The flag's kind. It is the same in all protocols that have the flag.
     fn form(&self) -> Form {
         let (option, _) = self.meanings[0];
         Form { kind: option.kind, is_shared: option.is_shared }

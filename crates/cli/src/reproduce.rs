@@ -22,7 +22,7 @@ const EXIT_DIFFERS: u8 = 1;
 
 /// Reproduce the papers' tables and figures
 ///
-/// Without a name, lists the experiments. Runs the named experiments (`all`: each that takes only
+/// Without a name, lists the experiments. Runs the named experiments (`all`: those that take only
 /// seconds), prints their pages, and compares them with the committed results. Simulated values are
 /// the same on every machine: if one differs, the exit status is 1, and stderr names it. If an
 /// experiment fails, the others still run.
@@ -252,7 +252,7 @@ fn emulate(
     }
 }
 
-/// State updates of each path, side by side.
+/// Emulates state updates: those of one element of `paths` at the same time.
 #[cfg(target_os = "linux")]
 fn emulate_updates(
     emulator: &Emulator,
@@ -265,7 +265,7 @@ fn emulate_updates(
         let outcomes = emulator.updates(path, |case, outcome| match outcome {
             Ok(outcome) => {
                 let came = outcome.delays.len();
-                console::note(format_args!("  emulated {case}: {came} updates came"));
+                console::note(format_args!("  emulated {case}: {came} updates arrived"));
             }
             Err(error) => {
                 console::warn(format_args!("{case}: {error}; its value stays as it was"));

@@ -117,7 +117,7 @@ impl Screen {
         }
     }
 
-    /// A poisoned lock only means that a thread panicked while it drew on the screen.
+    /// Locks the state. A poisoned lock only means that a thread panicked during a drawing.
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }

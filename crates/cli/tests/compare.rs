@@ -88,7 +88,7 @@ fn a_comparison_leaves_an_object_on_the_host_only_with_the_flag() {
     }
     for lost in ["path_lost", "blocks_lost", "reported_lost", "duplicates"] {
         let told = (rbudp[lost].is_number(), tcp[lost].is_null());
-        assert_eq!(told, (true, true), "the kernel does not tell {lost}: {last}");
+        assert_eq!(told, (true, true), "the kernel does not report {lost}: {last}");
     }
     assert!(rbudp["beside_tcp_tcp_share"].is_null(), "nobody asked for it: {last}");
     assert!(rbudp["cpu_here_seconds_per_gb"].as_f64() > Some(0.0));

@@ -74,9 +74,10 @@ fn messages_of_honest_ends_pass_all_checks() {
 fn a_client_completes_only_the_valid_copies_among_the_seeds() {
     let seeds = seeds::all(&folder().join("..")).expect("the sources of the seeds can be read");
     let (_, sessions) = seeds.iter().find(|(target, _)| *target == "client_session").unwrap();
-    // Long enough for a copy that can complete, even on a busy host. The others end by this limit.
+    // A copy that can complete does so within `long`, even on a busy host. The other copies end at
+    // the limit.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
-    // The second server disconnects; the copy may have ended before.
+    // The second server disconnects; the copy may have ended earlier.
     let expected = [(0, true, long), (2, false, short), (3, false, short), (4, false, short)];
     for (number, is_whole, stall) in expected.into_iter().chain([(5, true, long)]) {
         let seed = &sessions[number];

@@ -46,15 +46,15 @@ pub(crate) fn papers() -> Vec<Paper> {
         ),
         paper(
             "SABUL",
-            "Gu and Grossman, *SABUL: a transport protocol for grid computing*, 2003. SABUL \
-             finds its rate by loss, and adds the same amount whatever the round-trip time.",
+            "Gu and Grossman, *SABUL: a transport protocol for grid computing*, 2003. SABUL finds \
+             its rate by loss, and raises it by the same amount at any round-trip time.",
             &sabul::ALL,
         ),
         paper(
             "GTP",
-            "Wu and Chien, *GTP: group transport protocol for lambda-grids*, 2004. The \
-             receiver asks each of its senders for a rate, so that together they fill its link and \
-             no more. Most pages have rows by longhaul's rules and by the paper's.",
+            "Wu and Chien, *GTP: group transport protocol for lambda-grids*, 2004. The receiver \
+             requests a rate from each of its senders, so that together they fill its link and no \
+             more. Most pages have rows by longhaul's rules and rows by the paper's.",
             &gtp::ALL,
         ),
         paper(

@@ -185,7 +185,7 @@ pub(crate) static FIG1: Experiment = Experiment {
     setup: "Greedy FOBS sends 40 MB in packets of 1024 bytes as one segment. The sender's card has \
             100 Mbit/s (Ethernet framing included), and the round trip is 26 or 65 ms. The line \
             loses nothing, or 0.1 % of the packets towards the receiver. The receiver acknowledges \
-            after each 2 to 1024 packets, and after a quarter of a round trip at the latest. In \
+            after every 2 to 1024 packets, and after a quarter of a round trip at the latest. In \
             some cases each datagram of an acknowledgement stops the receiving program for 1 ms, \
             behind a socket buffer of 8 kB. A batch is as many packets as the last acknowledgement \
             covered; the last table uses the paper's two packets. The share is the goodput divided \
@@ -235,8 +235,8 @@ pub(crate) static FIG2: Experiment = Experiment {
     id: "fobs-fig2",
     title: "FOBS: waste against the frequency of acknowledgements",
     source: of_paper!("section 5, Fig. 2"),
-    setup: "The runs of [fobs-fig1](fobs-fig1.md). Waste is the number of packets sent beyond \
-            those of the object, as a share of the object's packets (section 3.1.1).",
+    setup: "This page uses the runs of [fobs-fig1](fobs-fig1.md). Waste is the number of packets \
+            sent beyond those of the object, as a share of the object's packets (section 3.1.1).",
     cases: frequency_cases,
     tables: |outcomes| {
         let of = |case: &str| outcomes.first(case, CaseFlow::waste);
@@ -259,16 +259,16 @@ pub(crate) static FIG2: Experiment = Experiment {
               %, the best of them | 1} %, which is this price alone; the paper's FOBS wasted 3 \
               %.\n\n\
               The second price is the packets that the receiver misses while it acknowledges. If \
-              an acknowledgement takes a millisecond, {least [* takes 1 ms, * for 2] / 100} to \
-              {most [* takes 1 ms, * for 2] / 100} times the object is sent needlessly with one \
-              acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* takes 1 \
-              ms, * for 16]} % of it with one for 16, and {least [* takes 1 ms, the best of them]} \
-              to {most [* takes 1 ms, the best of them]} % at best. longhaul wastes {-most [* loss \
-              0 %, * | difference] | 1} to {-least [* loss 0 %, * | difference] | 1} points less \
-              than the paper where an acknowledgement costs nothing, and {least [* takes 1 ms, * | \
-              difference] | 1} to {most [* takes 1 ms, * | difference] | 1} more where it costs a \
-              millisecond. So at its best frequency the paper's receiver probably needed far less \
-              than a millisecond for an acknowledgement.",
+              an acknowledgement takes a millisecond, one acknowledgement for 2 packets wastes \
+              {least [* takes 1 ms, * for 2] / 100} to {most [* takes 1 ms, * for 2] / 100} times \
+              the object. One for 16 packets wastes {least [* takes 1 ms, * for 16]} to {most [* \
+              takes 1 ms, * for 16]} % of the object, and the best frequency {least [* takes 1 ms, \
+              the best of them]} to {most [* takes 1 ms, the best of them]} %. longhaul wastes \
+              {-most [* loss 0 %, * | difference] | 1} to {-least [* loss 0 %, * | difference] | \
+              1} points less than the paper where an acknowledgement costs nothing, and {least [* \
+              takes 1 ms, * | difference] | 1} to {most [* takes 1 ms, * | difference] | 1} more \
+              where it costs a millisecond. So at its best frequency the paper's receiver probably \
+              needed far less than a millisecond for an acknowledgement.",
     set: Set::Full,
 };
 
@@ -330,13 +330,13 @@ pub(crate) static FIG3: Experiment = Experiment {
     differs: "The paper's packets grow beyond a frame and are fragmented; longhaul's packets never \
               exceed a frame. The cost in the paper's hosts is modelled as a cost per datagram; \
               the paper says only that the size makes a tremendous difference.",
-    learned: "Where the host pays for each datagram, throughput grows in proportion to the size of \
-              the datagram, from {packets of 128 bytes | 1} to {packets of 1440 bytes} % of the \
-              link. Batching (GSO, GRO) exists for that reason. longhaul is {-[packets of 1440 \
-              bytes | difference] | 1} points below the peak because of the last round trip. This \
-              agreement proves nothing, because the host's cost was derived from that peak. The \
-              result of this page is the straight line. Over real sockets the shares are the same \
-              within {off [* | from simulated] | 2} points.",
+    learned: "If each datagram costs the host the same time, throughput grows in proportion to the \
+              size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 bytes} % \
+              of the link. Batching (GSO, GRO) exists for that reason. longhaul is {-[packets of \
+              1440 bytes | difference] | 1} points below the peak because of the last round trip. \
+              This agreement proves nothing, because the host's cost was derived from that peak. \
+              The page shows only that throughput grows in a straight line with the size. Over \
+              real sockets the shares are the same within {off [* | from simulated] | 2} points.",
     set: Set::Quick,
 };
 
@@ -359,9 +359,9 @@ pub(crate) static TABLE1: Experiment = Experiment {
     id: "fobs-table1",
     title: "TCP on FOBS's paths, with and without large windows",
     source: of_paper!("section 5.1, Table 1"),
-    setup: "40 MB by one TCP connection (NewReno with selective acknowledgements) over the paths \
-            of [fobs-fig1](fobs-fig1.md), once with windows that only congestion limits, and once \
-            with windows of 64 kB.",
+    setup: "One TCP connection (NewReno with selective acknowledgements) sends 40 MB over the \
+            paths of [fobs-fig1](fobs-fig1.md), once with windows that only congestion limits, and \
+            once with windows of 64 kB.",
     cases: || {
         let cases = TABLE1_ROWS.map(|(place, large, _)| {
             let name = table1_case(place, large);
@@ -411,11 +411,11 @@ pub(crate) static TABLE2: Experiment = Experiment {
     id: "fobs-table2",
     title: "FOBS and PSockets on a path with contention",
     source: of_paper!("section 6, Table 2"),
-    setup: "40 MB over a path of 100 Mbit/s and 65 ms that a UDP flow shares. The UDP flow sends \
-            48 Mbit/s and is on and off at random, for 0.2 s each on average. The paper says only \
-            that there was contention; the UDP flow takes the quarter of the path that the paper's \
-            FOBS did not get. PSockets sends parts of the object over 1, 2, 4, 8, 16 or 32 TCP \
-            connections (NewReno, windows of 64 kB).",
+    setup: "FOBS and PSockets send 40 MB over a path of 100 Mbit/s and 65 ms, which a UDP flow \
+            shares. The UDP flow sends 48 Mbit/s and is on and off at random, for 0.2 s each on \
+            average. The paper says only that there was contention; the UDP flow takes the quarter \
+            of the path that the paper's FOBS did not get. PSockets sends parts of the object over \
+            1, 2, 4, 8, 16 or 32 TCP connections (NewReno, windows of 64 kB).",
     cases: || {
         let tcp = vary("fobs-table2").only(&["tcp", "others"]);
         let streams = STREAMS.map(|streams| {
@@ -457,14 +457,15 @@ pub(crate) static TABLE2: Experiment = Experiment {
               text lacks the table's waste and number of sockets. The contention was chosen to \
               take the quarter of the path that the paper's FOBS did not get, so FOBS's share \
               cannot be compared with the paper's.\n\n\
-              Each value is one draw of the cross traffic, which is on and off at random. With the \
-              seeds 1 to 12 FOBS has 66 to 79 % in the simulator, and the run over real sockets \
-              has another draw. The difference between the two is within this spread.",
-    learned: "FOBS takes capacity from the other flow and pays for it with waste, {FOBS | waste | \
-              1} % of the object. Parallel connections back off one by one, so up to 16 \
-              connections the share grows with their number; 32 connections compete with each \
-              other and have {PSockets, 32 connections} %. FOBS has {FOBS} % in the simulator and \
-              {FOBS | emulated} % over real sockets; the paper's 76 % is between the two. The best \
+              The cross traffic is on and off at random, so each value belongs to one random \
+              sequence. With the seeds 1 to 12 FOBS has 66 to 79 % in the simulator. The run over \
+              real sockets has another sequence, and its difference from the simulated value is \
+              within this spread.",
+    learned: "FOBS takes capacity from the other flow, at the price of waste: {FOBS | waste | 1} % \
+              of the object. Parallel connections back off one by one, so up to 16 connections the \
+              share grows with their number; 32 connections compete with each other and have \
+              {PSockets, 32 connections} %. FOBS has {FOBS} % in the simulator and {FOBS | \
+              emulated} % over real sockets; the paper's 76 % is between the two. The best \
               PSockets has {PSockets, the best of them | difference} points more than the paper's \
               in the simulator and {[PSockets, the best of them | emulated] - 56} points more over \
               real sockets. In both, as in the paper, FOBS is ahead. The best number of \

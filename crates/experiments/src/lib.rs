@@ -2,11 +2,14 @@
 //!
 //! An experiment is a list of scenarios and a function from their outcomes to rows. The scenarios
 //! run in virtual time (the same numbers on every machine) and, where possible, over the emulator
-//! with the real binary. No input is tuned to match; the pages state the differences.
+//! with the real binary. If a paper omits an input, an experiment may derive the input from a
+//! published value, and marks the row as fitted. No other input is tuned to match; the pages state
+//! the differences.
 //!
 //! In reading order:
 //! - [`experiment`]: the definition of an experiment. [`outcome`]: the result of a case.
-//! - [`quantity`], [`table`], [`page`]: rows, and the page that they are written to and read from.
+//! - [`quantity`], [`table`], [`page`]: rows, and the page to which they are written and from which
+//!   they are read back.
 //! - [`plot`][]: figures.
 //! - [`scenarios`]: the files of `scenarios/`, and variations of them. [`paths`]: conversion
 //!   of the papers' rates.

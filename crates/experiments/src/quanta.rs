@@ -80,15 +80,15 @@ pub(crate) static FIG5: Experiment = Experiment {
     title: "RBUDP from a fast host to a slow one: throughput against sending rate",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.1, Fig. 5",
-    setup: "RBUDP sends 450 MB in one segment, without copies of tails, over 1 Gbit/s (Ethernet \
-            framing included) and 100 ms; the line loses nothing. The receiving program takes 643 \
-            Mbit/s of object data if it moves the data once (RBUDP with scatter/gather, and the \
-            paper's app_perf), 585 Mbit/s if it moves the data twice (naive RBUDP: the paper's 10 \
-            % less), and 878 Mbit/s if it does not move the data (fake RBUDP, and iperf). Its \
-            socket buffer holds 1 MiB. Sending rates count object data; longhaul's header and tag \
-            add 2.2 %. The model is the paper's equation 4, which ignores loss. Emulated: the \
-            binary's own `serve` and `cp --receive`, with files in memory; a link before the \
-            receiving host models the program and its buffer.",
+    setup: "RBUDP sends 450 MB in one segment, without coded symbols (`tail-copies` 1), over 1 \
+            Gbit/s (Ethernet framing included) and 100 ms; the line loses nothing. The receiving \
+            program takes 643 Mbit/s of object data if it moves the data once (RBUDP with \
+            scatter/gather, and the paper's app_perf), 585 Mbit/s if it moves the data twice \
+            (naive RBUDP: the paper's 10 % less), and 878 Mbit/s if it does not move the data \
+            (fake RBUDP, and iperf). Its socket buffer holds 1 MiB. Sending rates count object \
+            data; longhaul's header and tag add 2.2 %. The model is the paper's equation 4, which \
+            ignores loss. Emulated: the binary's own `serve` and `cp --receive`, with files in \
+            memory; a link before the receiving host models the program and its buffer.",
     cases: || {
         let receivers = FIG5_RECEIVERS.iter();
         let cases = receivers.flat_map(|receiver| FIG5_RATES.map(|rate| (receiver, rate)));
@@ -172,8 +172,8 @@ pub(crate) static FIG5: Experiment = Experiment {
               {least [* | gain by scatter/gather]} to {most [* | gain by scatter/gather]} % more. \
               This says nothing about scatter/gather itself: the 10 % are an input of this \
               simulation. On a current host, real copies are 11 to 12 % slower with \
-              scatter/gather: 6.59 instead of 7.48 Gbit/s in the clear, and 5.66 instead of 6.37 \
-              Gbit/s sealed ([transfer.md](transfer.md)).\n\n\
+              scatter/gather: 6.59 instead of 7.48 Gbit/s without encryption, and 5.66 instead of \
+              6.37 Gbit/s with it ([transfer.md](transfer.md)).\n\n\
               The loss that RBUDP reports here happens in the host, not in the network. longhaul \
               counts it separately (`socket_lost`).",
     set: Set::Full,
@@ -194,9 +194,9 @@ pub(crate) static FIG6: Experiment = Experiment {
     title: "RBUDP from a slow host to a fast one: throughput against sending rate",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.2, Fig. 6",
-    setup: "Like [quanta-fig5](quanta-fig5.md), but the sending program sends at most 725 Mbit/s \
-            of object data, and the receiving program has no limit. In the emulation `--bwlimit` \
-            of `cp` is this limit.",
+    setup: "The set-up is that of [quanta-fig5](quanta-fig5.md), but the sending program sends at \
+            most 725 Mbit/s of object data, and the receiving program has no limit. In the \
+            emulation `--bwlimit` of `cp` is this limit.",
     cases: || {
         let cases = FIG6_RATES.map(|rate| {
             let name = case_name("RBUDP", rate);
@@ -269,12 +269,12 @@ pub(crate) static FIG7: Experiment = Experiment {
     title: "RBUDP: throughput against payload size, without loss and with 12 %",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.3, Fig. 7",
-    setup: "RBUDP sends payloads of 2 to 900 MB in one segment, without copies of tails, over 1 \
-            Gbit/s and 100 ms: at 611 Mbit/s of object data without loss, and at 682 Mbit/s where \
-            each packet towards the receiver is lost with a probability of 12 %, in every round. \
-            The model is the paper's equations 1, 2 and 7 with T_ack = 0, and equation 6 as \
-            longhaul reconstructs it. Emulated: the binary's own `serve` and `cp` with files in \
-            memory, up to 450 MB.",
+    setup: "RBUDP sends payloads of 2 to 900 MB in one segment, without coded symbols \
+            (`tail-copies` 1), over 1 Gbit/s and 100 ms. It sends at 611 Mbit/s of object data \
+            without loss. It sends at 682 Mbit/s in the runs in which each packet towards the \
+            receiver is lost with a probability of 12 %, in every round. The model is the paper's \
+            equations 1, 2 and 7 with T_ack = 0, and equation 6 as longhaul reconstructs it. \
+            Emulated: the binary's own `serve` and `cp` with files in memory, up to 450 MB.",
     cases: || {
         let cases = FIG7_LINES.iter().flat_map(|line| FIG7_MEGABYTES.map(|size| (line, size)));
         cases
@@ -338,19 +338,20 @@ pub(crate) static FIG7: Experiment = Experiment {
               The paper's text lacks the formula of equation 6. It says that rounds go on \"until \
               the amount of data left is less than 1 packet\". longhaul's reconstruction counts \
               from the whole payload, although the first round repairs nothing, so it predicts one \
-              round more than those words require. Whether a round leaves a packet over is also a \
-              matter of chance. The simulated number of rounds is therefore that of the model, or \
-              one or two fewer. The emulated number differs from the simulated one by one at most, \
-              which matters where a round trip is a large part of the time.",
-    learned: "Round trips limit the throughput of small payloads, the rate that of large ones. 12 \
-              % loss costs the repeated data (13.6 % of the payload) and some round trips: 900 MB \
-              have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of 682, and 2 MB have {2 MB \
-              at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 Mbit/s, loss 0 %} without \
-              loss. longhaul is at most {-least [* | goodput | difference]} % below the model, and \
-              up to {most [* | goodput | difference]} % above it where it needs one or two rounds \
-              fewer. The paper's own values are not known. For small objects over long paths the \
-              number of rounds matters more than the loss. By default longhaul sends small last \
-              rounds twice (`tail-copies`), which this page leaves out.",
+              round more than those words require. Chance also decides whether a round leaves a \
+              packet over. So the simulated number of rounds is the model's number, or one or two \
+              fewer. The emulated number differs from the simulated one by one at most; this \
+              matters where a round trip is a large part of the time.",
+    learned: "Round trips limit the throughput of small payloads; the sending rate limits that of \
+              large ones. 12 % loss costs the repeated data (13.6 % of the payload) and some round \
+              trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of 682, and 2 \
+              MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 Mbit/s, loss 0 \
+              %} without loss. longhaul is at most {-least [* | goodput | difference]} % below the \
+              model, and up to {most [* | goodput | difference]} % above it where it needs one or \
+              two rounds fewer. The paper's own values are not known. For small objects over long \
+              paths the number of rounds matters more than the loss. By default longhaul adds \
+              coded symbols to the last rounds (`tail-copies` 2, [coded-repair](coded-repair.md)); \
+              this page does not use them.",
     set: Set::Quick,
 };
 
@@ -368,9 +369,9 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
             path",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4",
-    setup: "450 MB by RBUDP at 95 % of iperf's 878 Mbit/s, over 1 Gbit/s and 100 ms without loss \
-            on the line. One receiving program takes 643 Mbit/s (the rate that app_perf measured \
-            on the slow host), the other has no limit. The socket buffer holds 1 MiB.",
+    setup: "RBUDP sends 450 MB at 95 % of iperf's 878 Mbit/s, over 1 Gbit/s and 100 ms without \
+            loss on the line. One receiving program takes 643 Mbit/s (the rate that app_perf \
+            measured on the slow host); the other has no limit. The socket buffer holds 1 MiB.",
     cases: || {
         let into = |takes: &str| {
             let blast = vary("quanta-first-version").set("host.b.receives-rate", takes);
@@ -431,12 +432,12 @@ pub(crate) static STREAMING: Experiment = Experiment {
     title: "Frames by RBUDP within a delay: the sending rate of equation 11",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.3",
-    setup: "20 frames a second of 800 × 600 pixels with 3 bytes each, shown at most 0.5 s late, \
-            over 1 Gbit/s and 100 ms. Equations 8 to 11 give the payload and the sending rate. \
-            RBUDP then sends one such payload (10 frames, 14.4 MB) in one segment, without copies \
-            of tails: at the frames' own rate of 230.4 Mbit/s, at the rate of equation 11, and \
-            with loss towards the receiver. The payload must arrive, and the sender must know it, \
-            within the 0.5 s in which the next payload is gathered.",
+    setup: "A stream has 20 frames a second of 800 × 600 pixels with 3 bytes each, shown at most \
+            0.5 s late, over 1 Gbit/s and 100 ms. Equations 8 to 11 give the payload and the \
+            sending rate. RBUDP then sends one such payload (10 frames, 14.4 MB) in one segment, \
+            without coded symbols (`tail-copies` 1): at the frames' own rate of 230.4 Mbit/s, at \
+            the rate of equation 11, and with loss towards the receiver. The payload must arrive, \
+            and the sender must know it, within the 0.5 s in which the next payload is gathered.",
     cases: || {
         let cases = STREAMS.map(|(mbps, per_mille)| {
             let name = stream_case(mbps, per_mille);

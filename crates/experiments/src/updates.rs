@@ -86,8 +86,8 @@ fn path(rate: u64, rtt: u64, loss: (u32, u32)) -> Vec<(String, UpdatesRun)> {
     carriers.map(run).collect()
 }
 
-/// The updates of an experiment that are also run in real time, by name: those of one path
-/// together, since they run side by side. Only one page has any.
+/// The updates of an experiment that are also run in real time, by name. Those of one path are in
+/// one list, because they run at the same time. Only one page has any.
 pub fn in_real_time(experiment: &Experiment) -> Vec<Vec<(String, UpdatesRun)>> {
     let mut paths = Vec::new();
     for rate in REAL.into_iter().filter(|_| experiment.id == FEC.id) {
@@ -183,16 +183,16 @@ pub(crate) static FEC: Experiment = Experiment {
             is in time if it arrives within half a round trip plus 30 ms. The code works as in \
             `longhaul channel --mode datagram`: repairs follow each group of updates, 20 ms after \
             its first update at the latest; updates never wait for repairs. TCP sends each update \
-            at once; its loss detection and window are modelled (`testbed::sim::updates`). The row \
-            `deadline` is `--mode deadline` with this time: the receiver reports its losses once a \
-            second, and the sender chooses the code. Delays are of delivered updates; bytes \
-            include all headers towards the receiver.\n\nEmulated, at 100 and 1,000 updates a \
-            second: a real reflector and its subscriber on one host, a real sender on the other, \
-            between two emulated hosts; TCP is a connection of the kernel. The carriers of a path \
-            run side by side, each on a path of its own. Delays are from the time at which an \
-            update is due in the sender's pipe to its line from the subscriber. Not emulated: 10 \
-            updates a second, which would take 70 minutes. `longhaul reproduce quanta-fec --how \
-            emulate --update` takes 10.",
+            immediately; its loss detection and window are modelled (`testbed::sim::updates`). The \
+            row `deadline` is `--mode deadline` with the same time limit: the receiver reports its \
+            losses once a second, and the sender chooses the code. Delays count delivered updates \
+            only; bytes include all headers towards the receiver.\n\n\
+            Emulated, at 100 and 1,000 updates a second: a real reflector and its subscriber run \
+            on one emulated host, and a real sender on the other. TCP is a connection of the \
+            kernel. All carriers of a case run at the same time, each on its own path. A delay \
+            begins when an update is due in the sender's pipe, and ends when the subscriber prints \
+            it. Not emulated: 10 updates a second, which would take 70 minutes. `longhaul \
+            reproduce quanta-fec --how emulate --update` takes 10 minutes.",
     cases: Vec::new,
     tables: |outcomes| match outcomes.updates() {
         real if real.is_empty() => TABLES.get_or_init(|| tables(|_, it| Some(run(it)))).clone(),
@@ -204,20 +204,20 @@ pub(crate) static FEC: Experiment = Experiment {
               here the parity follows the originals in the same flow, which needs only one address \
               and one key.",
     learned: "At 100 updates a second over 100 ms with 3 % of independent loss, TCP delivers \
-              {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, plain UDP \
-              {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %, XOR of 3 {100/s, 100 ms, \
-              loss 3 %, XOR 3 | in time | simulated | 1} % for {100/s, 100 ms, loss 3 %, XOR 3 | \
-              bytes beyond UDP | simulated | 0} % more bytes, and 2 Reed-Solomon repairs for 4 \
-              updates {100/s, 100 ms, loss 3 %, Reed-Solomon 4+2 | in time | simulated | 1} %. A \
-              lost TCP segment delays all updates of a round trip, so TCP has the lowest share \
-              here. If packets are lost three in a row on average, XOR of 3 falls to {100/s, 100 \
-              ms, loss 3 %, 3 in a row, XOR 3 | in time | simulated | 1} % and Reed-Solomon to \
-              {100/s, 100 ms, loss 3 %, 3 in a row, Reed-Solomon 4+2 | in time | simulated | 1} %: \
-              a group is restored only if it loses no more datagrams than it has repairs. A code \
-              that follows the losses delivers {100/s, 100 ms, loss 3 %, deadline | in time | \
-              simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
-              simulated | 0} % more bytes, and with bursts {100/s, 100 ms, loss 3 %, 3 in a row, \
-              deadline | in time | simulated | 1} %. At 10 updates a second a group has one \
-              update, and each repair is a copy of that update.",
+              {100/s, 100 ms, loss 3 %, TCP | in time | simulated | 1} % in time, and plain UDP \
+              delivers {100/s, 100 ms, loss 3 %, UDP | in time | simulated | 1} %. XOR of 3 \
+              delivers {100/s, 100 ms, loss 3 %, XOR 3 | in time | simulated | 1} % for {100/s, \
+              100 ms, loss 3 %, XOR 3 | bytes beyond UDP | simulated | 0} % more bytes. \
+              Reed-Solomon with 2 repairs for 4 updates delivers {100/s, 100 ms, loss 3 %, \
+              Reed-Solomon 4+2 | in time | simulated | 1} %. A lost TCP segment delays all updates \
+              of a round trip, so TCP has the lowest share here. If packets are lost three in a \
+              row on average, XOR of 3 falls to {100/s, 100 ms, loss 3 %, 3 in a row, XOR 3 | in \
+              time | simulated | 1} % and Reed-Solomon to {100/s, 100 ms, loss 3 %, 3 in a row, \
+              Reed-Solomon 4+2 | in time | simulated | 1} %: a group is restored only if it loses \
+              no more datagrams than it has repairs. A code that follows the losses delivers \
+              {100/s, 100 ms, loss 3 %, deadline | in time | simulated | 1} % for {100/s, 100 ms, \
+              loss 3 %, deadline | bytes beyond UDP | simulated | 0} % more bytes, and with bursts \
+              {100/s, 100 ms, loss 3 %, 3 in a row, deadline | in time | simulated | 1} %. At 10 \
+              updates a second a group has one update, and each repair is a copy of that update.",
     set: Set::Full,
 };

@@ -187,7 +187,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
             "goodput counts the time from the start, session setup included; for TCP the kernel \
              reports only resent segments, not losses and duplicates"
                 .into(),
-            "CPU in seconds a GB: all of this process; of the other end, the threads that receive \
+            "CPU in seconds per GB: here of the whole process, there of the threads that receive \
              and write datagrams"
                 .into(),
             match args.beside_tcp {

@@ -46,13 +46,13 @@ impl Course {
         self.with(|points| rates(points))
     }
 
-    /// A poisoned lock only means that a thread panicked while it recorded.
+    /// Locks the samples. A poisoned lock only means that a thread panicked while it recorded.
     fn with<T>(&self, act: impl FnOnce(&mut Vec<(f64, u64)>) -> T) -> T {
         act(&mut self.points.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Interpolates the bytes at a time linearly; after the last sample the value stays constant.
+/// The number of bytes copied until `time`, interpolated linearly; constant after the last sample.
 fn at(points: &[(f64, u64)], time: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for (at, bytes) in points {

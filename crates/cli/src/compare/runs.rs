@@ -61,7 +61,8 @@ pub(super) struct Cpu {
     pub(super) there: Option<f64>,
 }
 
-/// Goodput of a copy and of a concurrent TCP flow, from their common start to the copy's end.
+/// Goodput of a copy and of a concurrent TCP flow, from their common start to the copy's end. On a
+/// real path the measurement also ends if TCP ends first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shares {
     /// The copy's goodput.

@@ -28,7 +28,7 @@ pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
 /// input, which stays open.
 ///
 /// # Errors
-/// The list cannot be read, is empty or too long, or has a path out of the folder.
+/// The list cannot be read, is empty or too long, or has a path that leads out of the folder.
 pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Filter>, Error> {
     let wrong = |kind, why: &str| {
         let what = format!("cannot use the list {}: {why}", list.display());
@@ -47,7 +47,7 @@ pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Fil
         return Err(wrong(ErrorKind::Usage, "it is longer than 16 MiB"));
     }
     let paths = paths(&text, zeros).map_err(|why| wrong(ErrorKind::Usage, &why))?;
-    // Without any path there would be no filter, and everything would be copied.
+    // An empty list would mean no filter, so everything would be copied.
     if paths.is_empty() {
         return Err(wrong(ErrorKind::Usage, "it is empty"));
     }

@@ -70,7 +70,7 @@ impl Pipe {
         }
     }
 
-    /// Makes the pipe one end of the copy; `cancel` ends waiting for it.
+    /// Makes the pipe one end of the copy. Cancelling `cancel` ends any wait for the pipe.
     pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
         match self {
             Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),
@@ -140,7 +140,7 @@ struct Input<R> {
 impl<R: AsFd> Read for Input<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         wait(&self.input, PollFlags::IN, &self.cancel)?;
-        // Reads the descriptor itself: poll does not see a buffer of std.
+        // Reads the descriptor directly, because poll does not see data that std has buffered.
         Ok(rustix::io::read(&self.input, buf)?)
     }
 }

@@ -1,5 +1,5 @@
-//! A copy between two other hosts: one of the two runs it and is reached by ssh; the data go
-//! directly between them. This host starts the copy, shows its events, and ends it.
+//! A copy between two other hosts. This host reaches one of them by ssh and starts the copy there;
+//! the data go directly between the two. This host shows the copy's events, and can end it.
 
 mod command;
 mod parse;
@@ -29,7 +29,7 @@ const ENDING: Duration = Duration::from_secs(10);
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;
-/// Limit of kept output of the other host that is not an event.
+/// Limit of the other host's output, without its events, that is kept for error messages.
 const MAX_NOISE: usize = 500;
 
 /// Output of the ssh that reaches the other host.

@@ -10,13 +10,13 @@ use longhaul_proto::units::Bytes;
 
 use super::{Finding, Grade, Want};
 
-/// Longest and shortest usual delay of a receiving thread; its buffer must hold the data that
-/// arrive meanwhile.
+/// Longest and shortest usual delay of a receiving thread. The socket buffer must hold the data
+/// that arrive meanwhile.
 const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
 /// Size that a sending socket requests.
 const SEND_BUFFER: u64 = 4 << 20;
-/// Largest buffer of a connection that the kernel can count (a signed number of 32 bits), and twice
-/// the largest TCP window (RFC 7323, section 2.3).
+/// Largest buffer of a connection. The kernel counts its bytes in a signed number of 32 bits; it is
+/// also twice the largest TCP window (RFC 7323, section 2.3).
 const TCP_BUFFER: u64 = i32::MAX as u64;
 /// If reading the clock takes longer than this, the kernel asks a device instead of the processor.
 const SLOW_CLOCK: Span = Span::from_nanos(300);

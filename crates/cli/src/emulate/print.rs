@@ -18,7 +18,8 @@ const HEAD: [&str; 9] =
 /// Number of text columns.
 const WORDS: usize = 2;
 
-/// The flows as a table: headings, one line a flow, and its problems below.
+/// The flows as a table: headings, then a line for each flow. If a flow failed or did not finish,
+/// the next line has the reason.
 pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(flows.iter().map(|flow| row(flow).to_vec()));

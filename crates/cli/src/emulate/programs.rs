@@ -49,10 +49,11 @@ pub(super) enum Event {
     Signal(i32),
 }
 
-/// Blocks the signals that end a run, so that none is lost from now on.
+/// Catches the signals that end a run, so that none is lost from now on.
 ///
-/// A background job of a shell ignores SIGINT from its start; a user who sends it SIGINT anyway
-/// intends the effect. SIGHUP stays ignored if it was, because that is the purpose of `nohup`.
+/// A shell starts its background jobs with SIGINT ignored. SIGINT is caught even then, because a
+/// user who sends it intends the effect. If SIGHUP was ignored at the start, it stays ignored,
+/// because that is the purpose of `nohup`.
 pub(super) struct Asked(Signals);
 
 impl Asked {
@@ -109,10 +110,11 @@ impl Events {
     }
 }
 
-/// Runs `programs`, each at its time after `began`. Returns the exit status of the last one in
-/// their order when it ends, or 0 if there is no program and the flows have ended. If the last one
-/// succeeds but another failed before, its status is returned. The end of the emulation ends the
-/// other programs.
+/// Runs `programs`, each at its time after `began`, until the last program of the list ends, or
+/// without programs until the flows end. The end of the emulation then ends the other programs.
+///
+/// Returns the last program's exit status. If it is 0, returns the status of the first other
+/// program that failed and whose failure counts; without one, returns 0.
 pub(super) fn run(
     emulation: &Emulation,
     programs: &[Program],
@@ -150,7 +152,8 @@ pub(super) fn run(
 struct Watch<'a> {
     inbox: &'a Receiver<Event>,
     programs: &'a [Program],
-    /// The status of the first counting program that failed, except the last one.
+    /// The status of the first failed program whose failure counts; the last program is not
+    /// considered.
     failed: Option<u8>,
 }
 

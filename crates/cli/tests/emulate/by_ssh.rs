@@ -119,7 +119,8 @@ fn streams_and_channels_meet_over_ssh_across_a_long_path() {
          echo hello | {LONGHAUL} channel send {ends} b:lab/log",
         near("a")
     );
-    // Both ends of the host b: the stream, and the last message of a room without other clients.
+    // On the host b: a receiver of the stream, then a subscriber that gets the last message of a
+    // room without other clients.
     let receive = format!(
         "{}; {LONGHAUL} stream receive --check {ends} b:lab/cam > {here}/frames; \
          {LONGHAUL} channel receive --count 1 {ends} b:lab/log > {here}/message",

@@ -179,7 +179,7 @@ fn a_local_copy_warns_about_a_rate_and_refuses_a_pipe() {
 fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
     let here = Here::new();
     write(&here.at("t/big"), &bytes(20 << 20, 1));
-    // While the source is walked, before the first chunk, and at a chunk.
+    // The disk hangs while the source is walked, before the first chunk, or at a chunk.
     for call in ["getdents64", "ftruncate", "pwrite64"] {
         let hangs = need!(slow_calls(call, HANGS));
         let mut copy = here.start_in(&hangs, &["-r", "--stall=2s", "t", "new"]);

@@ -1,5 +1,5 @@
 //! Order of writes, syncs and renames, checked in the receiving program's system calls: power may
-//! fail between any two of them. Also the number of syncs and reads on both sides.
+//! fail between any two of them. The tests also count the syncs and reads on both sides.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -189,7 +189,7 @@ fn the_source_is_read_once_and_written_data_are_not_read_for_verification() {
 
 #[test]
 fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before_the_end() {
-    // One sync for all files, and one for each.
+    // 100 files share their syncs; each of three files has its own.
     for files in [100, 3] {
         let pair = Pair::new();
         for number in 0..files {

@@ -57,7 +57,7 @@ fn forbidden(root: &Path) {
     set_mode(&root.join("tree/cell"), 0);
 }
 
-/// Opens the folders again, so that the scratch folder can be removed.
+/// Restores access to the folders, so that the scratch folder can be removed.
 fn release(root: &Path) {
     set_mode(&root.join("tree/cell"), 0o755);
 }

@@ -219,8 +219,8 @@ impl Lateness {
     }
 }
 
-/// A time that only a copy exceeds that waits for a timeout of the whole session (30 s) instead of
-/// noticing that UDP is blocked (within 3 s, on a machine that does nothing else).
+/// A copy notices within 3 s that UDP is blocked, on a machine that does nothing else. It takes
+/// longer than this time only if it waits for a timeout of the whole session (30 s) instead.
 const SOON: f64 = 12.0;
 
 /// Asserts that a short copy by TCP ended soon by its own clock, minus this machine's lateness. The

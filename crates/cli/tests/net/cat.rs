@@ -197,7 +197,8 @@ fn a_reader_that_waits_uses_bounded_memory_at_both_ends() {
     let url = format!("lh://{}/holes", pair.server.address);
     let mut child = cat(&pair.client, &pair.server.id, &[&url]).spawn().expect("it starts");
     let mut out = child.stdout.take().expect("it is piped");
-    // All but the last piece, which does not fit into a pipe: so the client still runs.
+    // Reads all but the last piece. The last piece does not fit into the pipe, so the client still
+    // runs when its memory is measured.
     let mut piece = vec![0; MEBI];
     for _ in 0..SIZE / MEBI - 1 {
         out.read_exact(&mut piece).unwrap();
@@ -289,7 +290,7 @@ fn the_open_files_of_one_client_are_limited() {
         assert!(refused.what.contains("has 64 remote files open"), "{refused}");
         let (closed, _) = kept.pop().expect("they are many");
         closed.close(None).await.unwrap();
-        // The server learns of it a moment later.
+        // The server learns of the close a moment later.
         let mut is_open = false;
         while !is_open {
             let mut session = meet(&pair, &pair.client).await;

@@ -1,6 +1,6 @@
-//! Every message of the wire, with false values in each field, to the real server and to the real
-//! client. `docs/wire.md`, which a test compares with the source, gives the messages and fields: so
-//! a new field needs no line here, and a new message needs only an honest value.
+//! Sends every message of the wire, with false values in each field, to the real server and to the
+//! real client. The messages and fields come from `docs/wire.md`, which a test compares with the
+//! source. So a new field needs no line here, and a new message needs only an honest value.
 //!
 //! After each lie the honest end either answers a ping, or ends the session with a reason.
 
@@ -59,7 +59,7 @@ impl Schema {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
         let page = fs::read_to_string(page).expect("the page is there");
         let (control, protocols) =
-            page.split_once("\n## What protocols say\n").expect("the page has both parts");
+            page.split_once("\n## Messages of the protocols\n").expect("the page has both parts");
         (Schema::read(control), Schema::read(protocols))
     }
 
@@ -175,7 +175,7 @@ fn delimited(tag: u32, value: &[u8]) -> Vec<u8> {
     [&key(tag, 2)[..], &varint(value.len() as u64), value].concat()
 }
 
-/// A field of fixed length, and its readable value.
+/// Encodes a field of fixed length; also returns its value as text.
 fn fixed(tag: u32, value: impl ToString, wire_type: u64, bytes: &[u8]) -> (String, Vec<u8>) {
     (value.to_string(), [&key(tag, wire_type)[..], bytes].concat())
 }

@@ -141,8 +141,8 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
 #[test]
 fn kernel_drops_at_a_frozen_receiver_count_as_socket_losses() {
     // Loopback loses nothing, so all missing datagrams were dropped in the socket or for want of
-    // memory. The kernel counts merged buffers; longhaul assumes their average length. Large
-    // datagrams are not merged but a few small ones are, so the count may be 5 % too high.
+    // memory. The kernel counts merged buffers; longhaul assumes their average length. Only the
+    // few small datagrams are merged, not the large ones, so the count may be 5 % too high.
     let (missing, own) = lost_while_frozen(160_000_000, 40_000);
     assert!(missing <= own + 10 && own <= missing * 9 / 8, "{own} of {missing}");
     // A busy machine sends merged buffers that are twice as long as usual.
@@ -178,7 +178,7 @@ fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
 
 #[test]
 fn a_remote_disk_that_hangs_before_the_first_data_ends_the_copy_after_stall() {
-    // Creating the partial file, and walking the source.
+    // The disk hangs at the creation of the partial file, or while the source is walked.
     let calls = [(Way::Push, "ftruncate"), (Way::Pull, "getdents64")];
     for (way, call) in calls {
         let hangs = need!(slow_calls(call, HANGS));

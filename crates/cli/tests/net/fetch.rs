@@ -236,7 +236,8 @@ impl Gate {
     }
 }
 
-/// A server whose content behind 16 MiB waits for the gate, and whose fields may change.
+/// A server that holds back the content after 16 MiB until the gate opens. Its header fields may
+/// change.
 fn gated(content: &[u8], fields: &Arc<Mutex<String>>) -> (Liar, Arc<Gate>) {
     let (gate, content, fields) = (Arc::new(Gate::default()), content.to_vec(), fields.clone());
     let waits = gate.clone();
@@ -481,7 +482,7 @@ fn redirects_and_the_proxy_of_the_environment_are_followed() {
     client.cp(&[], &url, "f").summary();
     assert!(client.content("f") == content);
     assert_eq!(*tokens.lock().unwrap(), [""; 0], "the other host got the password");
-    // Redirects within one server keep them.
+    // A redirect within one server keeps the password.
     let whole = content.clone();
     let own = Liar::start(move |asked| match (&*asked.path, asked.fields.get("authorization")) {
         ("/f", Some(_)) => {

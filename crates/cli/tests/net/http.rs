@@ -14,7 +14,7 @@ use crate::rig::{Child, DEADLINE, Host, Server, Skipped, binary, bytes, need, sk
 pub(super) const READER: &str = "reader-0123456789abcdef";
 const WRITER: &str = "writer-0123456789abcdef";
 
-/// A server of `data` with a token that reads, and one that writes below `in`.
+/// A server of `data` with two tokens: one may read, the other may write below `in`.
 pub(super) struct Http {
     server: Server,
     pub(super) url: String,

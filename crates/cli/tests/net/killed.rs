@@ -1,7 +1,8 @@
-//! An end that is killed on a lossy path, and the same command again. The cost of the kill follows
-//! from the bytes that the path delivered. Until the kill they are counted on the path; after it,
-//! the summary of the second run has them. Until the sender stops, data sent to the killed end are
-//! lost.
+//! An end that is killed on a lossy path, and the same command again.
+//!
+//! The cost of the kill is computed from the delivered bytes. Up to the kill, the emulated path
+//! counts them; after it, the summary of the second run does. Data that the sender sends after the
+//! kill, before it stops, are lost.
 
 use rustix::process::Signal;
 
@@ -33,7 +34,8 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // FOBS resends unacknowledged blocks in a circle, which would leave gaps all over the object.
+    // FOBS resends unacknowledged blocks in a circle. A circle over the whole object would leave
+    // gaps everywhere in it.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 

@@ -125,7 +125,7 @@ fn a_limit_applies_to_all_sources_together_on_any_carrier() {
         let flags = ["--bwlimit=16M", &format!("--protocol={protocol}")];
         let ended = star.start(&flags, &[(0, "a"), (1, "b")], ".").end();
         let summary = ended.summary();
-        // Minus the data that each source may send before the first schedule.
+        // Allows for the data that each source may send before the first schedule.
         let least = 6e6 * 8.0 / 16e6 * 0.7;
         assert!(summary["seconds"].as_f64() >= Some(least), "{protocol} {ended}");
         ["a", "b"].iter().for_each(|name| {

@@ -13,14 +13,14 @@ use super::channel::assert_reports;
 use super::rooms::{Speaker, hears, texts};
 use crate::rig::{Child, DEADLINE, Ended, Host, Server, Skipped, bytes, need, side_by_side, skip};
 
-/// Ends a subscriber; returns what it heard.
+/// Ends a subscriber; returns the texts that it received.
 fn ended(child: Child) -> Vec<String> {
     child.signal(Signal::INT);
     texts(&child.end())
 }
 
-/// Two domains: a switch each, with a reflector (`r`) and two hosts. A cable between the
-/// reflectors.
+/// Two domains, joined by a cable between their reflectors. Each domain has a switch, a reflector
+/// (`r`) and two hosts.
 struct Nets(String);
 
 impl Nets {
@@ -93,7 +93,7 @@ impl Drop for Nets {
     }
 }
 
-/// What a family of addresses looks like.
+/// The group's address and the reflector's location, in one address family.
 #[derive(Clone, Copy)]
 struct Family {
     group: &'static str,
@@ -147,7 +147,8 @@ fn two_domains(family: Family) {
         speaker.say(&format!("hello {host}"));
         speaker
     });
-    // A new member may miss the first message of its group, and gets it as the last of the room.
+    // A new member may miss the first datagram of its group. It then gets that message as the last
+    // message of the room.
     for (speaker, text) in [(&mut near, "one"), (&mut far, "two")] {
         speaker.say(text);
         let everybody = here.iter_mut().chain(&mut there).chain([&mut by_unicast]);
@@ -177,7 +178,8 @@ fn two_domains(family: Family) {
         assert_eq!(of(ended(child)), ["one", "two", "four", "five"]);
     }
     for child in there {
-        // The link brings the fourth one after the restart, if it is still the last of its room.
+        // After the restart the link delivers "four", if that is still the last message of its
+        // room.
         let heard = of(ended(child));
         let mut once = heard.clone();
         once.sort();
@@ -201,7 +203,7 @@ struct One {
 }
 
 impl One {
-    /// `number` makes groups of tests that run together differ.
+    /// Tests that run at the same time need different groups, so each has its own `number`.
     fn new(number: u8) -> One {
         let scratch = tempfile::tempdir().unwrap();
         let client = Host::new(&scratch.path().join("client"));
@@ -229,8 +231,8 @@ impl One {
         who.command(["channel", verb, "--json", "--interface=lo", &id, &mode, &url])
     }
 
-    /// A subscriber that is in the room; by multicast it hears the group, since it has the last
-    /// message of the room.
+    /// Starts a subscriber, and waits until it has joined the room: it has received the room's last
+    /// message. By multicast it then also receives the group's datagrams.
     fn receive(&self, server: &Server, mode: &str, last: &str) -> Child {
         let mut child = Child::spawn(&mut self.channel(&self.client, server, "receive", mode));
         hears(&mut child, last);
@@ -243,7 +245,7 @@ impl One {
         speaker.end()
     }
 
-    /// A stranger that hears what comes to the group.
+    /// A stranger that receives the group's datagrams.
     fn stranger(&self) -> UdpSocket {
         let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         sockopt::set_socket_reuseaddr(&fd, true).unwrap();
@@ -256,7 +258,7 @@ impl One {
     }
 }
 
-/// The next datagram.
+/// The next datagram that the stranger receives.
 fn overheard(stranger: &UdpSocket) -> Vec<u8> {
     let mut datagram = vec![0; 65_536];
     let len = stranger.recv(&mut datagram).expect("the group is heard");
@@ -342,7 +344,7 @@ fn a_member_that_loses_its_right_loses_the_key() {
     let mut goes = Child::spawn(&mut one.channel(&other, &server, "receive", "multicast"));
     hears(&mut goes, "before");
     let stranger = one.stranger();
-    // The flow of the server shows its epoch.
+    // The flow in the server's datagrams changes with the epoch of the key.
     let flow = |server: &Server, text: &str| {
         one.say(server, "reliable", text).is(0, &[]);
         overheard(&stranger)[1..5].to_vec()
@@ -359,7 +361,7 @@ fn a_member_that_loses_its_right_loses_the_key() {
     }
     flow(&server, "last");
     hears(&mut stays, "last");
-    // The one that left heard nothing of the new key.
+    // The member that lost its right received no message under the new key.
     assert_eq!(texts(&refused), ["before", "known to both"]);
 }
 

@@ -138,8 +138,8 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
         let runs: Vec<_> = runs.iter().filter(|run| run["way"] == way).collect();
         // About 200 datagrams: the share lost is 10 % within four standard deviations.
         assert!((0.01..0.19).contains(&number(runs[0], "loss")), "{way} {ended}");
-        // Above the path's rate: the path's rate passes, and the rest of what a loaded machine
-        // could send is lost.
+        // The second run sends faster than the path. The path delivers its own rate and loses the
+        // rest; a loaded machine may send less than requested.
         let most = MEGABITS as f64 * 1e6 * 1.2;
         let sent = number(runs[1], "sent_bps");
         assert!(number(runs[1], "loss") > 0.9 - most / sent, "{way} {ended}");

@@ -12,7 +12,7 @@ use super::relay::Relay;
 use super::rooms::{Speaker, hears, texts};
 use crate::rig::{Child, Host, Pair, Server, side_by_side};
 
-/// Awaits that the server has ended a stream that sends, or one that receives.
+/// Waits until the server has ended a stream whose request contains `verb`.
 fn given_up(server: &mut Server, verb: &str) {
     server.child().event(|event| {
         event["event"] == "ended" && event["wish"].as_str().is_some_and(|wish| wish.contains(verb))
@@ -32,7 +32,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// Begins or ends the fault: of the connections through `relay`, or of `process`.
+    /// Starts or ends the fault of the connections through `relay`, or of `process`.
     fn set(self, is_on: bool, relay: &Relay, process: &Child) {
         match self {
             Fault::Cut => {

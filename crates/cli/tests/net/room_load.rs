@@ -122,8 +122,8 @@ pub(super) fn cpu(id: u32) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// Prints a row: arrivals, losses, delays, and the seconds of processor time that the server and
-/// this process used per million messages that arrived.
+/// Prints a row: arrivals, losses, delays, and the CPU seconds of the server and of this process
+/// for a million delivered messages.
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f64)) {
     let mut delays = seen.delays.take();
@@ -146,7 +146,7 @@ fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f6
     );
 }
 
-/// The subscribers of a room, which stay for several loads.
+/// The subscribers of a room. They stay connected for several loads.
 struct Audience {
     sessions: Vec<Session>,
     runs: u64,
@@ -176,7 +176,7 @@ impl Audience {
         Audience { sessions, runs: 100 }
     }
 
-    /// Puts a load on the room; returns what the subscribers saw, and prints it.
+    /// Puts a load on the room; prints the subscribers' results, and returns them.
     async fn bear(&mut self, pair: &Rc<Pair>, server: u32, load: Load) -> Rc<Seen> {
         let Load(_, rate, seconds) = load;
         let (seen, base) = (Rc::new(Seen::default()), Instant::now());

@@ -104,7 +104,7 @@ struct Family {
     samples: BTreeMap<String, f64>,
 }
 
-/// Parses OpenMetrics text by the rules of its specification (1.0) and by our own.
+/// Parses OpenMetrics text, and checks it by the specification (1.0) and by longhaul's own rules.
 fn lint(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();

@@ -188,7 +188,7 @@ fn a_command_ends_with_an_error_if_its_lock_is_lost_with_the_connection() {
         .collect();
     keys.sort();
     assert_eq!(keys, ["lock", "open"]);
-    // A client that does not know yet that its put was made sends it again, and then holds the key.
+    // A client that lost the answer to its put sends the put again, and then holds the key.
     for (child, key) in [(&mut lock, "lock"), (&mut open, "open")] {
         let line = child.line().unwrap_or_default();
         assert!(line.starts_with(&format!("{key} has version ")), "{line}");

@@ -2,9 +2,9 @@
 //!
 //! `results/figures.sh sharing` runs the same load against servers that it has started, by
 //! `LONGHAUL_SHARE_LOAD="SERVER HOST PORT ID PID WATCHERS WRITERS DEPTH RATE SECONDS CHANGES"`.
-//! `SERVER` is `longhaul`, `redis` or `etcd`. Each writer keeps `DEPTH` changes without an answer,
-//! or makes `RATE` changes a second if that is not 0. It ends after `SECONDS`, or after `CHANGES`
-//! if that is not 0; it then writes a new key each time.
+//! `SERVER` is `longhaul`, `redis` or `etcd`. If `RATE` is 0, each writer always has `DEPTH`
+//! unanswered changes in flight; otherwise it makes `RATE` changes a second. If `CHANGES` is 0, the
+//! writer ends after `SECONDS`; otherwise it ends after `CHANGES`, each of a new key.
 
 mod etcd;
 mod redis;
@@ -33,13 +33,13 @@ const KEYS: u64 = 1000;
 /// Time for the last changes to arrive.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A server and a load of it.
+/// A server, and the load for it.
 #[derive(Clone, Debug, Default)]
 struct Load {
     server: String,
     host: String,
     port: u16,
-    /// The id of a server of longhaul.
+    /// The id of a longhaul server.
     id: String,
     /// The server's process; 0 if it is not measured.
     process: u32,
@@ -52,7 +52,7 @@ struct Load {
     changes: u64,
 }
 
-/// What the watchers saw.
+/// The results of the watchers.
 #[derive(Default)]
 struct Seen {
     delays: RefCell<Vec<u32>>,
@@ -81,9 +81,9 @@ impl Seen {
 trait Writer {
     /// Queues a change.
     async fn put(&mut self, key: &str, value: &[u8]);
-    /// Sends what is queued.
+    /// Sends the queued changes.
     async fn flush(&mut self);
-    /// Waits for answers, and returns how many came. It can be cancelled.
+    /// Waits for answers, and returns their number. It can be cancelled.
     async fn answers(&mut self) -> u64;
 }
 
@@ -239,7 +239,7 @@ async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
             seen.came.notified().await;
         }
     };
-    // A server may have left changes out.
+    // A server may have skipped changes.
     let _ = tokio::time::timeout(PATIENCE, all).await;
     (made, seconds)
 }

@@ -38,7 +38,7 @@ fn clients_that_come_over_ssh_meet_in_streams_and_rooms_and_the_server_ends_afte
     Child::spawn(&mut said).end().is(0, &["1 messages, 1 taken"]);
     let heard = subscriber.end();
     assert_eq!(heard.is(0, &[]).events("message")[0]["text"], "hello", "{heard}");
-    // Its last client is gone.
+    // The last client has disconnected, so the server ends.
     let socket = ssh.path("far_config").join("rooms.sock");
     wait_until("the end of the server", || !socket.exists());
 }

@@ -390,7 +390,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
         let cipher = "aes-128-gcm".to_owned();
         let receive = Receive { name: "x".to_owned(), flow: 9, cipher };
         session.write(&ask(Asked::Receive(receive))).await.unwrap();
-        // It never reads, and reports that it loses everything.
+        // The hostile receiver never reads, and reports that it loses everything.
         let report = Report {
             loss_ppm: u32::MAX,
             burst_milli: u32::MAX,
@@ -400,7 +400,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
         for _ in 0..1_000 {
             session.write(&ask(Asked::Report(report.clone()))).await.unwrap();
         }
-        // It stays to the end of the stream.
+        // The hostile receiver stays to the end of the stream.
         let sent = tokio::task::spawn_blocking(|| sender.end()).await.unwrap();
         let _ = session.close(None).await;
         sent
@@ -461,8 +461,8 @@ fn clients_refuse_invalid_answers() {
 /// The section of docs/streaming.md whose commands need ffmpeg.
 const FFMPEG: &str = "## ffmpeg";
 
-/// The commands of docs/streaming.md, in order: a line each that begins with `$ `. Those of the
-/// section on ffmpeg are apart.
+/// The commands of docs/streaming.md, in order: a line each that begins with `$ `. Returns only
+/// those of the section on ffmpeg, or only those of the other sections.
 fn commands(of_ffmpeg: bool) -> Vec<String> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/streaming.md");
     let page = fs::read_to_string(page).expect("the page is there");

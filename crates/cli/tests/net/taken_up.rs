@@ -32,7 +32,7 @@ fn a_copy_killed_at_its_start_or_end_resumes_with_other_sources() {
         let mut copy = star.replicas(&["--rate=4M"], &[0, 1]);
         copy.progressed(killed_at);
         copy.kill();
-        // On a busy machine the copy may have ended before.
+        // On a busy machine the copy may have ended before the kill.
         let is_whole = star.here.join("x").exists();
         let ended = star.replicas(&[], &[1, 2]).end();
         let resumed = ended.summary()["resumed_bytes"].as_u64();

@@ -139,7 +139,7 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
 
 #[test]
 fn equal_files_are_reported_even_if_the_end_of_the_copy_overtakes_the_plan() {
-    // The plan waits on the stream for a lost packet; a datagram has the outcome meanwhile.
+    // After a lost packet the plan waits on the stream, and a datagram brings the outcome first.
     let wan = need!(Wan::new(link(100, 40, 0.2), MTU, 1000));
     let args = ["--protocol=rbudp", "--rate=80M"];
     wan.start(Way::Push, &args).end().is(0, &[]);

@@ -36,7 +36,7 @@ fn a_file_is_changed_in_place_and_reads_return_what_was_written() {
         let reader = connection.open_file("sub/file").await.unwrap();
         assert_eq!(reader.read_at(0, 2 * MEBI).await.unwrap(), content[..2 * MEBI]);
         let file = connection.open_file_to_write("sub/file").await.unwrap();
-        // Over chunks and pieces, at the start, over the end, beyond it.
+        // At the start, across chunks and pieces, across the end, beyond the end, and empty.
         let end = content.len();
         for (at, len) in [(0, 1), (MEBI - 3, 3 * MEBI), (end - 2, 9), (end + 100, 5), (7, 0)] {
             let new = bytes(len, at as u64);
@@ -92,7 +92,7 @@ fn many_writes_at_once_take_effect_in_their_order() {
             writer.await.unwrap().unwrap();
         }
         assert_eq!(file.len(), 399_000);
-        // A later write of one task wins.
+        // Of two writes by one task, the later one wins.
         file.write_at(0, b"first").await.unwrap();
         file.write_at(0, b"second").await.unwrap();
         assert_eq!(file.read_at(0, 6).await.unwrap(), b"second");
@@ -116,7 +116,7 @@ fn a_file_is_changed_by_tls_where_only_tcp_passes() {
     });
 }
 
-/// Fails unless `path` cannot be opened for changes, because of `what`.
+/// Asserts that opening `path` for changes fails with the reason `what`.
 async fn refused(connection: &Connection, path: &str, what: &str) {
     let error = connection.open_file_to_write(path).await.unwrap_err();
     assert!(error.to_string().contains(what), "{path}: {error}");
@@ -208,7 +208,7 @@ fn changes_end_with_the_right_of_their_client() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_with_its_reason_and_the_server_lives_on() {
+fn a_full_disk_is_an_error_with_its_reason_and_the_server_continues() {
     let pair = Pair::new();
     write(&pair.there.join("kept"), b"");
     let apart = need!(Apart::tiny(&pair.there, 8 << 20));
@@ -230,7 +230,7 @@ fn a_full_disk_is_an_error_with_its_reason_and_the_server_lives_on() {
     });
 }
 
-/// Says `said` on a stream of the service; the number of answers, and its last word.
+/// Sends `said` on a stream of the service; returns the number of answers and the close reason.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (usize, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -261,7 +261,7 @@ fn change(change: impl Into<FileChange>) -> FileAsk {
 }
 
 #[test]
-fn a_server_refuses_lies_of_a_client_that_writes_and_lives_on() {
+fn a_server_refuses_false_messages_of_a_writing_client_and_continues() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"old");
     let plain = || FileChange::from(Change::Write(0, b"new".to_vec()));
@@ -297,7 +297,7 @@ fn a_server_refuses_lies_of_a_client_that_writes_and_lives_on() {
 }
 
 #[test]
-fn a_client_takes_no_answer_that_belongs_to_no_change() {
+fn a_client_refuses_an_answer_without_a_change() {
     let opened = FileData { opened: Some(FileOpened::default()), ..FileData::default() };
     let made = FileData { changed: true, ..FileData::default() };
     let write = |lies: Vec<FileData>| {

@@ -115,7 +115,7 @@ impl Pair {
 
     fn within(scratch: TempDir, rights: &str, args: &[&str]) -> Pair {
         let (here, there) = (scratch.path().join("here"), scratch.path().join("there"));
-        // A server refuses to start without the subfolder of an id, which the short form names.
+        // The short form of rights names a subfolder. A server refuses to start if it is missing.
         let short = rights.strip_prefix(':').and_then(|right| right.split_once(':'));
         let subfolder = short.map_or("", |(_, folder)| folder);
         for folder in [&here, &there.join(subfolder)] {

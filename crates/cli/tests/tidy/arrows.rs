@@ -69,12 +69,12 @@ fn upward(table: &str, allowed: fn(u8, u8) -> bool) -> Vec<String> {
 #[test]
 fn arrows_between_crates_point_downwards() {
     assert!(crates("dependencies").iter().any(|(name, _)| name == "proto"));
-    none(upward("dependencies", |other, own| other < own), "a crate knows only those below it");
+    none(upward("dependencies", |other, own| other < own), "a crate uses only crates below it");
 }
 
 #[test]
 fn tests_may_look_sideways_but_not_up() {
-    none(upward("dev-dependencies", |other, own| other <= own), "tests know nothing above");
+    none(upward("dev-dependencies", |other, own| other <= own), "tests use no crate above");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_command_line_is_built_on_the_library_that_others_embed() {
             found.push(format!("cli depends on {module}"));
         }
     }
-    none(found, "what the command line needs of a copy is part of the crate longhaul");
+    none(found, "the command line uses only the crate longhaul for copies");
 }
 
 #[test]

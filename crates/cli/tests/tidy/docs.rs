@@ -97,7 +97,7 @@ fn every_flag_that_a_page_names_exists() {
         let unknown = unknown.filter(|flag| !known.contains(flag) && !OTHERS.contains(&&**flag));
         found.extend(unknown.map(|flag| format!("{}: {flag}", page.path)));
     }
-    none(found, "a page names only flags that there are");
+    none(found, "a page names only flags that exist");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_readme_has_every_subcommand() {
     let readme = fs::read_to_string(root().join("README.md")).expect("there is a README.md");
     let lost = listed(&[]).into_iter().map(|command| command.join(" "));
     let lost = lost.filter(|name| !readme.contains(&format!("longhaul {name}")));
-    none(lost.collect(), "README.md names every subcommand");
+    none(lost.collect(), "README.md must name every subcommand");
 }
 
 /// The targets of the links of a page, without those that leave the repository.
@@ -175,7 +175,7 @@ fn every_path_on_the_map_exists() {
     let paths: Vec<&str> = quoted.filter(inside).filter(|path| !path.contains("NAME")).collect();
     assert!(paths.len() > 20, "the map names only {paths:?}");
     let lost = paths.into_iter().filter(|path| !root().join("crates").join(path).exists());
-    none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only what there is");
+    none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only paths that exist");
 }
 
 /// The names of tests in a page: words in backticks with two or more underscores, perhaps after

@@ -65,7 +65,7 @@ fn transfer_and_cli_branch_on_no_protocols_name() {
             found.extend(named(line).map(|name| format!("{}:{}: {name}", file.path, number + 1)));
         }
     }
-    none(found, "what a protocol is like is asked of its row, not of its name");
+    none(found, "code reads a protocol's properties from its row, and does not test its name");
 }
 
 #[test]

@@ -7,13 +7,13 @@ use std::fs;
 use super::{Text, files, root};
 
 const PAGE: &str = "docs/wire.md";
-const MARK: &str = "<!-- From here on made from the source: a test compares. -->\n";
+const MARK: &str = "<!-- The text below is generated from the source; a test compares it. -->\n";
 /// If set, the test writes the page.
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
 /// The sources of messages, in the order of the page, with their headings.
 const SOURCES: [(&str, &str); 18] = [
-    ("crates/session/src/hello.rs", "The first message each way of a stream"),
+    ("crates/session/src/hello.rs", "The first message in each direction"),
     ("crates/session/src/frame.rs", "The last message"),
     ("crates/transfer/src/control/mod.rs", "Frames of the control stream"),
     ("crates/transfer/src/control/request.rs", "The request"),
@@ -30,7 +30,7 @@ const SOURCES: [(&str, &str); 18] = [
     ("crates/stream/src/messages.rs", "A stream"),
     ("crates/stream/src/channel/messages.rs", "A channel"),
     ("crates/rpc/src/messages.rs", "Remote procedure calls"),
-    ("crates/proto/src/wire/messages.rs", "What protocols say"),
+    ("crates/proto/src/wire/messages.rs", "Messages of the protocols"),
 ];
 const HEADER: &str = "crates/proto/src/wire/header.rs";
 
@@ -161,7 +161,7 @@ fn the_page_of_the_wire_agrees_with_the_source() {
         let differs = listed.lines().zip(made.lines()).find(|(page, source)| page != source);
         assert!(
             listed == made,
-            "{PAGE} is not what the source says (page, source: {differs:?}); {WRITE}=1 writes it"
+            "{PAGE} differs from the source (page, source: {differs:?}); {WRITE}=1 writes the page"
         );
     }
 }

@@ -26,7 +26,8 @@ const JAIN: Quantity = Quantity { name: "Jain's index, of 100", unit: Unit::Shar
 const HARM: Quantity = Quantity { name: "harm beside us / beside its own kind", unit: Unit::Index };
 const WORST: Quantity = Quantity { name: "worst cell", unit: Unit::Share };
 const LOSING: Quantity = Quantity { name: "cells 2 points below trains", unit: Unit::Count };
-/// Lower limit for the harm that TCP does itself: a ratio to almost zero would mean nothing.
+/// Lower limit for the harm that one more TCP connection does. A ratio to almost zero would mean
+/// nothing.
 const LEAST_HARM: f64 = 0.05;
 
 fn quantity(family: Family) -> Quantity {
@@ -253,24 +254,26 @@ pub(super) static GRID: Experiment = Experiment {
     title: "The automatic mode: both laws for the rate, alone, next to other flows and with \
             troubles",
     source: "No paper: the benchmark of the automatic mode",
-    setup: "RBUDP searches for its rate with each of the two laws (trains, shadow window). \
-            *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, 30, 100 and 300 ms; loss of 0, \
-            0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 BDP and CoDel (360 cells); an \
-            object that takes 2 s or twelve round trips. *Beside TCP and another copy*: six paths \
-            and four queues (24 cells), for 30 s; all flows start together, or the second copy \
-            starts later. *Troubles*: each kind of trouble on six paths, observed for 10 s. Each \
-            cell is run with 20 seeds (41 to 60), which also change round trip and queue by up to \
-            2 %. Its value is the worst decile of the seeds (the third worst). The cells are split \
-            into halves by a hash (FNV-1a, bit 32) of their names, so that a law can be tuned on \
-            one half (tuned) and judged by the other (reported). The tuning did not respect this \
-            split; see the lessons. The values are: alone, the time that the path needs for the \
-            object, divided by the time from the first datagram until the sender knows that \
-            everything has arrived; beside TCP, the goodput as a share of a fair share, which is \
-            the path's rate divided by the number of flows; beside another copy, Jain's index of \
-            the two copies' goodputs 15 to 20 s after the second started. Harm (Ware et al. 2019) \
-            is the share of its goodput that a TCP connection loses because of the copy, divided \
-            by the share that it loses because of one more connection of its own kind (at least 5 \
-            %).",
+    setup: "RBUDP searches for its rate with each of two laws. *Trains* takes the rate from packet \
+            trains, which measure the path's capacity. *Shadow window* does that too; but while \
+            other traffic has a queue on the path, it follows the window that CUBIC would have. \
+            There are three groups of cells. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, \
+            30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 \
+            BDP and CoDel (360 cells); an object that takes 2 s or twelve round trips. *Beside TCP \
+            and another copy*: six paths and four queues (24 cells), for 30 s; all flows start \
+            together, or the second copy starts later. *Troubles*: each kind of trouble on six \
+            paths, observed for 10 s. Each cell is run with 20 seeds (41 to 60), which also change \
+            round trip and queue by up to 2 %. Its value is the worst decile of the seeds (the \
+            third worst). The cells are split into halves by a hash (FNV-1a, bit 32) of their \
+            names, so that a law can be tuned on one half (tuned) and judged by the other \
+            (reported). The tuning did not respect this split; see the lessons. The value of a \
+            cell *alone* is the time that the path needs for the object, divided by the time from \
+            the first datagram until the sender knows that everything has arrived. Beside TCP it \
+            is the goodput as a share of a fair share, which is the path's rate divided by the \
+            number of flows. Beside another copy it is Jain's index of the two copies' goodputs 15 \
+            to 20 s after the second started. Harm (Ware et al. 2019) is the share of its goodput \
+            that a TCP connection loses because of the copy, divided by the share that it loses \
+            because of one more connection of its own kind (at least 5 %).",
     cases: || cases(SEEDS),
     tables: |outcomes| judge(outcomes, SEEDS).tables(),
     courses: Experiment::NO_COURSES,
@@ -288,26 +291,27 @@ pub(super) static GRID: Experiment = Experiment {
     set: Set::Named,
 };
 
-const LEARNED: &str = "The seeds of this page were not used for tuning. The paths were, and both \
-                       halves of the cells were examined with other seeds, so the split into \
-                       halves shows little. With the shadow window no cell beside TCP is below \
-                       half of a fair share, and no cell alone is 2 points below trains. The worst \
-                       cells are 67 % with one CUBIC flow, 152 % with four and 57 % with one BBR \
-                       flow; for trains they are 13, 31 and 14 %. For this reason every copy \
-                       without a rate uses the shadow window. This law requests a train before it \
-                       concludes that other flows are present only if the train takes less than a \
-                       quarter of a round trip. Without this rule, three cells alone were below \
-                       trains, because the train overfilled a short queue. The law evaluates every \
-                       train that it requested, even if later ones left before the report arrived, \
-                       and attributes a queue to itself if the timing of a train was too short to \
-                       show it. Without these rules, its worst cell with Wi-Fi pauses had 81 %; \
-                       now it has 96 %, like trains. Harm to one CUBIC connection is 1.24 and 1.34 \
-                       in the two halves (trains 1.11 and 1.27), to four connections 2.67 and 2.59 \
-                       (trains 2.33 and 3.08): the goal of 1.1 is missed. Jain's index of two \
-                       copies is 0.90 to 0.95 on average in each half, and the goal of 0.95 is \
-                       missed. [transfer](transfer.md) has measurements over the emulator, with \
-                       real hosts, alone and with the kernel's TCP. The BBR model is 3 % above and \
-                       5 % below single emulated runs of the kernel's BBR at 0.1 and 1 % loss \
+const LEARNED: &str = "The tuning used the paths of this page, but not its seeds. Both halves of \
+                       the cells were examined with other seeds, so the split into halves shows \
+                       little. With the shadow window every cell beside TCP has at least half of a \
+                       fair share, and every cell without other traffic is less than 2 points \
+                       below trains. The worst cells are 67 % with one CUBIC flow, 152 % with four \
+                       and 57 % with one BBR flow; for trains they are 13, 31 and 14 %. For this \
+                       reason every copy without a rate uses the shadow window. Before this law \
+                       concludes that other flows are present, it requests a train, but only if \
+                       the train takes less than a quarter of a round trip. Without this limit, \
+                       three cells without other traffic were below trains, because the train \
+                       overfilled a short queue. The law evaluates every train that it requested, \
+                       even if later ones left before the report arrived, and attributes a queue \
+                       to itself if the timing of a train was too short to show it. Without these \
+                       rules, its worst cell with Wi-Fi pauses had 81 %; now it has 96 %, like \
+                       trains. Harm to one CUBIC connection is 1.24 and 1.34 in the two halves \
+                       (trains 1.11 and 1.27), to four connections 2.67 and 2.59 (trains 2.33 and \
+                       3.08): the goal of 1.1 is missed. Jain's index of two copies is 0.90 to \
+                       0.95 on average in each half, and the goal of 0.95 is missed. \
+                       [transfer](transfer.md) has measurements over the emulator, with real \
+                       hosts, alone and with the kernel's TCP. The BBR model is 3 % above and 5 % \
+                       below single emulated runs of the kernel's BBR at 0.1 and 1 % loss \
                        (compare-1g), but about 70 % above them at 5 %; how the model shares a path \
                        is not verified.";
 const DIFFERS: &str = "There is no paper. The simulator's hosts take no processing time, so cells \
@@ -319,7 +323,7 @@ pub(super) static SHORT: Experiment = Experiment {
     id: "auto-grid-short",
     title: "The automatic mode, the short form: every twelfth cell, one seed",
     source: "No paper: the benchmark of the automatic mode",
-    setup: "Every twelfth cell of [auto-grid](auto-grid.md), with one seed.",
+    setup: "This page has every twelfth cell of [auto-grid](auto-grid.md), with one seed.",
     cases: || cases(SHORT_SEEDS),
     tables: |outcomes| judge(outcomes, SHORT_SEEDS).tables(),
     courses: Experiment::NO_COURSES,

@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 2;
 const POINTS_APART: Span = Span::from_millis(100);
 /// A case's overhead besides its flows: starting and stopping hosts, servers, objects.
 const AROUND: Span = Span::from_secs(3);
-/// A case is given up after this factor of its virtual duration plus [`PATIENCE`].
+/// A case is stopped after its virtual duration times this factor, plus [`PATIENCE`].
 const SLOWER: u64 = 3;
 const PATIENCE: Span = Span::from_secs(60);
 
@@ -135,8 +135,8 @@ impl Emulator {
         outcomes
     }
 
-    /// Runs state updates side by side, each on an emulated path of its own. Reports and returns as
-    /// [`Emulator::run`] does.
+    /// Runs state updates at the same time, each on a separate emulated path. Reports and returns
+    /// as [`Emulator::run`] does.
     pub fn updates(
         &self,
         side_by_side: &[(String, UpdatesRun)],

@@ -124,11 +124,11 @@ pub(super) static FIG7: Experiment = Experiment {
               round-trip times: a second after the last join, four flows from 20 to 80 ms have \
               {[GTP, 5 to 10 s] / 4 | 1} Mbit/s each, together all that the link carries. Nothing \
               is lost in the simulation; over real sockets {GTP | loss | emulated | 2} % is lost. \
-              The index is 1, as in the paper's simulation. With the paper's rules the four flows \
-              have {[GTP, by the paper's rules, 5 to 10 s] / 4 | 1} Mbit/s each and an index of \
-              {GTP, by the paper's rules, 5 to 10 s | fairness index | 3}, and {GTP, by the \
-              paper's rules | loss | 2} % is lost: on this network longhaul's own rules make no \
-              difference.",
+              The fairness index is 1, as in the paper's simulation. With the paper's rules the \
+              four flows have {[GTP, by the paper's rules, 5 to 10 s] / 4 | 1} Mbit/s each and an \
+              index of {GTP, by the paper's rules, 5 to 10 s | fairness index | 3}, and {GTP, by \
+              the paper's rules | loss | 2} % is lost: on this network longhaul's own rules make \
+              no difference.",
     set: Set::Quick,
 };
 
@@ -138,8 +138,9 @@ pub(super) static FIG8: Experiment = Experiment {
     title: "Four TCP flows of different round trips into one receiver",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.1, Fig. 8",
-    setup: "Like [gtp-fig7](gtp-fig7.md), but with TCP (NewReno with selective acknowledgements, \
-            windows that only congestion limits). All flows start at 0 s and run for 30 s.",
+    setup: "The set-up is that of [gtp-fig7](gtp-fig7.md), but with TCP (NewReno with selective \
+            acknowledgements, windows that only congestion limits). All flows start at 0 s and run \
+            for 30 s.",
     cases: || vec![Case::both(TCP, vary("gtp-fig8"))],
     tables: |outcomes| {
         // "The fairness index of TCP flows in Figure 8 is only 0.67".
@@ -150,10 +151,10 @@ pub(super) static FIG8: Experiment = Experiment {
     differs: "The paper gives neither its queue nor the duration of its measurement. With a \
               drop-tail queue TCP's shares depend on both.",
     learned: "TCP's shares depend on the round-trip times: the near flow has {TCP, * flow 1} \
-              Mbit/s at 20 ms, the far one {TCP, * flow 4} at 80 ms. The index is worse than the \
-              paper's ({TCP, 0 to 30 s | fairness index | 2} instead of 0.67). The queue of 512 kB \
-              is a fraction of the bandwidth-delay product, so the far flows lose packets before \
-              they reach their share, and 30 s are too short for them to recover.",
+              Mbit/s at 20 ms, the far one {TCP, * flow 4} at 80 ms. The fairness index is worse \
+              than the paper's ({TCP, 0 to 30 s | fairness index | 2} instead of 0.67). The queue \
+              of 512 kB is a fraction of the bandwidth-delay product, so the far flows lose \
+              packets before they reach their share, and 30 s are too short for them to recover.",
     set: Set::Full,
 };
 
@@ -178,12 +179,13 @@ pub(super) static FIG9: Experiment = Experiment {
     title: "A GTP sender that cannot take its share leaves the rest to the other",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.1, Fig. 9",
-    setup: "Two GTP flows at 20 ms, as in [gtp-fig7](gtp-fig7.md). The second starts at 2 s from a \
-            host that sends at most 200 Mbit/s (the paper's text) or 300 Mbit/s (its caption) of \
-            UDP payload. In the first two tables the limit is the host's card, whose speed a \
-            sender reports when it joins. In the last two tables the limit is the sending program, \
-            which reports nothing, as in the paper (\"slow disk I/O\"), so the receiver must find \
-            the limit. Goodputs are means from 4 to 8 s.",
+    setup: "Two GTP flows with a round trip of 20 ms send to one receiver as in \
+            [gtp-fig7](gtp-fig7.md). The second starts at 2 s from a host that sends at most 200 \
+            Mbit/s (the paper's text) or 300 Mbit/s (its caption) of UDP payload. In the first two \
+            tables the limit is the host's card, whose speed a sender reports when it joins. In \
+            the last two tables the limit is the sending program, which reports nothing, as in the \
+            paper (\"slow disk I/O\"), so the receiver must find the limit. Goodputs are means \
+            from 4 to 8 s.",
     cases: || {
         // The card's rate that gives programs `cap` of UDP payload.
         let card = |cap: u64| Rate::from_mbps(cap).scale(1_538.0 / 1_472.0).as_bps();
@@ -326,18 +328,18 @@ pub(super) static FIG10: Experiment = Experiment {
               with all of the link} to {GTP with all of the link, GTP's *} Mbit/s, about the same \
               as over real sockets. At 85 % real sockets are within {off [GTP with 85 % of the \
               link | from simulated]} % of the simulator.",
-    learned: "A protocol that counts only its own flows needs a setting for how much to leave to \
-              others. In the simulator GTP with all of the link leaves three TCP flows {beside GTP \
-              with all of the link} Mbit/s. With 85 % of the link it takes no more than that, and \
-              TCP fills the rest, as in the paper and, within {off [GTP with 85 % of the link | \
-              from simulated]} %, over real sockets. With the paper's rules GTP has {GTP with all \
-              of the link, by the paper's rules} Mbit/s with all of the link and {GTP with 85 % of \
-              the link, by the paper's rules} with 85 %, and TCP has {beside GTP with all of the \
-              link, by the paper's rules} and {beside GTP with 85 % of the link, by the paper's \
-              rules}. These values are close to those with longhaul's rules, because both sets of \
-              rules ignore other traffic if C_r is given. With all of the link, GTP on a busy host \
-              does worse than the paper's, and TCP better: a sender that sends in clumps into a \
-              queue that TCP keeps full loses packets.",
+    learned: "A protocol that counts only its own flows needs a setting for the capacity that it \
+              leaves to others. In the simulator GTP with all of the link leaves three TCP flows \
+              {beside GTP with all of the link} Mbit/s. With 85 % of the link it takes no more \
+              than that, and TCP fills the rest, as in the paper and, within {off [GTP with 85 % \
+              of the link | from simulated]} %, over real sockets. With the paper's rules GTP has \
+              {GTP with all of the link, by the paper's rules} Mbit/s with all of the link and \
+              {GTP with 85 % of the link, by the paper's rules} with 85 %, and TCP has {beside GTP \
+              with all of the link, by the paper's rules} and {beside GTP with 85 % of the link, \
+              by the paper's rules}. These values are close to those with longhaul's rules, \
+              because both sets of rules ignore other traffic if C_r is given. With all of the \
+              link, GTP on a busy host has less goodput than in the paper, and TCP has more: GTP's \
+              sender sends in clumps, and loses packets at a queue that TCP keeps full.",
     set: Set::Full,
 };
 
@@ -350,9 +352,10 @@ pub(super) static FIG11: Experiment = Experiment {
     title: "Two flows at 25 and 50 ms, the second joining at 10 s: GTP and TCP",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 5.2, \
              Fig. 11",
-    setup: "Two flows into one receiver as in [gtp-fig7](gtp-fig7.md): one at 25 ms from 0 s, one \
-            at 50 ms from 10 s, both until 33 s; with GTP, and with TCP (NewReno with selective \
-            acknowledgements, windows that only congestion limits).",
+    setup: "Two flows send to one receiver as in [gtp-fig7](gtp-fig7.md). One has a round trip of \
+            25 ms and starts at 0 s; the other has 50 ms and starts at 10 s. Both end at 33 s. \
+            They use GTP or TCP (NewReno with selective acknowledgements, windows that only \
+            congestion limits).",
     cases: || {
         let alone = |flows: &[&str]| vary("gtp-fig11").only(flows);
         let gtp = (GTP.to_owned(), alone(&["gtp1", "gtp2"]));
@@ -375,16 +378,16 @@ pub(super) static FIG11: Experiment = Experiment {
     },
     figures: Experiment::NO_FIGURES,
     differs: "The paper's path is a Dummynet router that itself lost 0.3 % of a full link's \
-              packets; the switch here loses only what its queue cannot hold.",
+              packets; the switch here loses only packets that its queue cannot hold.",
     learned: "With GTP a late flow gets its share: the index is {GTP, 10 to 33 s | fairness index \
               | 3} in the simulator and {GTP, 10 to 33 s | fairness index | emulated | 3} over \
               real sockets, a little better than the paper's 0.99. With the paper's rules it is \
               {GTP, by the paper's rules, 10 to 33 s | fairness index | 3}, with an aggregate of \
               {GTP, by the paper's rules, 10 to 33 s | 1} Mbit/s, against {GTP, 10 to 33 s | 1} \
               with longhaul's. TCP's late flow grows by a segment a round trip. After its join it \
-              has {TCP, * flow 2} of {TCP, 10 to 33 s} Mbit/s on average. The index is {TCP, 10 to \
-              33 s | fairness index | 2}, worse than the paper's 0.77; the paper's router itself \
-              lost packets.",
+              has {TCP, * flow 2} of {TCP, 10 to 33 s} Mbit/s on average. The fairness index is \
+              {TCP, 10 to 33 s | fairness index | 2}, worse than the paper's 0.77; the paper's \
+              router itself lost packets.",
     set: Set::Full,
 };
 

@@ -84,7 +84,7 @@ const QUEUES: [(&str, &str); 3] = [("512KB", "512 kB"), ("6MB", "6 MB"), ("25MB"
 /// Values of `delay-control`, and their names on the page.
 const SWITCH: [(&str, &str); 2] = [("off", "loss alone"), ("on", "delay-control")];
 const GTP_GOODPUT: Quantity = Quantity { name: "GTP", unit: Unit::Rate };
-/// A measure of the round-trip time.
+/// The goodput of TCP with a fixed window: a measure of the round-trip time.
 const ROUND_TRIP: Quantity = Quantity { name: "TCP with a window of 64 KiB", ..GOODPUT };
 
 fn delay_case(queue: &str, rule: &str) -> String {
@@ -102,7 +102,7 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
     title: "One GTP flow that requests more than the link carries: control by loss and by delay",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 4.1, \
              which mentions it as an outlook and has no figure",
-    setup: "One GTP flow for 20 s over 1 Gbit/s (Ethernet framing included) and 50 ms. Its \
+    setup: "One GTP flow runs for 20 s over 1 Gbit/s (Ethernet framing included) and 50 ms. Its \
             receiver is configured with a C_r of 1100 Mbit/s of UDP payload; the link carries 957. \
             A TCP flow (NewReno) with a window of 64 KiB runs at the same time: on an empty path \
             it would have 10.5 Mbit/s, and a longer queue or loss reduces its goodput. The \

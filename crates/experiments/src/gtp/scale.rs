@@ -128,20 +128,19 @@ pub(super) static SCALE: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper publishes nothing for more than eight flows. Its senders wait for the \
-              first request, as here; by default longhaul's senders send 64 blocks before it, \
-              which from a thousand senders would be more than the queue holds. \
+              first request, as here; by default longhaul's senders send 64 blocks before that \
+              request. From a thousand senders these blocks would be more than the queue holds. \
               [scheduler](scheduler.md) has the processor time of a decision; this page has the \
               number of looks at flows.",
     learned: "The scheduler's work grows as N log N: for a decision among a thousand flows it \
               looks {[1000 senders] / 1000} times at each flow. A receiver that knows its senders' \
-              rates fills the capacity in all twelve cases: that of the senders' links where they \
-              are the limit, otherwise that of its own link. Nothing is lost, and the shares of \
-              senders from 1 to 300 ms away are equal (index {least [* | fairness index] | 3}). A \
-              join takes at most {1000 into 100 Gbit/s | fair after a join within | 2} s, except \
-              where a thousand senders share 1 Gbit/s: there it takes {1000 into 1 Gbit/s | fair \
-              after a join within | 2} s. In that case each sender has about 1 Mbit/s and receives \
-              requests for several blocks at a time, and a thousand simultaneous joins make one \
-              schedule. An earlier receiver, which requested single blocks and made a schedule for \
-              each join, could not keep up.",
+              rates fills the limiting links in all twelve cases: the senders' links or its own \
+              link. Nothing is lost, and the shares of senders from 1 to 300 ms away are equal \
+              (index {least [* | fairness index] | 3}). A join takes at most {1000 into 100 Gbit/s \
+              | fair after a join within | 2} s, except where a thousand senders share 1 Gbit/s: \
+              there it takes {1000 into 1 Gbit/s | fair after a join within | 2} s. In that case \
+              each sender has about 1 Mbit/s and receives requests for several blocks at a time, \
+              and a thousand simultaneous joins make one schedule. An earlier receiver, which \
+              requested single blocks and made a schedule for each join, could not keep up.",
     set: Set::Named,
 };

@@ -18,7 +18,6 @@ const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 
 /// GTP with `gtp-variant = paper`: the paper's patience, almost no minimum rate, no early sending,
 /// no estimate of the path's own loss.
-/// early, no learned own loss.
 const GTP_PAPER: &str = "GTP by the paper's rules";
 
 /// Each contender alone on the path of `file`, then GTP by the paper's rules.
@@ -34,10 +33,10 @@ pub(super) static TABLE2: Experiment = Experiment {
     title: "One flow from point to point, 1 Gbit/s and 58 ms: TCP, RBUDP, SABUL, GTP",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 2",
-    setup: "1 GB over 1 Gbit/s (Ethernet framing included) and 58 ms without loss on the line. TCP \
-            has a window of 64 kB (\"untuned standard TCP\"); RBUDP sends at the rate that 1 \
-            Gbit/s leaves for UDP payload; SABUL finds its rate; GTP's receiver knows the rate of \
-            its link.",
+    setup: "Each protocol sends 1 GB over 1 Gbit/s (Ethernet framing included) and 58 ms; the line \
+            loses nothing. TCP has a window of 64 kB (\"untuned standard TCP\"); RBUDP sends at \
+            the rate that 1 Gbit/s leaves for UDP payload; SABUL finds its rate; GTP's receiver \
+            knows the rate of its link.",
     cases: || cases("gtp-table2", ALL),
     tables: |outcomes| {
         let published = [
@@ -61,12 +60,12 @@ pub(super) static TABLE2: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper says that 10 GB were sent. Its times and rates give 1 GB in all four \
-              columns, so 1 GB is sent here. Its \"SABUL\" is UDT 1.0, which reacts to delay; here \
-              it is SABUL as its own paper describes it. The paper's hosts got 900 of 1000 Mbit/s \
-              through their cards. Here the line is the only limit, so RBUDP and GTP are faster. \
-              SABUL searches for its rate in the first seconds. TCP with 64 kB at 58 ms cannot \
-              exceed 9.04 Mbit/s; the paper's 4.88 corresponds to a window of 35 kB, which the \
-              text does not explain.",
+              columns, so 1 GB is sent here. The paper's \"SABUL\" is UDT 1.0, which reacts to \
+              delay; here it is SABUL as its own paper describes it. The paper's hosts got 900 of \
+              1000 Mbit/s through their cards. Here the line is the only limit, so RBUDP and GTP \
+              are faster. SABUL searches for its rate in the first seconds. TCP with 64 kB at 58 \
+              ms cannot exceed 9.04 Mbit/s; the paper's 4.88 corresponds to a window of 35 kB, \
+              which the text does not explain.",
     learned: "On a dedicated circuit without loss a protocol only needs to know the rate. RBUDP \
               and GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP | \
               difference} to {RBUDP | difference} % more than in the paper. SABUL finds its rate \
@@ -133,10 +132,10 @@ pub(super) static TABLE3: Experiment = Experiment {
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 3",
     setup: "Three flows of a third of 1 GB each start together from one host to another over 1 \
-            Gbit/s and 58 ms without loss on the line; otherwise as [gtp-table2](gtp-table2.md). \
-            Each RBUDP flow is configured with the whole link's rate (\"each flow has no knowledge \
-            about others\"), and the sending host's card sends 1 Gbit/s. The aggregate is what all \
-            flows deliver while all of them run.",
+            Gbit/s and 58 ms, with the settings of [gtp-table2](gtp-table2.md). The line loses \
+            nothing. Each RBUDP flow is configured with the whole link's rate (\"each flow has no \
+            knowledge about others\"), and the sending host's card sends 1 Gbit/s. The aggregate \
+            is the goodput of all flows together, while all of them run.",
     cases: || cases("gtp-table3", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE3_PUBLISHED);
@@ -182,7 +181,7 @@ pub(super) static TABLE4: Experiment = Experiment {
             and a drop-tail queue of 512 kB. Packets reach the switch up to 24 µs late, in order, \
             as if sent by timers. TCP has windows of 64 kB; each RBUDP flow has the whole link's \
             rate; SABUL finds its rate; GTP's receiver knows the rate of its link. The aggregate \
-            is what all flows deliver while all of them run.",
+            is the goodput of all flows together, while all of them run.",
     cases: || cases("gtp-table4", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE4_PUBLISHED);
@@ -283,9 +282,9 @@ pub(super) static TABLE5: Experiment = Experiment {
     setup: "Two senders at 25 and 50 ms start together, with 500 MB each, through a switch as in \
             [gtp-table4](gtp-table4.md). Each RBUDP flow is configured with the whole link's rate, \
             and in a second case with half of it. Goodputs are measured while both flows run; the \
-            aggregate is their sum, as in the paper's table. The second table is derived from the \
-            paper's results on its testbed: hosts that send 614 Mbit/s (the first RBUDP flow \
-            received 445 and lost 27.5 %), and a router that itself loses 2.8 % (the loss of GTP \
+            aggregate is their sum, as in the paper's table. The second table has values derived \
+            from the paper's results on its testbed. The hosts send 614 Mbit/s (the first RBUDP \
+            flow received 445 and lost 27.5 %). The router itself loses 2.8 % (the loss of GTP \
             there), 20 packets in a row on average (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];
@@ -303,7 +302,8 @@ pub(super) static TABLE5: Experiment = Experiment {
             let rows = TABLE5_PUBLISHED.iter().flat_map(|row| pair_rows(outcomes, row, named));
             Table::new(title, rows.collect())
         };
-        let mut clean = table("A switch that loses what its queue has no room for", str::to_owned);
+        let mut clean =
+            table("A switch that drops packets only when its queue is full", str::to_owned);
         let (_, flows, aggregate) = TABLE5_PUBLISHED[3];
         clean.rows.extend(pair_rows(outcomes, &(GTP_PAPER, flows, aggregate), str::to_owned));
         vec![
@@ -326,9 +326,8 @@ pub(super) static TABLE5: Experiment = Experiment {
               and the paper's sending rates. longhaul assumes that such a router, which forwards \
               at ticks of its clock, loses several packets in a row, 20 on average. Even so RBUDP \
               has {RBUDP, clumps | difference} % more in the second table than in the paper, \
-              because no link here behaves like the paper's router: that router delivered less the \
-              more it was overrun (834 of 879 Mbit/s at half rates, 701 of 1028 at whole \
-              rates).\n\n\
+              because no link here behaves like the paper's router: that router delivered less \
+              when it got more (834 of 879 Mbit/s at half rates, 701 of 1028 at whole rates).\n\n\
               The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to loss, as \
               SABUL's own paper says.\n\n\
               Over real sockets SABUL's two flows share differently than in the simulator, \

@@ -88,20 +88,21 @@ pub(super) static MEMORY: Experiment = Experiment {
     title: "Memory to memory over 100 Mbit/s and 70.6 ms: TCP, UDP, FOBS, RBUDP, SABUL, Tsunami",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.3.1",
-    setup: "200 MB over 100 Mbit/s (Ethernet framing included) and 70.6 ms, with Linux 2.4's queue \
-            of 100 packets before a card (further packets are dropped). In each direction a packet \
-            is lost with a probability of 0 or of 0.0107 %. TCP is NewReno with selective \
-            acknowledgements; three connections share the object. Their windows of 344 kB together \
-            hold the bandwidth-delay product and those 100 packets, beyond which Linux makes TCP \
-            wait without a loss. UDP sends 90.5 Mbit/s for 20 s, like the study's iperf. RBUDP \
-            sends at iperf's measured UDP rate, because the study does not give RBUDP's own. The \
-            same rate is the limit of FOBS (with its table of states) and Tsunami; SABUL, as the \
-            release that the study measured (`sabul-ornl`), finds its rate. The card makes its \
-            host wait: a program sends only when its socket's buffer has room. The third table \
-            uses settings of the study instead: FOBS at 86 Mbit/s and Tsunami at 80 (its section \
-            4.3.3), and SABUL with a card that drops packets when more than 100 (151.8 kB) are \
-            waiting, as happens if a program's socket buffer is larger than the card's queue. The \
-            fourth table has SABUL with the send buffer of a real copy.",
+    setup: "Each program sends 200 MB over 100 Mbit/s (Ethernet framing included) and 70.6 ms. As \
+            in Linux 2.4, the queue before a card holds 100 packets, and further packets are \
+            dropped. In each direction a packet is lost with a probability of 0 or of 0.0107 %. \
+            TCP is NewReno with selective acknowledgements; three connections share the object. \
+            Their windows of 344 kB together hold the bandwidth-delay product and those 100 \
+            packets, beyond which Linux makes TCP wait without a loss. UDP sends 90.5 Mbit/s for \
+            20 s, like the study's iperf. RBUDP sends at iperf's measured UDP rate, because the \
+            study does not give RBUDP's own. The same rate is the limit of FOBS (with its table of \
+            states) and Tsunami; SABUL, as the release that the study measured (`sabul-ornl`), \
+            finds its rate. The card makes its host wait: a program sends only when its socket's \
+            buffer has room. The third table uses settings of the study instead: FOBS at 86 Mbit/s \
+            and Tsunami at 80 (its section 4.3.3), and SABUL with a card that drops packets when \
+            more than 100 (151.8 kB) are waiting, as happens if a program's socket buffer is \
+            larger than the card's queue. The fourth table has SABUL with the send buffer of a \
+            real copy.",
     cases: || {
         let vary = |_: &Contender, index: usize| {
             vary("ornl-memory").set("topology.link.loss", SHARES[index])
@@ -145,12 +146,12 @@ pub(super) static MEMORY: Experiment = Experiment {
               not say how much of the excess waited and how much was dropped. The emulator's card \
               also makes its programs wait.\n\n\
               With loss, TCP and SABUL have different results over real sockets and in the \
-              simulator. TCP's goodput depends on where its few losses fall: with eight of twenty \
+              simulator. TCP's goodput depends on when its few losses occur: with eight of twenty \
               seeds the simulated goodput is above the emulated one. SABUL is {-[SABUL, loss \
               0.0107 % | from simulated]} % slower over real sockets because of the send buffer. A \
-              real copy asks the kernel for 4 MiB; the kernel makes that 8 and counts its own \
-              overhead in them. This SABUL has no window and starts far above the card's rate, so \
-              it keeps the buffer full. A repair then waits behind a third to two thirds of a \
+              real copy asks the kernel for 4 MiB; the kernel doubles that to 8 MiB, but counts \
+              its own overhead too. This SABUL has no window and starts far above the card's rate, \
+              so it keeps the buffer full. A repair then waits behind a third to two thirds of a \
               second of data, and the receiver reports the loss again every 20 ms until the repair \
               comes. Enough reports raise the averaged loss above the limit of 0.1 %, and SABUL \
               slows down. The last table shows this in the simulator: {SABUL, a send buffer of 4 \
@@ -278,10 +279,11 @@ pub(super) static FILE: Experiment = Experiment {
             each",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              sections 4.3.2 and 4.3.3, Fig. 1 to 3",
-    setup: "214,649,928 bytes over the path of [ornl-memory](ornl-memory.md) with its loss, once \
-            with each of four seeds. The first table compares the counts of the first run with the \
-            study's. The figures show the first run in steps of half a second. The last table has \
-            one run for each of the study's settings that [ornl-memory](ornl-memory.md) describes.",
+    setup: "A file of 214,649,928 bytes is copied over the path of [ornl-memory](ornl-memory.md) \
+            with its loss, once with each of four seeds. The first table compares the counts of \
+            the first run with the study's. The figures show the first run in steps of half a \
+            second. The last table has one run for each of the study's settings that \
+            [ornl-memory](ornl-memory.md) describes.",
     cases: || {
         let runs = FILE_CONTENDERS.iter().flat_map(|c| (0..REPEATS).map(move |run| (c, run)));
         let ours = runs.map(|(contender, repeat)| {
@@ -354,20 +356,19 @@ pub(super) static FILE: Experiment = Experiment {
               reported each missing packet every 20 ms. longhaul does not have the faults of the \
               study's FOBS and Tsunami. Datagrams carry 1440 bytes here, so 149,063 are needed \
               (the study: 146,219 to 146,421).",
-    learned: "Much of what the study measured was a property of its programs, not of the \
-              protocols. Without those faults the same rules repeat few packets beyond those that \
-              the path dropped. Tsunami repeats {Tsunami | retransmitted} packets (the study's \
-              repeated 207,317), and in all four runs has at least the rate of the study's best. \
-              FOBS sends four datagrams in a thousand too many, and has {FOBS, fastest * | \
-              difference} % more goodput. SABUL repeats {SABUL | retransmitted} packets (the \
-              study's repeated 19,911); it is {SABUL, fastest * | difference} % faster than the \
-              study's best run, and three times as fast as the worst. Its search for the rate \
-              costs nothing if the card makes the host wait. If the card drops packets, the search \
-              costs more than half of the goodput: {SABUL, a card that drops} Mbit/s, with {SABUL, \
-              a card that drops | lost, as reported} reports. The study's run is between the two. \
-              With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} % faster than in the \
-              study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than three of the study's \
-              four runs.\n\n\
+    learned: "Many of the study's results describe its programs, not the protocols. Without those \
+              faults the same rules repeat few packets beyond those that the path dropped. Tsunami \
+              repeats {Tsunami | retransmitted} packets (the study's repeated 207,317), and in all \
+              four runs has at least the rate of the study's best. FOBS sends four datagrams in a \
+              thousand too many, and has {FOBS, fastest * | difference} % more goodput. SABUL \
+              repeats {SABUL | retransmitted} packets (the study's repeated 19,911); it is {SABUL, \
+              fastest * | difference} % faster than the study's best run, and three times as fast \
+              as the worst. Its search for the rate costs nothing if the card makes the host wait. \
+              If the card drops packets, the search costs more than half of the goodput: {SABUL, a \
+              card that drops} Mbit/s, with {SABUL, a card that drops | lost, as reported} \
+              reports. The study's run is between the two. With the study's rates FOBS is {FOBS at \
+              86 Mbit/s | difference} % faster than in the study, and Tsunami has {Tsunami at 80 \
+              Mbit/s} Mbit/s, more than three of the study's four runs.\n\n\
               Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
               from simulated] | 1} % below it, after five times as many reported losses, and a \
               little slower than the study's better runs. The cause is the send buffer of a real \

@@ -134,14 +134,14 @@ pub(super) static LBL: Experiment = Experiment {
     title: "A file from Berkeley to a slow disk at Oak Ridge: FOBS, SABUL, Tsunami, GridFTP",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
-    setup: "214,649,928 bytes over the path of [ornl-internet](ornl-internet.md), on its good day \
-            and on its bad day, to a disk at the receiving end. The disk's rate is derived from \
-            the study's FOBS, which had 45.0 Mbit/s overall and 243.4 \"if not counting the wait \
-            for file writes\". So it waited 31.1 s for 215 MB, which is 55.2 Mbit/s. The same \
-            calculation for the bad day, with the same time on the network, gives 32.3 Mbit/s. A \
-            transfer ends when all data are on the disk. GridFTP is TCP (NewReno with selective \
-            acknowledgements) to memory, over three connections on the good day and one on the bad \
-            day.",
+    setup: "A file of 214,649,928 bytes is copied over the path of \
+            [ornl-internet](ornl-internet.md), on its good day and on its bad day, to a disk at \
+            the receiving end. The disk's rate is derived from the study's FOBS, which had 45.0 \
+            Mbit/s overall and 243.4 \"if not counting the wait for file writes\". So FOBS waited \
+            31.1 s for 215 MB, which is 55.2 Mbit/s. The same calculation for the bad day, with \
+            the same time on the network, gives 32.3 Mbit/s. A transfer ends when all data are on \
+            the disk. GridFTP is TCP (NewReno with selective acknowledgements) to memory, over \
+            three connections on the good day and one on the bad day.",
     cases: from_lbl,
     tables: |outcomes| {
         // The disk's rate is derived from FOBS.
@@ -214,15 +214,15 @@ pub(super) static CERN: Experiment = Experiment {
     title: "A file from Oak Ridge to CERN, with and without outages: FOBS, SABUL, Tsunami",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
-    setup: "214,649,928 bytes over a path whose round trip the study does not give; 120 ms are \
-            assumed. In the better runs the sending host is limited to the rate of iperf's UDP \
-            (469 Mbit/s), the path loses as much as SABUL lost (0.002 %), and the disk takes 275 \
-            Mbit/s, a little more than the fastest program delivered. In the study's worse runs \
-            SABUL had four EXP events: no report arrived in time, so the sender treated all data \
-            in flight as lost. SABUL sent 91,856 packets again for 1,708 reported losses, so the \
-            reverse path must have failed. Here the reverse path fails four times, for a second \
-            each. FOBS and Tsunami are configured with 300 Mbit/s of object data; SABUL finds its \
-            rate. The figures show the worse runs.",
+    setup: "A file of 214,649,928 bytes is copied over a path with an assumed round trip of 120 \
+            ms; the study does not give it. In the better runs the sending host is limited to the \
+            rate of iperf's UDP (469 Mbit/s). The path loses as much as SABUL lost (0.002 %). The \
+            disk takes 275 Mbit/s, a little more than the fastest program delivered. In the \
+            study's worse runs SABUL had four EXP events: no report arrived in time, so the sender \
+            treated all data in flight as lost. SABUL sent 91,856 packets again for 1,708 reported \
+            losses, so the reverse path must have failed. Here the reverse path fails four times, \
+            for a second each. FOBS and Tsunami are configured with 300 Mbit/s of object data; \
+            SABUL finds its rate. The figures show the worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))

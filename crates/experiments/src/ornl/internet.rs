@@ -70,14 +70,15 @@ pub(super) static INTERNET: Experiment = Experiment {
     title: "Memory to memory from Oak Ridge to Berkeley, on a good day and on a bad day",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.1",
-    setup: "200 MB over 67.5 ms. The study does not describe the path, so the path is derived from \
-            the results of two of its programs. The sending host is limited to the rate of iperf's \
-            UDP (489 and 420 Mbit/s; almost nothing was lost, so no link was the limit). The path \
-            has 1 Gbit/s like the hosts' cards. Towards the receiver each packet is lost \
-            independently, with the loss ratio of RBUDP (0.053 % and 3.1 %). Cross traffic, \
-            reordering and slow hosts are left out. The study does not give RBUDP's sending rate \
-            either; 370 and 335 Mbit/s follow from its published time without its rounds. FOBS and \
-            Tsunami have the same rates as their limits; SABUL finds its rate.",
+    setup: "Each program sends 200 MB over a path of 67.5 ms. The study does not describe the path \
+            further, so its other values are derived from the results of two programs. The sending \
+            host is limited to the rate of iperf's UDP (489 and 420 Mbit/s; almost nothing was \
+            lost, so no link was the limit). The path has 1 Gbit/s like the hosts' cards. Towards \
+            the receiver each packet is lost independently, with the loss ratio of RBUDP (0.053 % \
+            and 3.1 %). Cross traffic, reordering and slow hosts are left out. The study does not \
+            give RBUDP's sending rate either; 370 and 335 Mbit/s follow from its published time, \
+            minus the time of its rounds. The same rates are the limits of FOBS and Tsunami; SABUL \
+            finds its rate.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];
@@ -115,10 +116,10 @@ pub(super) static INTERNET: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "RBUDP's sending rate was derived from its goodput, so its goodput says nothing about \
               longhaul; its counts do, and so do the values of the other programs. The study ran \
-              the programs one after the other over months, so each met different conditions. \
-              iperf lost 3 packets in the run next to which RBUDP lost 3 %. So UDP and TCP, which \
-              lost almost nothing in the study, meet a loss here that they did not meet in the \
-              study. Tsunami counts datagrams here and blocks of 16 kB in the study.",
+              the programs one after the other over months, so each met different conditions. In \
+              one case iperf lost only 3 packets, and RBUDP lost 3 % in the run next to it. So UDP \
+              and TCP meet a loss here that they did not meet in the study. Tsunami counts \
+              datagrams here and blocks of 16 kB in the study.",
     learned: "If three per cent are lost outside the sender's own queue, a protocol with a given \
               rate loses these three per cent and the time of some round trips: RBUDP keeps {100 * \
               [RBUDP, worst case] / 335} % of its configured rate, FOBS {100 * [FOBS, worst case] \

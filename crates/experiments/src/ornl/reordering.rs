@@ -52,9 +52,9 @@ pub(super) static REORDERING: Experiment = Experiment {
     title: "Do SABUL and Tsunami report reordered packets as lost?",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 6: an open question",
-    setup: "The memory runs of [ornl-memory](ornl-memory.md) without any loss. 0, 0.1, 1 or 5 % of \
-            the packets in each direction are delayed by 0.1, 1 or 5 ms, so that later packets \
-            overtake them. At 100 Mbit/s packets are 0.12 ms apart.",
+    setup: "This page repeats the memory runs of [ornl-memory](ornl-memory.md) without any loss. \
+            0, 0.1, 1 or 5 % of the packets in each direction are delayed by 0.1, 1 or 5 ms, so \
+            that later packets overtake them. At 100 Mbit/s packets are 0.12 ms apart.",
     cases: || {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
         runs.map(|((name, flow), (share, by))| {
@@ -110,15 +110,15 @@ pub(super) static REORDERING: Experiment = Experiment {
               study's tens of thousands of reports at 87 Mbit/s: no simulated run of SABUL has \
               more than {most [SABUL* | lost, as reported]}.\n\n\
               longhaul's Tsunami requests a packet only if it has not arrived within a quarter of \
-              a round trip (17.6 ms), longer than any delay here. Without this wait, like the \
-              original tool, it reports at most {most [Tsunami without patience, * | lost, as \
-              reported]} losses, because it looks for gaps three times a second. So reordering by \
-              up to 5 ms does not explain the losses that the study's Tsunami reported. RBUDP \
-              reports at the end of a round, and has at most {most [RBUDP, * | lost, as reported]} \
-              reports. FOBS reports once in 10,000 packets, and has at most {most [FOBS, * | lost, \
-              as reported]} reports, and at most {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | \
-              duplicates]} more duplicates than without reordering. Neither loses a thousandth of \
-              its goodput.\n\n\
+              a round trip (17.6 ms), longer than any delay here. The original tool has no such \
+              wait. Without it, longhaul's Tsunami reports at most {most [Tsunami without \
+              patience, * | lost, as reported]} losses, because it looks for gaps only three times \
+              a second. So reordering by up to 5 ms does not explain the losses that the study's \
+              Tsunami reported. RBUDP reports at the end of a round, and has at most {most [RBUDP, \
+              * | lost, as reported]} reports. FOBS reports once in 10,000 packets, and has at \
+              most {most [FOBS, * | lost, as reported]} reports, and at most {[FOBS, 5 % by 5 ms | \
+              duplicates] - [FOBS, none | duplicates]} more duplicates than without reordering. \
+              Neither loses a thousandth of its goodput.\n\n\
               Over real sockets, with one packet in a hundred delayed by a millisecond, only SABUL \
               loses goodput, as in the simulator: SABUL has {SABUL, 1 % by 1 ms | emulated} \
               Mbit/s, and the study's release has {SABUL of the study, 1 % by 1 ms | emulated}. \

@@ -26,9 +26,10 @@ pub(super) static FIG2: Experiment = Experiment {
     title: "SABUL: share of the capacity over capacity and round-trip time",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 4, \
              Fig. 2",
-    setup: "One SABUL flow runs for 20 s, beginning at a tenth of the capacity, over 10, 100 and \
-            1000 Mbit/s (Ethernet framing included) and 1, 10 and 100 ms, with a drop-tail queue \
-            of one bandwidth-delay product (at least 10 packets), without other loss.",
+    setup: "One SABUL flow runs for 20 s, and begins at a tenth of the path's capacity. The paths \
+            have 10, 100 and 1000 Mbit/s (Ethernet framing included) and 1, 10 and 100 ms. Packets \
+            are lost only in the drop-tail queue, which holds one bandwidth-delay product (at \
+            least 10 packets).",
     cases: || {
         let all = CAPACITIES.iter().flat_map(|capacity| RTTS.map(|rtt| (*capacity, rtt)));
         all.map(|(capacity, rtt)| {
@@ -96,9 +97,9 @@ pub(super) static FIG5: Experiment = Experiment {
     title: "SABUL from Chicago to Amsterdam on three parallel routes",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 5 and Table 1",
-    setup: "One SABUL flow runs on each of three separate routes of 1 Gbit/s and 110 ms with a \
-            drop-tail queue of one bandwidth-delay product, for 20 s, beginning at 900 Mbit/s. \
-            Goodputs are means of the second half.",
+    setup: "One SABUL flow runs on each of three separate routes for 20 s, and begins at 900 \
+            Mbit/s. Each route has 1 Gbit/s, 110 ms and a drop-tail queue of one bandwidth-delay \
+            product. Goodputs are means of the second half.",
     cases: || {
         let route = |(place, (name, _)): (usize, &(&str, f64))| {
             Case::both(*name, vary("sabul-fig5").set("seed", place + 1))
@@ -141,7 +142,7 @@ pub(super) static FIG5: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// A way to build the ends: its name, and its settings.
+/// A way to build both ends of a flow: its name, and its settings.
 type Ends = (&'static str, fn(Variant) -> Variant);
 /// "The receiver has its own protocol buffer to temporally store the received data before it is
 /// copied into an application buffer"; "control information is sent … using TCP" (3.2). The paper
@@ -174,14 +175,14 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     title: "SABUL with in-order delivery and control over TCP, as in its paper",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section \
              3.2, which has no figure",
-    setup: "The path of [sabul-fig5](sabul-fig5.md), 1 Gbit/s and 110 ms, without loss and with \
-            0.001 and 0.01 % of the packets lost in each direction; one flow runs for 20 s and \
-            begins at 900 Mbit/s. In the paper the receiving program gets the data in order from a \
-            buffer of the protocol, and acknowledgements and loss reports come back over TCP. \
-            `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
+    setup: "One flow runs for 20 s over the path of [sabul-fig5](sabul-fig5.md) (1 Gbit/s and 110 \
+            ms), and begins at 900 Mbit/s. The path loses nothing, or 0.001 or 0.01 % of the \
+            packets in each direction. In the paper the receiving program gets the data in order \
+            from a buffer of the protocol, and acknowledgements and loss reports come back over \
+            TCP. `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
             `ordered-control` sends control on the ordered stream alone: a lost message is sent \
             again after a timeout, and later messages wait for it. longhaul itself writes each \
-            datagram to its place, and sends each control message by a datagram as well. Goodput \
+            datagram to its place, and also sends each control message by a datagram. Goodput \
             counts the data that the program has received, as the mean of the second half.",
     cases: || {
         let all = ENDS_LOSSES.into_iter().flat_map(|loss| ENDS.map(|ends| (loss, ends)));
@@ -219,11 +220,11 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
               is missing, all later data wait for a round trip or more, and SABUL causes losses in \
               the path's queue whenever its rate is too high. With half a bandwidth-delay product \
               of buffer {in order, buffer 7 MB, loss 0 % | loss} % of the data are lost, most of \
-              them at the full buffer, and the goodput is {in order, buffer 7 MB, loss 0 %} \
+              them at the full buffer. The goodput is then {in order, buffer 7 MB, loss 0 %} \
               Mbit/s, against {as longhaul builds it, loss 0 %} where each datagram is written to \
               its place. With one product the goodput is {in order, buffer 14 MB, loss 0 %} \
-              Mbit/s; only with two products ({in order, buffer 28 MB, loss 0 %}) does the order \
-              cost no goodput. longhaul needs no such buffer, because it writes a file's blocks in \
-              any order. This is one flow, one path and one seed.",
+              Mbit/s; only with two products ({in order, buffer 28 MB, loss 0 %}) does in-order \
+              delivery cost no goodput. longhaul needs no such buffer, because it writes a file's \
+              blocks in any order. This is one flow, one path and one seed.",
     set: Set::Full,
 };

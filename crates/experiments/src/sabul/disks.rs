@@ -48,9 +48,9 @@ pub(super) static TABLE2: Experiment = Experiment {
     title: "SABUL from disk to disk",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Table 2",
-    setup: "SABUL copies 1 GB from disk to disk over 1 Gbit/s (Ethernet framing included) with a \
-            drop-tail queue of one bandwidth-delay product (at least 100 packets), beginning at \
-            900 Mbit/s. The disks read and write at the rates in the paper's table heading: 800 \
+    setup: "SABUL copies 1 GB from disk to disk over 1 Gbit/s (Ethernet framing included), and \
+            begins at 900 Mbit/s. The drop-tail queue holds one bandwidth-delay product (at least \
+            100 packets). The disks read and write at the rates in the paper's table heading: 800 \
             and 500 Mbit/s at StarLight, 800 and 550 at Canarie, 900 and 800 at SARA. Round trips \
             are 110 ms over the Atlantic and 0.4 ms within a site. The 20 ms between StarLight and \
             Canarie are an assumption; the paper does not give them. The receiver's memory is 512 \

@@ -78,7 +78,7 @@ impl Moment {
         std::iter::once(Message::Digests(digests())).chain(pieces).collect()
     }
 
-    /// Whether the client answers pings between lies, so that one session takes many.
+    /// Whether the client answers pings between lies. If it does, one session takes many lies.
     fn takes_many(self) -> bool {
         !matches!(self, Moment::Whole | Moment::Surveyed)
     }
@@ -178,8 +178,8 @@ async fn count(mut session: Session, shared: &Shared) {
     }
 }
 
-/// Whether the client answers the ping after a lie, or otherwise disconnects. If the rest of the
-/// copy is honest, the client must also report the outcome.
+/// Whether the client answers the ping after a lie. Returns false when the client disconnects or
+/// ends the copy. If the rest of the copy is honest, waits for that end even after an answer.
 async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     let mut answered = false;
     loop {
