@@ -80,7 +80,7 @@ pub(crate) async fn serve(
         Ok(opened) => opened,
         Err(error) => {
             // The caller may have dropped its future.
-            let _ = tell.send(Err(error));
+            let _ = tell.send(Err(advised(error)));
             return;
         }
     };
@@ -103,6 +103,7 @@ pub(crate) async fn serve(
         let _ = writer.leave(reader).await;
         return;
     };
+    let error = advised(error);
     let Reading { asked, changes, jobs, .. } = reading;
     for asked in asked {
         let _ = asked.tell.send(Err(error.clone()));
@@ -144,6 +145,16 @@ fn early() -> Error {
 fn silent<E>(_: E) -> Error {
     let what = format!("the server was silent for {} s", SILENT.as_secs());
     Error::new(ErrorKind::Unfinished, what)
+}
+
+/// Adds advice to the error of a lost connection.
+fn advised(error: Error) -> Error {
+    match (error.kind, &error.advice) {
+        (ErrorKind::Unfinished, None) => {
+            error.advise("check the server and the network, and open the file again")
+        }
+        _ => error,
+    }
 }
 
 /// A requested portion.

@@ -21,12 +21,12 @@ use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};
 const MEBI: usize = 1 << 20;
 
 /// `cat` as `client`, not started yet.
-fn cat(client: &Host, id: &str, words: &[&str]) -> Command {
+pub(super) fn cat(client: &Host, id: &str, words: &[&str]) -> Command {
     let id = format!("--server-id={id}");
     client.command(["cat", &id].into_iter().chain(words.iter().copied()))
 }
 
-fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Output {
+pub(super) fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Output {
     let url = format!("lh://{}/{path}", pair.server.address);
     let words = [flags, &[url.as_str()]].concat();
     cat(&pair.client, &pair.server.id, &words).output().expect("it runs")
@@ -42,7 +42,7 @@ fn refused(output: &Output, status: i32, what: &str) {
 }
 
 #[track_caller]
-fn is(output: &Output, content: &[u8]) {
+pub(super) fn is(output: &Output, content: &[u8]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(output.stdout == content, "{} bytes instead of {}", output.stdout.len(), content.len());
