@@ -60,7 +60,8 @@ impl Client {
     /// Returns how this client reaches and trusts the host of `location`.
     pub(super) fn host(&self, location: Location) -> HostOptions {
         let (trust, key) = (self.trust.options(), self.key.clone());
-        HostOptions { location, trust, key, reach: ReachOptions::default() }
+        let path_memory = self.paths.clone();
+        HostOptions { location, trust, key, reach: ReachOptions::default(), path_memory }
     }
 
     /// Describes a read of the file at `source` on another host into memory; await the request.
@@ -133,8 +134,9 @@ impl ClientBuilder {
         ClientBuilder { memory: Some(memory), ..self }
     }
 
-    /// Stores the rates that copies find in the file of `paths`; the next copy over the same path
-    /// starts at half of its rate. Without it each copy searches for its rate from the start.
+    /// Stores the rates that copies find in the file of `paths`; the next copy over the same path,
+    /// and reads of remote files, start at half of its rate. Without it they search for their rate
+    /// from the start.
     #[must_use]
     pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
         ClientBuilder { paths: Some(paths), ..self }
