@@ -131,8 +131,17 @@ fn write_file(
 }
 
 fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Result<bool, Error> {
-    let file = blocking::wait(connection.open_file(path.path()))?;
-    let mut reads = blocking::wait(file.read_ranges(ranges(args, &file, path)?))?;
+    let mut reads = match early(&args.range) {
+        Some(early) => {
+            let (file, reads) = blocking::wait(connection.read_file(path.path(), early))?;
+            ranges(args, &file, path)?;
+            reads
+        }
+        None => {
+            let file = blocking::wait(connection.open_file(path.path()))?;
+            blocking::wait(file.read_ranges(ranges(args, &file, path)?))?
+        }
+    };
     while let Some(piece) = blocking::wait(reads.next()) {
         let written = io::stdout().lock().write_all(&piece?.bytes);
         match written {
@@ -147,6 +156,24 @@ fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Res
     Ok(true)
 }
 
+/// The ranges to request with the file, before its size is known; `None` if one depends on the
+/// size.
+fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
+    if parts.is_empty() {
+        return Some(vec![Range { start: 0, end: u64::MAX }]);
+    }
+    let range = |part: &Part| match *part {
+        Part::Between(first, end) => Some(first..end),
+        Part::From(first) => Some(first..u64::MAX),
+        Part::Last(_) => None,
+    };
+    parts.iter().map(range).collect()
+}
+
+/// The ranges in a file of known size.
+///
+/// # Errors
+/// A range begins after the end of the file.
 fn ranges(args: &CatArgs, file: &RemoteFile, path: &Location) -> Result<Vec<Range<u64>>, Error> {
     let size = file.len();
     if args.range.is_empty() {
@@ -173,6 +200,13 @@ mod tests {
         assert_eq!(of("6-", 5), Ok(None));
         assert_eq!(of("-3", 5), Ok(Some(2..5)));
         assert_eq!(of("-1Ki", 5), Ok(Some(0..5)));
+        let early = |texts: &[&str]| {
+            let parts: Vec<_> = texts.iter().map(|text| parse_range(text).unwrap()).collect();
+            early(&parts)
+        };
+        assert_eq!(early(&["1-2", "5-"]), Some(vec![1..2, 5..u64::MAX]));
+        assert_eq!(early(&[]), Some(vec![Range { start: 0, end: u64::MAX }]));
+        assert_eq!(early(&["1-2", "-5"]), None);
         for wrong in ["", "-", "5", "2-1", "a-b", "1-2-3", "--1"] {
             assert!(of(wrong, 5).is_err(), "{wrong}");
         }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use longhaul::{
-    CancelHandle, Client, ClientBuilder, Location, NewServer, PeerId, ReachOptions, ServerPin,
-    Trust,
+    CancelHandle, Client, ClientBuilder, Location, NewServer, PathMemory, PeerId, ReachOptions,
+    ServerPin, Trust,
 };
 
 use crate::config::{self, Setting};
@@ -234,7 +234,8 @@ impl ReachArgs {
         self.check(places, &|flag| config::has(settings, flag))?;
         signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
         let asking = screen.clone();
-        Ok(self.client(places, move |server| asking.trusts(server))?.build()?)
+        let client = self.client(places, move |server| asking.trusts(server))?;
+        Ok(client.path_memory(PathMemory::in_file(config::path_file()?)).build()?)
     }
 
     /// Options of the library for reaching the other hosts.

@@ -1,7 +1,7 @@
 //! Accepts connections and limits them.
 //!
-//! Closes a connection if its header arrives too slowly ([`HEAD`]) or is too long ([`HEADER`]), or
-//! if there are too many connections ([`MOST`]).
+//! Closes a connection if its header arrives too slowly ([`HEAD`]) or is too long ([`HEADER`]), if
+//! its client does not read ([`UNREAD`]), or if there are too many connections ([`MOST`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -30,6 +30,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::Error;
+use crate::patient::{Patient, UNREAD};
 use crate::reply::Reply;
 use crate::tokens::read_private;
 
@@ -155,6 +156,7 @@ async fn connection(
 ) {
     // Send small replies immediately. If the option fails, they are only delayed.
     let _ = stream.set_nodelay(true);
+    let stream = Patient::new(stream, UNREAD);
     match acceptor {
         None => requests(stream, address, answers).await,
         Some(acceptor) => {
@@ -179,4 +181,40 @@ async fn requests(
     builder.max_buf_size(HEADER).max_headers(FIELDS);
     // After an error, the client has disconnected, or hyper has answered invalid HTTP.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Response;
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::*;
+    use crate::body::Body;
+
+    /// Answers each request with more than the client takes.
+    struct Large;
+
+    impl Answers for Large {
+        fn answer(
+            self: Arc<Self>,
+            _: SocketAddr,
+            _: Request<Incoming>,
+        ) -> Pin<Box<dyn Future<Output = Reply>>> {
+            Box::pin(async { Response::new(Body::whole(vec![0; 1 << 20])) })
+        }
+    }
+
+    #[test]
+    fn the_connection_of_a_client_that_does_not_read_ends() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let work = async {
+            let (near, mut far) = duplex(1 << 10);
+            far.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+            let near = Patient::new(near, Duration::from_millis(1));
+            let served = requests(near, ([127, 0, 0, 1], 1).into(), Arc::new(Large));
+            timeout(Duration::from_secs(60), served).await.expect("it ends");
+            drop(far);
+        };
+        LocalSet::new().block_on(&runtime, work);
+    }
 }

@@ -3,16 +3,15 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::patient::UNREAD;
+
 /// Maximum number of queued pieces.
 const WAITING: usize = 2;
-/// Timeout for a client that does not read.
-const UNREAD: Duration = Duration::from_secs(60);
 
 /// The body of a reply.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Knowledge about a path from earlier flows.
 
 use crate::time::Span;
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 
 /// A path's properties when an earlier flow used it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,12 @@ impl Remembered {
         let (was, is) = (self.rtt.max(least), rtt.max(least));
         is >= was / 2 && is <= was * 10
     }
+
+    /// Returns the bytes that may be in flight before a path with this round-trip time is
+    /// validated: half of what it carried in a round trip (section 3.3).
+    pub fn flight(&self, rtt: Span) -> Bytes {
+        self.rate.scale(0.5).over(self.rtt.min(rtt))
+    }
 }
 
 #[cfg(test)]
@@ -32,5 +38,12 @@ mod tests {
         let local = Remembered { rtt: Span::from_micros(50), rate: Rate::ZERO };
         assert!(local.fits(Span::from_millis(2)) && local.fits(Span::from_millis(20)));
         assert!(!local.fits(Span::from_micros(20_001)));
+    }
+
+    #[test]
+    fn a_flight_is_half_of_a_round_trip_the_shorter_of_both() {
+        let path = Remembered { rate: Rate::from_mbps(800), rtt: Span::from_millis(100) };
+        assert_eq!(path.flight(Span::from_millis(120)), Bytes::new(5_000_000));
+        assert_eq!(path.flight(Span::from_millis(50)), Bytes::new(2_500_000));
     }
 }

@@ -10,6 +10,8 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
+use super::window::Window;
+
 /// Limit on unread and on unacknowledged bytes for streams with much data.
 pub(super) const MUCH: u32 = 4 << 20;
 
@@ -88,6 +90,13 @@ impl Keeper {
     /// Prepares for the content of files to the other side.
     pub(super) fn expect_bulk(&self) {
         self.connection.set_send_window(BULK.into());
+    }
+
+    /// Allows the window to jump to a flight of `bytes`; see [`Window::resume`].
+    pub(super) fn resume(&self, bytes: u64) {
+        if let Ok(window) = self.connection.congestion_state().into_any().downcast::<Window>() {
+            window.resume(bytes);
+        }
     }
 
     /// Returns why the connection ended, if it has.

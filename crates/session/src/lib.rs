@@ -350,6 +350,14 @@ impl Session {
         self.reader.expect_bulk();
     }
 
+    /// Allows a jump to `bytes` in flight over QUIC, after a round trip has confirmed the path:
+    /// half of the bytes that an earlier transfer had in flight (Careful Resume, RFC 9959).
+    pub fn resume(&self, bytes: u64) {
+        if let Some(keeper) = self.keeper() {
+            keeper.resume(bytes);
+        }
+    }
+
     /// Returns a key that only the two ends of this session know. Both ends get the same key for
     /// the same arguments.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {

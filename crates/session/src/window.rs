@@ -15,9 +15,16 @@
 //! 6817, section 2.4.2, filters in the same way). The round after a shrink still waits in the old
 //! queue, so that round changes nothing. Loss that grows with the rate is congestion; loss that
 //! does not is a property of the path (as in delay-based controllers: RFC 6817, section 2.4.2).
+//!
+//! If an earlier transfer has measured the path, the window may jump (Careful Resume, RFC 9959).
+//! **Reconnaissance** (section 3.2): the first full round, of 64 KiB, loses nothing and sees no
+//! queue. **Unvalidated** (3.3): the next round sends the remembered flight, half of what the path
+//! carried in a round trip. **Validating and Safe Retreat** (3.4 and 3.5): if that flight loses too
+//! much, the window falls to half of the bytes that arrived; otherwise it grows as usual.
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory};
@@ -40,7 +47,7 @@ const UNREST: Duration = Duration::from_millis(10);
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Window {
     bytes: u64,
     /// The packets in flight, up to the one whose acknowledgement ends the round.
@@ -51,6 +58,21 @@ pub(super) struct Window {
     met_the_end: bool,
     /// Whether the previous round met a queue, in which this round still waits.
     drains: bool,
+    /// The flight to which the window may jump; zero: none. Clones share it.
+    remembered: Arc<AtomicU64>,
+    jump: Jump,
+}
+
+/// The state of a jump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Jump {
+    /// There was none, or its flight has arrived.
+    #[default]
+    None,
+    /// This round sends the flight of this many bytes.
+    Unvalidated(u64),
+    /// The acknowledgements of the flight arrive in this round.
+    Validating(u64),
 }
 
 /// A round trip's packets.
@@ -69,7 +91,32 @@ struct Round {
 
 impl Window {
     pub(super) fn new() -> Window {
-        Window { bytes: FLOOR, round: None, shortest: None, met_the_end: false, drains: false }
+        Window {
+            bytes: FLOOR,
+            round: None,
+            shortest: None,
+            met_the_end: false,
+            drains: false,
+            remembered: Arc::default(),
+            jump: Jump::None,
+        }
+    }
+
+    /// Allows a jump to a flight of `bytes`, after a round that confirms the path. The other side
+    /// may have named them, so they are limited. Clones of the window share the permission.
+    pub(super) fn resume(&self, bytes: u64) {
+        self.remembered.store(bytes.min(MOST / 2), Ordering::Relaxed);
+    }
+
+    /// Returns the window after a full round without a loss or a queue that would have been
+    /// `usual` otherwise.
+    fn jumped(&mut self, usual: u64) -> u64 {
+        let flight = self.remembered.swap(0, Ordering::Relaxed);
+        if flight <= usual {
+            return usual;
+        }
+        self.jump = Jump::Unvalidated(flight);
+        flight
     }
 
     /// Records that a packet was acknowledged `took` after it was sent.
@@ -85,10 +132,22 @@ impl Window {
     fn end_round(&mut self, round: Round, took: Duration) {
         let took = round.fastest.map_or(took, |least| least.min(took));
         let drained = std::mem::take(&mut self.drains);
+        let jump = std::mem::take(&mut self.jump);
+        if let Jump::Unvalidated(flight) = jump {
+            // Only the bytes that were sent can prove anything.
+            self.bytes = flight.min(round.sent);
+            self.jump = Jump::Validating(self.bytes);
+        }
         let shortest = *self.shortest.insert(self.shortest.map_or(took, |least| least.min(took)));
         let bytes = if round.lost * TOO_MUCH > round.sent {
             self.met_the_end = true;
-            self.bytes / 2
+            self.jump = Jump::None;
+            match jump {
+                Jump::None => self.bytes / 2,
+                Jump::Unvalidated(flight) | Jump::Validating(flight) => {
+                    flight.saturating_sub(round.lost) / 2
+                }
+            }
         } else if took > shortest + (shortest / QUEUE_SHARE).max(UNREST) {
             self.met_the_end = true;
             self.drains = !drained;
@@ -99,7 +158,7 @@ impl Window {
             self.bytes + self.bytes / GENTLY
         } else {
             match round.lost == 0 && self.bytes < FAST {
-                true => self.bytes * 4,
+                true => self.jumped(self.bytes * 4),
                 false => self.bytes * 2,
             }
         };
@@ -145,7 +204,7 @@ impl Controller for Window {
             round.lost += lost_bytes;
         }
         if persistent {
-            self.bytes = FLOOR;
+            (self.bytes, self.jump) = (FLOOR, Jump::None);
         }
     }
 
@@ -156,7 +215,7 @@ impl Controller for Window {
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(*self)
+        Box::new(self.clone())
     }
 
     fn initial_window(&self) -> u64 {
@@ -296,7 +355,7 @@ mod tests {
         assert_eq!((less.bytes, less.met_the_end), (384 << 10, true));
         let short = Window { shortest: Some(Duration::from_millis(8)), ..half_a_mib() };
         let limit = Duration::from_millis(18);
-        assert_eq!(after(short, 16_000, 0, limit).bytes, 2 << 20);
+        assert_eq!(after(short.clone(), 16_000, 0, limit).bytes, 2 << 20);
         assert_eq!(after(short, 16_000, 0, limit + nano).bytes, 384 << 10);
     }
 
@@ -304,7 +363,7 @@ mod tests {
     fn the_round_after_a_shrink_waits_in_the_same_queue_and_shrinks_no_more() {
         let queue = RTT * 2;
         let once = after(half_a_mib(), 16_000, 0, queue);
-        let twice = after(once, 16_000, 0, queue);
+        let twice = after(once.clone(), 16_000, 0, queue);
         assert_eq!((once.bytes, twice.bytes), (384 << 10, 384 << 10));
         assert_eq!(after(twice, 16_000, 0, queue).bytes, 288 << 10);
         assert_eq!(after(once, 16_000, 0, RTT).bytes, (384 << 10) / 8 * 9);
@@ -327,7 +386,7 @@ mod tests {
     #[test]
     fn the_window_stays_between_its_bounds_and_falls_to_the_floor_where_loss_persists() {
         let mut large = Window { bytes: 17 << 20, shortest: Some(RTT), ..Window::new() };
-        assert_eq!(after(large, 16_000, 0, RTT).bytes, MOST);
+        assert_eq!(after(large.clone(), 16_000, 0, RTT).bytes, MOST);
         let small = Window { bytes: FLOOR + 1, shortest: Some(RTT), ..Window::new() };
         assert_eq!(after(small, 16_000, 16_000, RTT).bytes, FLOOR);
         let now = Instant::now();
@@ -364,6 +423,83 @@ mod tests {
         window.on_end_acks(begun, 0, true, Some(6));
         window.on_end_acks(begun + RTT / 2, 0, false, Some(7));
         assert_eq!((window.bytes, window.shortest), (512 << 10, Some(RTT / 2)));
+    }
+
+    /// A window whose path is remembered to carry twice `flight` in a round trip.
+    fn remembered(flight: u64) -> Window {
+        let window = Window { shortest: Some(RTT), ..Window::new() };
+        // As a session does: through a clone.
+        window.clone().resume(flight);
+        window
+    }
+
+    const FLIGHT: u64 = 6_250_000;
+
+    #[test]
+    fn a_remembered_path_is_half_full_in_the_second_round_and_full_in_the_third() {
+        let mut path = Path::new(125_000_000, NEVER);
+        path.window.resume(FLIGHT);
+        let near = |sent: u64, bytes: u64| sent.abs_diff(bytes) <= PACKET;
+        assert!(near(path.round(WIDE), FLOOR));
+        assert!(near(path.round(WIDE), FLIGHT));
+        assert_eq!(path.window.jump, Jump::Validating(FLIGHT));
+        assert!(near(path.round(WIDE), 2 * FLIGHT));
+        assert_eq!(path.window.jump, Jump::None);
+    }
+
+    #[test]
+    fn a_flight_that_loses_too_much_leaves_half_of_what_arrived() {
+        let jumped = after(remembered(FLIGHT), FLOOR, 0, RTT);
+        assert_eq!((jumped.bytes, jumped.jump), (FLIGHT, Jump::Unvalidated(FLIGHT)));
+        // The loss is seen in the round of the flight, or while its acknowledgements arrive.
+        let lost = FLIGHT - 1_000_000;
+        let early = after(jumped.clone(), FLIGHT, lost, RTT);
+        assert_eq!((early.bytes, early.met_the_end, early.jump), (500_000, true, Jump::None));
+        let sent = after(jumped, FLIGHT, 0, RTT);
+        assert_eq!((sent.bytes, sent.jump), (2 * FLIGHT, Jump::Validating(FLIGHT)));
+        let late = after(sent.clone(), 2 * FLIGHT, lost, RTT);
+        assert_eq!((late.bytes, late.met_the_end, late.jump), (500_000, true, Jump::None));
+        let all = after(sent.clone(), 2 * FLIGHT, 2 * FLIGHT, RTT);
+        assert_eq!(all.bytes, FLOOR);
+        let whole = after(sent, 2 * FLIGHT, 0, RTT);
+        assert_eq!((whole.bytes, whole.jump), (4 * FLIGHT, Jump::None));
+    }
+
+    #[test]
+    fn a_round_that_lost_or_waited_or_was_not_full_confirms_no_path() {
+        let lossy = after(remembered(FLIGHT), 16_000, 1_001, RTT);
+        let slow = after(remembered(FLIGHT), 16_000, 0, RTT * 2);
+        for window in [lossy, slow] {
+            assert_eq!((window.bytes, window.jump), (FLOOR, Jump::None));
+            let next = after(window, 16_000, 0, RTT);
+            assert!(next.bytes < FLIGHT, "the path is not the remembered one");
+        }
+        // A stream that had nothing to send may still fill a later round.
+        let mut window = remembered(FLIGHT);
+        let begun = Instant::now();
+        window.on_sent(begun, 5_000, 7);
+        window.on_end_acks(begun + RTT, 0, true, Some(7));
+        assert_eq!((window.bytes, window.jump), (FLOOR, Jump::None));
+        assert_eq!(after(window, FLOOR, 0, RTT).bytes, FLIGHT);
+    }
+
+    #[test]
+    fn an_unused_part_of_a_jump_is_given_back() {
+        let mut window = after(remembered(FLIGHT), FLOOR, 0, RTT);
+        let begun = Instant::now();
+        window.on_sent(begun, 100_000, 7);
+        window.on_end_acks(begun + RTT, 0, true, Some(7));
+        assert_eq!((window.bytes, window.jump), (100_000, Jump::Validating(100_000)));
+    }
+
+    #[test]
+    fn a_remembered_flight_has_a_limit_and_a_small_one_changes_nothing() {
+        assert_eq!(after(remembered(u64::MAX), FLOOR, 0, RTT).bytes, MOST / 2);
+        let small = after(remembered(FLOOR * 4), FLOOR, 0, RTT);
+        assert_eq!((small.bytes, small.jump), (FLOOR * 4, Jump::None));
+        let mut window = after(remembered(FLIGHT), FLOOR, 0, RTT);
+        window.on_congestion_event(Instant::now(), Instant::now(), true, 1);
+        assert_eq!((window.bytes, window.jump), (FLOOR, Jump::None));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::control::file::{
 use crate::error::{Error, ErrorKind};
 use crate::session::{Connection, FrameReader, FrameWriter, Session};
 use longhaul_files::digest::{Digest, file_value};
+use longhaul_proto::remembered::Remembered;
 
 /// Maximum number of requested bytes of a file that the program has not taken yet: as much as a
 /// path of 1 Gbit/s carries in 250 ms.
@@ -30,6 +31,15 @@ const WAITING: usize = 64;
 const SILENT: Duration = Duration::from_secs(30);
 /// How long the server may leave a change unread.
 const UNREAD: Duration = Duration::from_secs(60);
+
+/// A file to open.
+pub(crate) struct Opening {
+    pub(crate) path: Vec<u8>,
+    /// Open it for changes as well.
+    pub(crate) edit: bool,
+    /// Ranges to request in the same message. They may extend beyond the end of the file.
+    pub(crate) early: Option<Read>,
+}
 
 /// A file that is open at the server.
 pub(crate) struct Opened {
@@ -69,42 +79,30 @@ pub(crate) struct Bytes {
 }
 
 /// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
-/// `edit` also for changes. Sends the result to `tell`, and serves calls until all handles are
-/// dropped.
+/// `edit` also for changes. The path of the network may be remembered. Sends the result to `tell`,
+/// and serves calls until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
-    (path, edit): (Vec<u8>, bool),
+    what: (Opening, Option<Remembered>),
     tell: oneshot::Sender<Result<Opened, Error>>,
 ) {
-    let shown = longhaul_files::place::show(&path);
-    let (about, session) = match open(connection, first, path, edit).await {
+    let (about, mut reading) = match open(connection, first, what).await {
         Ok(opened) => opened,
         Err(error) => {
             // The caller may have dropped its future.
-            let _ = tell.send(Err(error));
+            let _ = tell.send(Err(advised(error)));
             return;
         }
     };
     let (jobs, mut wanted) = mpsc::channel(WAITING);
     let _ = tell.send(Ok(Opened { about, jobs }));
-    let (writer, reader) = session.split();
-    let mut reading = Reading {
-        size: about.size,
-        shown,
-        writer,
-        reader,
-        credit: Arc::new(Semaphore::new(WINDOW)),
-        jobs: VecDeque::new(),
-        asked: VecDeque::new(),
-        changes: VecDeque::new(),
-        part: Vec::new(),
-    };
     let Err(error) = reading.run(&mut wanted).await else {
         let Reading { writer, reader, .. } = reading;
         let _ = writer.leave(reader).await;
         return;
     };
+    let error = advised(error);
     let Reading { asked, changes, jobs, .. } = reading;
     for asked in asked {
         let _ = asked.tell.send(Err(error.clone()));
@@ -121,31 +119,52 @@ pub(crate) async fn serve(
 async fn open(
     connection: &Connection,
     first: Option<Session>,
-    path: Vec<u8>,
-    edit: bool,
-) -> Result<(FileOpened, Session), Error> {
-    let needs = if edit { file::CHANGES } else { file::READS };
+    (Opening { path, edit, early }, remembered): (Opening, Option<Remembered>),
+) -> Result<(FileOpened, Reading), Error> {
+    let needs = match (edit, &early) {
+        (_, Some(_)) => file::CLIPS,
+        (true, None) => file::CHANGES,
+        (false, None) => file::READS,
+    };
     let mut session = match first {
         Some(session) => session,
         None => connection.open(file::SERVICE, needs).await?,
     };
     session.ask_for(file::SERVICE, needs);
-    session.write(&FileAsk { path, edit, ..FileAsk::default() }).await?;
     if edit {
         session.expect_bulk();
     }
-    let told = timeout(SILENT, session.read::<FileData>()).await.map_err(silent)??;
-    let about = told.ok_or_else(early)?.opened.ok_or_else(wrong)?.check()?;
-    Ok((about, session))
+    let clip = early.is_some();
+    let mut reading = Reading::new(longhaul_files::place::show(&path), session, early);
+    let ranges = reading.request(None);
+    let mut ask = FileAsk { path, edit, ranges, clip, ..FileAsk::default() };
+    if let Some(path) = remembered {
+        ask.remember(path);
+    }
+    reading.writer.write(&ask).await?;
+    let told = timeout(SILENT, reading.reader.read::<FileData>()).await.map_err(silent)??;
+    let about = told.ok_or_else(ended_early)?.opened.ok_or_else(wrong)?.check()?;
+    reading.has_size(about.size);
+    Ok((about, reading))
 }
 
-fn early() -> Error {
+fn ended_early() -> Error {
     Error::new(ErrorKind::Unfinished, "the server ended the read early")
 }
 
 fn silent<E>(_: E) -> Error {
     let what = format!("the server was silent for {} s", SILENT.as_secs());
     Error::new(ErrorKind::Unfinished, what)
+}
+
+/// Adds advice to the error of a lost connection.
+fn advised(error: Error) -> Error {
+    match (error.kind, &error.advice) {
+        (ErrorKind::Unfinished, None) => {
+            error.advise("check the server and the network, and open the file again")
+        }
+        _ => error,
+    }
 }
 
 /// A requested portion.
@@ -175,6 +194,42 @@ struct Reading {
 }
 
 impl Reading {
+    /// Returns the calls of a file that is not open yet, and whose size is unknown.
+    fn new(shown: String, session: Session, early: Option<Read>) -> Reading {
+        let (writer, reader) = session.split();
+        Reading {
+            size: u64::MAX,
+            shown,
+            writer,
+            reader,
+            credit: Arc::new(Semaphore::new(WINDOW)),
+            jobs: early.into_iter().map(Job::Read).collect(),
+            asked: VecDeque::new(),
+            changes: VecDeque::new(),
+            part: Vec::new(),
+        }
+    }
+
+    /// Leaves out all that was requested beyond the end of the file, as the server does.
+    fn has_size(&mut self, size: u64) {
+        self.size = size;
+        self.asked.retain_mut(|asked| {
+            let Portion { start, .. } = asked.portion;
+            let cut = portions(start..asked.portion.end().min(size), size).next();
+            let Some(portion) = cut else { return false };
+            // The rest of the credit is given back.
+            drop(asked.credit.split(asked.portion.len - portion.len));
+            (asked.portion, asked.size) = (portion, size);
+            true
+        });
+        for job in &mut self.jobs {
+            let Job::Read(read) = job else { continue };
+            for range in &mut read.ranges {
+                *range = range.start.min(size)..range.end.min(size);
+            }
+        }
+    }
+
     async fn run(&mut self, wanted: &mut mpsc::Receiver<Job>) -> Result<(), Error> {
         let mut is_wanted = true;
         loop {
@@ -199,11 +254,12 @@ impl Reading {
                     None => is_wanted = false,
                 },
                 credit = credit.acquire_many_owned(least), if may_ask => {
-                    self.ask(credit.map_err(|_| early())?).await?;
+                    let ranges = self.request(Some(credit.map_err(|_| ended_early())?));
+                    self.writer.write(&FileAsk { ranges, ..FileAsk::default() }).await?;
                 }
                 data = timeout(SILENT, self.reader.read::<FileData>()),
                     if !is_idle => {
-                    self.take(data.map_err(silent)??.ok_or_else(early)?)?;
+                    self.take(data.map_err(silent)??.ok_or_else(ended_early)?)?;
                 }
             }
         }
@@ -267,10 +323,10 @@ impl Reading {
         }
     }
 
-    /// Requests the next portion, for which `credit` was reserved, and further portions while there
-    /// is credit.
-    async fn ask(&mut self, credit: OwnedSemaphorePermit) -> Result<(), Error> {
-        let (mut ranges, mut credit) = (Vec::<FileRange>::new(), Some(credit));
+    /// Returns the ranges to request: the next portion, which may have `credit`, and further
+    /// portions as far as credit lasts.
+    fn request(&mut self, mut credit: Option<OwnedSemaphorePermit>) -> Vec<FileRange> {
+        let mut ranges = Vec::<FileRange>::new();
         while self.asked.len() < MOST_RANGES
             && let Some(portion) = self.next_portion()
         {
@@ -286,7 +342,7 @@ impl Reading {
                 _ => ranges.push(FileRange { offset, len }),
             }
         }
-        Ok(self.writer.write(&FileAsk { ranges, ..FileAsk::default() }).await?)
+        ranges
     }
 
     /// Takes the next bytes. Bytes of a whole chunk are passed on when the chunk is complete and
@@ -351,4 +407,50 @@ fn differs(shown: &str, at: u64) -> Error {
     );
     Error::new(ErrorKind::Verification, what)
         .advise("check the server's disk; `touch` the file to accept its new content")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::PeerId;
+    use longhaul_files::CHUNK;
+
+    /// The calls of a file that is not open yet, with early reads of `ranges`.
+    fn reading(ranges: &[Range<u64>]) -> Reading {
+        let (near, _) = tokio::io::duplex(1);
+        let (input, out) = tokio::io::split(near);
+        let (tell, _told) = mpsc::unbounded_channel();
+        let early = Read { ranges: ranges.iter().cloned().collect(), tell };
+        // Nobody may drop the read meanwhile.
+        std::mem::forget(_told);
+        Reading::new("x".to_owned(), Session::over(PeerId([1; 32]), input, out), Some(early))
+    }
+
+    fn asked(reading: &Reading) -> Vec<(u64, usize, bool)> {
+        let portions = reading.asked.iter().map(|asked| asked.portion);
+        portions.map(|portion| (portion.start, portion.len, portion.is_whole)).collect()
+    }
+
+    #[test]
+    fn early_ranges_end_with_the_file_once_its_size_is_known() {
+        let mut reading = reading(&[5..9, 0..u64::MAX, 7 * CHUNK..8 * CHUNK]);
+        let ranges = reading.request(None);
+        let wanted = [(5, 4), (0, WINDOW as u64 - CHUNK)];
+        assert_eq!(
+            ranges.iter().map(|range| (range.offset, range.len)).collect::<Vec<_>>(),
+            wanted
+        );
+        assert_eq!(reading.credit.available_permits() as u64, CHUNK - 4);
+        reading.has_size(2 * CHUNK + 10);
+        let (mega, start) = (CHUNK as usize, 2 * CHUNK);
+        let all = [(5, 4, false), (0, mega, true), (CHUNK, mega, true), (start, 10, true)];
+        assert_eq!(asked(&reading), all);
+        assert_eq!(reading.credit.available_permits(), WINDOW - 2 * mega - 14);
+        assert!(reading.next_portion().is_none(), "nothing else is in the file");
+        let empty = {
+            reading.has_size(0);
+            asked(&reading)
+        };
+        assert!(empty.is_empty() && reading.credit.available_permits() == WINDOW);
+    }
 }

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use crate::calls::{Calls, Peer, connected, or_cancelled};
 use crate::control::list::{self, List, Listed, ListedName};
 use crate::error::{Error, ErrorKind};
-use crate::file::{self, Opened};
+use crate::file::{self, Opened, Opening};
 use crate::reactor;
 use crate::server_status::ServerStatus;
 use crate::session::{Connection, Session};
@@ -17,6 +17,7 @@ use crate::watching;
 
 pub use longhaul_files::list::{NameKind, Named};
 pub use longhaul_files::manifest::FileTime;
+use longhaul_proto::remembered::Remembered;
 
 /// Timeout for a server, which gives a sign of life twice a second while it reads a folder.
 const SILENT: Duration = Duration::from_secs(30);
@@ -72,8 +73,8 @@ pub(crate) enum Order {
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
     /// Reports of the server's status, at intervals.
     Status(Duration, mpsc::Sender<Result<Vec<ServerStatus>, Error>>),
-    /// The file at a path, to be read by ranges; if the flag is set, to be changed as well.
-    OpenFile((Vec<u8>, bool), oneshot::Sender<Result<Opened, Error>>),
+    /// A file.
+    OpenFile(Opening, oneshot::Sender<Result<Opened, Error>>),
 }
 
 /// Opens a connection, reports it on `ready`, and answers `orders` until all senders are dropped.
@@ -90,6 +91,9 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
             }
         };
         let _ = ready.send(Ok(peer));
+        let address = first.as_ref().map(|first| first.remote.ip());
+        let path = options.path_memory.as_ref().zip(address);
+        let path = path.and_then(|(memory, address)| memory.find(address));
         let mut calls = JoinSet::new();
         let unused = sleep(UNUSED);
         tokio::pin!(unused);
@@ -111,7 +115,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
             };
             let Some(order) = order else { break };
             let (connection, first) = (connection.clone(), first.take());
-            calls.spawn_local(async move { answer(&connection, first, order).await });
+            calls.spawn_local(async move { answer(&connection, first, path, order).await });
         }
         let last = async {
             while calls.join_next().await.is_some() {}
@@ -126,14 +130,21 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let _ = reactor::block_on("the connection", work);
 }
 
-/// Answers one order completely.
-async fn answer(connection: &Connection, first: Option<Session>, order: Order) {
+/// Answers one order completely. `remembered` is what an earlier copy found on the path.
+async fn answer(
+    connection: &Connection,
+    first: Option<Session>,
+    remembered: Option<Remembered>,
+    order: Order,
+) {
     let (path, tell) = match order {
         Order::List(path, tell) => (path, tell),
         Order::Status(every, tell) => {
             return watching::serve(connection, first, every, tell).await;
         }
-        Order::OpenFile(what, tell) => return file::serve(connection, first, what, tell).await,
+        Order::OpenFile(what, tell) => {
+            return file::serve(connection, first, (what, remembered), tell).await;
+        }
     };
     let listed = listed(connection, first, &path, &tell);
     // Stop reading when the caller has dropped its end.

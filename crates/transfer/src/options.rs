@@ -160,6 +160,8 @@ pub struct HostOptions {
     pub key: OwnKey,
     /// How the host is reached.
     pub reach: ReachOptions,
+    /// The rates that copies found.
+    pub path_memory: Option<PathMemory>,
 }
 
 /// A limit on incomplete data in memory that several copies share. Clones refer to the same limit.

@@ -25,6 +25,12 @@ pub(super) fn all() -> Vec<Vec<u8>> {
         let ask = FileAsk { ranges, ..FileAsk::default() }.encode_to_vec();
         [&[opened.len() as u8][..], &opened, &[ask.len() as u8], &ask].concat()
     };
+    let clipped = |offset, len| {
+        let opened = FileOpened { size: 10, seconds: -1, nanos: 5 }.encode_to_vec();
+        let ranges = vec![FileRange { offset, len }];
+        let ask = FileAsk { ranges, clip: true, ..FileAsk::default() }.encode_to_vec();
+        [&[opened.len() as u8][..], &opened, &[ask.len() as u8], &ask].concat()
+    };
     let changes = |changes: &[Change]| {
         let opened = FileOpened { size: 10, seconds: -1, nanos: 5 }.encode_to_vec();
         let mut bytes = [&[opened.len() as u8][..], &opened].concat();
@@ -41,5 +47,7 @@ pub(super) fn all() -> Vec<Vec<u8>> {
         seed(3 * CHUNK + 10, &[(0, 3 * CHUNK + 10), (CHUNK, CHUNK), (7, 1)]),
         seed(i64::MAX as u64, &[(i64::MAX as u64 - 1, 1), (0, i64::MAX as u64)]),
         seed(10, &[(10, 1), (0, 0), (u64::MAX, 2)]),
+        clipped(3, u64::MAX - 3),
+        clipped(10, 1),
     ]
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::Ordering;
 
 use longhaul_files::digest::file_value;
-use longhaul_transfer::api::{Client, Identity as Key, RemoteFile, Trust};
+use longhaul_transfer::api::{Client, Connection, Identity as Key, RemoteFile, Trust};
 use longhaul_transfer::control::file::{FileAsk, FileData, FileOpened, FileRange};
 use longhaul_transfer::error::Error;
 
@@ -21,12 +21,12 @@ use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};
 const MEBI: usize = 1 << 20;
 
 /// `cat` as `client`, not started yet.
-fn cat(client: &Host, id: &str, words: &[&str]) -> Command {
+pub(super) fn cat(client: &Host, id: &str, words: &[&str]) -> Command {
     let id = format!("--server-id={id}");
     client.command(["cat", &id].into_iter().chain(words.iter().copied()))
 }
 
-fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Output {
+pub(super) fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Output {
     let url = format!("lh://{}/{path}", pair.server.address);
     let words = [flags, &[url.as_str()]].concat();
     cat(&pair.client, &pair.server.id, &words).output().expect("it runs")
@@ -42,7 +42,7 @@ fn refused(output: &Output, status: i32, what: &str) {
 }
 
 #[track_caller]
-fn is(output: &Output, content: &[u8]) {
+pub(super) fn is(output: &Output, content: &[u8]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(output.stdout == content, "{} bytes instead of {}", output.stdout.len(), content.len());
@@ -94,13 +94,17 @@ fn reads_stay_within_the_root_and_need_the_right() {
     refused(&ended, 3, "is not allowed here");
 }
 
-/// Opens the file at `path` of the pair's server by the library.
-async fn open(pair: &Pair, path: &str) -> RemoteFile {
+/// Connects to the pair's server by the library.
+async fn connect(pair: &Pair) -> Connection {
     let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
     let trust = Trust::only(pair.server.id.as_str());
     let client = Client::builder().identity(identity).trust(trust).build().unwrap();
-    let connection = client.connect(pair.at("")).await.expect("it answers");
-    connection.open_file(path).await.expect("it is there")
+    client.connect(pair.at("")).await.expect("it answers")
+}
+
+/// Opens the file at `path` of the pair's server by the library.
+async fn open(pair: &Pair, path: &str) -> RemoteFile {
+    connect(pair).await.open_file(path).await.expect("it is there")
 }
 
 /// The results of `ranges`, each with its bytes.
@@ -143,6 +147,21 @@ fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
         #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
         let error = file.read_ranges([Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
+        // Requested with the file, before its size is known.
+        let connection = connect(&pair).await;
+        let over = [3..size + 9, 5..u64::MAX, size..size + 1, u64::MAX - 1..u64::MAX, 0..2];
+        let (file, mut reads) = connection.read_file("file", over.clone()).await.unwrap();
+        let mut all = vec![Vec::new(); over.len()];
+        while let Some(piece) = reads.next().await {
+            let piece = piece.unwrap();
+            all[piece.range].extend(piece.bytes);
+        }
+        assert!(all[0] == content[3..] && all[1] == content[5..] && all[4] == content[..2]);
+        assert!(all[2].is_empty() && all[3].is_empty());
+        #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
+        let error = connection.read_file("file", [Range { start: 9, end: 3 }]).await.unwrap_err();
+        assert!(error.to_string().contains("ends before it begins"), "{error}");
+        assert!(connection.read_file("none", [Range { start: 0, end: 1 }]).await.is_err());
         // Dropping the future of a read cancels the read; later reads continue.
         let given_up = file.read_ranges([Range { start: 0, end: size }]).await.unwrap();
         drop(given_up);

@@ -12,11 +12,11 @@ use tempfile::TempDir;
 use crate::rig::{Child, DEADLINE, Host, Server, Skipped, binary, bytes, need, skip, write};
 
 pub(super) const READER: &str = "reader-0123456789abcdef";
-const WRITER: &str = "writer-0123456789abcdef";
+pub(super) const WRITER: &str = "writer-0123456789abcdef";
 
 /// A server of `data` with two tokens: one may read, the other may write below `in`.
 pub(super) struct Http {
-    server: Server,
+    pub(super) server: Server,
     pub(super) url: String,
     pub(super) data: PathBuf,
     _host: Host,
@@ -41,7 +41,7 @@ impl Http {
         Http { server, url, data, _host: host, scratch }
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         let address = self.url.trim_start_matches("http://").trim_end_matches('/');
         address.parse().expect("an address")
     }
@@ -60,7 +60,7 @@ impl Http {
     }
 
     /// Sends a request with a token; returns the reply.
-    fn ask(&self, token: &str, method: &str, path: &str, more: &str) -> String {
+    pub(super) fn ask(&self, token: &str, method: &str, path: &str, more: &str) -> String {
         let auth = match token {
             "" => String::new(),
             token => format!("Authorization: Bearer {token}\n"),

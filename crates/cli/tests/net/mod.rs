@@ -42,6 +42,7 @@ mod room_load;
 mod rooms;
 mod rpc;
 mod seeing;
+mod service_faults;
 mod share;
 mod share_load;
 mod silent;

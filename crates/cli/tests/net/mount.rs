@@ -1,5 +1,6 @@
 //! Mounted folders: programs read them as local files, through lost connections.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -22,18 +23,23 @@ pub(super) fn fuse() -> Result<(), Skipped> {
 }
 
 /// A mounted folder of the pair's server.
-struct Mounted {
-    child: Child,
-    at: PathBuf,
+pub(super) struct Mounted {
+    pub(super) child: Child,
+    pub(super) at: PathBuf,
 }
 
 impl Mounted {
     fn new(pair: &Pair, flags: &[&str], path: &str) -> Mounted {
+        Mounted::of(pair, flags, pair.at(path))
+    }
+
+    /// Mounts the folder at `url`, which the pair's server serves.
+    pub(super) fn of(pair: &Pair, flags: &[&str], url: impl AsRef<OsStr>) -> Mounted {
         let at = pair.scratch.path().join("mnt");
         fs::create_dir_all(&at).unwrap();
         let id = format!("--server-id={}", pair.server.id);
         let mut command = pair.client.command(["mount", "--json", &id]);
-        let mut child = Child::spawn(command.args(flags).arg(pair.at(path)).arg(&at));
+        let mut child = Child::spawn(command.args(flags).arg(url).arg(&at));
         child.event(|event| event["event"] == "mounted");
         Mounted { child, at }
     }

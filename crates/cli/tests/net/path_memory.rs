@@ -1,11 +1,13 @@
 //! Remembered rates of paths (RFC 9959).
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use super::path::Wan;
 use super::wan::{MTU, link};
 use super::{WAYS, Way};
-use crate::rig::need;
+use crate::rig::{binary, need};
 
 /// The output of `longhaul path` with these words on the client's host.
 fn path(wan: &Wan, words: &[&str]) -> Vec<String> {
@@ -58,6 +60,22 @@ fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
         assert_eq!(summary["remembered_bps"], 10_000_000_000_u64, "{way:?}: {summary}");
         wan.assert_copied(way);
     }
+}
+
+#[test]
+fn a_read_completes_despite_a_remembered_rate_that_is_far_too_high() {
+    let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 2_000_000));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
+    let line = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}\n", now.as_secs());
+    std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
+    let server = wan.server.as_ref().expect("it was started");
+    let (longhaul, id) = (binary(), &server.id);
+    let longhaul = longhaul.to_str().expect("our own name");
+    let read = format!("{longhaul} cat --server-id={id} lh://{}/source > read", server.address);
+    let mut command = Command::new("sh");
+    command.args(["-c", &read]).env("LONGHAUL_CONFIG_DIR", &wan.client.config);
+    wan.run("a", command.current_dir(&wan.here)).end().is(0, &[]);
+    assert!(std::fs::read(wan.here.join("read")).expect("it was read") == wan.content);
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) struct Rules {
     pub(super) said: AtomicUsize,
     /// Drops all UDP of the control port.
     pub(super) no_control: AtomicBool,
-    /// Closes connections to the control port immediately.
+    /// Closes new connections to the control port immediately, and holds the bytes of others.
     pub(super) no_tcp: AtomicBool,
     /// Incremented when the relay changes its ports towards the server, like a NAT rebinding.
     pub(super) rebound: AtomicUsize,
@@ -75,7 +75,11 @@ impl Relay {
     /// Starts a relay to `server` that passes everything.
     pub(super) fn new(server: &Server) -> Relay {
         let control: SocketAddr = server.address.parse().expect("a server's address");
-        let data = SocketAddr::new(control.ip(), server.data_port);
+        Relay::to(control, SocketAddr::new(control.ip(), server.data_port))
+    }
+
+    /// Starts a relay to a server's control port and data port.
+    pub(super) fn to(control: SocketAddr, data: SocketAddr) -> Relay {
         let rules = Arc::new(Rules {
             longest: AtomicUsize::new(usize::MAX),
             damaged: AtomicUsize::new(0),
@@ -311,20 +315,28 @@ fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
                 let _ = stream.set_read_timeout(Some(DEADLINE));
             }
             let listening = rules.clone();
-            pipe(&client, &server, move |len| listening.note_said(len));
-            pipe(&server, &client, |_| {});
+            pipe(&client, &server, rules.clone(), move |len| listening.note_said(len));
+            pipe(&server, &client, rules.clone(), |_| {});
         }
     });
 }
 
 /// Copies bytes and counts them.
-fn pipe(from: &TcpStream, to: &TcpStream, came: impl Fn(usize) + Send + 'static) {
+fn pipe(
+    from: &TcpStream,
+    to: &TcpStream,
+    rules: Arc<Rules>,
+    came: impl Fn(usize) + Send + 'static,
+) {
     let pair = (from.try_clone(), to.try_clone());
     let (Ok(mut from), Ok(mut to)) = pair else { return };
     thread::spawn(move || {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(len @ 1..) = from.read(&mut buffer) {
             came(len);
+            while rules.no_tcp.load(Ordering::Relaxed) && !rules.is_gone() {
+                thread::sleep(LOOK);
+            }
             if to.write_all(&buffer[..len]).is_err() {
                 break;
             }

@@ -22,8 +22,8 @@ use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, Server};
 
 /// A pair whose server keeps a shared tree.
-struct Sharing {
-    pair: Pair,
+pub(super) struct Sharing {
+    pub(super) pair: Pair,
     _folder: TempDir,
 }
 
@@ -36,21 +36,21 @@ impl Deref for Sharing {
 }
 
 /// A server with a tree, to which the client has `rights`.
-fn pair(rights: &str) -> Sharing {
+pub(super) fn pair(rights: &str) -> Sharing {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let file = folder.path().join("tree.redb");
     let args = ["--share", file.to_str().expect("our own name")];
     Sharing { pair: Pair::with_rights(&format!(",{rights}"), &args), _folder: folder }
 }
 
-fn words(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Vec<String> {
+pub(super) fn words(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Vec<String> {
     let url = pair.at(key).into_string().expect("our own name");
     let id = format!("--server-id={}", pair.server.id);
     let words = ["share", verb, &id, &url].into_iter().chain(more.iter().copied());
     words.map(str::to_owned).collect()
 }
 
-fn share(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Ended {
+pub(super) fn share(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Ended {
     pair.client.run(words(pair, verb, key, more))
 }
 

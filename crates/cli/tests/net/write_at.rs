@@ -16,7 +16,11 @@ use crate::rig::{Host, Pair, Server, bytes, need, write};
 const MEBI: usize = 1 << 20;
 
 /// A connection of `client` by the library to the server `id` at `url`.
-async fn connect(client: &Host, id: &str, url: impl AsRef<std::ffi::OsStr>) -> Connection {
+pub(super) async fn connect(
+    client: &Host,
+    id: &str,
+    url: impl AsRef<std::ffi::OsStr>,
+) -> Connection {
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let client = Client::builder().identity(identity).trust(Trust::only(id)).build().unwrap();
     client.connect(url.as_ref().to_os_string()).await.expect("it answers")

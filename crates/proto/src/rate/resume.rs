@@ -34,7 +34,7 @@ impl Resumed {
     pub(super) fn new(law: Box<dyn RateController>, setup: &Setup, path: Remembered) -> Resumed {
         let (half, datagram) = (path.rate.scale(0.5), setup.datagram());
         let rate = setup.rate_limit.map_or(half, |limit| half.min(limit));
-        let flight = half.over(path.rtt.min(setup.rtt)).get() / datagram.get().max(1);
+        let flight = path.flight(setup.rtt).get() / datagram.get().max(1);
         Resumed { law, datagram, rate, budget: TRAIN_LEN + flight, sent: 0, is_open: true }
     }
 }

@@ -60,7 +60,8 @@ impl Client {
     /// Returns how this client reaches and trusts the host of `location`.
     pub(super) fn host(&self, location: Location) -> HostOptions {
         let (trust, key) = (self.trust.options(), self.key.clone());
-        HostOptions { location, trust, key, reach: ReachOptions::default() }
+        let path_memory = self.paths.clone();
+        HostOptions { location, trust, key, reach: ReachOptions::default(), path_memory }
     }
 
     /// Describes a read of the file at `source` on another host into memory; await the request.
@@ -135,8 +136,8 @@ impl ClientBuilder {
     }
 
     /// Stores the rate that a copy finds for its path, in the file of `paths`. The next copy over
-    /// the same path starts at half of the stored rate. Without `paths`, each copy searches for its
-    /// rate from the start.
+    /// the same path, and reads of remote files, start at half of the stored rate. Without `paths`,
+    /// each copy searches for its rate from the start.
     #[must_use]
     pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
         ClientBuilder { paths: Some(paths), ..self }

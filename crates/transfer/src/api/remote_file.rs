@@ -91,27 +91,10 @@ impl RemoteFile {
         &self,
         ranges: impl IntoIterator<Item = Range<u64>>,
     ) -> Result<RangeReads, Error> {
-        let size = self.len();
-        let (mut wanted, mut spans) = (VecDeque::new(), VecDeque::<Range<u64>>::new());
-        for (number, range) in ranges.into_iter().enumerate() {
-            if range.start > range.end {
-                let what = format!("the range {}-{} ends before it begins", range.start, range.end);
-                return Err(Error::new(ErrorKind::Usage, what));
-            }
-            let range = range.start.min(size)..range.end.min(size);
-            if range.is_empty() {
-                continue;
-            }
-            match spans.back_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => spans.push_back(range.clone()),
-            }
-            wanted.push_back((number, range));
-        }
-        let (tell, pieces) = mpsc::unbounded_channel();
+        let (reads, read) = requested(ranges, self.len())?;
         // If the file is closed, the first piece reports it.
-        let _ = self.jobs.send(Job::Read(Read { ranges: spans, tell })).await;
-        Ok(RangeReads { pieces, wanted, rest: None, failed: false })
+        let _ = self.jobs.send(Job::Read(read)).await;
+        Ok(reads)
     }
 
     /// Writes `bytes` at `offset`. The file grows if the bytes end beyond its end; a gap reads as
@@ -206,6 +189,35 @@ pub struct RangePiece {
     pub bytes: Vec<u8>,
 }
 
+/// Returns the reads of ranges of a file of `size` bytes, and the request for them.
+///
+/// # Errors
+/// [`ErrorKind::Usage`]: a range ends before it begins.
+pub(super) fn requested(
+    ranges: impl IntoIterator<Item = Range<u64>>,
+    size: u64,
+) -> Result<(RangeReads, Read), Error> {
+    let (mut wanted, mut spans) = (VecDeque::new(), VecDeque::<Range<u64>>::new());
+    for (number, range) in ranges.into_iter().enumerate() {
+        if range.start > range.end {
+            let what = format!("the range {}-{} ends before it begins", range.start, range.end);
+            return Err(Error::new(ErrorKind::Usage, what));
+        }
+        let range = range.start.min(size)..range.end.min(size);
+        if range.is_empty() {
+            continue;
+        }
+        match spans.back_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => spans.push_back(range.clone()),
+        }
+        wanted.push_back((number, range));
+    }
+    let (tell, pieces) = mpsc::unbounded_channel();
+    let reads = RangeReads { pieces, wanted, rest: None, failed: false };
+    Ok((reads, Read { ranges: spans, tell }))
+}
+
 /// The bytes of the requested ranges, in the order of the request. Dropping the value ends the
 /// read.
 pub struct RangeReads {
@@ -224,6 +236,14 @@ impl fmt::Debug for RangeReads {
 }
 
 impl RangeReads {
+    /// Leaves out the parts beyond the end of a file of `size` bytes.
+    pub(super) fn end_at(&mut self, size: u64) {
+        for (_, range) in &mut self.wanted {
+            *range = range.start.min(size)..range.end.min(size);
+        }
+        self.wanted.retain(|(_, range)| !range.is_empty());
+    }
+
     /// Returns the next bytes; `None` at the end. An error is the last item: the file changed, the
     /// client lost the right to read it, or the connection was lost.
     pub async fn next(&mut self) -> Option<Result<RangePiece, Error>> {

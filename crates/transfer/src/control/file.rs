@@ -7,6 +7,9 @@ use std::ops::Range;
 
 use longhaul_files::CHUNK;
 use longhaul_files::digest::Digest;
+use longhaul_proto::remembered::Remembered;
+use longhaul_proto::time::Span;
+use longhaul_proto::units::Rate;
 
 use crate::error::{Error, ErrorKind};
 
@@ -14,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 pub const SERVICE: &str = "file";
 
 /// The version of the service's messages. Each new field that a receiver must not skip raises it.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// The lowest version that knows reads.
 pub(crate) const READS: u32 = 1;
@@ -27,6 +30,9 @@ pub const MOST_RANGES: usize = 4096;
 
 /// Maximum bytes of content in one message.
 pub const PIECE: usize = 256 << 10;
+
+/// The lowest version that knows [`FileAsk::clip`].
+pub(crate) const CLIPS: u32 = 3;
 
 /// The client's request for ranges.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -45,6 +51,17 @@ pub struct FileAsk {
     /// A change, made before the ranges are read.
     #[prost(message, optional, tag = "4")]
     pub change: Option<FileChange>,
+    /// The parts of the ranges beyond the end of the file are left out: the client does not know
+    /// its size yet.
+    #[prost(bool, tag = "5")]
+    pub clip: bool,
+    /// The rate that an earlier copy found on this path, in bits a second; zero: none. In the first
+    /// message only.
+    #[prost(uint64, tag = "6")]
+    pub remembered_bps: u64,
+    /// The round-trip time of that copy, in nanoseconds.
+    #[prost(uint64, tag = "7")]
+    pub remembered_rtt_nanos: u64,
 }
 
 /// A change of the open file: exactly one of `bytes`, `length` and `sync`.
@@ -209,7 +226,7 @@ impl FileAsk {
     /// Returns the ranges, each within a file of `size` bytes.
     ///
     /// # Errors
-    /// A range is empty or extends beyond the file, or there are too many.
+    /// A range is empty, or extends beyond the file and must not be clipped, or there are too many.
     pub fn check(&self, size: u64) -> Result<Vec<Range<u64>>, Error> {
         let wrong = |what: String| Error::new(ErrorKind::Usage, what);
         if self.ranges.len() > MOST_RANGES {
@@ -219,14 +236,31 @@ impl FileAsk {
             )));
         }
         let within = |FileRange { offset, len }: &FileRange| {
-            let end = offset.checked_add(*len).filter(|end| *len > 0 && *end <= size);
-            end.map(|end| *offset..end).ok_or_else(|| {
+            let end =
+                offset.checked_add(*len).filter(|end| *len > 0 && (self.clip || *end <= size));
+            let range = end.map(|end| *offset..end.min(size));
+            range.ok_or_else(|| {
                 wrong(format!(
                     "no range of a file of {size} bytes begins at {offset} and has {len}"
                 ))
             })
         };
-        self.ranges.iter().map(within).collect()
+        let ranges: Result<Vec<_>, _> = self.ranges.iter().map(within).collect();
+        ranges.map(|ranges| ranges.into_iter().filter(|range| !range.is_empty()).collect())
+    }
+
+    /// Sets what an earlier copy found on the path.
+    pub(crate) fn remember(&mut self, path: Remembered) {
+        self.remembered_bps = path.rate.as_bps();
+        self.remembered_rtt_nanos = path.rtt.as_nanos();
+    }
+
+    /// Returns the flight with which the answer may begin, in bytes, if the path has about the
+    /// same round-trip time as before.
+    pub(crate) fn flight(&self, rtt: Span) -> Option<u64> {
+        let (rate, was) = (self.remembered_bps, self.remembered_rtt_nanos);
+        let path = Remembered { rate: Rate::from_bps(rate), rtt: Span::from_nanos(was) };
+        (rate > 0 && path.fits(rtt)).then(|| path.flight(rtt).get())
     }
 }
 
@@ -299,6 +333,18 @@ mod tests {
     }
 
     #[test]
+    fn a_remembered_path_has_a_flight_unless_its_round_trip_has_changed() {
+        let millis = Span::from_millis;
+        let mut ask = FileAsk::default();
+        assert_eq!(ask.flight(millis(100)), None);
+        ask.remember(Remembered { rate: Rate::from_mbps(800), rtt: millis(100) });
+        assert_eq!(ask.flight(millis(100)), Some(5_000_000));
+        assert_eq!(ask.flight(millis(49)), None);
+        (ask.remembered_bps, ask.remembered_rtt_nanos) = (u64::MAX, u64::MAX);
+        assert_eq!(ask.flight(millis(100)), None);
+    }
+
+    #[test]
     fn an_impossible_range_is_refused() {
         let ask = |ranges: &[(u64, u64)]| {
             let ranges = ranges.iter().map(|&(offset, len)| FileRange { offset, len }).collect();
@@ -309,6 +355,15 @@ mod tests {
             assert!(ask(&[bad]).is_err(), "{bad:?}");
         }
         assert!(ask(&[(0, 1); MOST_RANGES]).is_ok());
+        let clipped = |offset, len| {
+            let ranges = vec![FileRange { offset, len }];
+            let asked = FileAsk { ranges, clip: true, ..FileAsk::default() }.check(100).ok()?;
+            Some(asked.first().map(|range| (range.start, range.end)))
+        };
+        assert_eq!(clipped(90, 20), Some(Some((90, 100))));
+        assert_eq!(clipped(1, u64::MAX - 1), Some(Some((1, 100))));
+        assert_eq!(clipped(200, 1), Some(None));
+        assert_eq!((clipped(0, 0), clipped(2, u64::MAX)), (None, None));
         assert!(ask(&[(0, 1); MOST_RANGES + 1]).is_err());
         let opened = |size, nanos| FileOpened { size, nanos, seconds: -1 }.check().is_ok();
         assert!(opened(i64::MAX as u64, 999_999_999));

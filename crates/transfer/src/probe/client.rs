@@ -367,6 +367,7 @@ mod tests {
                     trust: Trust { config_dir: "/".into(), pins: Vec::new(), accept_new: false },
                     key: OwnKey::In("/".into()),
                     reach: ReachOptions::default(),
+                    path_memory: None,
                 },
                 udp: true,
                 app,

@@ -131,7 +131,7 @@ async fn open_for(
     look: Look,
     rooms: bool,
 ) -> Result<Reached, Error> {
-    let HostOptions { location, trust, key, reach } = options;
+    let HostOptions { location, trust, key, reach, .. } = options;
     let here = || {
         let what = match location {
             Location::Http { .. } => format!("{location} can only be the source of a copy"),

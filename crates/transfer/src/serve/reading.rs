@@ -26,6 +26,7 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Service, Session, allow};
 use longhaul_files::digest::Digest;
 use longhaul_files::{ChunkValues, RangeFile};
+use longhaul_proto::time::Span;
 
 /// Maximum number of open files of all clients, and of one client.
 const MOST: usize = 256;
@@ -139,6 +140,10 @@ impl Reading {
         let (access, path) = (access_of(&asked), Path::new(OsStr::from_bytes(&asked.path)));
         let place = self.server.door.place(&session.peer, path, access)?;
         let _seat = self.seat(session.peer)?;
+        let rtt = session.rtt().now().map(|rtt| Span::from_nanos(rtt.as_nanos() as u64));
+        if let Some(flight) = rtt.and_then(|rtt| asked.flight(rtt)) {
+            session.resume(flight);
+        }
         let disk = self.disk().await?;
         let opening = tokio::task::spawn_blocking(move || {
             let _disk = disk;

@@ -360,6 +360,7 @@ fn probe_of(lie: Lie) -> Result<(), Error> {
             trust,
             key,
             reach: ReachOptions::default(),
+            path_memory: None,
         },
         udp: false,
         app: false,
