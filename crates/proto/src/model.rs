@@ -87,7 +87,8 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
 }
 
 /// Equation 6: the number of repair rounds until less than one packet is left, if each round loses
-/// the same share. A mean, not a bound: the probability that k rounds are not enough is up to P·Lᵏ.
+/// the same share L. This is a mean, not a bound: with P packets, the probability that k rounds are
+/// not enough is up to P·Lᵏ.
 ///
 /// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss, `None` at a loss of 1.
 pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {

@@ -9,8 +9,8 @@ pub const SERVICE: &str = "channel";
 /// The keyword in the list of clients for links between servers.
 pub const LINK: &str = "link";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
-/// Version 2 adds the mode `deadline`, version 3 the mode `multicast`.
+/// The version of the service's messages. Each new field that a receiver must understand raises this
+/// number. Version 2 adds the mode `deadline`, version 3 the mode `multicast`.
 pub const VERSION: u32 = 3;
 
 /// Returns the version that a mode needs.
@@ -81,8 +81,8 @@ pub struct Publish {
     /// message in datagrams starts with its age and its departure time, 4 bytes each.
     #[prost(uint64, tag = "6")]
     pub deadline_micros: u64,
-    /// Whether the client sends its messages to the multicast group of the room. The server answers
-    /// with a [`Group`], and sends another [`Group`] whenever the key changes.
+    /// Whether the client sends its messages to the multicast group of the room. If so, the server
+    /// answers with a [`Group`], and sends another [`Group`] whenever the key changes.
     #[prost(bool, tag = "7")]
     pub multicast: bool,
 }
@@ -100,13 +100,14 @@ pub struct Subscribe {
     /// changes.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
-    /// Only messages with this key or a key below it; empty for all messages.
+    /// The client wants only messages with this key or a key below it; empty for all messages.
     #[prost(string, tag = "3")]
     pub keys: String,
-    /// The run of the room of which the client has all messages before `next`; 0 for none.
+    /// The [`Room::run`] of the previous connection; 0 on the first connection and for messages in
+    /// datagrams. The client already has all messages of this run before `next`.
     #[prost(fixed64, tag = "4")]
     pub run: u64,
-    /// The position of the next message.
+    /// The position of the first message that the client still needs.
     #[prost(uint64, tag = "5")]
     pub next: u64,
     /// The link whose messages must not be sent back; 0 for none. A link needs the right `link`.
@@ -119,16 +120,16 @@ pub struct Subscribe {
     /// once a second.
     #[prost(uint32, tag = "8")]
     pub flow: u32,
-    /// Bytes of a datagram.
+    /// The size of a datagram in bytes.
     #[prost(uint32, tag = "9")]
     pub datagram: u32,
-    /// Whether the code is XOR; otherwise it is Reed–Solomon.
+    /// Whether the erasure code is XOR; false for Reed–Solomon.
     #[prost(bool, tag = "10")]
     pub xor: bool,
-    /// Datagrams of a group of the code; 0 for no code.
+    /// Number of datagrams in a group of the erasure code; 0 for no code.
     #[prost(uint32, tag = "11")]
     pub group: u32,
-    /// Number of repairs in a group.
+    /// Number of repair datagrams in a group.
     #[prost(uint32, tag = "12")]
     pub repairs: u32,
     /// The maximum age of a message on arrival at the client, for mode 3. The server chooses
@@ -170,7 +171,7 @@ pub struct Part {
     /// The number of the message; it increases with each message of a sender.
     #[prost(uint64, tag = "2")]
     pub number: u64,
-    /// When the sender took the message, by its own clock.
+    /// The time at which the sender accepted the message, in microseconds of the sender's clock.
     #[prost(uint64, tag = "3")]
     pub at_micros: u64,
     /// Number of links between servers that the message has passed.
@@ -279,7 +280,7 @@ pub struct Lost {
 /// The server has received messages of this sender.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Taken {
-    /// The number of received messages of this stream, in order.
+    /// The number of messages that the server has received since the client opened this stream.
     #[prost(uint64, tag = "1")]
     pub count: u64,
     /// Total number of messages that the server has dropped for lack of memory.

@@ -97,7 +97,8 @@ impl Client {
         data_port: Option<u16>,
     ) -> Result<Ports, Error> {
         let Location::Daemon { host, port, .. } = server.into_location()? else {
-            return Err(Error::new(ErrorKind::Usage, "the ports of a server lh://host[:port]"));
+            let what = "cannot test ports: the location is not a server; use lh://host[:port]";
+            return Err(Error::new(ErrorKind::Usage, what));
         };
         let identity = self.key.identity()?;
         let done = engine::start("longhaul look", move || {
