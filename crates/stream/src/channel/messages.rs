@@ -74,7 +74,7 @@ pub struct Publish {
     /// The cipher of the datagrams; empty if messages are sent over this stream.
     #[prost(string, tag = "4")]
     pub cipher: String,
-    /// The flow of the datagrams.
+    /// The number of the flow that carries the datagrams.
     #[prost(uint32, tag = "5")]
     pub flow: u32,
     /// The maximum age of a message on arrival at the server; 0 for no limit. With a limit, each
@@ -116,8 +116,8 @@ pub struct Subscribe {
     /// The cipher of the datagrams; empty if messages are sent over this stream.
     #[prost(string, tag = "7")]
     pub cipher: String,
-    /// The flow of the datagrams. The client sends sealed control datagrams of this flow, at least
-    /// once a second.
+    /// The number of the flow that carries the datagrams. The client sends sealed control datagrams
+    /// of this flow, at least once a second.
     #[prost(uint32, tag = "8")]
     pub flow: u32,
     /// The size of a datagram in bytes.
@@ -164,8 +164,8 @@ pub struct Hop {
 /// A message of a channel, or a part of one. The parts of a message are sent in sequence.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Part {
-    /// The sender; 0 from a client that sends its own messages. All fields except `rest` and
-    /// `bytes` are set in the first part only.
+    /// The number of the sender; 0 if a client sends its own message. Every part of a message has
+    /// `rest` and `bytes`; only the first part has this field and the others.
     #[prost(fixed64, tag = "1")]
     pub origin: u64,
     /// The number of the message; it increases with each message of a sender.
@@ -177,19 +177,19 @@ pub struct Part {
     /// Number of links between servers that the message has passed.
     #[prost(uint32, tag = "4")]
     pub hops: u32,
-    /// Its key; empty if it has none.
+    /// The key of the message; empty for none.
     #[prost(string, tag = "5")]
     pub key: String,
     /// To a subscriber: the position of the room's next message after this one.
     #[prost(uint64, tag = "6")]
     pub next: u64,
-    /// Bytes of the message in later parts.
+    /// Number of bytes of the message that later parts have.
     #[prost(uint64, tag = "7")]
     pub rest: u64,
-    /// The content, or a part of it.
+    /// The content that this part has.
     #[prost(bytes = "vec", tag = "8")]
     pub bytes: Vec<u8>,
-    /// The age of the message; in the first part.
+    /// The age of the message in microseconds when it is sent.
     #[prost(uint64, tag = "9")]
     pub age_micros: u64,
 }
@@ -226,13 +226,13 @@ pub struct Group {
     /// The address of the group: 4 or 16 bytes.
     #[prost(bytes = "vec", tag = "1")]
     pub address: Vec<u8>,
-    /// Its UDP port.
+    /// The UDP port of the group.
     #[prost(uint32, tag = "2")]
     pub port: u32,
-    /// The hop limit of its datagrams.
+    /// The hop limit of the group's datagrams.
     #[prost(uint32, tag = "3")]
     pub hops: u32,
-    /// The cipher of its datagrams.
+    /// The cipher of the group's datagrams.
     #[prost(string, tag = "4")]
     pub cipher: String,
     /// The number of the epoch.
