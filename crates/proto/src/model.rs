@@ -123,7 +123,7 @@ pub(crate) fn stream_payload(object: Bytes, objects: f64) -> Bytes {
     Bytes::new(libm::round(object.get() as f64 * objects) as u64)
 }
 
-/// Equation 9: objects in a payload, for `per_second` of them a second.
+/// Equation 9: the number of objects in a payload, with `per_second` objects a second.
 ///
 /// N_obj = B_obj · D
 pub(crate) fn stream_objects(per_second: f64, delay: Span) -> f64 {

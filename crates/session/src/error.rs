@@ -77,7 +77,7 @@ impl Error {
         self
     }
 
-    /// Marks that nobody answered.
+    /// Marks that the peer did not answer.
     #[must_use]
     pub(crate) fn silence(mut self) -> Error {
         self.is_silence = true;

@@ -129,7 +129,7 @@ impl ClientBuilder {
     }
 
     /// Limits the incomplete data of all copies of the client and its clones together. A copy waits
-    /// up to 10 s for its part, then retries. Without this limit each copy has a separate limit.
+    /// up to 10 s for its memory, then retries. Without this limit each copy has a separate limit.
     #[must_use]
     pub fn memory(self, memory: Bytes) -> ClientBuilder {
         ClientBuilder { memory: Some(memory), ..self }
