@@ -9,8 +9,8 @@ pub const SERVICE: &str = "channel";
 /// The keyword in the list of clients for links between servers.
 pub const LINK: &str = "link";
 
-/// The version of the service's messages. Each new field that a receiver must understand raises this
-/// number. Version 2 adds the mode `deadline`, version 3 the mode `multicast`.
+/// The version of the service's messages. Each new field that a receiver must understand raises the
+/// version. Version 2 adds the mode `deadline`, version 3 the mode `multicast`.
 pub const VERSION: u32 = 3;
 
 /// Returns the version that a mode needs.
