@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Measures the transfer: throughput, start-up, resume, memory, small files. As root, on a machine
-# that does nothing else:
+# Makes the measurements of the hand-written pages in results/. Run it as root, on a machine that does
+# nothing else:
 # bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|rooms|streams|sharing|watching|senders|join|takeover|beside|alone|shares|all]
-# And by themselves: the emulator's accuracy (emulator: the table of emulator.md), the simulator's
-# speed (simulator: simulator.md) and GTP's decisions (scheduler: scheduler.md); each writes its page.
+# all is the default: wan, ssh, tcp, resume, multi, throughput, protocols, small and memory.
+# Three more names write their pages: emulator (accuracy; the table of emulator.md), simulator (speed;
+# simulator.md) and scheduler (GTP's decisions; scheduler.md).
 # Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
-# LONGHAUL=/another/binary bash results/figures.sh wan: measures that one, and builds nothing.
+# LONGHAUL=/another/binary bash results/figures.sh wan: measures that binary, and builds nothing.
 [ "${LONGHAUL:-}" ] || cargo build --release --quiet
 LONGHAUL=${LONGHAUL:-$PWD/target/release/longhaul}
 WORK=$(mktemp -d /dev/shm/longhaul-figures.XXXXXX)
@@ -42,7 +43,8 @@ namespaces() {
 in_a() { ip netns exec "$NS_A" "$@"; }
 in_b() { ip netns exec "$NS_B" "$@"; }
 
-# The first touch of a page that the host took back costs ten times as much: touch the memory of a run.
+# Touches the memory that a run will use: the first touch of a page that the machine's host took back
+# costs ten times as much.
 touch_memory() { head -c "$1" /dev/zero > "$WORK/touched"; rm "$WORK/touched"; }
 
 serve() {
@@ -81,7 +83,7 @@ sshd_config() {
         "$1" "$WORK/host" "$WORK/key.pub" "$WORK/server" > "$WORK/sshd"
     SSH_OPTIONS="-i $WORK/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 }
-# The time bound of a copy, from its bytes and loss, with five round trips of the 100 ms path.
+# The time bound of a copy in seconds, from its bytes and the loss; it includes five round trips of 100 ms.
 bound() { awk -v bytes="$1" -v l="$2" 'BEGIN {c=1e9*1472/1538; printf "%.3f", 1.03*bytes*8/(c*(1-l))+0.5}'; }
 
 throughput() {
@@ -113,11 +115,11 @@ throughput() {
     cargo bench --quiet -p longhaul-transfer --bench pipeline -- run "netns=$NS_A,$NS_B" to=10.78.0.2 "dir=$WORK" size=1024
 }
 
-# Two binaries on the unshaped path in turn, A B A B …, so that both see the same machine: the ratio of
-# this binary to OTHER in goodput and in CPU of each end, pair by pair. Means of the ratios' logarithms
-# with their 95 % confidence intervals. OTHER=/path/to/longhaul RUNS=12 bash results/figures.sh pairs
-# WAYS: the cases, as "CIPHER RECEIVE;…". BYTES: of the object. The order within a pair alternates, so
-# that the warm-up by the first run cancels out.
+# Runs two binaries in pairs on the unshaped path, so that both see the same machine. The order within a
+# pair alternates (A B, B A, …), so that the warm-up by the first run cancels out. Prints the ratio of this
+# binary to OTHER in goodput and in CPU of each end: the geometric mean over the pairs with its 95 %
+# confidence interval. OTHER=/path/to/longhaul RUNS=12 bash results/figures.sh pairs
+# WAYS: the cases, as "CIPHER RECEIVE;…". BYTES: size of the object.
 pairs() {
     : "${OTHER:?the other binary}"
     local size=${BYTES:-2000000000} mine=$LONGHAUL run order one cipher receive way
@@ -158,9 +160,9 @@ pairs() {
     done
 }
 
-# CPU of both ends for a gigabyte by each protocol on the same path: in turn, so that other load on the
-# machine affects all of them, three times (RUNS=n for another number). BYTES: of the object. Each
-# protocol finds its rate; RATE=1.7G gives all the same rate.
+# CPU of both ends per gigabyte, for each protocol on the same path. The protocols run in turn, so that
+# other load on the machine affects all of them, three times (RUNS=n for another number). BYTES: size of the
+# object. Each protocol finds its rate; RATE=1.7G gives all protocols the same rate.
 protocols() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     local size=${BYTES:-1000000000} names name
@@ -210,11 +212,11 @@ stalls() {
     done
 }
 
-# A path of 1 Gbit/s and 100 ms, at each loss: 300 MB and 20 MB, from the start of the command to its
-# exit, by the shell's clock. Two more columns: from the start to the first data (aim: 1 RTT), and from
-# the last block's arrival, repairs included, to the exit (aim: 0.5 RTT). The program measures these two
-# by its own clock; the milliseconds before it first reads its clock and after it last does are added to
-# both. One case alone: OBJECTS=20MB LOSSES=0.01 RATES=940M.
+# Copies 300 MB and 20 MB over 1 Gbit/s and 100 ms at each loss, and measures the time from the start of
+# the command to its exit by the shell's clock. Two more columns: from the start to the first data (aim: 1
+# RTT), and from the last block's arrival, repairs included, to the exit (aim: 0.5 RTT). Both come from the
+# program's own clock, plus the time by which the shell's measurement is longer than the program's.
+# One case alone: OBJECTS=20MB LOSSES=0.01 RATES=940M.
 wan() {
     clocked
     local object loss rate run
@@ -244,7 +246,8 @@ wan() {
     done; done; done
 }
 
-# A file of 1 GB over 1 Gbit/s and 100 ms: by `cp`, and read from beginning to end through `longhaul mount`.
+# A file of 1 GB over 1 Gbit/s and 100 ms: copied by `longhaul cp`, and by `cp` from a folder that `longhaul
+# mount` shows.
 mounted() {
     clocked
     local size=${BYTES:-1000000000} loss run way
@@ -280,10 +283,10 @@ rooms() {
     if "${ZENOH:-python3}" -c 'import zenoh' 2>/dev/null; then "${ZENOH:-python3}" results/rooms-zenoh.py; fi
 }
 
-# The copy of 300 MB on the same path at 1 % loss, reached through a real sshd on the far host.
-# The shared tree beside Redis and etcd (Debian's redis-server, etcd-server). Each of the three syncs a
-# change to the disk of $DISK before it answers. PARTS: watchers, delay, memory. SERVERS: of the three.
-share_server() { # NAME: how it is started
+# The shared tree, compared with Redis and etcd (Debian's redis-server, etcd-server). Each of the three
+# syncs a change to the disk of $DISK before it answers. PARTS: some of watchers, delay, memory. SERVERS:
+# some of longhaul, redis, etcd.
+share_server() { # Prints the command that starts the server $1.
     case $1 in
         longhaul) echo "env LONGHAUL_CONFIG_DIR=$WORK/server $LONGHAUL serve -q --listen 0.0.0.0:7717 --root $WORK/root --share $DISK/tree --allow $ID,share=rw" ;;
         redis) echo "redis-server --bind 0.0.0.0 --protected-mode no --port 7717 --dir $DISK --save '' --appendonly yes --appendfsync always" ;;
@@ -298,7 +301,7 @@ share_start() {
     share_ready 127.0.0.1
 }
 share_ready() { until (exec 3<> "/dev/tcp/$1/7717") 2>/dev/null; do sleep 0.1; done; }
-# SERVER HOST PID, then the load: watchers, writers, changes without an answer, changes a second, seconds, changes.
+# Arguments: SERVER HOST PID WATCHERS WRITERS DEPTH RATE SECONDS CHANGES; share_load.rs explains them.
 share_load() {
     LONGHAUL_SHARE_LOAD="$1 $2 7717 $(LONGHAUL_CONFIG_DIR=$WORK/server "$LONGHAUL" id) ${*:3}" \
         "$LOAD" --quiet net::share_load --nocapture 2>&1 | tee -a "$WORK/load.log" | grep '^|' || echo "| $1 | failed |"
@@ -322,7 +325,7 @@ sharing() {
                         share_start "$server"
                         share_load "$server" 127.0.0.1 "$SERVER" "$watchers" 1 64 0 "${SECONDS_EACH:-3}" 0 >> "$WORK/rows"
                     done; done
-                    # The run of the median rate.
+                    # Keeps the run with the median rate.
                     for server in ${SERVERS:-longhaul redis etcd}; do
                         grep "^| $server " "$WORK/rows" | sort -t'|' -k5 -n | awk '{row[NR] = $0} END {print row[int((NR + 1) / 2)]}'
                     done
@@ -352,8 +355,8 @@ sharing() {
     stop_server; rm -rf "$DISK"
 }
 
-# What it costs a server that pages watch it: readers of its events, 0, 1 and 10, while a copy comes in
-# at 500 Mbit/s, and at full rate (RATES). Medians of RUNS.
+# CPU time of a server with 0, 1 and 10 readers of its events (open pages), while it receives a copy at
+# 500 Mbit/s and at full rate (RATES). Medians of RUNS.
 watching() {
     local pages rate run size before
     namespaces
@@ -384,6 +387,7 @@ watching() {
     done
 }
 
+# The copy of 300 MB on the path of `wan` at 1 % loss, started through a real sshd on the far host.
 ssh_copy() {
     [ -x /usr/sbin/sshd ] || { echo "(no sshd: the copy over ssh is left out)" >&2; return; }
     clocked
@@ -427,7 +431,7 @@ tcp() {
     done
 }
 
-# Peak memory of both sides for 2 GB and 20 GB of real bytes (holes would not be read).
+# Peak memory of both ends for 2 GB and 20 GB. The files have no holes, because holes would not be read.
 memory() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     echo "| object | --memory | seconds | peak MB sending | peak MB receiving |"; echo "| --- | --- | --- | --- | --- |"
@@ -480,7 +484,7 @@ small_name() {
         rsync) echo "rsync -a" ;; scp) echo "scp -r (once)" ;;
     esac
 }
-# Seconds that one program takes for the files; files that longhaul copied are compared.
+# Prints the seconds that the program $1 takes for the files; compares longhaul's copies with the originals.
 small_by() {
     local many=$WORK/here/many to=root@10.78.0.2:$WORK/root/out began ended
     began=$EPOCHREALTIME
@@ -495,7 +499,7 @@ small_by() {
     calc "$ended - $began"
 }
 
-# The copy of 300 MB at 1 % loss, its sender killed half-way, run again.
+# The copy of 300 MB at 1 % loss: the sender is killed half-way, and the command is run again.
 resume() {
     head -c 300000000 /dev/urandom > "$WORK/here/300MB"
     echo "| killed after | resumed | sent again at most |"; echo "| --- | --- | --- |"
@@ -536,7 +540,7 @@ scheduler() {
 
 # Three senders, RTT 25, 50 and 100 ms, into one receiver of 1 Gbit/s: separate objects, two
 # receivers on one host, replicas, and replicas of which one is killed half-way.
-# BYTES: of each object, and of the replicas' one.
+# BYTES: size of each object, and of the replicated one.
 star() {
     cat > "$WORK/star.toml" <<'TOML'
 about = "Three senders into one receiver"
@@ -562,15 +566,16 @@ on_star() {
     grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
 }
 # Jain's index of the sources' rates: the bytes of each source in the summary, divided by its active time.
-# That time runs from the last progress line before its session to the first line that shows all its bytes,
-# or to the end if no line does. The time of a line follows from its bytes and their average rate.
+# The active time runs from the last progress line before the source's session to the first line that shows
+# all bytes of the source, or to the end if no line does. A line has no time; it follows from the line's
+# bytes and average rate.
 jain() {
     awk '
         function number(text, name) {
             if (!match(text, "\"" name "\":[0-9.e+-]+")) return 0
             return substr(text, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
         }
-        # Into got[] and state[]; how many there are.
+        # Fills got[] and state[] from a line; returns the number of sources.
         function sources(line,    rows, n, i) {
             sub(/.*"sources":\[/, "", line); sub(/[}]\].*/, "", line); n = split(line, rows, /[}],/)
             for (i = 1; i <= n; i++) {
@@ -623,7 +628,7 @@ multi() {
 
 # SABUL's Table 1, Lambda-FTP with three-way striping: one object from three servers, each over a separate
 # path of RATE and 110 ms, into one host, compared with the same object from one server.
-# BYTES: of the object; RATE: of each path; PROTOCOLS: those to run, with their flags.
+# BYTES: size of the object; RATE: of each path; START: SABUL's initial rate.
 striping() {
     local bytes=${BYTES:-400000000} rate=${RATE:-250M} cp="$LONGHAUL cp --accept-new --json -q --no-path-memory" way flags
     star
@@ -653,10 +658,10 @@ striping_row() {
         'BEGIN {printf "| %s | %s | %.1f | %.1f | %.3f %% | %s |\n", p, w, g/1e6, s, 100*l/(n ? n : 1), by}'
 }
 
-# One case for each number of senders in COUNTS, RTT 2 to 64 ms, each sender with its part of BYTES, into
-# one receiver at RATE; with the largest number of the copy's threads, and how many of them receive. The
-# copy has a higher priority: all hosts of the star share the same cores here, but a real receiver has its
-# own.
+# One case for each number of senders in COUNTS. The senders have RTTs of 2 to 64 ms and an equal part of
+# BYTES each; the receiver's link has RATE. Two columns show the largest number of the copy's threads, and
+# how many of these receive. The receiver's process has a higher priority, because all hosts of the star
+# share the same cores here; a real receiver has its own cores.
 senders() {
     local count host rate=${RATE:-200M} bytes runs sources ready stop delays
     echo "| senders | aggregate, Mbit/s of object at $rate of link | seconds | loss | Jain's index of all | threads of the copy | of these receive | status |"
@@ -688,10 +693,11 @@ senders() {
 # 100 ms by real sockets: the server and the receiver are on one host. For each loss one run of MINUTES
 # (default 0.75), with the delays of each minute and the memory of sender, server and receiver at its end.
 # A frame is late or overdue if a busy machine delayed its datagrams or its delivery; it is lost if fewer
-# datagrams arrived than its code needs. Run it with precedence, on a machine that does nothing else:
+# datagrams arrived than its code needs. Run it with real-time priority, on a machine that does nothing else:
 # MINUTES=30 LOSSES=1% chrt -r 10 bash results/figures.sh streams
-# WAYS: code, each frame with its own code within 120 ms (DEADLINE); payloads, each 10 frames as one
-# object of 14.4 MB within 500 ms after the tenth. SERIES: a folder that keeps each run's events.
+# WAYS: code (each frame has its own code and a deadline of 120 ms, or DEADLINE), payloads (10 frames
+# together are one object of 14.4 MB, due 500 ms after the tenth frame). SERIES: a folder that keeps each
+# run's events.
 streams() {
     local way loss frames deadline run size rate
     echo "| way | deadline | loss | frames | on time | late | missed, overdue | missed, lost | skipped | median, ms | 99 % | 99.9 % | longest | UDP payload, Mbit/s | repairs |"
@@ -702,7 +708,7 @@ streams() {
         frames=$(awk -v m="${MINUTES:-0.75}" -v r=$rate 'BEGIN {print int(m * 60 * r)}')
         rm -f "$WORK"/{ready,sent,came,pid-*,memory}
         run="until [ -s $WORK/ready ]; do sleep 0.1; done; echo \$\$ >"
-        # Process numbers are those of the emulator's hosts.
+        # Runs on an emulated host, because process numbers are valid only there.
         printf '%s\n' "WORK=$WORK" "$(declare -f streams_memory)" "streams_memory $frames $((rate * 60)) > $WORK/memory" > "$WORK/sampler"
         "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss "$loss" --queue 4MB \
             --run b "echo \$\$ > $WORK/pid-server; exec $LONGHAUL reflect --allow $ID,stream=rw > $WORK/ready" \
@@ -725,12 +731,13 @@ streams() {
     echo "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     cat "$WORK/minutes"
 }
-# The resident memory of the three programs at the end of each minute of $2 of $1 frames, in MB.
+# Prints the resident memory of the three programs in MB at the end of each minute; the run has $1 frames, $2
+# a minute.
 streams_memory() {
     local minute name mb
     until [ -s "$WORK/came" ] && grep -q '"event":"frame"' "$WORK/came"; do sleep 0.2; done
     for minute in $(seq 1 $((($1 + $2 - 1) / $2))); do
-        # Just before its end: the last minute's programs must still run.
+        # Measures just before the end of the minute, because in the last minute the programs must still run.
         sleep "$(awk -v n="$1" -v a="$2" -v m="$minute" 'BEGIN {f = n - (m - 1) * a; f = f > a ? a : f; print 60 * f / a - (m == 1 ? 2 : 0)}')"
         printf '%s' "$minute"
         for name in sender server receiver; do
@@ -740,7 +747,7 @@ streams_memory() {
         echo
     done
 }
-# Delays of each minute of the run in $WORK/came, with the memory in $WORK/memory.
+# Prints the delays of each minute from the events in $WORK/came, and the memory from $WORK/memory.
 streams_minutes() {
     grep '"event":"frame"' "$WORK/came" | sed 's/.*"delay_seconds":\([^,}]*\).*"late":\([a-z]*\).*"number":\([0-9]*\).*/\3 \1 \2/' |
         awk -v a="$3" '{print int($1 / a) + 1, $2, $3}' | sort -k1,1n -k2,2g |
@@ -756,7 +763,8 @@ streams_minutes() {
 }
 
 # Three sources as for multi; the third becomes reachable AFTER seconds after the start. Prints the time
-# from its first MiB until Jain's index of the rates of each second stays at 0.99. SERIES: as below.
+# from the third source's first data until Jain's index of the rates of each second stays at 0.99 or above.
+# SERIES: a folder that keeps the rates of each second, Mbit/s.
 join() {
     local bytes=${BYTES:-1000000000} after=${AFTER:-6} host
     star
@@ -788,7 +796,7 @@ join() {
         }' "$WORK/series"
 }
 
-# The star as single links; $2 has the changes of the links of host $1.
+# Prints the star's scenario link by link; $2 has the changes over time of the link of host $1.
 star_links() {
     local host delays=(x 12.5ms 25ms 50ms 0ms)
     echo 'about = "Three senders into one receiver, one of which fails"'
@@ -800,9 +808,11 @@ star_links() {
     done
 }
 # AFTER seconds after the start, one of three replicas' senders (RTT 25, 50 and 100 ms, a link of 1 Gbit/s
-# into the receiver) is killed, frozen for 20 s, made ten times slower, or cut off for 20 s. The network
-# cards' counters, read ten times a second, compare the time after the fault with the second before it.
-# FAULTS: which; BYTES: of the object; SERIES: a folder that keeps each run's rates, Mbit/s over time.
+# into the receiver) is killed, frozen for 20 s, made ten times slower, or cut off for 20 s. The byte counter
+# of the receiver's network interface is read ten times a second; the rates after the fault are compared with
+# the two seconds before it.
+# FAULTS: some of killed, frozen, slower, cut; BYTES: size of the object; SERIES: a folder that keeps each
+# run's rates, Mbit/s over time.
 takeover() {
     local bytes=${BYTES:-4000000000} after=${AFTER:-14} fault host
     star
@@ -818,7 +828,7 @@ takeover() {
             frozen) act="sleep $after; kill -STOP \$(cat $WORK/pid2); sleep 20; kill -CONT \$(cat $WORK/pid2)" ;;
         esac
         star_links 2 "$change" > "$WORK/star.toml"
-        # Seconds since the start, bytes received.
+        # Each line: the uptime in seconds, and the bytes received.
         local sample="while :; do read -r up _ < /proc/uptime; echo \$up \$(awk '/:/ && !/lo:/ {sub(/.*:/, \"\"); print \$1; exit}' /proc/net/dev); sleep 0.1; done"
         on_star "read -r up _ < /proc/uptime; echo \$up > $WORK/began; ($sample) > $WORK/rates & sampler=\$!; ($act) & act=\$!; $LONGHAUL cp --accept-new --json -q --replicas lh://h1/x lh://h2/x lh://h3/x $WORK/here/x > $WORK/out; kill \$sampler \$act 2>/dev/null; kill -CONT \$(cat $WORK/pid2) 2>/dev/null"
         cmp "$WORK/root/h1/x" "$WORK/here/x"
@@ -831,7 +841,8 @@ takeover() {
             END {
                 before /= n ? n : 1; least = before
                 for (i = 2; i <= m && times[i] < 10; i++) if (rates[i] < least) least = rates[i]
-                # The first time from which two seconds reach 90 % of the earlier rate on average.
+                # The first time at which the rate is at 90 % of the earlier rate, and stays there on
+                # average for two seconds.
                 for (i = 2; i <= m; i++) {
                     sum = c = 0; for (j = i; j <= m && times[j] < times[i] + 2; j++) {sum += rates[j]; c++}
                     if (rates[i] >= 0.9 * before && sum / c >= 0.9 * before) {again = times[i]; break}
@@ -842,11 +853,10 @@ takeover() {
     done
 }
 
-# The same three senders with one TCP flow of the kernel next to them, from a fifth host: TCP's rate if
-# the copy takes 85 % of the link, and if the copy only measures other traffic and leaves TCP its fair
-# share, a quarter.
-# CONTROLS: TCP's congestion controls. SHARES: 85 and 100 (100: the measurement alone). BYTES: of
-# each object; the copy must last for 15 s and more.
+# The three senders of multi, and one TCP flow of the kernel from a fifth host: TCP's rate if the copy takes
+# 85 % of the link, and if the copy measures other traffic and leaves TCP its fair share, a quarter.
+# CONTROLS: TCP's congestion controls. SHARES: 85 and 100 (100: without --receive-share). BYTES: size of
+# each object; the copy must last at least 15 s.
 beside() {
     local bytes=${BYTES:-550000000} control share flags rest
     star
@@ -868,8 +878,8 @@ beside() {
     done; done
 }
 
-# Copies from memory to memory at the rate that they find, alone on emulated paths, by this binary
-# and by OTHER in turn: seconds, and the mean of the ratios with its standard error.
+# Copies from memory to memory without a given rate, alone on emulated paths, by this binary and by OTHER
+# in turn. Prints the median seconds, and the mean of the ratios with its standard error.
 # OTHER=/path/to/longhaul RUNS=8 bash results/figures.sh alone
 alone() {
     : "${OTHER:?the other binary}"
@@ -893,7 +903,7 @@ alone() {
 }
 
 # A copy next to one kernel TCP flow, and next to another copy that starts 5 s later: 200 Mbit/s,
-# 40 ms, a queue of one BDP, 30 s. Bit/s of object bytes, each flow over its own time.
+# 40 ms, a queue of one BDP, 30 s. The rates count object bytes, each flow's over its own time.
 shares() {
     local other tail
     echo "| beside | the copy, bit/s | the other, bit/s |"

@@ -1,7 +1,7 @@
-"""The loads of `figures.sh rooms` by zenoh: a router, subscribers and senders over TCP on loopback.
+"""The loads of `figures.sh rooms` with zenoh: a router, subscribers and senders over TCP on loopback.
 
-Needs `pip install eclipse-zenoh`. Each subscriber is a client session of its own. All subscribers share
-this process: Python's callbacks bound it, so the processor time of the router is given apart.
+Needs `pip install eclipse-zenoh`. Each subscriber has its own client session. All subscribers and senders
+run in this process, whose speed is limited by Python's callbacks; so the router's CPU time has its own column.
 """
 
 import os
@@ -63,7 +63,7 @@ def bear(router, subscribers, sessions, rate, seconds):
     [each.start() for each in threads]
     [each.join() for each in threads]
     came = -1
-    while came != len(delays):  # queued messages first
+    while came != len(delays):  # waits for queued messages
         came = len(delays)
         time.sleep(1)
     used = ((cpu(router) - before) * 1e6 / came, (cpu(os.getpid()) - own) * 1e6 / came)

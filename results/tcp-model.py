@@ -1,6 +1,6 @@
-"""What tcp-model.sh runs: every cell in the emulator and in the simulator, as a Markdown page.
+"""Run by tcp-model.sh: every cell in the emulator and in the simulator, as a Markdown page.
 
-All of the page is made here: why a cell differs is found by the rules of `reason`.
+This program writes the whole page; `reason` decides why a cell differs.
 """
 
 import json
@@ -33,19 +33,21 @@ RULES = f"""## Where they differ by over {CLOSE:.0%}, and why
 
 The last column has the first of these reasons that applies, or "unexplained".
 
-- **late**: the emulator ran late in every run, so the kernel had a different path.
-- **RTT**: with the round-trip time that the kernel measured, the model is within
-  {CLOSE:.0%}. Goodput under loss is proportional to 1 / RTT, and at an RTT of 1 ms each wait for a core counts.
-- **chance**: with loss, the kernel's runs and the model's seeds overlap. At an RTT of 100 ms a run has
-  only a few dozen round trips, and the first loss, which ends slow start, decides the result.
+- **late**: the emulator was late in every run, so the kernel's path was not the model's path.
+- **RTT**: if the model has the round-trip time that the kernel measured, it differs by at most {CLOSE:.0%}; the
+  column has this goodput of the model and the difference. Goodput under loss is proportional to 1 / RTT,
+  and at an RTT of 1 ms each wait for a core counts.
+- **chance**: with loss, the range of the kernel's runs and the range of the model's seeds overlap; the column
+  has both. At an RTT of 100 ms a run has only a few dozen round trips, and the first loss, which ends slow
+  start, decides the result.
 - **CPU**: sender, receiver and emulator together used over {BUSY:.0%} of the machine's cores, so the
   result describes the machine.
 
 Where Linux differs from the RFCs, the model follows Linux (`crates/testbed/src/tcp`), because these
 differences changed the results here. Windows are whole segments. After a loss, the window is reduced
-from its own value, not from the data in flight. CUBIC calculates how many arrivals increase the window
-by one; it evaluates its curve at most once a tick (4 ms), and not at all for 32 ms while the window is
-unchanged. So on a path of 1 to 10 ms the window is constant for many round trips after each loss (with
+from its own value, not from the data in flight. CUBIC calculates how many acknowledged segments increase
+the window by one. It evaluates its curve at most once a tick (4 ms), and not at all for 32 ms while the
+window is unchanged. So on a path of 1 to 10 ms the window is constant for many round trips after each loss (with
 RFC 9438 it would grow). CUBIC's estimate of Reno's window always grows by 0.53 segments a round trip.
 HyStart's train of acknowledgements may be half a millisecond longer than half the least round trip.
 
@@ -55,7 +57,7 @@ tcp::tests`)."""
 
 
 def kernel(longhaul, rate, rtt, loss, control, each, seed):
-    """A run over the kernel's TCP: the received rate, the measured RTT, and the load of the cores."""
+    """Runs the kernel's TCP; returns the received rate, the measured RTT, and the load of the cores."""
     words = [longhaul, "emulate", "--rate", rate, "--rtt", rtt, "--loss", "0"]
     words += ["--loss-forward", loss, "--seed", str(seed)]
     words += ["--run", "b", f"{BUFFERS}; iperf3 -s -1 > /dev/null"]
@@ -76,7 +78,7 @@ def kernel(longhaul, rate, rtt, loss, control, each, seed):
 
 
 def model(longhaul, rate, rtt, loss, control, each):
-    """Mbit/s by the simulator, a figure a seed, in order of size."""
+    """Returns the simulator's Mbit/s, one value per seed, lowest first."""
     text = f"""time-limit = "10m"
 [topology]
 kind = "pair"
@@ -100,7 +102,7 @@ lasts = "{each}s"
 
 
 def reason(runs, ours, again, loss):
-    """Why the two differ: the first rule that holds."""
+    """Returns why the two differ: the first rule that holds."""
     real = statistics.median(run["mbps"] for run in runs)
     off = lambda rates: statistics.median(rates) / real - 1
     if abs(off(ours)) <= CLOSE:
@@ -155,10 +157,13 @@ def main():
     lines = [
         "# The simulator's TCP against the kernel's",
         "",
-        f"Goodput of one TCP connection in Mbit/s, over {each} s from the SYN. *kernel*: Linux's TCP over the",
-        f"emulator, the median of {times} runs; in parentheses, in how many of them the emulator kept time.",
-        "*model*: the simulator's TCP, the median and quartiles of 20 seeds. *RTT seen*: measured by the kernel.",
-        "The queue holds one BDP (at least 100 packets); only packets towards the receiver are lost.",
+        f"The table has the goodput of one TCP connection in Mbit/s, over {each} s from the SYN. The queue holds one BDP",
+        "(at least 100 packets); only packets towards the receiver are lost. The columns:",
+        "",
+        f"- *kernel*: Linux's TCP over the emulator, the median of {times} runs; in parentheses, the number of runs in which",
+        "  the emulator kept time.",
+        "- *model*: the simulator's TCP, the median and quartiles of 20 seeds.",
+        "- *RTT seen*: measured by the kernel.",
         "",
         f"{day}, Linux {platform.release()}, {os.cpu_count()} cores, load {load:.1f} at the start,",
         f"commit {commit}. To measure again: `bash results/tcp-model.sh`.",

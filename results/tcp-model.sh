@@ -3,9 +3,9 @@
 #
 #   bash results/tcp-model.sh
 #
-# Needs a build, iperf3, python3, user namespaces, and the kernel's reno and cubic. LONGHAUL names
-# another build, EACH how many seconds a cell runs in the emulator, TIMES how often, PAGE another
-# file; RATES, RTTS and LOSSES other cells ("1G", "1ms 10ms", "0 1%").
+# Needs a build, iperf3, python3, user namespaces, and the kernel's reno and cubic. Variables: LONGHAUL is
+# the program, EACH the seconds of a run in the emulator, TIMES the runs of a cell, PAGE the file to write;
+# RATES, RTTS and LOSSES choose the cells ("1G", "1ms 10ms", "0 1%").
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec python3 results/tcp-model.py "${LONGHAUL:-target/release/longhaul}" "${EACH:-5}" "${TIMES:-3}"

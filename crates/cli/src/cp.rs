@@ -263,8 +263,8 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.sort_by_key(|(index, _)| *index);
     let filters = ["exclude", "include", "exclude-from"];
     let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
-    // Defaults come before the command line's words, because for clap the last value wins. For
-    // filters the first match wins, so their defaults come last.
+    // Values from configuration files come before the command line's words, because for clap the
+    // last value wins. For filters the first match wins, so filters from files come last.
     words.rotate_left(from_files.map(|setting| setting.words.len()).sum());
     words.into_iter().map(|(_, word)| word).collect()
 }

@@ -27,7 +27,7 @@ fn main() {
     println!("*shares*: the time to compute the max-min shares alone, if half of the flows cannot");
     println!("take an equal share (a sort and a pass: N log N). *a join*: the time of all work");
     println!("when a flow joins: shares, targets, and a request to each sender.");
-    println!("Medians of {TURNS}.\n");
+    println!("Medians of {TURNS} runs.\n");
     println!("| flows | shares, ns | for each flow, ns | a join, ns | for each flow, ns |");
     println!("| ---: | ---: | ---: | ---: | ---: |");
     for &flows in flows {

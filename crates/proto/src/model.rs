@@ -87,7 +87,8 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
 }
 
 /// Equation 6: the number of repair rounds until less than one packet is left, if each round loses
-/// the same share. A mean, not a bound: the probability that k rounds are not enough is up to P·Lᵏ.
+/// the same share L. This is a mean, not a bound: with P packets, the probability that k rounds are
+/// not enough is up to P·Lᵏ.
 ///
 /// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss, `None` at a loss of 1.
 pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
@@ -122,7 +123,7 @@ pub(crate) fn stream_payload(object: Bytes, objects: f64) -> Bytes {
     Bytes::new(libm::round(object.get() as f64 * objects) as u64)
 }
 
-/// Equation 9: objects in a payload, for `per_second` of them a second.
+/// Equation 9: the number of objects in a payload, with `per_second` objects a second.
 ///
 /// N_obj = B_obj · D
 pub(crate) fn stream_objects(per_second: f64, delay: Span) -> f64 {

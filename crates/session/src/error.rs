@@ -51,7 +51,7 @@ pub struct Error {
     pub what: String,
     /// The suggested action, if there is one.
     pub advice: Option<String>,
-    /// Whether nobody answered. A retry may then succeed.
+    /// Whether the peer did not answer. A retry may succeed.
     pub is_silence: bool,
     /// The file or folder of this host concerned, if any.
     pub path: Option<PathBuf>,
@@ -77,7 +77,7 @@ impl Error {
         self
     }
 
-    /// Marks that nobody answered.
+    /// Marks that the peer did not answer.
     #[must_use]
     pub(crate) fn silence(mut self) -> Error {
         self.is_silence = true;

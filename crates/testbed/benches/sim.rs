@@ -58,8 +58,8 @@ fn head(share: f64) -> String {
          `cargo bench -p longhaul-testbed --bench sim > results/simulator.md`, one core of\n\
          {processor}, load {load} at the start, commit {}.{less} CPU time of the whole program,\n\
          best of two runs. An event is a packet that reaches the end of a link, a timer, or a\n\
-         host's turn; aims: {:.0} million events a second, 10 GB at 1 Gbit/s in\n\
-         {AIM_SECONDS:.0} s.\n\n\
+         host's turn. The aims are {:.0} million events a second, and {AIM_SECONDS:.0} s of CPU\n\
+         time for 10 GB at 1 Gbit/s.\n\n\
          | run | packets | events | CPU s | million events/s | virtual s | peak MB so far |\n\
          | --- | --- | --- | --- | --- | --- | --- |",
         commit.unwrap_or_default(),

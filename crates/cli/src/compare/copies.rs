@@ -187,8 +187,8 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
             "goodput counts the time from the start, session setup included; for TCP the kernel \
              reports only resent segments, not losses and duplicates"
                 .into(),
-            "CPU in seconds per GB: here of the whole process, there of the threads that receive \
-             and write datagrams"
+            "CPU in seconds per GB: on this host for the whole process, on the other host only for \
+             the threads that receive and write datagrams"
                 .into(),
             match args.beside_tcp {
                 true => beside::NOTE.into(),

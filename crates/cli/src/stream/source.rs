@@ -90,8 +90,8 @@ fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
 /// Sends at most `most` frames of `source`, until `stop`.
 ///
 /// # Errors
-/// The source cannot be read. The end of the stream is not an error here: its finish returns the
-/// reason.
+/// The source cannot be read. If the stream itself ends early, this function returns `Ok`; the call
+/// that finishes the stream returns the reason.
 pub(super) fn feed(
     mut source: Source,
     frame: Bytes,

@@ -18,7 +18,8 @@ fn push_to(slow: &[String], len: usize) -> Ended {
 
 #[test]
 fn a_disk_slower_than_the_path_sets_the_rate_without_losses() {
-    // 5 MB/s: slower than a traced program on a busy machine receives.
+    // The disk writes 5 MB/s. The server receives faster than that, even under strace on a busy
+    // machine.
     let slow = need!(slow_disk(200));
     let ended = push_to(&slow, 60_000_000);
     let summary = ended.summary();

@@ -79,7 +79,7 @@ fn a_client_without_rights_measures_nothing() {
     let ended = probe(&stranger, &pair.server.address, &pair.server.id, &["--rate=5M"]);
     ended.is(3, &["not allowed here", &stranger.id]);
     assert!(ended.events("measured").is_empty(), "{ended}");
-    // Rights do not matter: a probe neither reads nor writes.
+    // A listed client needs no particular right: a probe neither reads nor writes files.
     let reader = Pair::with_rights(":ro", &[]);
     let args = ["--rate=5M", "--time=50ms"];
     probe(&reader.client, &reader.server.address, &reader.server.id, &args).summary();
@@ -138,8 +138,9 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
         let runs: Vec<_> = runs.iter().filter(|run| run["way"] == way).collect();
         // About 200 datagrams: the share lost is 10 % within four standard deviations.
         assert!((0.01..0.19).contains(&number(runs[0], "loss")), "{way} {ended}");
-        // The second run sends faster than the path. The path delivers its own rate and loses the
-        // rest; a loaded machine may send less than requested.
+        // The second run sends faster than the path's rate, and the path drops the excess. The
+        // expected loss depends on the rate sent, because a loaded machine may send less than
+        // requested.
         let most = MEGABITS as f64 * 1e6 * 1.2;
         let sent = number(runs[1], "sent_bps");
         assert!(number(runs[1], "loss") > 0.9 - most / sent, "{way} {ended}");
@@ -147,7 +148,7 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
     }
 }
 
-/// Runs `doctor` with JSON; its findings by name.
+/// Runs `doctor --json`.
 fn doctor(pair: &Pair, args: &[&str]) -> Ended {
     let words = ["doctor", "--json"].iter().chain(args);
     let mut command = pair.client.command(words);
@@ -197,7 +198,7 @@ fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
     assert_eq!(std::fs::read_dir(&pair.here).unwrap().count(), 0);
     let told = pair.client.command(["doctor", "--rate=1k"]).current_dir(&pair.here).output();
     let told = String::from_utf8_lossy(&told.expect("it runs").stdout).into_owned();
-    // A busy machine may read its clock slowly; its buffers are the same.
+    // Tests the line about the buffer sizes, because they do not depend on the machine's load.
     assert!(told.contains("ok    tcp-send") && told.contains("in flight"), "{told}");
 }
 

@@ -9,8 +9,8 @@ pub const SERVICE: &str = "channel";
 /// The keyword in the list of clients for links between servers.
 pub const LINK: &str = "link";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
-/// Version 2 adds the mode `deadline`, version 3 the mode `multicast`.
+/// The version of the service's messages. Each new field that a receiver must understand raises the
+/// version. Version 2 adds the mode `deadline`, version 3 the mode `multicast`.
 pub const VERSION: u32 = 3;
 
 /// Returns the version that a mode needs.
@@ -74,15 +74,15 @@ pub struct Publish {
     /// The cipher of the datagrams; empty if messages are sent over this stream.
     #[prost(string, tag = "4")]
     pub cipher: String,
-    /// The flow of the datagrams.
+    /// The number of the flow that carries the datagrams.
     #[prost(uint32, tag = "5")]
     pub flow: u32,
     /// The maximum age of a message on arrival at the server; 0 for no limit. With a limit, each
     /// message in datagrams starts with its age and its departure time, 4 bytes each.
     #[prost(uint64, tag = "6")]
     pub deadline_micros: u64,
-    /// Whether the client sends its messages to the multicast group of the room. The server answers
-    /// with a [`Group`], and sends another [`Group`] whenever the key changes.
+    /// Whether the client sends its messages to the multicast group of the room. If so, the server
+    /// answers with a [`Group`], and sends another [`Group`] whenever the key changes.
     #[prost(bool, tag = "7")]
     pub multicast: bool,
 }
@@ -100,13 +100,14 @@ pub struct Subscribe {
     /// changes.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
-    /// Only messages with this key or a key below it; empty for all messages.
+    /// The client wants only messages with this key or a key below it; empty for all messages.
     #[prost(string, tag = "3")]
     pub keys: String,
-    /// The run of the room of which the client has all messages before `next`; 0 for none.
+    /// The [`Room::run`] of the previous connection; 0 on the first connection and for messages in
+    /// datagrams. The client already has all messages of this run before `next`.
     #[prost(fixed64, tag = "4")]
     pub run: u64,
-    /// The position of the next message.
+    /// The position of the first message that the client still needs.
     #[prost(uint64, tag = "5")]
     pub next: u64,
     /// The link whose messages must not be sent back; 0 for none. A link needs the right `link`.
@@ -115,20 +116,20 @@ pub struct Subscribe {
     /// The cipher of the datagrams; empty if messages are sent over this stream.
     #[prost(string, tag = "7")]
     pub cipher: String,
-    /// The flow of the datagrams. The client sends sealed control datagrams of this flow, at least
-    /// once a second.
+    /// The number of the flow that carries the datagrams. The client sends sealed control datagrams
+    /// of this flow, at least once a second.
     #[prost(uint32, tag = "8")]
     pub flow: u32,
-    /// Bytes of a datagram.
+    /// The size of a datagram in bytes.
     #[prost(uint32, tag = "9")]
     pub datagram: u32,
-    /// Whether the code is XOR; otherwise it is Reed–Solomon.
+    /// Whether the erasure code is XOR; false for Reed–Solomon.
     #[prost(bool, tag = "10")]
     pub xor: bool,
-    /// Datagrams of a group of the code; 0 for no code.
+    /// Number of datagrams in a group of the erasure code; 0 for no code.
     #[prost(uint32, tag = "11")]
     pub group: u32,
-    /// Number of repairs in a group.
+    /// Number of repair datagrams in a group.
     #[prost(uint32, tag = "12")]
     pub repairs: u32,
     /// The maximum age of a message on arrival at the client, for mode 3. The server chooses
@@ -163,32 +164,32 @@ pub struct Hop {
 /// A message of a channel, or a part of one. The parts of a message are sent in sequence.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Part {
-    /// The sender; 0 from a client that sends its own messages. All fields except `rest` and
-    /// `bytes` are set in the first part only.
+    /// The number of the sender; 0 if a client sends its own message. Every part of a message has
+    /// `rest` and `bytes`; only the first part has this field and the others.
     #[prost(fixed64, tag = "1")]
     pub origin: u64,
     /// The number of the message; it increases with each message of a sender.
     #[prost(uint64, tag = "2")]
     pub number: u64,
-    /// When the sender took the message, by its own clock.
+    /// The time at which the sender accepted the message, in microseconds of the sender's clock.
     #[prost(uint64, tag = "3")]
     pub at_micros: u64,
     /// Number of links between servers that the message has passed.
     #[prost(uint32, tag = "4")]
     pub hops: u32,
-    /// Its key; empty if it has none.
+    /// The key of the message; empty for none.
     #[prost(string, tag = "5")]
     pub key: String,
     /// To a subscriber: the position of the room's next message after this one.
     #[prost(uint64, tag = "6")]
     pub next: u64,
-    /// Bytes of the message in later parts.
+    /// Number of bytes of the message that later parts have.
     #[prost(uint64, tag = "7")]
     pub rest: u64,
-    /// The content, or a part of it.
+    /// The content that this part has.
     #[prost(bytes = "vec", tag = "8")]
     pub bytes: Vec<u8>,
-    /// The age of the message; in the first part.
+    /// The age of the message in microseconds when it is sent.
     #[prost(uint64, tag = "9")]
     pub age_micros: u64,
 }
@@ -225,13 +226,13 @@ pub struct Group {
     /// The address of the group: 4 or 16 bytes.
     #[prost(bytes = "vec", tag = "1")]
     pub address: Vec<u8>,
-    /// Its UDP port.
+    /// The UDP port of the group.
     #[prost(uint32, tag = "2")]
     pub port: u32,
-    /// The hop limit of its datagrams.
+    /// The hop limit of the group's datagrams.
     #[prost(uint32, tag = "3")]
     pub hops: u32,
-    /// The cipher of its datagrams.
+    /// The cipher of the group's datagrams.
     #[prost(string, tag = "4")]
     pub cipher: String,
     /// The number of the epoch.
@@ -279,7 +280,7 @@ pub struct Lost {
 /// The server has received messages of this sender.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Taken {
-    /// The number of received messages of this stream, in order.
+    /// The number of messages that the server has received since the client opened this stream.
     #[prost(uint64, tag = "1")]
     pub count: u64,
     /// Total number of messages that the server has dropped for lack of memory.

@@ -98,7 +98,8 @@ impl Client {
         data_port: Option<u16>,
     ) -> Result<Ports, Error> {
         let Location::Daemon { host, port, .. } = server.into_location()? else {
-            return Err(Error::new(ErrorKind::Usage, "the ports of a server lh://host[:port]"));
+            let what = "cannot test ports: the location is not a server; use lh://host[:port]";
+            return Err(Error::new(ErrorKind::Usage, what));
         };
         let identity = self.key.identity()?;
         let done = engine::start("longhaul look", move || {
@@ -129,7 +130,7 @@ impl ClientBuilder {
     }
 
     /// Limits the incomplete data of all copies of the client and its clones together. A copy waits
-    /// up to 10 s for its part, then retries. Without this limit each copy has a separate limit.
+    /// up to 10 s for its memory, then retries. Without this limit each copy has a separate limit.
     #[must_use]
     pub fn memory(self, memory: Bytes) -> ClientBuilder {
         ClientBuilder { memory: Some(memory), ..self }
