@@ -189,7 +189,7 @@ struct Reading {
     asked: VecDeque<Asked>,
     /// Changes that were sent and not made yet, in order.
     changes: VecDeque<Made>,
-    /// The bytes so far of the first of them, if it is a whole chunk.
+    /// The bytes so far of the first portion in `asked`, if that portion is a whole chunk.
     part: Vec<u8>,
 }
 

@@ -38,8 +38,8 @@ const LINE: u64 = 4096;
 ///
 /// ssh starts a process for each client, but the clients of a room need one server. So each of
 /// these processes introduces its client to one server of this user, through a socket in `folder`
-/// that only this user may open. The server admits the ids that come through ssh, each as long as
-/// its ssh runs, and ends after the last one.
+/// that only this user may open. The server admits each id that came through ssh as long as that
+/// ssh runs. The server ends some time after the last ssh has ended.
 #[derive(Clone, Debug)]
 pub struct SshRooms {
     folder: PathBuf,
@@ -170,9 +170,9 @@ fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok((len > 0).then_some(line))
 }
 
-/// Sends the offer through ssh. Then waits until ssh ends, or until the client asks to use ssh's
-/// channel because it cannot reach the offered ports. This process then ends, and the channel with
-/// it.
+/// Sends `offer`, which has the server's ports, to the client through ssh. Then waits until ssh
+/// ends, or until the client says that it cannot reach these ports. After that this process ends,
+/// and ssh with it.
 fn attend_ssh(offer: &str) -> io::Result<()> {
     let mut output = io::stdout();
     output.write_all(offer.as_bytes())?;

@@ -65,7 +65,7 @@ pub(super) struct Attempt<'a> {
     refused: Cell<bool>,
     /// Whether this is not the first attempt.
     again: bool,
-    /// The last attempt's transfer; zero before the first.
+    /// The id of the last attempt's transfer; zero before the first attempt.
     transfer: Cell<u64>,
     carrier: Cell<&'static str>,
     /// The path of the last attempt that searched for a rate.
@@ -95,8 +95,9 @@ impl<'a> Attempt<'a> {
         let mut state = State::new();
         let is_kept = options.receive != Receive::Fake && options.output.is_none();
         if !is_kept || matches!(part.to, To::Replicas(_)) {
-            // Do not read a source again in three cases: the destination has no file to discard,
-            // written bytes cannot be taken back, or other sources send the agreed version.
+            // If a source file changes during the copy, do not start again with its new version: a
+            // measurement writes no file, bytes written to an output cannot be taken back, and
+            // replicas agreed on the earlier version.
             state.rereads = 0;
         }
         Ok(Attempt {

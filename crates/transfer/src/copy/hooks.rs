@@ -37,7 +37,7 @@ pub(super) struct ClientHooks {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) cancel: Cancel,
     pub(super) board: Arc<Board>,
-    /// UDP no longer passes, but TCP does.
+    /// Set by the watchdog when UDP no longer passes but TCP does.
     pub(super) udp_cut: Rc<Cell<bool>>,
     pub(super) sends: bool,
     pub(super) stall: Duration,
@@ -64,9 +64,9 @@ pub(super) struct State {
     last_count: u64,
     recent: Recent,
     path: PathWatch,
-    /// Bytes that existed when the first plan was made.
+    /// Bytes that existed at the destination when the first attempt made its plan.
     pub(super) resumed: Option<u64>,
-    /// Bytes that existed, as found by this attempt.
+    /// Bytes that this attempt found at the destination.
     found: u64,
     pub(super) skipped: u64,
     /// The failed entries, with reason and side; each is reported once.
@@ -309,13 +309,13 @@ impl Hooks for ClientHooks {
         let mut state = self.state.borrow_mut();
         state.planned = true;
         state.single = manifest.is_single();
-        // A later attempt finds the bytes that the earlier attempts copied.
+        // Only the first plan counts: a later plan includes bytes that this copy has written.
         if state.resumed.is_none() {
             state.resumed = Some(there.bytes);
             let files = entries_of(manifest, skipped).filter_map(|(_, entry)| entry.size());
             state.skipped = files.count() as u64;
         }
-        // If chunks are being compared, the number is known at the end and reported once.
+        // While chunks are being compared, the number is not final. The outcome reports it.
         state.found = if there.asks { 0 } else { there.bytes };
         if state.found > 0 {
             self.observer.notice(Notice::Resumed { bytes: state.found });

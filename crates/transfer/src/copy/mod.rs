@@ -176,7 +176,7 @@ async fn run(
                     return Ok(attempt.remember(summing::summary(options, &attempt, finished)?));
                 }
             },
-            // Not even TCP passes, but the control stream does, so it carries the data.
+            // No further TCP connection can be opened, so the control stream carries the data.
             Err(End::Fatal(error))
                 if fell_back && error.kind == ErrorKind::Unreachable && !attempt.was_refused() =>
             {

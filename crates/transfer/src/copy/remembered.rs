@@ -12,8 +12,8 @@ use crate::path_memory::{Found, PathMemory};
 use crate::progress::Notice;
 use crate::summary::{BoundBy, Summary};
 
-/// A rate is believed up to this multiple of the goodput. The goodput of a short copy is low,
-/// because a short copy mostly waits.
+/// A reported rate is believed up to this multiple of the goodput. The multiple is high because a
+/// short copy mostly waits, so its goodput is far below its rate.
 const MOST_BELIEVED: f64 = 20.0;
 /// Minimum number of datagrams of a copy whose rate is stored.
 const FEWEST: u64 = 1000;

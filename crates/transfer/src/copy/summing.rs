@@ -16,7 +16,7 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// Shorter copies do not show their bottleneck.
+/// The bottleneck of a shorter copy is not reported: its times say little.
 const TOO_SHORT: Span = Span::from_millis(200);
 
 /// Returns the summary.
@@ -103,7 +103,7 @@ fn standing(outcome: &Outcome, of: u64) -> u64 {
 /// Returns the bytes and files that existed before this run.
 fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
-        // Bytes that a later attempt finds were copied by the earlier attempts.
+        // The outcome of a later attempt counts bytes that the earlier attempts copied.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
         // The outcome may have overtaken the plan.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),

@@ -33,7 +33,7 @@ pub(crate) struct Board {
     last_block: AtomicU64,
     /// The TCP segments sent for the chunks, if the kernel reports them.
     segments: Mutex<Option<Segments>>,
-    /// The parts of the object that are at the destination, at the receiving end.
+    /// Which chunks of the object are at the destination. Empty at the sending end.
     chunk_map: Mutex<ChunkMap>,
     /// The progress of this end's long work on its files.
     watch: Watch,
@@ -50,7 +50,8 @@ impl Board {
         change(&mut self.chunk_map.lock().expect("no holder of a board panics"));
     }
 
-    /// Returns the share of each part of the object that is at the destination, in per cent.
+    /// Returns the share of each cell of the object's chunk map that is at the destination, in per
+    /// cent.
     pub(crate) fn chunk_map(&self) -> Vec<u8> {
         self.chunk_map.lock().expect("no holder of a board panics").percents()
     }
@@ -149,8 +150,8 @@ impl Board {
         );
     }
 
-    /// Records the block size of a new pass. It changes if the path does not carry the earlier
-    /// size.
+    /// Records the block size of a new pass. A pass has smaller blocks than the earlier pass if the
+    /// path did not carry the earlier size.
     pub(crate) fn note_block(&self, block: u32) {
         self.block.store(block, Ordering::Relaxed);
     }
@@ -160,7 +161,7 @@ impl Board {
         Some(self.block.load(Ordering::Relaxed)).filter(|block| *block > 0)
     }
 
-    /// Records that the last needed block so far arrived at `now`.
+    /// Records that a needed block arrived at `now`, later than all earlier needed blocks.
     pub(crate) fn note_last_block(&self, now: Time) {
         self.last_block.store(now.as_nanos().max(1), Ordering::Relaxed);
     }

@@ -1,5 +1,6 @@
-//! A receiving flow, on its port's receive thread. It decrypts datagrams directly into their
-//! chunks, informs the core once a batch, and passes complete chunks to the writer.
+//! A receiving flow, on its port's receive thread. The flow decrypts datagrams directly into their
+//! chunks, informs the core (the protocol's state machine) once for each batch of datagrams, and
+//! passes complete chunks to the writer.
 
 use std::io;
 use std::net::IpAddr;
@@ -70,8 +71,8 @@ pub(crate) struct ReceivePass {
     pub(crate) contact: Option<std::net::SocketAddr>,
     pub(crate) port: PortHandle,
     pub(crate) memory: Arc<MemoryPart>,
-    /// The number of chunks at the start that are kept; all others are only counted. `None` keeps
-    /// all.
+    /// Number of chunks at the start of the object that are kept. All later chunks are counted and
+    /// dropped, for a measurement. `None` keeps all chunks.
     pub(crate) kept: Option<u64>,
     pub(crate) outbox: Outbox,
     pub(crate) inlet: mpsc::Sender<Message>,
@@ -103,7 +104,7 @@ pub(crate) struct Receiving {
     port: PortHandle,
     scratch: Box<[u8]>,
     arrivals: Vec<Arrival>,
-    /// The grant if nothing is kept and no memory is needed.
+    /// The size of a grant in a measurement, which keeps no data and needs no memory.
     free_room: Option<Bytes>,
     memory: Arc<MemoryPart>,
     granted: Bytes,
@@ -275,7 +276,7 @@ impl Receiving {
 
     /// After input: passes on complete chunks, grants, and sends the core's messages.
     fn settle(&mut self, now: Time) {
-        // Count before the writer has the last chunk, because it may finish first.
+        // Publish the counters before the writer gets the last chunk, which lets the transfer end.
         if !self.finish_told && self.core.is_finished(self.flow) {
             self.publish(now);
         }

@@ -12,8 +12,9 @@ use longhaul_net::sealing::open::OpenCounts;
 #[derive(Debug)]
 pub(super) struct Refusals {
     first: PortStatistics,
-    /// The counts of the port and of the flow when drops were last divided.
+    /// The port's counts when the kernel's drops were last divided among the flows.
     last: PortStatistics,
+    /// Datagrams that this flow had received when the drops were last divided.
     mine: u64,
     /// The flow's part of the kernel's drops so far.
     dropped: f64,
@@ -37,9 +38,9 @@ impl Refusals {
         self.dropped.round() as u64
     }
 
-    /// Returns the datagrams refused since the flow began. The port refuses datagrams that have no
-    /// known flow or exceed the memory for early datagrams. The flow's openers have counted their
-    /// refusals in `openers`.
+    /// Returns the datagrams refused since the flow began: by the port (`port` are its counts), and
+    /// by the flow's two openers. The port refuses datagrams that have no known flow, or exceed the
+    /// memory for early datagrams.
     pub(super) fn refused(&self, port: PortStatistics, openers: [OpenCounts; 2]) -> u64 {
         let at_port = |port: PortStatistics| port.foreign + port.dropped;
         let by_flow = openers.map(|seen| seen.replayed + seen.stale + seen.failed + seen.refused);

@@ -1,4 +1,4 @@
-//! One receiving core for many flows, on any number of ports.
+//! One receiving core (the state machine of a protocol) for many flows, on any number of ports.
 //!
 //! A port drives each flow separately, but a core that divides a host's capacity has to know all
 //! flows. So each flow has its own [`Receiver`], which is only a handle to the shared core. The
@@ -71,18 +71,19 @@ impl SharedCores {
 struct Inner {
     core: BoxedReceiver,
     members: BTreeMap<FlowId, Member>,
-    /// The links on which data arrive, and the ports that receive ours.
+    /// Watches the access links on which data arrive, to find the rate of other traffic.
     watch: Watch,
+    /// The ports of the core's flows. Their traffic is not other traffic.
     ports: Vec<Door>,
 }
 
-/// A port, and how many of its bytes have been counted as ours.
+/// A port, and how many of its bytes have been subtracted from the traffic of the link.
 struct Door {
     port: PortHandle,
     counted: u64,
 }
 
-/// A flow, and the core's output for it while another flow was driven.
+/// A flow, and the output that the core had for it while the core served another flow.
 struct Member {
     port: PortHandle,
     mail: VecDeque<Outgoing>,
@@ -116,7 +117,7 @@ impl SharedCore {
         self
     }
 
-    /// Returns whether the core divides `row`'s protocol among its flows.
+    /// Returns whether the core is a core of `row`'s protocol.
     pub(crate) fn is_of(&self, row: &Row) -> bool {
         row.name == self.name
     }
@@ -160,7 +161,7 @@ impl SharedCore {
 }
 
 impl Inner {
-    /// Counts the traffic of a port as our own from now on.
+    /// Counts the traffic of a port as traffic of this core from now on.
     fn open(&mut self, port: &PortHandle) {
         let is_same = |door: &Door| Arc::ptr_eq(door.port.socket(), port.socket());
         if !self.ports.iter().any(is_same) {
@@ -252,8 +253,8 @@ fn came_to(port: &PortHandle) -> u64 {
 struct Handle {
     shared: SharedCore,
     flow: FlowId,
-    /// The accounts at the last report of the host's drops. Such a report precedes each request for
-    /// the accounts.
+    /// The flow's accounts at the last call of [`Receiver::set_socket_lost`]. The flow makes that
+    /// call before each request for its accounts.
     accounting: Option<ReceiverAccounting>,
 }
 

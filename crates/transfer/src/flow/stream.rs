@@ -1,5 +1,5 @@
-//! Chunks over streams, if datagrams do not pass. Source, digests, verification and resume are the
-//! same; only the transport differs.
+//! Sends chunks over streams, if datagrams do not pass. Source, digests, verification and resume
+//! are as in a copy by datagrams; only the transport differs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -196,8 +196,8 @@ struct Streaming {
     /// The search for the best number of streams, while it lasts.
     trial: Option<Trial>,
     pace: Option<Pace>,
-    /// The control stream carries the chunks; it has room for some pieces, and the thread waits for
-    /// room.
+    /// Whether the control stream carries the chunks. The thread then waits until the control
+    /// stream has room for a piece.
     by_control: bool,
     /// Streams that wait for a chunk, and the channel on which they report.
     idle: VecDeque<usize>,

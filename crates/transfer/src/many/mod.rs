@@ -81,7 +81,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Returns one summary for copies of several parts.
+/// Returns one summary for several copies of different objects, such as the parts of a pipe.
 pub(crate) fn summary_of_parts(summaries: &[Summary]) -> Summary {
     summing::of_parts(summaries, 0, &Rows::new(Vec::new()))
 }

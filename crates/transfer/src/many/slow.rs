@@ -28,7 +28,7 @@ struct Stretch {
 /// One source's rates.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
-    /// Mean rates of the source and of all, in bits a second.
+    /// The usual rates of the source and of all sources together, in bits a second.
     usual: (f64, f64),
     /// When the source began to send, and the time of the last call.
     begun: Option<(Instant, Instant)>,

@@ -108,8 +108,8 @@ impl Serving {
             socket: port.socket().clone(),
             path: path.clone(),
         };
-        // Register before anything that unregisters: a flow with that id may belong to another
-        // transfer.
+        // If another transfer has a flow of this id, this fails. So do it before `Serving` exists,
+        // whose drop unregisters the id.
         port.register(echo, Box::new(sink))?;
         let (port, rtt) = (port.clone(), session.rtt());
         Ok(Serving { port, exporter, probe: probe.probe, suite, echo, path, rtt })

@@ -1,4 +1,4 @@
-//! A measurement over the session's own stream: for TCP.
+//! A measurement over the stream of a session, which measures TCP.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::error::{Error, ErrorKind};
 use crate::write::skip::{tidy, without};
 
-/// Ranges of a plan are merged whenever their number has grown by this number.
+/// The ranges of a plan are merged each time this many ranges have been added.
 const UNTIDY: usize = 1 << 12;
 
 /// The part of a plan received so far.

@@ -1,4 +1,5 @@
-//! The receiving role of a transfer.
+//! The receiving role of a transfer. It receives the object (the manifest and the content of all
+//! files) in passes; each pass is one run of the sender over the missing chunks.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -89,9 +90,9 @@ struct Running<'a, 'b> {
     pieces_end: mpsc::Sender<Result<Streamed, Error>>,
     /// The chunk that arrives on the control stream.
     on_wire: Pieces,
-    /// A chunk from the control stream without room; nothing more is read until there is room.
+    /// A chunk from the control stream that waits for memory. Nothing more is read meanwhile.
     waiting: Option<(u64, Vec<u8>)>,
-    /// The request for the room of the waiting chunk. Requests of all transfers are served in turn.
+    /// The request for memory for `waiting`. Requests of all transfers are served in turn.
     asked: Option<Asked>,
     /// Room for chunks from streams.
     room: Arc<Semaphore>,
@@ -105,7 +106,7 @@ struct Running<'a, 'b> {
     have: Option<Vec<Range<u64>>>,
     implied: Vec<Range<u64>>,
     due: Due,
-    /// The layout of the last flow, which streams may have followed.
+    /// The layout of the last flow. It stays known if streams carry the rest.
     layout: Option<Layout>,
     silence: Silence,
     quiet: Quiet,
@@ -508,7 +509,8 @@ impl Running<'_, '_> {
         let last = self.end.board.last_block();
         outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
         let message = Message::Outcome(outcome.clone());
-        // The outcome ends the reading of datagrams, so it must not overtake the last names.
+        // The sender reads no messages after the outcome. So the outcome must not overtake names:
+        // if names were sent on the stream, send the outcome only there.
         match self.names_told {
             true => self.end.wire.outbox().tell(message),
             false => self.tell_both_ways(message),

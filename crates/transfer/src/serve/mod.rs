@@ -71,7 +71,7 @@ pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// Interval of the reports that count refusals without their own event.
+/// Interval of the events that count the refusals beyond the limit on reports.
 const UNTOLD: Duration = Duration::from_secs(60);
 
 /// The address and id of a started server.

@@ -107,10 +107,10 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Makes room for this transfer; to be called before it writes. An older transfer of this
-    /// client into the same place must end if its client no longer answers; this call waits for
-    /// that end. Returns whether another transfer into the same place keeps its lock because its
-    /// client still answers.
+    /// Ends older transfers of the same client into the same place, if their connections no longer
+    /// answer or this transfer resumes them, and waits for their end. To be called before this
+    /// transfer writes. Returns whether an older transfer into the same place, of any client,
+    /// continues because its client still answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {

@@ -95,7 +95,7 @@ pub(super) async fn attend(
 ) -> Result<(), Error> {
     let client = client.called(server.door.name(&session.peer));
     (server.tell)(ServerEvent::Asked(client.clone()));
-    // Keep the request until the client has received the final message.
+    // Hold the request until the final message is sent: a shutdown waits for it.
     let begun = server.begin(session.peer, Some(access));
     let ended = match &begun {
         Ok(running) => answer(running, &mut session).await,

@@ -487,8 +487,8 @@ async fn told_meanwhile(
     board: &Board,
 ) -> Result<Source, End> {
     let mut tick = tokio::time::interval(TICK);
-    // Before the offer a client has nothing to send but signs of life. One other message is kept
-    // for later; the rest waits in the stream.
+    // Before it gets the offer, a client sends only signs of life. If another message arrives, keep
+    // it for later and read nothing more.
     let mut early = None;
     loop {
         tokio::select! {

@@ -1,5 +1,5 @@
-//! A part of a pipe as the destination. The part is written to its place in the file that all parts
-//! of the pipe share.
+//! A part of a pipe as the destination. A pipe is a file of unknown length that a client sends as
+//! several parts, each by its own transfer. This module writes a part to its place in that file.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

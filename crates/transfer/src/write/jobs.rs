@@ -28,9 +28,9 @@ pub(crate) enum Job {
     Compared(Compared),
     /// A pass starts.
     BeginPass {
-        /// Its number.
+        /// The number of the pass.
         number: u32,
-        /// The lease that it serves.
+        /// The number of the lease whose chunks the pass sends.
         lease: u32,
     },
     /// The core has received every block.
@@ -109,7 +109,7 @@ pub(crate) struct Jobs {
     next: Arc<AtomicUsize>,
     most: usize,
     level: Arc<Level>,
-    /// This source has sent more than fits.
+    /// Whether this source has sent more than may wait for the thread.
     overflown: Arc<AtomicBool>,
 }
 

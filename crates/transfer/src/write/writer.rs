@@ -133,7 +133,7 @@ pub(crate) fn port_closed(why: &str) -> Error {
     Error::new(ErrorKind::Unfinished, format!("the data port closed: {why}"))
 }
 
-/// One object on its way to its destination.
+/// The writing of one object to its destination.
 pub(crate) struct Writer {
     offer: Offer,
     /// The destination before it is opened; `None` after an attempt to open it.
@@ -156,7 +156,7 @@ pub(crate) struct Writer {
     missing_digests: MissingDigests,
     /// Files that failed at the source before the destination was open.
     early_failures: Vec<AtSource>,
-    /// Bytes of these failures.
+    /// Bytes of `early_failures`.
     early_bytes: usize,
     ended: bool,
     pass: PassState,
@@ -263,7 +263,7 @@ impl Writer {
         }
     }
 
-    /// Takes a chunk of the manifest; opens the destination when all have arrived.
+    /// Takes a chunk of the manifest. Opens the destination when the manifest is complete.
     fn take_manifest(&mut self, chunk: u64, content: Content) -> Result<(), Error> {
         if self.opened.is_some() {
             return Ok(());
