@@ -68,7 +68,7 @@ pub(super) struct Attempt<'a> {
     /// The id of the last attempt's transfer; zero before the first attempt.
     transfer: Cell<u64>,
     carrier: Cell<&'static str>,
-    /// The path of the last attempt that searched for a rate.
+    /// The path of the last attempt; `None` if that attempt does not search for a rate.
     pub(super) path: Cell<Option<UsedPath>>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Attempt<'a> {
         self.part.shared.core.as_ref()?.capacity()
     }
 
-    /// Returns whether the other side was reached and refused.
+    /// Returns whether an attempt reached the other side and then failed for good.
     pub(super) fn was_refused(&self) -> bool {
         self.refused.get()
     }
@@ -170,7 +170,8 @@ impl<'a> Attempt<'a> {
         self.hooks.state.borrow_mut().started += waited;
     }
 
-    /// A resumed copy searches the path MTU again: its datagrams may have become too large.
+    /// Returns how to search for the datagram size. The first attempt does not wait for the search.
+    /// Later attempts do: the path may have changed, and the earlier size may be too large.
     fn look(&self, way: Way<'_>) -> Look {
         match way {
             _ if self.options.datagram.is_some() => Look::No,
@@ -472,7 +473,7 @@ impl<'a> Attempt<'a> {
             tokio::task::spawn_local(async move {
                 let opened =
                     session::connect(&host, port, &identity, &trust, &ask_nobody, &settings).await;
-                // If this session cannot be opened, the others carry its share.
+                // If this session cannot be opened, the other sessions carry its share.
                 let Ok(mut session) = opened else { return };
                 let attach = Frame::from(Message::Attach(Attach { transfer }));
                 if session.write(&attach).await.is_ok() {

@@ -110,7 +110,7 @@ fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     }
 }
 
-/// Returns when the last block arrived, by this end's clock.
+/// Returns the time from the start to the arrival of the last block, by this end's clock.
 fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
     // The delay of the outcome on its way to this end.

@@ -253,7 +253,8 @@ impl AddAssign for ReceiverCounters {
 }
 
 impl AddAssign for Written {
-    /// A later attempt continues from the bytes on disk.
+    /// Keeps the higher count of bytes: the count of a later attempt includes the bytes that
+    /// earlier attempts have written.
     fn add_assign(&mut self, later: Written) {
         let (bytes, streamed) =
             (self.bytes.max(later.bytes), self.streamed.saturating_add(later.streamed));
@@ -291,9 +292,10 @@ impl Counters {
 }
 
 impl AddAssign for Counters {
-    /// Adds a later attempt; keeps only the later `looked`.
+    /// Adds the counters of a later attempt. `looked` is not added: the later count replaces it.
     fn add_assign(&mut self, mut later: Counters) {
-        // Count the blocks that an earlier attempt sent as due: no other number is known.
+        // An earlier attempt has not reported how many blocks were due. Use the number of blocks
+        // that it sent.
         let sent = self.sender.first;
         later.written.due = later.written.due.map(|due| due.saturating_add(sent));
         self.sender += later.sender;

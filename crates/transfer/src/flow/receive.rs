@@ -83,7 +83,8 @@ pub(crate) struct ReceivePass {
     pub(crate) letters: Receiver<Letter>,
 }
 
-/// The counts of the port's thread when a flow began.
+/// The state of the port's thread when a flow first published its counters: the time, the thread's
+/// CPU time, and the time that the thread has waited.
 #[derive(Clone, Copy)]
 struct Began {
     at: Time,
@@ -123,7 +124,7 @@ pub(crate) struct Receiving {
     came: u64,
     /// Datagrams with data that arrived before the port knew this flow, and were dropped.
     fallen: u64,
-    /// The counts of the port's thread when the flow first ran on it.
+    /// The state of the port's thread when this flow first published its counters.
     began: Option<Began>,
     next_greeting: Option<Time>,
     published: Time,
@@ -423,7 +424,7 @@ pub(crate) struct Scattered {
 }
 
 impl Scattered {
-    /// Returns `receiving`, scattered.
+    /// Wraps `receiving`.
     pub(crate) fn new(receiving: Receiving) -> Scattered {
         let scatter = Scatter::new(receiving.flow);
         Scattered { receiving, scatter }

@@ -132,7 +132,8 @@ impl SharedCore {
         self.inner().core.receive_capacity()
     }
 
-    /// The receiver of `flow`, which `port` drives, if the flow is of this core's protocol.
+    /// Returns the receiver of `flow`, which `port` drives; `None` if `row` is another protocol, or
+    /// the core has a flow of this id already.
     pub(crate) fn of_flow(
         &self,
         row: &'static Row,
@@ -185,7 +186,8 @@ impl Inner {
         }
     }
 
-    /// Whether the flow is the first of its port: that flow keeps the core's time.
+    /// Returns whether the flow is the first of its port. Only the first flow wakes up for the
+    /// core's timers.
     fn leads(&self, flow: FlowId) -> bool {
         let Some(own) = self.members.get(&flow) else { return false };
         let of_port = |member: &Member| Arc::ptr_eq(member.port.socket(), own.port.socket());

@@ -48,7 +48,8 @@ const MEASURE: Duration = Duration::from_secs(1);
 /// Weight of the earlier mean in the new mean of the rate.
 const KEPT: f64 = 0.5;
 
-/// The number of the copy itself among the sources: its [`Job::Stop`] ends the thread.
+/// The source number that stands for the whole copy: a [`Job::Stop`] with this number ends the
+/// thread.
 pub(crate) const WHOLE: usize = usize::MAX;
 
 /// The version of the object that most sources have.

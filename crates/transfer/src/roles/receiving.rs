@@ -69,7 +69,7 @@ pub(crate) struct ReceivingRole<'a> {
 /// The result of a receiving end.
 pub(crate) struct Received {
     pub(crate) outcome: Outcome,
-    /// Removed when the client has the outcome.
+    /// The mark of the folder that the copy has created; removed when the client has the outcome.
     pub(crate) mark: Option<Mark>,
 }
 
@@ -164,7 +164,7 @@ impl ReceivingRole<'_> {
         running.close_flow();
         running.end.board.watch().end();
         running.jobs.send(Job::Stop);
-        // Close the destination first, so that it can be resumed.
+        // Wait until the destination is closed, so that the copy can be resumed.
         let _ = tokio::time::timeout(closing(&result), done).await;
         result
     }
@@ -383,7 +383,7 @@ impl Running<'_, '_> {
                 Receive::Naive | Receive::Fake => Box::new(receiving),
             },
         )?;
-        // The padding is known before the manifest.
+        // The padding is known before the manifest has arrived.
         mailbox.post(Letter::Skip(blocks_within(&layout, self.padding())));
         self.layout = Some(layout);
         self.flow = Some(Flow { id, layout, mailbox, drained });
@@ -478,8 +478,8 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // Messages about needless chunks that are older than the lease must not be sent
-                // after the lease.
+                // Send the lease only on the stream. A datagram could overtake older messages about
+                // needless chunks, and these would then cancel chunks of the lease.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {
@@ -558,7 +558,7 @@ impl Running<'_, '_> {
         tokio::task::spawn_local(async move {
             let mut pieces = Pieces::new(chunks);
             let (_writer, mut reader) = session.split();
-            // Held from a chunk's first piece on.
+            // The permit for a chunk's memory, from the chunk's first piece on.
             let mut place = None;
             loop {
                 let read = tokio::select! {

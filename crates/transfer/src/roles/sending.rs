@@ -35,7 +35,7 @@ use crate::write::skip::{blocks_of, blocks_within, without};
 use longhaul_files::watch::Held;
 use longhaul_files::{Manifest, Source, VirtualObject};
 
-/// How often a chunk that fails verification is sent again.
+/// Maximum number of passes that repeat chunks whose verification failed.
 const MAX_REPEATS: u32 = 3;
 /// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);

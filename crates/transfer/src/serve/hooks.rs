@@ -35,7 +35,7 @@ pub(super) struct ServerHooks {
     outbox: Outbox,
     /// The conditions for the transfer to continue.
     running: Option<Running>,
-    /// Bytes that existed.
+    /// Bytes that existed at the destination before the transfer.
     there: Cell<u64>,
     failed: Cell<u64>,
 }

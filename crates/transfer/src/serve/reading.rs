@@ -98,7 +98,7 @@ impl Service for Reading {
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(running, session, asked)).await
             };
-            // The client has been sent the result; the server does not log it.
+            // The client and the server's observer have the result already.
             let _ = attend(server, session, client, access, answer).await;
         })
     }

@@ -11,7 +11,8 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::{self, Digest};
 use longhaul_files::{ChunkKind, Mark, PipeFile, Place, Plan, SinkOutcome, Verdict, VirtualObject};
 
-/// The file of a pipe, shared by its parts; `None` before it is created and after it has ended.
+/// The file of a pipe, shared by the parts of the pipe; `None` before the file is created and after
+/// the pipe has ended.
 #[derive(Default)]
 pub(crate) struct PipedFile(Mutex<Option<PipeFile>>);
 

@@ -43,7 +43,7 @@ pub(crate) fn thread() -> Result<Jobs, Error> {
 }
 
 /// Starts to write an object, on its own thread or on the thread of `shared`. After [`Job::Stop`]
-/// the writer closes the destination, then notifies the transfer's end.
+/// the writer closes the destination, then notifies `incoming.closed`.
 ///
 /// # Errors
 /// As [`thread`].
@@ -203,7 +203,7 @@ impl Writer {
                     let reason = clipped(&reason);
                     self.take_source_failure(AtSource { entry, reason, changed })
                 }
-                // The chunk does not belong to the manifest.
+                // No manifest has an entry with this number.
                 Err(_) => Ok(()),
             },
             Job::Compared(compared) => match &mut self.opened {
@@ -337,8 +337,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Runs after each job: does pending work at the destination, and checks whether everything is
-    /// reported.
+    /// Runs after each job and at each [`TICK`]: does pending work at the destination, and checks
+    /// whether everything is reported.
     fn settle(&mut self) -> Result<(), Error> {
         self.missing_digests.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         if let Some(opened) = &mut self.opened {
