@@ -244,7 +244,8 @@ impl Reading {
             if !is_wanted && is_idle && self.jobs.is_empty() {
                 return Ok(());
             }
-            // The limit lets both ends write before they read.
+            // Limit the requested ranges, so that a request can be written while the server only
+            // writes.
             let may_ask = next.is_some() && self.asked.len() < MOST_RANGES;
             let least = next.map_or(0, |portion| portion.len as u32);
             let credit = self.credit.clone();

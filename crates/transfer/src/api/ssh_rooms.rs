@@ -21,13 +21,15 @@ use crate::options::Allow;
 use crate::session::ssh::{Word, offer};
 use crate::session::{PeerId, allow};
 
-/// The socket of the server, and the file that it locks.
+/// File name of the server's socket.
 const SOCKET: &str = "rooms.sock";
+/// File name of the lock that a running server holds.
 const LOCK: &str = "rooms.lock";
 /// How long a server without clients waits for a new client.
 const IDLE: Duration = Duration::from_secs(5);
-/// How long a client's process tries to reach the server, and the pause between attempts.
+/// How long a client's process tries to reach the server.
 const START: Duration = Duration::from_secs(20);
+/// Pause between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a client's process may take to send the id.
 const INTRODUCTION: Duration = Duration::from_secs(30);
@@ -39,7 +41,7 @@ const LINE: u64 = 4096;
 /// ssh starts a process for each client, but the clients of a room need one server. So each of
 /// these processes introduces its client to one server of this user, through a socket in `folder`
 /// that only this user may open. The server admits each id that came through ssh as long as that
-/// ssh runs. The server ends some time after the last ssh has ended.
+/// ssh runs. The server ends about 5 s after the last ssh has ended.
 #[derive(Clone, Debug)]
 pub struct SshRooms {
     folder: PathBuf,

@@ -35,8 +35,8 @@ impl UsedPath {
         UsedPath { peer, rtt, remembered }
     }
 
-    /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if it
-    /// was too short.
+    /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if the
+    /// copy was too short.
     fn found(&self, summary: &Summary) -> Option<Found> {
         let sent = summary.receiver.received.saturating_add(summary.path_lost);
         if sent < FEWEST || summary.rate == Rate::ZERO {

@@ -18,12 +18,14 @@ use longhaul_files::Watch;
 pub(crate) struct Board {
     mine: Mutex<Counters>,
     theirs: Mutex<Counters>,
-    /// When a sealed datagram last arrived from the other end; 0 before the first.
+    /// When a sealed datagram, or a chunk over a stream, last arrived from the other end; 0 before
+    /// the first.
     heard: AtomicU64,
-    /// When anything last arrived from the other end, on any channel.
+    /// When a message last arrived from the other end on the control stream; 0 before the first.
     spoke: AtomicU64,
-    /// Bytes and files of the object, once the manifest is known.
+    /// Bytes of the object; 0 before the manifest is known.
     total_bytes: AtomicU64,
+    /// Files of the object; 0 before the manifest is known.
     total_files: AtomicU64,
     /// Time of the first data datagram, in nanoseconds of the process's clock; 0 before it.
     first_datagram: AtomicU64,
@@ -116,7 +118,7 @@ impl Board {
         (self.total_bytes.load(Ordering::Relaxed), self.total_files.load(Ordering::Relaxed))
     }
 
-    /// Records a sealed datagram from the other end.
+    /// Records that a sealed datagram, or a chunk over a stream, has arrived from the other end.
     pub(crate) fn note_heard(&self, now: Time) {
         self.heard.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
@@ -132,7 +134,7 @@ impl Board {
         Time::from_nanos(nanos)
     }
 
-    /// Returns when a sealed datagram last arrived from the other end.
+    /// Returns when a sealed datagram, or a chunk over a stream, last arrived from the other end.
     pub(crate) fn heard(&self) -> Option<Time> {
         match self.heard.load(Ordering::Relaxed) {
             0 => None,

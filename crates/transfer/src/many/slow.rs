@@ -13,7 +13,8 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// After a source was reported as slow, it must reach this share of its usual rate before it is
 /// reported again.
 const WELL: f64 = 0.5;
-/// Below this share of their usual rate all sources are slow, so none is reported.
+/// If the rate of all sources together is below this share of its usual value, no single source is
+/// reported.
 const OTHERS: f64 = 0.5;
 
 /// A period in which a source is slow.

@@ -231,12 +231,12 @@ impl Probing<'_> {
         Ok(())
     }
 
-    /// Sends, and requests the server's count of arrivals.
+    /// Sends datagrams, and returns the server's count of arrivals.
     async fn send(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;
         session.write(&Frame::from(Message::ProbeRun(run.clone()))).await?;
-        // The server is ready.
+        // Wait until the server is ready.
         next_count(session, Duration::ZERO).await?;
         let flow = FlowId(run.flow);
         let keys = flow_keys(&session.exporter(), self.suite, self.number, flow).sending_end();
@@ -255,7 +255,7 @@ impl Probing<'_> {
         next_count(session, Duration::ZERO).await
     }
 
-    /// Lets the server send, and counts arrivals.
+    /// Lets the server send datagrams, and returns this end's count of arrivals.
     async fn receive(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;
@@ -324,7 +324,7 @@ impl Probing<'_> {
     }
 }
 
-/// Opens a session for a probe; returns when the server is ready.
+/// Starts a probe on `session`; returns when the server is ready.
 async fn greet(session: &mut Session, probe: u64, flow: FlowId, suite: Suite) -> Result<(), Error> {
     let cipher = suite.name().to_owned();
     let probe = Probe { probe, flow: flow.0, cipher };

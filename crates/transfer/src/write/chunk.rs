@@ -111,7 +111,8 @@ impl Content {
         }
     }
 
-    /// Returns the memory of `content` bytes to its grantor. Returns whether to notify the flow.
+    /// Frees the memory of a chunk with `content` bytes of content. Returns whether to notify the
+    /// flow that granted the memory.
     pub(crate) fn release(self, content: usize) -> bool {
         let Content::Datagrams(arrived) = self else { return false };
         let (granted, drained) = (arrived.granted(content), arrived.drained.clone());

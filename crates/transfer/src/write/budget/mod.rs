@@ -180,8 +180,8 @@ impl Budget {
         Ok(self.part(place, None, held))
     }
 
-    /// Waits for a part for another transfer of `owner`. The wait ends when there is memory and
-    /// `owner` has no more than its share.
+    /// Waits for a part for another transfer of `owner`. The wait ends when there is memory and the
+    /// limit on one owner allows another part.
     ///
     /// # Errors
     /// [`ErrorKind::Unfinished`], as [`Budget::enter`].
