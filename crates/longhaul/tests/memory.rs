@@ -195,7 +195,7 @@ fn a_future_that_is_dropped_cancels_its_transfer() {
         std::future::poll_fn(|context| match read.as_mut().poll(context) {
             Poll::Pending if told.try_recv().is_ok() => Poll::Ready(()),
             Poll::Pending => {
-                // Woken again immediately: events of the transfer do not wake this future.
+                // Ask for another poll at once: events of the transfer do not wake this future.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

@@ -33,7 +33,7 @@ const START: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a client's process may take to send the id.
 const INTRODUCTION: Duration = Duration::from_secs(30);
-/// The longest line of a client.
+/// Maximum number of bytes that are read as one line.
 const LINE: u64 = 4096;
 
 /// The rooms and streams of one user, for clients that come over ssh.

@@ -371,7 +371,7 @@ impl Receiving {
         let openers = [self.placer.opener().counts(), self.control.counts()];
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
-        // Idleness is measured by the clock, not by how far the socket has been read.
+        // The port counts its idle time by the clock. `now` may be earlier than the clock.
         let (clock, cpu) = (clock::now(), thread_time());
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = span(cpu.saturating_sub(began.cpu));

@@ -127,7 +127,7 @@ impl SharedCore {
         self.inner().watch.add(peer, datagram);
     }
 
-    /// The sum of the flows' rates in the core's last schedule.
+    /// Returns the capacity that the core divides among the flows; `None` if it divides none.
     pub(crate) fn capacity(&self) -> Option<ReceiveCapacity> {
         self.inner().core.receive_capacity()
     }

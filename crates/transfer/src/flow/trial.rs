@@ -120,7 +120,7 @@ mod tests {
         for (full, found) in [(1.0, 1), (2.0, 2), (4.0, 4), (8.0, 8), (100.0, 16)] {
             assert_eq!(try_on(16, full_at(full)).0, found, "full at {full}");
         }
-        // Between two numbers, the search finds the number that reaches the full rate.
+        // Five connections reach the full rate; of 4 and 8, which are tried, only 8 reaches it.
         assert_eq!(try_on(16, full_at(5.0)).0, 8);
         assert_eq!(try_on(6, full_at(100.0)).0, 6);
     }

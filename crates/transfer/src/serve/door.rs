@@ -40,10 +40,10 @@ enum Reach {
     User,
 }
 
-/// The right that a transfer needs.
+/// The right that a request needs.
 pub(super) struct Right {
     list: Shared,
-    /// The list when the transfer was admitted.
+    /// The list when the request was admitted.
     seen: Arc<[Allow]>,
     peer: PeerId,
     /// The needed access; `None` if any entry of the list suffices.
@@ -240,7 +240,7 @@ impl Door {
     /// Resolves `path` for `peer`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` may not use it.
+    /// [`ErrorKind::Unreachable`] if `peer` may not use the path.
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),
