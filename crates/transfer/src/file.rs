@@ -79,8 +79,8 @@ pub(crate) struct Bytes {
 }
 
 /// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
-/// `edit` also for changes. The path of the network may be remembered. Sends the result to `tell`,
-/// and serves calls until all handles are dropped.
+/// `edit` also for changes. `what` also has the entry of the path memory, if any. Sends the result
+/// to `tell`, and serves calls until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
@@ -422,7 +422,7 @@ mod tests {
         let (input, out) = tokio::io::split(near);
         let (tell, _told) = mpsc::unbounded_channel();
         let early = Read { ranges: ranges.iter().cloned().collect(), tell };
-        // Nobody may drop the read meanwhile.
+        // Without its receiver the read would be dropped.
         std::mem::forget(_told);
         Reading::new("x".to_owned(), Session::over(PeerId([1; 32]), input, out), Some(early))
     }

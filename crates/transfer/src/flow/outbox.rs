@@ -133,7 +133,7 @@ impl Outbox {
         self.sender.is_closed()
     }
 
-    /// Waits until the receiving end was dropped.
+    /// Waits until the receiving end is dropped.
     #[cfg(test)]
     pub(crate) async fn ended(&self) {
         self.sender.closed().await;

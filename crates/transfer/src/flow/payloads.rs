@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, Failure, Source};
 
-/// The sending end's object, by blocks.
+/// The sending end's object, which is read block by block.
 pub(crate) struct Payloads {
     source: Source,
     /// The chunk in `buffer`. The bytes of `buffer` after the chunk's content are zero.
@@ -28,7 +28,7 @@ pub(crate) struct Payloads {
     len: usize,
     buffer: Box<[u8]>,
     block: Vec<u8>,
-    /// All symbols of the chunk that was coded last.
+    /// The chunk that was coded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
     encoder: Encoder,
     /// Chunks whose digests this pass has sent.

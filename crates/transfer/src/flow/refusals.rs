@@ -1,9 +1,9 @@
 //! The useless datagrams of a port, from the view of one of its flows. The kernel dropped some
 //! because a buffer was full; the port or a flow refused the others.
 //!
-//! A port counts both kinds for all of its flows together. Refused datagrams count for each flow.
-//! Drops of the kernel are divided in proportion to arrivals, because a full buffer drops every
-//! datagram that arrives.
+//! A port counts both kinds for all of its flows together. Each flow counts all datagrams that its
+//! port refused. Drops of the kernel are divided in proportion to arrivals, because a full buffer
+//! drops every datagram that arrives.
 
 use longhaul_net::port::PortStatistics;
 use longhaul_net::sealing::open::OpenCounts;
@@ -60,7 +60,7 @@ mod tests {
     fn a_single_flow_has_all_drops_even_when_the_counter_wraps() {
         let mut refusals = Refusals::new(port(50, 0xffff_fffe));
         assert_eq!(refusals.dropped(port(150, 7), 100), 9);
-        // Nothing has arrived since, so the recipient is unknown.
+        // Nothing has arrived since, so it is unknown whose datagram was dropped.
         assert_eq!(refusals.dropped(port(150, 10), 100), 9);
         assert_eq!(refusals.dropped(port(151, 10), 101), 12);
     }
