@@ -80,8 +80,9 @@ fn a_reader_is_written_to_its_end() {
     });
 }
 
-/// A reader that delivers some bytes and then nothing. It ends only if a certain file exists, and
-/// that file must never exist.
+/// A reader that delivers some bytes and is then pending forever. Its drop waits up to 1 s for the
+/// file `there`: a transfer that does not end with its reader would have the time to write the
+/// file.
 struct Stuck {
     content: Option<Vec<u8>>,
     is_stuck: Arc<AtomicBool>,
@@ -184,7 +185,7 @@ fn a_future_that_is_dropped_cancels_its_transfer() {
             let slow = copy.rate(Some(Rate::from_bps(100_000_000)));
             slow.on_event(move |event| {
                 if matches!(event, Event::Progress(progress) if progress.bytes > 0) {
-                    // The test listens for the first of these.
+                    // The test listens only for the first event.
                     let _ = tell.send(());
                 }
             })
@@ -194,7 +195,7 @@ fn a_future_that_is_dropped_cancels_its_transfer() {
         std::future::poll_fn(|context| match read.as_mut().poll(context) {
             Poll::Pending if told.try_recv().is_ok() => Poll::Ready(()),
             Poll::Pending => {
-                // Woken again immediately: events of the transfer do not wake this future.
+                // Ask for another poll at once: events of the transfer do not wake this future.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

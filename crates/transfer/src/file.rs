@@ -79,8 +79,8 @@ pub(crate) struct Bytes {
 }
 
 /// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
-/// `edit` also for changes. The path of the network may be remembered. Sends the result to `tell`,
-/// and serves calls until all handles are dropped.
+/// `edit` also for changes. `what` also has the entry of the path memory, if any. Sends the result
+/// to `tell`, and serves calls until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
@@ -189,7 +189,7 @@ struct Reading {
     asked: VecDeque<Asked>,
     /// Changes that were sent and not made yet, in order.
     changes: VecDeque<Made>,
-    /// The bytes so far of the first of them, if it is a whole chunk.
+    /// The bytes so far of the first portion in `asked`, if that portion is a whole chunk.
     part: Vec<u8>,
 }
 
@@ -244,7 +244,8 @@ impl Reading {
             if !is_wanted && is_idle && self.jobs.is_empty() {
                 return Ok(());
             }
-            // The limit lets both ends write before they read.
+            // Limit the requested ranges, so that a request can be written while the server only
+            // writes.
             let may_ask = next.is_some() && self.asked.len() < MOST_RANGES;
             let least = next.map_or(0, |portion| portion.len as u32);
             let credit = self.credit.clone();
@@ -421,7 +422,7 @@ mod tests {
         let (input, out) = tokio::io::split(near);
         let (tell, _told) = mpsc::unbounded_channel();
         let early = Read { ranges: ranges.iter().cloned().collect(), tell };
-        // Nobody may drop the read meanwhile.
+        // Without its receiver the read would be dropped.
         std::mem::forget(_told);
         Reading::new("x".to_owned(), Session::over(PeerId([1; 32]), input, out), Some(early))
     }

@@ -93,7 +93,7 @@ impl Location {
         }
     }
 
-    /// Returns its path, on either host.
+    /// Returns the path of the location, on this host or the other.
     pub fn path(&self) -> &Path {
         let (Location::Local(path)
         | Location::Ssh { path, .. }
@@ -137,7 +137,7 @@ impl Location {
         }
     }
 
-    /// Returns whether it is on this host.
+    /// Returns whether the location is on this host.
     pub fn is_local(&self) -> bool {
         matches!(self, Location::Local(_))
     }

@@ -1,4 +1,5 @@
-//! The options of a copy and of a server; `ends` are ends of a copy that are not files.
+//! The options of a copy and of a server. The object of a copy is the content of all of its files.
+//! `ends` are ends of a copy that are not files.
 
 mod ends;
 
@@ -204,7 +205,7 @@ pub struct CopyOptions {
     pub sources: Vec<Location>,
     /// The destination.
     pub destination: Location,
-    /// The sources all hold the same object; each part may come from any of them.
+    /// All sources hold the same files. Each chunk of 1 MiB may come from any source.
     pub replicas: bool,
     /// The servers to trust.
     pub trust: Trust,
@@ -246,7 +247,8 @@ pub struct CopyOptions {
     pub cipher: Cipher,
     /// How the receiving end moves payloads.
     pub receive: Receive,
-    /// The size of a segment; zero for the whole object, `None` for the default.
+    /// The size of a segment. A protocol sends the object as a sequence of segments, several at a
+    /// time. Zero sends the whole object as one segment; `None` uses the default.
     pub segment: Option<Bytes>,
     /// Limit on incomplete data in memory.
     pub memory: Bytes,

@@ -102,9 +102,9 @@ impl PathMemory {
         Some(Remembered { rate: entry.rate, rtt: entry.rtt })
     }
 
-    /// Stores the result of a copy. If the path did not limit the copy, the new rate counts only if
-    /// it is higher. The copy is done and must not wait: if another process has locked the file,
-    /// nothing is stored.
+    /// Stores the result of a copy. If something other than the path limited the copy, the result
+    /// replaces the stored rate only if it is not lower. The copy is done and must not wait: if
+    /// another process has locked the file, nothing is stored.
     ///
     /// # Errors
     /// As [`PathMemory::forget`].

@@ -1,4 +1,5 @@
-//! Events of a running copy for its user, and the questions to the user.
+//! Events of a running copy for its user, and the questions to the user. The object of a copy is
+//! the content of all of its files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Adds the counts of a parallel part; counts from other ends may have any value.
+    /// Adds the counts of another copy that runs in parallel; counts from other ends may have any
+    /// value.
     pub(crate) fn add(&mut self, part: &Progress) {
         for (sum, more) in [
             (&mut self.bytes, part.bytes),
@@ -76,7 +78,7 @@ impl Progress {
 pub struct PathSample {
     /// The sending rate, in UDP payload with headers and tags; zero over TCP.
     pub rate: Rate,
-    /// Bytes of blocks that arrived, duplicates included.
+    /// The rate at which bytes of blocks arrived, duplicates included.
     pub delivered: Rate,
     /// The rise of the round-trip time above its lowest value; with several sources the largest
     /// rise.
@@ -115,7 +117,7 @@ pub struct SourceRow {
     pub rate: Rate,
     /// The fraction of all sources' rate that this source has, from 0 to 1.
     pub share: f64,
-    /// The fraction of the source's first sends that was found missing.
+    /// The fraction of the source's blocks whose first transmission was found missing.
     pub loss: LossRatio,
     /// Blocks that it sent again.
     pub resent: u64,

@@ -1,4 +1,4 @@
-//! A server's report of its state.
+//! A server's report of its state. The object of a transfer is the content of all of its files.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;

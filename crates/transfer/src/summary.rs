@@ -1,4 +1,4 @@
-//! The summary of a finished copy.
+//! The summary of a finished copy. The object of a copy is the content of all of its files.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::endpoint::ReceiveCapacity;
@@ -94,7 +94,7 @@ pub struct Summary {
     /// delay (the time since that block, as the receiver reports it) minus RTT/2. `None` if no
     /// block was needed.
     pub last_block: Option<Span>,
-    /// The object's bytes that this run moved, divided by its time.
+    /// The object's bytes that this run moved, divided by the duration of the run.
     pub goodput: Rate,
     /// The carrier of the data, as in `--protocol`.
     pub protocol: String,

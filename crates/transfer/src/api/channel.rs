@@ -202,8 +202,8 @@ pub struct ChannelInput {
 
 impl ChannelInput {
     /// Sends a message of up to 16 MiB, with a key (words joined by slashes) or without one. In the
-    /// mode `Latest` the message replaces a waiting message with the same key; otherwise the call
-    /// waits while 64 MiB wait for the server.
+    /// mode `Latest` the call never waits, and the message replaces a waiting message with the same
+    /// key. In the other modes the call waits as long as 64 MiB wait for the server.
     ///
     /// # Errors
     /// The key is invalid, the message is too long; or the channel has ended, and
@@ -350,8 +350,8 @@ impl fmt::Debug for ChannelReceiver {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChannelEvent {
-    /// This client has entered the room. The event is repeated if the server has restarted; then
-    /// the number of messages lost meanwhile is unknown.
+    /// This client has entered the room. The event is repeated if the server has restarted. It is
+    /// unknown how many messages were lost before a repeated event.
     Joined,
     /// A message.
     Message(ChannelMessage),

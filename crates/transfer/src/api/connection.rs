@@ -70,8 +70,8 @@ impl IntoFuture for ConnectRequest {
     }
 }
 
-/// A connection to a host. Its calls are independent of each other. The connection closes when the
-/// handle and all its calls are dropped. A server closes a connection that had no call for a
+/// A connection to a host. Its calls are independent of each other. The connection closes when all
+/// of its handles and calls are dropped. A server closes a connection that had no call for a
 /// minute; the next call then fails with [`ErrorKind::Unfinished`](super::ErrorKind::Unfinished),
 /// and the caller has to connect again.
 #[derive(Clone)]

@@ -100,7 +100,7 @@ impl CopyRequest {
         self.with(|options| options.delete = delete)
     }
 
-    /// Declares that all sources hold the same object; each part may come from any of them.
+    /// Declares that all sources hold the same files. Each chunk of 1 MiB may come from any source.
     pub fn replicas(self, on: bool) -> CopyRequest {
         self.with(|options| options.replicas = on)
     }
@@ -156,7 +156,8 @@ impl CopyRequest {
         self.with(|options| options.receive = receive)
     }
 
-    /// Sets the size of a segment; zero for the whole object.
+    /// Sets the size of a segment. A protocol sends the content as a sequence of segments, several
+    /// at a time. Zero sends all content as one segment; `None` uses the default.
     pub fn segment(self, segment: Option<Bytes>) -> CopyRequest {
         self.with(|options| options.segment = segment)
     }
@@ -212,8 +213,8 @@ impl CopyRequest {
     /// Sends everything that `reader` returns instead of the one source; the content may have any
     /// length. The source's path then only supplies a name. A thread of the engine reads at most
     /// [`CopyRequest::memory`] ahead of the data that have arrived. Content up to a sixteenth of
-    /// that limit is sent as a file. Longer content lasts only as long as its connection and cannot
-    /// be resumed. The file gets its name when it is complete.
+    /// that limit is sent as a file. A copy of longer content cannot be resumed: it fails when its
+    /// connection is lost. The file gets its name when it is complete.
     pub fn input(self, reader: impl std::io::Read + Send + 'static) -> CopyRequest {
         self.with(|options| options.input = Some(Input::new(reader)))
     }

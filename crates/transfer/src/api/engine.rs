@@ -1,5 +1,5 @@
-//! The engine's threads. The embedding program's runtime never drives a transfer and never joins
-//! one.
+//! The engine's threads. The embedding program's runtime never drives a transfer, and never waits
+//! for the end of a thread.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Opens the connection to a host for calls. Requests for a connection and for a shared tree use
-//! this module.
+//! Opens the connection to a host for calls. Requests for a connection, for a shared tree and for
+//! remote procedure calls use this module.
 
 use std::convert::Infallible;
 use std::sync::Arc;

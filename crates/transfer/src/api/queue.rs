@@ -33,11 +33,13 @@ enum Place<E> {
 
 struct State<E> {
     places: VecDeque<Place<E>>,
-    /// Droppable events in the queue, and their limit.
+    /// Number of droppable events in the queue.
     droppable: usize,
+    /// Maximum number of droppable events.
     capacity: usize,
+    /// The unread event of which only the latest is kept.
     latest: Option<E>,
-    /// Whether the reader got the latest state after the last queued event.
+    /// Whether the last event that the reader got came from `latest`.
     told_latest: bool,
     closed: bool,
     waker: Option<Waker>,
@@ -117,7 +119,8 @@ impl<E: Queued> State<E> {
         }
     }
 
-    /// Alternates between the latest state and queued events, so that neither starves the other.
+    /// Returns the next event. Alternates between `latest` and the queued events, so that neither
+    /// starves the other.
     fn pop(&mut self) -> Option<E> {
         if (!self.told_latest || self.places.is_empty())
             && let Some(latest) = self.latest.take()

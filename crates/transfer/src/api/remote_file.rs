@@ -30,8 +30,8 @@ use crate::list::FileTime;
 ///
 /// A file that was opened with
 /// [`open_file_to_write`](super::Connection::open_file_to_write) can also be changed in place. Its
-/// reads and changes take effect in the order in which they start, so a read returns the version
-/// after the last earlier change.
+/// reads and changes take effect in the order in which they start. So a read returns the content
+/// after all changes that started before the read.
 #[derive(Clone)]
 pub struct RemoteFile {
     about: FileOpened,
@@ -108,8 +108,8 @@ impl RemoteFile {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: the file was opened for reads only, or the range ends beyond 2^63 − 1.
-    /// Otherwise the server's reason, such as a full disk, or the connection was lost. All later
-    /// calls on the file then fail too: open it again.
+    /// All other errors close the file, so all later calls on it fail: the server could not write,
+    /// for example because its disk is full, or the connection was lost. Open the file again.
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = offset.saturating_add(bytes.len() as u64);
         self.may_have(end)?;

@@ -23,8 +23,8 @@ use crate::share::serve_share;
 
 /// Calls that may wait for the engine.
 const WAITING: usize = 64;
-/// Maximum number of parts of a watch that wait for a slow reader. At this limit the server waits;
-/// if it has discarded changes by the end of the wait, it sends a snapshot.
+/// Maximum number of batches of a watch's events that wait for a slow reader. At this limit the
+/// server has to wait. If the server discards changes while it waits, a snapshot follows.
 const UNREAD: usize = 4;
 /// Name of the engine's thread.
 const NAME: &str = "longhaul share";

@@ -21,25 +21,27 @@ use crate::options::Allow;
 use crate::session::ssh::{Word, offer};
 use crate::session::{PeerId, allow};
 
-/// The socket of the server, and the file that it locks.
+/// File name of the server's socket.
 const SOCKET: &str = "rooms.sock";
+/// File name of the lock that a running server holds.
 const LOCK: &str = "rooms.lock";
 /// How long a server without clients waits for a new client.
 const IDLE: Duration = Duration::from_secs(5);
-/// How long a client's process tries to reach the server, and the pause between attempts.
+/// How long a client's process tries to reach the server.
 const START: Duration = Duration::from_secs(20);
+/// Pause between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a client's process may take to send the id.
 const INTRODUCTION: Duration = Duration::from_secs(30);
-/// The longest line of a client.
+/// Maximum number of bytes that are read as one line.
 const LINE: u64 = 4096;
 
 /// The rooms and streams of one user, for clients that come over ssh.
 ///
 /// ssh starts a process for each client, but the clients of a room need one server. So each of
 /// these processes introduces its client to one server of this user, through a socket in `folder`
-/// that only this user may open. The server admits the ids that come through ssh, each as long as
-/// its ssh runs, and ends after the last one.
+/// that only this user may open. The server admits each id that came through ssh as long as that
+/// ssh runs. The server ends about 5 s after the last ssh has ended.
 #[derive(Clone, Debug)]
 pub struct SshRooms {
     folder: PathBuf,
@@ -170,9 +172,9 @@ fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok((len > 0).then_some(line))
 }
 
-/// Sends the offer through ssh. Then waits until ssh ends, or until the client asks to use ssh's
-/// channel because it cannot reach the offered ports. This process then ends, and the channel with
-/// it.
+/// Sends `offer`, which has the server's ports, to the client through ssh. Then waits until ssh
+/// ends, or until the client says that it cannot reach these ports. After that this process ends,
+/// and ssh with it.
 fn attend_ssh(offer: &str) -> io::Result<()> {
     let mut output = io::stdout();
     output.write_all(offer.as_bytes())?;

@@ -255,7 +255,7 @@ pub struct StreamInput {
 }
 
 impl StreamInput {
-    /// Sends a frame. Waits for room if the settings say that the source waits.
+    /// Sends a frame. With [`WhenBehind::Block`] the call waits until there is room.
     ///
     /// # Errors
     /// The frame is empty or longer than the settings allow; or the stream has ended, and
@@ -448,8 +448,8 @@ pub struct StreamFrame {
     pub number: u32,
     /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// The time from the sender to this host: half of the round-trip times, plus the delay beyond
-    /// the fastest recent datagram.
+    /// The time from the sender to this host: half of the round-trip times of both legs, plus the
+    /// delay beyond that of the fastest recent datagram.
     pub delay: Span,
     /// Whether the frame arrived after the deadline.
     pub is_late: bool,

@@ -67,7 +67,8 @@ impl Trust {
     }
 
     /// Asks about each new server. The future runs on the tokio runtime in which the transfer was
-    /// started, or otherwise on its own thread; the transfer waits for the answer.
+    /// started; without such a runtime it runs on its own thread. The transfer waits for the
+    /// answer.
     ///
     /// Without [`Trust::known_servers`] an accepted server is remembered for the lifetime of the
     /// client.

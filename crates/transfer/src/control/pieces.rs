@@ -1,4 +1,4 @@
-//! Assembles chunks from pieces, and bounds them.
+//! Assembles chunks from pieces, and limits their size.
 
 use super::ChunkPiece;
 use crate::error::{Error, ErrorKind};

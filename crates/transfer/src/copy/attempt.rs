@@ -65,10 +65,10 @@ pub(super) struct Attempt<'a> {
     refused: Cell<bool>,
     /// Whether this is not the first attempt.
     again: bool,
-    /// The last attempt's transfer; zero before the first.
+    /// The id of the last attempt's transfer; zero before the first attempt.
     transfer: Cell<u64>,
     carrier: Cell<&'static str>,
-    /// The path of the last attempt that searched for a rate.
+    /// The path of the last attempt; `None` if that attempt does not search for a rate.
     pub(super) path: Cell<Option<UsedPath>>,
 }
 
@@ -95,8 +95,9 @@ impl<'a> Attempt<'a> {
         let mut state = State::new();
         let is_kept = options.receive != Receive::Fake && options.output.is_none();
         if !is_kept || matches!(part.to, To::Replicas(_)) {
-            // Do not read a source again in three cases: the destination has no file to discard,
-            // written bytes cannot be taken back, or other sources send the agreed version.
+            // If a source file changes during the copy, do not start again with its new version: a
+            // measurement writes no file, bytes written to an output cannot be taken back, and
+            // replicas agreed on the earlier version.
             state.rereads = 0;
         }
         Ok(Attempt {
@@ -135,7 +136,7 @@ impl<'a> Attempt<'a> {
         self.part.shared.core.as_ref()?.capacity()
     }
 
-    /// Returns whether the other side was reached and refused.
+    /// Returns whether an attempt reached the other side and then failed for good.
     pub(super) fn was_refused(&self) -> bool {
         self.refused.get()
     }
@@ -169,7 +170,8 @@ impl<'a> Attempt<'a> {
         self.hooks.state.borrow_mut().started += waited;
     }
 
-    /// A resumed copy searches the path MTU again: its datagrams may have become too large.
+    /// Returns how to search for the datagram size. The first attempt does not wait for the search.
+    /// Later attempts do: the path may have changed, and the earlier size may be too large.
     fn look(&self, way: Way<'_>) -> Look {
         match way {
             _ if self.options.datagram.is_some() => Look::No,
@@ -471,7 +473,7 @@ impl<'a> Attempt<'a> {
             tokio::task::spawn_local(async move {
                 let opened =
                     session::connect(&host, port, &identity, &trust, &ask_nobody, &settings).await;
-                // If this session cannot be opened, the others carry its share.
+                // If this session cannot be opened, the other sessions carry its share.
                 let Ok(mut session) = opened else { return };
                 let attach = Frame::from(Message::Attach(Attach { transfer }));
                 if session.write(&attach).await.is_ok() {

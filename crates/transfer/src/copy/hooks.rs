@@ -37,7 +37,7 @@ pub(super) struct ClientHooks {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) cancel: Cancel,
     pub(super) board: Arc<Board>,
-    /// UDP no longer passes, but TCP does.
+    /// Set by the watchdog when UDP no longer passes but TCP does.
     pub(super) udp_cut: Rc<Cell<bool>>,
     pub(super) sends: bool,
     pub(super) stall: Duration,
@@ -64,9 +64,9 @@ pub(super) struct State {
     last_count: u64,
     recent: Recent,
     path: PathWatch,
-    /// Bytes that existed when the first plan was made.
+    /// Bytes that existed at the destination when the first attempt made its plan.
     pub(super) resumed: Option<u64>,
-    /// Bytes that existed, as found by this attempt.
+    /// Bytes that this attempt found at the destination.
     found: u64,
     pub(super) skipped: u64,
     /// The failed entries, with reason and side; each is reported once.
@@ -116,7 +116,7 @@ impl State {
 }
 
 impl ClientHooks {
-    /// Begins a new session: resets its counters, and gives failed entries another chance.
+    /// Starts the counters of a new session, and gives failed entries another chance.
     pub(super) fn begin_attempt(&mut self) {
         let before = self.counters();
         let mut state = self.state.borrow_mut();
@@ -134,8 +134,8 @@ impl ClientHooks {
         self.udp_cut = Rc::default();
         self.board.set_totals(bytes, files);
         if !self.sends {
-            // Several sources share one count of bytes, which continues; a single writer counts
-            // from zero.
+            // The writer of replicas adds to the source's count of bytes, so the count continues.
+            // A plain writer sets the count anew.
             let bytes = state.earlier.written.bytes;
             self.board.update(|counters| counters.written.bytes = bytes);
         }
@@ -203,15 +203,15 @@ impl ClientHooks {
         self.observer.progress(&progress);
     }
 
-    /// Records at the end of an attempt that `bytes` existed before it. Some of them are known only
-    /// after the comparison with the source.
+    /// Reports at the end of an attempt that `bytes` existed before, if the plan had named fewer:
+    /// some bytes are known only after the comparison with the source.
     fn found(&self, bytes: u64) {
         if bytes > self.state.borrow().found {
             self.observer.notice(Notice::Resumed { bytes });
         }
     }
 
-    /// Records an end's outcome.
+    /// Reports what the outcome of an attempt adds to the plan.
     pub(super) fn ended(&self, outcome: &Outcome) {
         if outcome.kept_extra {
             self.observer.notice(notices::kept_extra());
@@ -265,9 +265,9 @@ impl Hooks for ClientHooks {
                 .into());
         }
         // No data arrive before the plan is complete, and planning may take long. So each end
-        // reports how many names and chunks it has examined. A sign of life is not enough: an end's
-        // disk may hang while its control stream still works. The end of the copy needs no extra
-        // time, because written data are synced continuously.
+        // reports how many names and chunks it has examined, and these count as progress. A sign of
+        // life does not: an end's disk may hang while its control stream still works. The end of
+        // the copy needs no extra time, because written data are synced continuously.
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
@@ -309,13 +309,13 @@ impl Hooks for ClientHooks {
         let mut state = self.state.borrow_mut();
         state.planned = true;
         state.single = manifest.is_single();
-        // A later attempt finds the bytes that the earlier attempts copied.
+        // Only the first plan counts: a later plan includes bytes that this copy has written.
         if state.resumed.is_none() {
             state.resumed = Some(there.bytes);
             let files = entries_of(manifest, skipped).filter_map(|(_, entry)| entry.size());
             state.skipped = files.count() as u64;
         }
-        // If chunks are being compared, the number is known at the end and reported once.
+        // While chunks are being compared, the number is not final. The outcome reports it.
         state.found = if there.asks { 0 } else { there.bytes };
         if state.found > 0 {
             self.observer.notice(Notice::Resumed { bytes: state.found });

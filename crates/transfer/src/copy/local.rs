@@ -23,7 +23,7 @@ use crate::summary::Summary;
 const BY: By = By { protocol: "local", cipher: "none", is_verified: true };
 /// Maximum number of chunks that the reader is ahead of the writer.
 const AHEAD: usize = 8;
-/// Maximum number of passes for a chunk that fails verification or whose sync fails.
+/// Maximum number of passes: chunks that fail verification or cannot be synced are copied again.
 const MOST_PASSES: u32 = 4;
 
 /// A chunk from the source.
@@ -210,7 +210,7 @@ impl ToFiles {
         Ok((resumed, skipped))
     }
 
-    /// Copies chunks: a second thread reads them, the calling thread writes them.
+    /// Copies chunks: a second thread reads them, this thread writes them.
     fn pass(
         &self,
         source: &mut Source,

@@ -176,7 +176,8 @@ async fn run(
                     return Ok(attempt.remember(summing::summary(options, &attempt, finished)?));
                 }
             },
-            // Not even TCP passes, but the control stream does, so it carries the data.
+            // The server cannot be reached over TCP either. Its control stream over QUIC worked, so
+            // that stream carries the data.
             Err(End::Fatal(error))
                 if fell_back && error.kind == ErrorKind::Unreachable && !attempt.was_refused() =>
             {

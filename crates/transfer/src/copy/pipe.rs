@@ -1,9 +1,9 @@
 //! Sends content of unknown length as a sequence of parts. Each part is a separate copy within one
 //! connection. A final message has the length and digest of the whole.
 //!
-//! Two parts are sent at a time, so the end of one causes no pause. Content that fits the first
-//! part is an ordinary copy and can be resumed. Longer content cannot be resumed, because the
-//! reader cannot return the bytes again. If the connection is lost, the content is lost too.
+//! Two parts are sent at a time, so the end of one part causes no pause. Content that fits the
+//! first part is an ordinary copy and can be resumed. Longer content cannot be resumed, because the
+//! reader cannot return the bytes again: if the connection is lost, the copy fails.
 
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! The reports of a pipe: its parts appear as one copy.
+//! The reports of a pipe, which copies content of unknown length as several parts. The user sees
+//! one copy.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

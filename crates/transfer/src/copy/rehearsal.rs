@@ -25,8 +25,10 @@ use crate::session::{PeerId, Session};
 use crate::summary::Summary;
 use crate::write::budget::Budget;
 
-/// The server's id, and its data port, which discards datagrams (RFC 863).
+/// The id of the recorded server.
 const SERVER: PeerId = PeerId([3; 32]);
+/// The data port of the recorded server. The port of the discard protocol (RFC 863): nothing
+/// answers.
 const DISCARD: u16 = 9;
 
 /// Runs one attempt at a copy against a server that sends `said`, starting with its hello. The

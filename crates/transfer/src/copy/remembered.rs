@@ -12,8 +12,8 @@ use crate::path_memory::{Found, PathMemory};
 use crate::progress::Notice;
 use crate::summary::{BoundBy, Summary};
 
-/// A rate is believed up to this multiple of the goodput. The goodput of a short copy is low,
-/// because a short copy mostly waits.
+/// A reported rate is believed up to this multiple of the goodput. The multiple is high because a
+/// short copy mostly waits, so its goodput is far below its rate.
 const MOST_BELIEVED: f64 = 20.0;
 /// Minimum number of datagrams of a copy whose rate is stored.
 const FEWEST: u64 = 1000;
@@ -35,8 +35,8 @@ impl UsedPath {
         UsedPath { peer, rtt, remembered }
     }
 
-    /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if it
-    /// was too short.
+    /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if the
+    /// copy was too short.
     fn found(&self, summary: &Summary) -> Option<Found> {
         let sent = summary.receiver.received.saturating_add(summary.path_lost);
         if sent < FEWEST || summary.rate == Rate::ZERO {

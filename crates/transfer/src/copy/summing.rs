@@ -16,7 +16,7 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// Shorter copies do not show their bottleneck.
+/// The bottleneck of a shorter copy is not reported: its times say little.
 const TOO_SHORT: Span = Span::from_millis(200);
 
 /// Returns the summary.
@@ -103,14 +103,14 @@ fn standing(outcome: &Outcome, of: u64) -> u64 {
 /// Returns the bytes and files that existed before this run.
 fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
-        // Bytes that a later attempt finds were copied by the earlier attempts.
+        // The outcome of a later attempt counts bytes that the earlier attempts copied.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
         // The outcome may have overtaken the plan.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     }
 }
 
-/// Returns when the last block arrived, by this end's clock.
+/// Returns the time from the start to the arrival of the last block, by this end's clock.
 fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
     // The delay of the outcome on its way to this end.

@@ -22,10 +22,11 @@ use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};
 const LOOK: Duration = Duration::from_millis(100);
 /// A longer gap between two checks is a pause of this process, not silence of the peer.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Silence after which TCP is tried, plus four round trips: the other end sends ten times a second.
+/// TCP is tried after a silence of this time and four round trips (which are added to this
+/// constant). The other end sends ten times a second.
 const SILENT: Duration = Duration::from_millis(1200);
-/// After TCP has answered, UDP gets this many more checks, plus two round trips: the network may
-/// just have recovered from an outage of both.
+/// After TCP has answered, UDP gets this many more checks, and then two round trips: the network
+/// may just have recovered from an outage of both TCP and UDP.
 const LOOKS_AFTER: u32 = 3;
 
 /// Watches a session until dropped.
@@ -44,8 +45,8 @@ pub(super) struct Knock {
 }
 
 impl UdpWatchdog {
-    /// Sets `cut` when nothing more arrives on `session`, nor any datagram that `board` counts,
-    /// although the server answers `knock`. Returns `None` for a session over TCP.
+    /// Sets `cut` when `session` and the flows that report to `board` receive nothing more,
+    /// although the server answers `knock` over TCP. Returns `None` for a session over TCP.
     pub(super) fn begin(
         session: &Session,
         board: Arc<Board>,

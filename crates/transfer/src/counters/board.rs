@@ -18,12 +18,14 @@ use longhaul_files::Watch;
 pub(crate) struct Board {
     mine: Mutex<Counters>,
     theirs: Mutex<Counters>,
-    /// When a sealed datagram last arrived from the other end; 0 before the first.
+    /// When a sealed datagram, or a chunk over a stream, last arrived from the other end; 0 before
+    /// the first.
     heard: AtomicU64,
-    /// When anything last arrived from the other end, on any channel.
+    /// When a message last arrived from the other end on the control stream; 0 before the first.
     spoke: AtomicU64,
-    /// Bytes and files of the object, once the manifest is known.
+    /// Bytes of the object; 0 before the manifest is known.
     total_bytes: AtomicU64,
+    /// Files of the object; 0 before the manifest is known.
     total_files: AtomicU64,
     /// Time of the first data datagram, in nanoseconds of the process's clock; 0 before it.
     first_datagram: AtomicU64,
@@ -33,7 +35,7 @@ pub(crate) struct Board {
     last_block: AtomicU64,
     /// The TCP segments sent for the chunks, if the kernel reports them.
     segments: Mutex<Option<Segments>>,
-    /// The parts of the object that are at the destination, at the receiving end.
+    /// Which chunks of the object are at the destination. Empty at the sending end.
     chunk_map: Mutex<ChunkMap>,
     /// The progress of this end's long work on its files.
     watch: Watch,
@@ -50,7 +52,8 @@ impl Board {
         change(&mut self.chunk_map.lock().expect("no holder of a board panics"));
     }
 
-    /// Returns the share of each part of the object that is at the destination, in per cent.
+    /// Returns the share of each cell of the object's chunk map that is at the destination, in per
+    /// cent.
     pub(crate) fn chunk_map(&self) -> Vec<u8> {
         self.chunk_map.lock().expect("no holder of a board panics").percents()
     }
@@ -115,7 +118,7 @@ impl Board {
         (self.total_bytes.load(Ordering::Relaxed), self.total_files.load(Ordering::Relaxed))
     }
 
-    /// Records a sealed datagram from the other end.
+    /// Records that a sealed datagram, or a chunk over a stream, has arrived from the other end.
     pub(crate) fn note_heard(&self, now: Time) {
         self.heard.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
@@ -131,7 +134,7 @@ impl Board {
         Time::from_nanos(nanos)
     }
 
-    /// Returns when a sealed datagram last arrived from the other end.
+    /// Returns when a sealed datagram, or a chunk over a stream, last arrived from the other end.
     pub(crate) fn heard(&self) -> Option<Time> {
         match self.heard.load(Ordering::Relaxed) {
             0 => None,
@@ -149,8 +152,8 @@ impl Board {
         );
     }
 
-    /// Records the block size of a new pass. It changes if the path does not carry the earlier
-    /// size.
+    /// Records the block size of a new pass. A pass has smaller blocks than the earlier pass if the
+    /// path did not carry the earlier size.
     pub(crate) fn note_block(&self, block: u32) {
         self.block.store(block, Ordering::Relaxed);
     }
@@ -160,7 +163,7 @@ impl Board {
         Some(self.block.load(Ordering::Relaxed)).filter(|block| *block > 0)
     }
 
-    /// Records that the last needed block so far arrived at `now`.
+    /// Records that a needed block arrived at `now`, later than all earlier needed blocks.
     pub(crate) fn note_last_block(&self, now: Time) {
         self.last_block.store(now.as_nanos().max(1), Ordering::Relaxed);
     }

@@ -42,8 +42,8 @@ impl Ends<'_> {
     }
 }
 
-/// Whether the threads were active for at least half of the time. After a long login or a silence,
-/// the threads may move all data in a moment. Their times then do not show the bottleneck.
+/// Returns whether the threads were active for at least half of the time. If not, their times do
+/// not show the bottleneck: most of the time passed elsewhere, for example in a login or a silence.
 fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
     let sending = from.paced + from.granted + from.stream + from.busy;
     // Waiting for reports is not a bottleneck of the sender while the receiver is busy.
@@ -58,7 +58,8 @@ fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
         return BoundBy::Nothing;
     }
     let destination = || stream_bound::destination(to, small);
-    // The disk works concurrently, and continues after the sender's last wait.
+    // The receiver's disk works in parallel with the sender, so compare it first. Its writes may
+    // outlast all waits of the sender.
     if to.disk > most {
         return destination();
     }

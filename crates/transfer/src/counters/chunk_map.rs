@@ -1,11 +1,11 @@
-//! The parts of an object that are at its destination, for displays.
+//! A map of the chunks of an object that are at its destination, for displays.
 
 use std::ops::Range;
 
-/// Maximum number of cells of a map. In a shorter object, each chunk is a cell.
+/// Maximum number of cells of a map. In an object of fewer chunks, each chunk is a cell.
 const CELLS: u64 = 256;
 
-/// Counts the chunks in each of at most [`CELLS`] equal parts of an object.
+/// Counts the chunks that have arrived in each of at most [`CELLS`] equal cells of an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkMap {
     chunks: u64,
@@ -44,7 +44,7 @@ impl ChunkMap {
         }
     }
 
-    /// Returns the share of each part that has arrived, in per cent, rounded down; nothing before
+    /// Returns the share of each cell that has arrived, in per cent, rounded down; nothing before
     /// the object is known.
     pub(crate) fn percents(&self) -> Vec<u8> {
         let percent = |(cell, arrived): (usize, &u64)| {

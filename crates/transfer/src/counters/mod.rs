@@ -1,7 +1,7 @@
 //! Counters of a transfer's threads. This module has the counters of one end.
 //! - [`board`]: publishes the counters to other threads.
 //! - [`spent`]: the time that a writing thread has spent; [`recent`]: the recent goodput.
-//! - [`path_watch`]: the state of the path; [`chunk_map`]: the parts of the object that have
+//! - [`path_watch`]: the state of the path; [`chunk_map`]: the chunks of the object that have
 //!   arrived.
 //! - [`bound`] and `stream_bound`: find the bottleneck of a transfer over UDP, and over streams.
 //! - `wire`: converts counters to messages and back.
@@ -47,7 +47,7 @@ pub(crate) struct SenderCounters {
     pub(crate) coded: u64,
     /// Losses as the receiving end reported them.
     pub(crate) reported_lost: u64,
-    /// Rounds of the segment that needed the most.
+    /// The highest number of rounds that a segment needed.
     pub(crate) rounds: u32,
     /// Sending rate.
     pub(crate) rate: Rate,
@@ -70,7 +70,7 @@ pub(crate) struct ReceiverCounters {
     pub(crate) distinct: u64,
     /// Blocks received again.
     pub(crate) duplicates: u64,
-    /// Of the distinct blocks, those that coded symbols replaced.
+    /// Blocks restored from coded symbols; a part of `distinct`.
     pub(crate) recovered: u64,
     /// Blocks found missing, once each.
     pub(crate) blocks_lost: u64,
@@ -253,7 +253,8 @@ impl AddAssign for ReceiverCounters {
 }
 
 impl AddAssign for Written {
-    /// A later attempt continues from the bytes on disk.
+    /// Keeps the higher count of bytes: the count of a later attempt includes the bytes that
+    /// earlier attempts have written.
     fn add_assign(&mut self, later: Written) {
         let (bytes, streamed) =
             (self.bytes.max(later.bytes), self.streamed.saturating_add(later.streamed));
@@ -291,9 +292,10 @@ impl Counters {
 }
 
 impl AddAssign for Counters {
-    /// Adds a later attempt; keeps only the later `looked`.
+    /// Adds the counters of a later attempt. `looked` is not added: the later count replaces it.
     fn add_assign(&mut self, mut later: Counters) {
-        // Count the blocks that an earlier attempt sent as due: no other number is known.
+        // An earlier attempt has not reported how many blocks were due. Use the number of blocks
+        // that it sent.
         let sent = self.sender.first;
         later.written.due = later.written.due.map(|due| due.saturating_add(sent));
         self.sender += later.sender;

@@ -9,13 +9,14 @@ use longhaul_proto::time::Span;
 use super::Times;
 use crate::summary::BoundBy;
 
-/// Returns the bottleneck, from the times of four threads: the thread that feeds the streams, the
-/// other end's writer, and the two threads that carry the streams.
+/// Returns the bottleneck. `from` has the times of the sender's two threads, which read chunks and
+/// carry the streams. `to` has the times of the receiver's two threads, which carry the streams and
+/// write. `capped`: the user has set or limited the rate.
 pub(super) fn bound(from: &Times, to: &Times, streams: u32, capped: bool, small: bool) -> BoundBy {
     let whole = from.paced + from.stream + from.busy;
     let half = |span: Span| whole > Span::ZERO && span >= whole / 2;
     let most = |span: Span| whole > Span::ZERO && span >= whole / 10 * 8;
-    // Each stream waits separately.
+    // `room` adds up the waits of all streams.
     let for_room = to.room / u64::from(streams.max(1));
     let has_waited = for_room > Span::ZERO && for_room >= whole / 5;
     if capped && half(from.paced) {

@@ -35,8 +35,8 @@ pub(crate) struct Feedback {
 }
 
 impl Feedback {
-    /// Passes core messages to `commands`, all others to `inlet`; `address` decides whether data
-    /// may go to their source.
+    /// Passes messages for the core to `commands`, and all others to `inlet`. `address` decides
+    /// whether data may go to the address from which a message came.
     pub(crate) fn new(
         reports: Opener,
         commands: Sender<SendCommand>,

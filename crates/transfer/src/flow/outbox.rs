@@ -95,9 +95,9 @@ impl Outbox {
         (Outbox { sender, level: level.clone() }, Outflow { receiver, level })
     }
 
-    /// Queues `message` for the stream. After the end of the stream, messages are dropped; its
-    /// reader reports the end. If the peer does not read, the outbox overflows, and the transfer
-    /// ends.
+    /// Queues `message` for the stream. Messages after the end of the stream are dropped; the task
+    /// that reads the stream reports the end. If the peer does not read, the outbox overflows, and
+    /// the transfer ends.
     pub(crate) fn tell(&self, message: Message) {
         let len = size(&message);
         let now = self.level.bytes.fetch_add(len, Ordering::Relaxed) + len;
@@ -133,7 +133,7 @@ impl Outbox {
         self.sender.is_closed()
     }
 
-    /// Waits until the receiving end was dropped.
+    /// Waits until the receiving end is dropped.
     #[cfg(test)]
     pub(crate) async fn ended(&self) {
         self.sender.closed().await;

@@ -1,7 +1,10 @@
 //! Reads the bytes of a block by its number, and computes a digest for every chunk that is sent.
 //!
-//! First sends read whole chunks in order, once. A chunk is hashed while it is in the cache, and
-//! kept until the next chunk is needed. Repairs read only their block.
+//! The object of a copy is its manifest and the content of all files, as one sequence of bytes. A
+//! chunk is 1 MiB of the object. A block is the payload of one datagram.
+//!
+//! The first transmission of a chunk reads the whole chunk and hashes it. The chunk stays in a
+//! buffer until another chunk is read. A retransmission reads only its block.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -17,15 +20,15 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, Failure, Source};
 
-/// The sending end's object, by blocks.
+/// The sending end's object, which is read block by block.
 pub(crate) struct Payloads {
     source: Source,
-    /// The chunk in the buffer; the bytes after its content are zero.
+    /// The chunk in `buffer`. The bytes of `buffer` after the chunk's content are zero.
     chunk: Option<u64>,
     len: usize,
     buffer: Box<[u8]>,
     block: Vec<u8>,
-    /// All symbols of the chunk that was coded last.
+    /// The chunk that was coded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
     encoder: Encoder,
     /// Chunks whose digests this pass has sent.
@@ -33,12 +36,15 @@ pub(crate) struct Payloads {
     digests: Vec<(u64, Digest)>,
     failures_told: usize,
     reading: Duration,
-    /// CPU time of reading whole chunks; single blocks are few and count as waiting.
+    /// The part of `reading` that was CPU time. It is measured only while whole chunks are read and
+    /// hashed. Reads of single blocks, for repairs, are few; all of their time counts as waiting
+    /// for the disk.
     reading_cpu: Duration,
 }
 
 impl Payloads {
-    /// Returns the payloads of `source`, whose walk failures were reported already.
+    /// Returns the payloads of `source`. Failures that `source` has already, from the walk over the
+    /// files, count as reported.
     ///
     /// # Errors
     /// The object has more chunks than can be counted.
@@ -77,7 +83,8 @@ impl Payloads {
     /// [`Payloads::take_digests`].
     ///
     /// # Errors
-    /// The block is outside of the object. An error of one file is a failure of that file instead.
+    /// The block is outside of the object. A file that cannot be read is not an error here; see
+    /// [`Payloads::new_failures`].
     pub(crate) fn payload(&mut self, layout: &Layout, block: Block) -> Result<&[u8], Error> {
         let chunk = layout.chunk_of(block);
         let extent = layout.extent(block);
@@ -97,7 +104,8 @@ impl Payloads {
         Ok(&self.block)
     }
 
-    /// Returns the payload of a coded symbol. The first symbol of a chunk reads the chunk again.
+    /// Returns the payload of a coded symbol. The first symbol of a chunk reads and codes the
+    /// chunk.
     ///
     /// # Errors
     /// The chunk is outside of the object, or cannot be coded.
@@ -155,9 +163,10 @@ impl Payloads {
         std::mem::take(&mut self.digests)
     }
 
-    /// Compares the chunks in question. Returns the answer, and the equal chunks of the object. The
-    /// result omits chunks with small files: several files share such a chunk, so only the other
-    /// end can map it.
+    /// Compares the chunks of the one file that `ask` names. Returns the answer, and those chunks
+    /// of the object that need not be sent because they are equal. For a small file the second list
+    /// is empty: several small files share a chunk of the object, and the chunk is needless only if
+    /// all of them are equal. The receiving end decides that.
     ///
     /// # Errors
     /// The question is malformed.
@@ -180,7 +189,7 @@ impl Payloads {
         &failures[told..]
     }
 
-    /// Returns the time spent reading and hashing, and the CPU time of it.
+    /// Returns the time spent reading and hashing, and the part of that time that was CPU time.
     pub(crate) fn reading(&self) -> (Duration, Duration) {
         (self.reading, self.reading_cpu)
     }

@@ -1,5 +1,6 @@
-//! A receiving flow, on its port's receive thread. It decrypts datagrams directly into their
-//! chunks, informs the core once a batch, and passes complete chunks to the writer.
+//! A receiving flow, on its port's receive thread. The flow decrypts datagrams directly into their
+//! chunks, informs the core (the protocol's state machine) once for each batch of datagrams, and
+//! passes complete chunks to the writer.
 
 use std::io;
 use std::net::IpAddr;
@@ -70,8 +71,8 @@ pub(crate) struct ReceivePass {
     pub(crate) contact: Option<std::net::SocketAddr>,
     pub(crate) port: PortHandle,
     pub(crate) memory: Arc<MemoryPart>,
-    /// The number of chunks at the start that are kept; all others are only counted. `None` keeps
-    /// all.
+    /// Number of chunks at the start of the object that are kept. All later chunks are counted and
+    /// dropped, for a measurement. `None` keeps all chunks.
     pub(crate) kept: Option<u64>,
     pub(crate) outbox: Outbox,
     pub(crate) inlet: mpsc::Sender<Message>,
@@ -82,7 +83,8 @@ pub(crate) struct ReceivePass {
     pub(crate) letters: Receiver<Letter>,
 }
 
-/// The counts of the port's thread when a flow began.
+/// The state of the port's thread when a flow first published its counters: the time, the thread's
+/// CPU time, and the time that the thread has waited.
 #[derive(Clone, Copy)]
 struct Began {
     at: Time,
@@ -103,7 +105,7 @@ pub(crate) struct Receiving {
     port: PortHandle,
     scratch: Box<[u8]>,
     arrivals: Vec<Arrival>,
-    /// The grant if nothing is kept and no memory is needed.
+    /// The size of a grant in a measurement, which keeps no data and needs no memory.
     free_room: Option<Bytes>,
     memory: Arc<MemoryPart>,
     granted: Bytes,
@@ -122,7 +124,7 @@ pub(crate) struct Receiving {
     came: u64,
     /// Datagrams with data that arrived before the port knew this flow, and were dropped.
     fallen: u64,
-    /// The counts of the port's thread when the flow first ran on it.
+    /// The state of the port's thread when this flow first published its counters.
     began: Option<Began>,
     next_greeting: Option<Time>,
     published: Time,
@@ -275,7 +277,7 @@ impl Receiving {
 
     /// After input: passes on complete chunks, grants, and sends the core's messages.
     fn settle(&mut self, now: Time) {
-        // Count before the writer has the last chunk, because it may finish first.
+        // Publish the counters before the writer gets the last chunk, which lets the transfer end.
         if !self.finish_told && self.core.is_finished(self.flow) {
             self.publish(now);
         }
@@ -369,7 +371,7 @@ impl Receiving {
         let openers = [self.placer.opener().counts(), self.control.counts()];
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
-        // Idleness is measured by the clock, not by how far the socket has been read.
+        // The port counts its idle time by the clock. `now` may be earlier than the clock.
         let (clock, cpu) = (clock::now(), thread_time());
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = span(cpu.saturating_sub(began.cpu));
@@ -422,7 +424,7 @@ pub(crate) struct Scattered {
 }
 
 impl Scattered {
-    /// Returns `receiving`, scattered.
+    /// Wraps `receiving`.
     pub(crate) fn new(receiving: Receiving) -> Scattered {
         let scatter = Scatter::new(receiving.flow);
         Scattered { receiving, scatter }

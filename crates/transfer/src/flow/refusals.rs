@@ -1,9 +1,9 @@
 //! The useless datagrams of a port, from the view of one of its flows. The kernel dropped some
 //! because a buffer was full; the port or a flow refused the others.
 //!
-//! A port counts both kinds for all of its flows together. Refused datagrams count for each flow.
-//! Drops of the kernel are divided in proportion to arrivals, because a full buffer drops every
-//! datagram that arrives.
+//! A port counts both kinds for all of its flows together. Each flow counts all datagrams that its
+//! port refused. Drops of the kernel are divided in proportion to arrivals, because a full buffer
+//! drops every datagram that arrives.
 
 use longhaul_net::port::PortStatistics;
 use longhaul_net::sealing::open::OpenCounts;
@@ -12,8 +12,9 @@ use longhaul_net::sealing::open::OpenCounts;
 #[derive(Debug)]
 pub(super) struct Refusals {
     first: PortStatistics,
-    /// The counts of the port and of the flow when drops were last divided.
+    /// The port's counts when the kernel's drops were last divided among the flows.
     last: PortStatistics,
+    /// Datagrams that this flow had received when the drops were last divided.
     mine: u64,
     /// The flow's part of the kernel's drops so far.
     dropped: f64,
@@ -37,9 +38,9 @@ impl Refusals {
         self.dropped.round() as u64
     }
 
-    /// Returns the datagrams refused since the flow began. The port refuses datagrams that have no
-    /// known flow or exceed the memory for early datagrams. The flow's openers have counted their
-    /// refusals in `openers`.
+    /// Returns the datagrams refused since the flow began: by the port (`port` are its counts), and
+    /// by the flow's two openers. The port refuses datagrams that have no known flow, or exceed the
+    /// memory for early datagrams.
     pub(super) fn refused(&self, port: PortStatistics, openers: [OpenCounts; 2]) -> u64 {
         let at_port = |port: PortStatistics| port.foreign + port.dropped;
         let by_flow = openers.map(|seen| seen.replayed + seen.stale + seen.failed + seen.refused);
@@ -59,7 +60,7 @@ mod tests {
     fn a_single_flow_has_all_drops_even_when_the_counter_wraps() {
         let mut refusals = Refusals::new(port(50, 0xffff_fffe));
         assert_eq!(refusals.dropped(port(150, 7), 100), 9);
-        // Nothing has arrived since, so the recipient is unknown.
+        // Nothing has arrived since, so it is unknown whose datagram was dropped.
         assert_eq!(refusals.dropped(port(150, 10), 100), 9);
         assert_eq!(refusals.dropped(port(151, 10), 101), 12);
     }

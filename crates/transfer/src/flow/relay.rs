@@ -1,5 +1,6 @@
-//! A core's control messages, wrapped and numbered: the other core gets a message once, even if it
-//! is sent both by stream and by datagram.
+//! The control messages of a core (the state machine of a protocol), wrapped and numbered. A
+//! message may be sent both by stream and by datagram; its number lets the other core get it only
+//! once.
 
 use longhaul_net::sealing::replay::{ReplayWindow, Seen};
 use longhaul_proto::endpoint::{Carrier, Outgoing, PacketNumber};

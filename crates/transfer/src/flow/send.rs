@@ -1,4 +1,5 @@
-//! The sending thread of one pass. The core chooses the blocks; this thread sends their bytes.
+//! The sending thread of one pass, which is one run over the missing chunks. The core (the
+//! protocol's state machine) chooses the blocks; this thread sends their bytes.
 //!
 //! The thread is one loop, without locks or allocations per datagram. It reads commands, and seals
 //! blocks directly into the batch that one system call sends. Between bursts it waits for the
@@ -77,8 +78,8 @@ pub(crate) enum SendCommand {
 pub(crate) enum SenderEvent {
     /// A file failed here.
     Failed(Failure),
-    /// The receiver sends, but our datagrams no longer reach it: they are too large, or the first
-    /// link refuses them.
+    /// The receiver's messages arrive, but this end's datagrams do not reach the receiver: they are
+    /// too large for the path, or already for the first link.
     TooLarge {
         /// Whether datagrams of this size did arrive in this pass.
         begun: bool,
@@ -145,8 +146,9 @@ struct Sending {
     earlier: Counters,
     events: UnboundedSender<SenderEvent>,
     ordered: bool,
-    /// Digests sent by datagram only, and since when the first of them waits.
+    /// Digests that are not on the stream yet. They may have been sent by datagram.
     unsure: Digests,
+    /// When the first digest was added to `unsure`.
     unsure_since: Time,
     /// When the last keep-alive was sent.
     alive: Time,
@@ -278,8 +280,8 @@ impl Sending {
         Ok(true)
     }
 
-    /// Detects that the receiver's messages arrive but ours do not, because a link drops large
-    /// datagrams.
+    /// Detects an MTU hole: the receiver's messages arrive here, but this end's datagrams do not
+    /// reach the receiver, because a link drops large datagrams.
     fn look_for_hole(&mut self, now: Time, control: &Control) {
         let Control::Pulse(pulse) = control else { return };
         self.arrived = self.arrived.max(pulse.received);
@@ -356,8 +358,11 @@ impl Sending {
 
     /// Sends failures first, then digests. Digests go by datagram immediately, and on the stream in
     /// groups. At 10 Gbit/s, a stream message for each chunk would cost a tenth of the time of
-    /// sealing. Once a file has failed, digests go on the stream only. Otherwise the receiver could
-    /// take the filler bytes that replace the file for content.
+    /// sealing.
+    ///
+    /// Once a file has failed, digests go on the stream only, behind the message of the failure. A
+    /// datagram could overtake that message. The receiver would then accept the filler bytes that
+    /// replace the file as content.
     fn tell_digests(&mut self, now: Time) {
         let failed = tell_failures(&mut self.payloads, &self.outbox, &self.events);
         let digests = self.payloads.take_digests();
@@ -381,7 +386,7 @@ impl Sending {
         }
     }
 
-    /// Also puts the digests that were sent by datagram only on the stream.
+    /// Puts the digests of `unsure` on the stream.
     fn make_sure(&mut self) {
         if !self.unsure.chunks.is_empty() {
             self.outbox.tell(Message::Digests(std::mem::take(&mut self.unsure)));

@@ -1,4 +1,4 @@
-//! One receiving core for many flows, on any number of ports.
+//! One receiving core (the state machine of a protocol) for many flows, on any number of ports.
 //!
 //! A port drives each flow separately, but a core that divides a host's capacity has to know all
 //! flows. So each flow has its own [`Receiver`], which is only a handle to the shared core. The
@@ -71,18 +71,19 @@ impl SharedCores {
 struct Inner {
     core: BoxedReceiver,
     members: BTreeMap<FlowId, Member>,
-    /// The links on which data arrive, and the ports that receive ours.
+    /// Watches the access links on which data arrive, to find the rate of other traffic.
     watch: Watch,
+    /// The ports of the core's flows. Their traffic is not other traffic.
     ports: Vec<Door>,
 }
 
-/// A port, and how many of its bytes have been counted as ours.
+/// A port, and how many of its bytes have been subtracted from the traffic of the link.
 struct Door {
     port: PortHandle,
     counted: u64,
 }
 
-/// A flow, and the core's output for it while another flow was driven.
+/// A flow, and the output that the core had for it while the core served another flow.
 struct Member {
     port: PortHandle,
     mail: VecDeque<Outgoing>,
@@ -116,7 +117,7 @@ impl SharedCore {
         self
     }
 
-    /// Returns whether the core divides `row`'s protocol among its flows.
+    /// Returns whether the core is a core of `row`'s protocol.
     pub(crate) fn is_of(&self, row: &Row) -> bool {
         row.name == self.name
     }
@@ -126,12 +127,13 @@ impl SharedCore {
         self.inner().watch.add(peer, datagram);
     }
 
-    /// The sum of the flows' rates in the core's last schedule.
+    /// Returns the capacity that the core divides among the flows; `None` if it divides none.
     pub(crate) fn capacity(&self) -> Option<ReceiveCapacity> {
         self.inner().core.receive_capacity()
     }
 
-    /// The receiver of `flow`, which `port` drives, if the flow is of this core's protocol.
+    /// Returns the receiver of `flow`, which `port` drives; `None` if `row` is another protocol, or
+    /// the core has a flow of this id already.
     pub(crate) fn of_flow(
         &self,
         row: &'static Row,
@@ -160,7 +162,7 @@ impl SharedCore {
 }
 
 impl Inner {
-    /// Counts the traffic of a port as our own from now on.
+    /// Counts the traffic of a port as traffic of this core from now on.
     fn open(&mut self, port: &PortHandle) {
         let is_same = |door: &Door| Arc::ptr_eq(door.port.socket(), port.socket());
         if !self.ports.iter().any(is_same) {
@@ -184,7 +186,8 @@ impl Inner {
         }
     }
 
-    /// Whether the flow is the first of its port: that flow keeps the core's time.
+    /// Returns whether the flow is the first of its port. Only the first flow wakes up for the
+    /// core's timers.
     fn leads(&self, flow: FlowId) -> bool {
         let Some(own) = self.members.get(&flow) else { return false };
         let of_port = |member: &Member| Arc::ptr_eq(member.port.socket(), own.port.socket());
@@ -252,8 +255,8 @@ fn came_to(port: &PortHandle) -> u64 {
 struct Handle {
     shared: SharedCore,
     flow: FlowId,
-    /// The accounts at the last report of the host's drops. Such a report precedes each request for
-    /// the accounts.
+    /// The flow's accounts at the last call of [`Receiver::set_socket_lost`]. The flow makes that
+    /// call before each request for its accounts.
     accounting: Option<ReceiverAccounting>,
 }
 

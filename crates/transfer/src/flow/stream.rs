@@ -1,5 +1,5 @@
-//! Chunks over streams, if datagrams do not pass. Source, digests, verification and resume are the
-//! same; only the transport differs.
+//! Sends chunks over streams, if datagrams do not pass. Source, digests, verification and resume
+//! are as in a copy by datagrams; only the transport differs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,9 +28,10 @@ use longhaul_files::CHUNK;
 
 /// Bytes of one piece: small, so that the other end can report arrivals soon.
 const PIECE: usize = 64 << 10;
-/// With a rate limit, a piece has the bytes that the rate sends in this time, but not fewer than
-/// the minimum.
+/// With a rate limit, a piece has the bytes that the rate sends in this time, but at least
+/// [`SMALLEST_PIECE`] and at most [`PIECE`].
 const PIECE_TIME: Span = Span::from_millis(20);
+/// Minimum bytes of a piece under a rate limit.
 const SMALLEST_PIECE: usize = 1 << 10;
 /// Pieces that may wait for a stream: the pieces of one chunk.
 const WAITING: usize = CHUNK as usize / PIECE;
@@ -51,7 +52,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The receiver has these chunks.
+    /// Removes chunks that the receiver has.
     pub(crate) fn skip(&self, chunks: Vec<Range<u64>>) {
         let _ = self.commands.send(StreamCommand::Skip(chunks));
     }
@@ -196,11 +197,12 @@ struct Streaming {
     /// The search for the best number of streams, while it lasts.
     trial: Option<Trial>,
     pace: Option<Pace>,
-    /// The control stream carries the chunks; it has room for some pieces, and the thread waits for
-    /// room.
+    /// Whether the control stream carries the chunks. The thread then waits until the control
+    /// stream has room for a piece.
     by_control: bool,
-    /// Streams that wait for a chunk, and the channel on which they report.
+    /// Indexes of the streams that wait for a chunk.
     idle: VecDeque<usize>,
+    /// The indexes of streams that have sent their chunk.
     freed: Receiver<usize>,
     inbox: Receiver<StreamCommand>,
     /// Commands that arrived while a chunk was paced. They wait until the chunk is sent.

@@ -8,13 +8,15 @@
 
 use longhaul_proto::time::{Span, Time};
 
-/// Minimum and maximum time for a number of connections to settle, and to be measured.
+/// Minimum and maximum length of a step. Each number of connections gets one step to settle, and at
+/// least one step in which its rate is measured.
 const STEPS: [Span; 2] = [Span::from_millis(500), Span::from_secs(2)];
-/// Number of round trips for each of these times: a connection doubles its window in each.
+/// Length of a step in round trips, within the limits [`STEPS`]. In slow start a connection doubles
+/// its window in each round trip.
 const ROUND_TRIPS: u64 = 8;
 /// A number is measured until this many bytes have arrived.
 const ENOUGH: u64 = 1 << 20;
-/// Maximum number of steps to measure a number, even if fewer bytes have arrived.
+/// Maximum number of steps to measure a number, even if fewer than [`ENOUGH`] bytes have arrived.
 const LONGEST: u64 = 4;
 /// A number is better if its rate is higher by this factor.
 const BETTER: f64 = 1.1;
@@ -118,7 +120,7 @@ mod tests {
         for (full, found) in [(1.0, 1), (2.0, 2), (4.0, 4), (8.0, 8), (100.0, 16)] {
             assert_eq!(try_on(16, full_at(full)).0, found, "full at {full}");
         }
-        // Between two numbers, the search finds the number that reaches the full rate.
+        // Five connections reach the full rate; of 4 and 8, which are tried, only 8 reaches it.
         assert_eq!(try_on(16, full_at(5.0)).0, 8);
         assert_eq!(try_on(6, full_at(100.0)).0, 6);
     }

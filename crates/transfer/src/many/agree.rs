@@ -38,6 +38,7 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
 ///
 /// # Errors
 /// [`ErrorKind::RemoteFile`]: at most half of the sources have the same object.
+/// [`ErrorKind::Unreachable`]: `found` is empty.
 pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
     let Some((votes, first)) = most(found) else {
         return Err(Error::new(ErrorKind::Unreachable, "no source could be surveyed"));

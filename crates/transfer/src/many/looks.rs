@@ -29,8 +29,8 @@ use crate::reach::{Look as Search, Reached, reach};
 use crate::session::{Identity, Settings};
 
 /// Limits of the extra time for the other sources once a majority agrees. The extra time equals the
-/// time that the majority took. In this time similar sources can still begin together, and
-/// differing sources can be named.
+/// time that the majority took. In the extra time, sources of similar speed can still join the
+/// beginning, and sources with another object can be named.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// A surveyed source, with its session.
@@ -119,7 +119,7 @@ impl Looks {
 pub(super) struct First {
     /// The result of each surveyed source, with its number and name.
     pub(super) found: Vec<(usize, String, Found)>,
-    /// Their sessions.
+    /// The sessions of the surveyed sources, by number.
     pub(super) reached: BTreeMap<usize, Reached>,
     /// Sources that failed for good.
     pub(super) errors: Vec<(String, Error)>,

@@ -12,7 +12,7 @@
 //! | `agree` | finds the version that most sources have |
 //! | `leases` | assigns chunks to replicas |
 //! | [`writer`] | writes the chunks that replicas send |
-//! | `standstill`, `slow` | detect that all sources, or one, make no progress |
+//! | `standstill`, `slow` | detect that the copy makes no progress, or that one source became slow |
 //! | `rows`, `summing` | make the progress rows and the summary |
 
 mod agree;
@@ -81,7 +81,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Returns one summary for copies of several parts.
+/// Returns one summary for several copies of different objects, such as the parts of a pipe.
 pub(crate) fn summary_of_parts(summaries: &[Summary]) -> Summary {
     summing::of_parts(summaries, 0, &Rows::new(Vec::new()))
 }

@@ -1,4 +1,5 @@
-//! The state of one source's copy, and the state that it shares with the other sources.
+//! A copy from several sources consists of one copy (here called a part) per source. This module
+//! has the state of a part, and the state that all parts share.
 
 use std::cell::RefCell;
 use std::path::Path as FsPath;
@@ -51,10 +52,10 @@ impl Shared {
     }
 }
 
-/// One source's part.
+/// The part of one source.
 pub(crate) struct CopyPart {
     pub(crate) shared: Rc<Shared>,
-    /// Its index among the sources.
+    /// The index of the source.
     pub(crate) number: usize,
     /// The destination of a pull.
     pub(crate) to: To,
@@ -105,8 +106,9 @@ impl CopyPart {
 }
 
 impl Shared {
-    /// Returns one source's part of a `limit` for all sources. If the receiving core divides the
-    /// capacity among flows of `protocol`, this is the whole limit; otherwise it is an equal part.
+    /// Returns the rate limit of one source, from the `limit` for all sources. If the receiving
+    /// core divides the capacity among the flows of `protocol`, each source gets the whole limit,
+    /// because the core limits their sum. Otherwise each source gets an equal share.
     pub(crate) fn limit(&self, limit: Rate, protocol: Option<&Row>) -> Rate {
         match (&self.core, protocol) {
             (Some(core), Some(row)) if core.is_of(row) => limit,
@@ -116,8 +118,8 @@ impl Shared {
 }
 
 impl CopyPart {
-    /// Returns the part of a copy from one source; `core` receives if the protocol divides this
-    /// host's capacity.
+    /// Returns the only part of a copy from one source. `core` is the receiving core, if the
+    /// protocol divides this host's capacity among flows.
     pub(crate) fn alone(memory: Budget, core: Option<SharedCore>) -> CopyPart {
         let (ports, writers, claims) = (None, Vec::new(), None);
         let left = Arc::default();
@@ -167,7 +169,7 @@ mod tests {
         let other = registry::all().iter().find(|row| !row.many);
         let of = |shared: &Shared, row| shared.limit(limit, row);
         assert_eq!(of(&shared, Some(registry::of_many())), limit);
-        // The limit is the same if the data finally have to use streams.
+        // The limit of a source is the same over streams.
         assert_eq!(of(&shared, other), Rate::from_mbps(25));
         assert_eq!(of(&shared, None), Rate::from_mbps(25));
         shared.core = None;

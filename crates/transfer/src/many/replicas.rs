@@ -270,7 +270,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Informs the connected sources that the object is complete.
+    /// Waits until the connected sources have ended, after the writer has told them that the object
+    /// is complete.
     async fn say_farewell(&mut self) {
         let farewell = tokio::time::sleep(FAREWELL);
         tokio::pin!(farewell);

@@ -13,7 +13,8 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// After a source was reported as slow, it must reach this share of its usual rate before it is
 /// reported again.
 const WELL: f64 = 0.5;
-/// Below this share of their usual rate all sources are slow, so none is reported.
+/// If the rate of all sources together is below this share of its usual value, no single source is
+/// reported.
 const OTHERS: f64 = 0.5;
 
 /// A period in which a source is slow.
@@ -28,7 +29,7 @@ struct Stretch {
 /// One source's rates.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
-    /// Mean rates of the source and of all, in bits a second.
+    /// The usual rates of the source and of all sources together, in bits a second.
     usual: (f64, f64),
     /// When the source began to send, and the time of the last call.
     begun: Option<(Instant, Instant)>,

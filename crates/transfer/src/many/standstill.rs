@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Standstill {
     since: Instant,
-    /// The progress counter at that time.
+    /// The progress counter at the time `since`.
     moved: u64,
 }
 

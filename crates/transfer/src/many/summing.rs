@@ -35,8 +35,8 @@ fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
     summaries.iter().map(of).fold(0, u64::saturating_add)
 }
 
-/// Returns the summary of the flows of all sources. The values for the object come from the
-/// sources' reports.
+/// Returns the summary of the flows of all sources. The values of the object, such as its bytes and
+/// files, stay zero; the caller sets them.
 pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
     // The source with the most blocks determines what limited the copy.

@@ -15,7 +15,7 @@ use crate::session::Session;
 use longhaul_files::digest::Digest;
 use longhaul_files::{ListMemory, Manifest, VirtualObject};
 
-/// Timeout for a silent source, which sends a sign of life every second while it reads.
+/// Timeout for a silent source. A source that reads sends a sign of life every second.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Maximum number of chunks of an object that can be compared. This is 64 TiB; the values take 2

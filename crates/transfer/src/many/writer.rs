@@ -36,17 +36,20 @@ use longhaul_text::clipped;
 
 /// Interval of the checks for silent sources, rates and due syncs.
 const TICK: Duration = Duration::from_millis(100);
-/// A source that sends nothing for this long, or for this many round trips, is silent. Others may
-/// take its lease.
+/// A source is silent if nothing has arrived from it for this long and for [`SILENT_RTTS`] round
+/// trips. Other sources may take its lease.
 const SILENT: Span = Span::from_secs(2);
+/// Minimum length of a silence in round trips; see [`SILENT`].
 const SILENT_RTTS: u64 = 4;
 /// A longer gap between two checks means that this host has paused.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time over which a rate is measured, and weight of the previous rate in the mean.
+/// Time over which the rate of a source is measured.
 const MEASURE: Duration = Duration::from_secs(1);
+/// Weight of the earlier mean in the new mean of the rate.
 const KEPT: f64 = 0.5;
 
-/// The number of the copy itself among the sources: its [`Job::Stop`] ends the thread.
+/// The source number that stands for the whole copy: a [`Job::Stop`] with this number ends the
+/// thread.
 pub(crate) const WHOLE: usize = usize::MAX;
 
 /// The version of the object that most sources have.
@@ -155,15 +158,16 @@ struct ReplicaWriter {
 struct Member {
     reporter: Reporter,
     joined: Time,
-    /// The number of the last lease sent to the source, and of the lease that the source's current
-    /// pass serves.
+    /// The number of the last lease sent to the source.
     last_lease: u32,
+    /// The number of the lease that the source's current pass serves.
     begun_lease: u32,
     waits: bool,
     silent: bool,
-    /// Chunks received since `measured`, and the mean rate in chunks a second.
+    /// Chunks received since `measured`.
     received: u64,
     measured: Instant,
+    /// The mean rate in chunks a second, once measured.
     rate: Option<f64>,
 }
 
@@ -178,7 +182,8 @@ impl Member {
         now.since(self.reporter.board.lived().max(self.joined)) > SILENT.max(rtt * SILENT_RTTS)
     }
 
-    /// The source's mean rate, updated; `None` until [`MEASURE`] has passed.
+    /// Updates and returns the source's mean rate. Returns `None` until [`MEASURE`] has passed
+    /// since the last update.
     fn measure(&mut self) -> Option<f64> {
         let passed = self.measured.elapsed();
         if passed < MEASURE {
@@ -229,8 +234,8 @@ impl ReplicaWriter {
         }
     }
 
-    /// Compares partial files with the agreed hashes (a plain copy asks its source) and leases the
-    /// missing chunks.
+    /// Compares partial files with the agreed hashes, and leases the missing chunks. A plain copy
+    /// would ask its source for the comparison.
     fn begin(&mut self, plan: &Plan) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         for ask in &plan.compare {

@@ -58,7 +58,7 @@ struct State {
     version: Option<(u64, FileTime, u64)>,
     /// Number of chunks written.
     chunks: u64,
-    /// `None` after a hole without a digest.
+    /// Computes the digest of the file; `None` after a hole, because a hole has no digest.
     root: Option<RootBuilder>,
     wrong: u32,
     /// The attempt that may write; an earlier attempt may still be running.

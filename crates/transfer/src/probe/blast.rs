@@ -24,6 +24,7 @@ pub(super) struct Blast {
     /// UDP payload of a datagram.
     pub(super) datagram: u16,
     pub(super) rate: Rate,
+    /// How long to send.
     pub(super) span: Span,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Blasting {
 }
 
 impl Blasting {
-    /// Waits until all datagrams are sent.
+    /// Waits until the thread has sent for the whole time.
     pub(super) async fn ended(self) -> Result<Blasted, Error> {
         let lost = |_| Error::new(ErrorKind::Unfinished, "the sending thread ended early");
         self.done.await.map_err(lost)

@@ -31,7 +31,8 @@ use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Session, Settings, random_u64};
 
-/// Maximum time of a measurement in addition to its time of sending, for a late answer.
+/// Maximum time that a measurement may take in addition to its sending time: the answer may be
+/// late.
 const BESIDE: Span = Span::from_secs(10);
 /// The default ladder of rates, in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
@@ -230,12 +231,12 @@ impl Probing<'_> {
         Ok(())
     }
 
-    /// Sends, and requests the server's count of arrivals.
+    /// Sends datagrams, and returns the server's count of arrivals.
     async fn send(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;
         session.write(&Frame::from(Message::ProbeRun(run.clone()))).await?;
-        // The server is ready.
+        // Wait until the server is ready.
         next_count(session, Duration::ZERO).await?;
         let flow = FlowId(run.flow);
         let keys = flow_keys(&session.exporter(), self.suite, self.number, flow).sending_end();
@@ -254,7 +255,7 @@ impl Probing<'_> {
         next_count(session, Duration::ZERO).await
     }
 
-    /// Lets the server send, and counts arrivals.
+    /// Lets the server send datagrams, and returns this end's count of arrivals.
     async fn receive(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;
@@ -323,7 +324,7 @@ impl Probing<'_> {
     }
 }
 
-/// Opens a session for a probe; returns when the server is ready.
+/// Starts a probe on `session`; returns when the server is ready.
 async fn greet(session: &mut Session, probe: u64, flow: FlowId, suite: Suite) -> Result<(), Error> {
     let cipher = suite.name().to_owned();
     let probe = Probe { probe, flow: flow.0, cipher };

@@ -15,7 +15,8 @@ use crate::error::Error;
 
 /// Interval at which a receiver checks whether everything has arrived.
 const LOOK: Duration = Duration::from_millis(10);
-/// Silence after which nothing more is expected, plus two round trips.
+/// After a silence of this time and two round trips (which are added to this constant), nothing
+/// more is expected.
 const SILENCE: Duration = Duration::from_millis(200);
 /// Longest wait for the last datagrams.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -174,8 +175,9 @@ impl Drop for Counter {
 }
 
 impl Counted {
-    /// The first batch arrived in an unknown time before it was read, so its bytes do not count. If
-    /// everything arrived in one batch, its bytes are divided by the time of sending.
+    /// Returns the rate of arrivals in bits a second. The bytes of the first batch do not count,
+    /// because it is unknown how long that batch took to arrive. If all bytes arrived in one batch,
+    /// they are divided by `span`, the time of sending.
     fn rate_bps(&self, span: Span) -> u64 {
         let (begin, at_once) = self.first.unwrap_or_default();
         let (bytes, span) = match self.bytes - at_once {

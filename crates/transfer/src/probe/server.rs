@@ -45,8 +45,8 @@ impl Seats {
     }
 }
 
-/// Serves a probe until it ends, or until `stopped` returns a reason. The client also gets the
-/// error.
+/// Serves a probe until it ends, or until `stopped` returns a reason. The client gets the error, if
+/// there is one.
 pub(crate) async fn answer(
     port: &PortHandle,
     seats: &Seats,
@@ -108,8 +108,8 @@ impl Serving {
             socket: port.socket().clone(),
             path: path.clone(),
         };
-        // Register before anything that unregisters: a flow with that id may belong to another
-        // transfer.
+        // Registering fails if another transfer has a flow of this id. `Serving` unregisters the id
+        // on drop, so create it only after this has succeeded.
         port.register(echo, Box::new(sink))?;
         let (port, rtt) = (port.clone(), session.rtt());
         Ok(Serving { port, exporter, probe: probe.probe, suite, echo, path, rtt })
@@ -160,7 +160,7 @@ impl Serving {
         Ok(ProbeCount { too_large: told.too_large, ..count })
     }
 
-    /// Sends to the source of the client's questions.
+    /// Sends to the address from which the client's round-trip datagrams came.
     async fn send(&self, run: &ProbeRun, span: Span) -> Result<ProbeCount, Error> {
         let Some(path) = self.path.get().copied() else {
             let what = "none of the client's datagrams arrived";

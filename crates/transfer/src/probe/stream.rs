@@ -1,4 +1,4 @@
-//! A measurement over the session's own stream: for TCP.
+//! A measurement over the stream of a session, which measures TCP.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<Pro
             match session.read::<Frame>().await?.and_then(|frame| frame.message) {
                 Some(Message::ChunkPiece(piece)) => {
                     last = clock::now();
-                    // The bytes of the first read arrived in an unknown time before it.
+                    // The bytes of the first read do not count: it is unknown how long they took to
+                    // arrive.
                     match first {
                         None => first = Some(last),
                         Some(_) => bytes += piece.bytes.len() as u64,

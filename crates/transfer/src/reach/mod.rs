@@ -30,7 +30,7 @@ use crate::session::{self, Identity, Session, Settings};
 
 /// The largest UDP payload of the search: the payload of a jumbo frame over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
-/// How much longer than the handshake a search may take.
+/// How much longer than the handshake a search [`Look::Beside`] may take.
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
 /// Maximum round trips of a whole search: a first answer, and tries of the next size.
 const SEARCH_ROUNDS: u32 = 5;

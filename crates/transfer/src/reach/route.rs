@@ -107,7 +107,7 @@ impl Route {
     /// filter.
     pub(crate) fn asked(&self, options: &CopyOptions) -> Result<Option<Asked>, Error> {
         let Route::Pull { host, sources, .. } = self else { return Ok(None) };
-        // The remote side replaces it with the home folder's path.
+        // Only the remote side can replace `~` with the path of the home folder.
         let is_home = |path: &PathBuf| path.as_os_str() == "~";
         if matches!(host, Host::Ssh { .. }) && sources.iter().any(is_home) {
             let what = format!("the name of the home folder on {host} is not known here");

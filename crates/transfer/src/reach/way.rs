@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::options::{CopyOptions, MOST_TRIED, Protocol};
 use crate::session::Carriers;
 
-/// The first pause before a reconnection; it doubles up to the longest.
+/// The first pause before a reconnection. Each further pause is twice as long, up to
+/// [`LONGEST_PAUSE`].
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest of these pauses.
+/// The longest pause before a reconnection.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The carrier of an attempt's data.

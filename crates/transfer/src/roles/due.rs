@@ -1,5 +1,5 @@
-//! Counts the blocks that have to arrive, because they are neither present nor implied by the
-//! object.
+//! Counts the blocks that have to arrive. A block need not arrive if the destination has it
+//! already, or if its bytes are known without sending: padding, and holes of files.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use longhaul_proto::ranges::RangeSet;
 
 use crate::write::skip::{blocks_of, blocks_within};
 
-/// The chunks that had to arrive in some pass.
+/// The chunks that had to arrive in at least one pass.
 #[derive(Debug, Default)]
 pub(super) struct Due(RangeSet);
 
@@ -27,8 +27,8 @@ impl Due {
         }
     }
 
-    /// Returns the number of blocks in these chunks. Blocks within the `implied` bytes of the
-    /// object do not count.
+    /// Returns the number of blocks in these chunks. Blocks that lie within `implied` do not count:
+    /// these byte ranges of the object are padding or holes, and are never sent.
     pub(super) fn blocks(&self, layout: &Layout, implied: &[Range<u64>]) -> u64 {
         let mut blocks = RangeSet::new();
         for run in self.0.iter().flat_map(|chunks| blocks_of(layout, chunks)) {

@@ -1,4 +1,4 @@
-//! The flow ids of one transfer, one for each pass.
+//! The flow ids of one transfer, one for each pass (a run over the missing chunks).
 //!
 //! Keys and nonces are derived from the flow id (`datapath/keys.rs`). If an id were used twice
 //! within a transfer, two passes would use one key with the same nonces. So the sending end draws

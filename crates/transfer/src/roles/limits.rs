@@ -49,8 +49,8 @@ pub(super) fn pass(
     Ok(())
 }
 
-/// Checks whether chunks may arrive over streams with the protocol `agreed`, because memory is
-/// reserved for one carrier only.
+/// Checks that chunks may arrive over streams: only if `agreed` is no protocol of datagrams,
+/// because memory is reserved for one carrier only.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`]: datagrams were agreed on.
@@ -61,13 +61,15 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// An honest sender may send this much useless data. Before it gets the plan, it may send data that
-/// the receiver has. Later, data in flight may no longer be requested.
+/// An honest sender may send this much useless data. Before the sender gets the plan, it may send
+/// data that the receiver has. Later, the receiver may cancel data that are in flight.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
-/// Maximum amount of useless data, as a multiple of the useful data.
+/// Maximum amount of useless data beyond [`IN_VAIN`], as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;
-/// In addition to a fraction of all data, this much may be sent too fast, because hosts pause.
+/// A sender may send this much data too fast, or one part in [`PART_TOO_FAST`] of all data,
+/// whichever is more: hosts pause, and catch up in bursts.
 const TOO_FAST: Bytes = Bytes::mebi(4);
+/// The divisor of the share of all data that may be sent too fast; see [`TOO_FAST`].
 const PART_TOO_FAST: u64 = 4;
 
 /// Checks that most of the data received by `row`'s protocol in blocks of `block` bytes were
@@ -134,7 +136,7 @@ mod tests {
             }
         };
         let wanted = |status, row| wanted(&status, row, 1440);
-        // All data that may be sent early existed, or all data in flight were withdrawn.
+        // The receiver had all early data already, or cancelled all data in flight.
         let early = EARLY_GRANT.get() / 1440;
         assert!(wanted(came(0, early, 0), frugal).is_ok());
         assert!(wanted(came(0, 0, early), frugal).is_ok());

@@ -16,9 +16,9 @@ const PIECE: usize = 64 << 10;
 /// Interval at which to check whether to continue.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Sends `encoded`, the offered manifest. Returns when no later message can overtake the manifest.
-/// The result is the network card that the receiver has reported in the meantime. `watch` counts
-/// each piece.
+/// Sends `encoded`, the offered manifest, in pieces. Returns when the stream has taken all pieces,
+/// so that no later message can overtake them. Returns the receiver's network card if the receiver
+/// reported it in the meantime. `watch` counts each piece.
 pub(super) async fn tell(
     wire: &mut Wire,
     hooks: &dyn Hooks,
@@ -58,7 +58,8 @@ pub(super) async fn tell(
     }
 }
 
-/// Receives the pieces of [`tell`] into their offer. `watch` counts each piece.
+/// Receives the pieces that [`tell`] sends into the manifest of the offer. `watch` counts each
+/// piece.
 pub(super) async fn hear(
     wire: &mut Wire,
     hooks: &dyn Hooks,
@@ -101,8 +102,8 @@ pub(super) async fn hear(
     Ok(())
 }
 
-/// Returns whether the message can come only after the list. Messages do not overtake each other,
-/// so such a message shows that the list is over.
+/// Returns whether `message` is of a kind that the sender sends only after the manifest. Messages
+/// on a stream do not overtake each other, so the rest of the manifest will not come.
 fn goes_on(message: &Message) -> bool {
     use Message::{Digests, EntryFailed, Outcome, Pass, Relay};
     matches!(message, Pass(_) | Digests(_) | Relay(_) | EntryFailed(_) | Outcome(_))

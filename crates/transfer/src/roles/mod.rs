@@ -49,7 +49,8 @@ fn closing<T>(result: &Result<T, End>) -> Duration {
     }
 }
 
-/// Returns this timeout after an error of the given kind, or after success.
+/// Returns the timeout for closing the files. `error` is the kind of the transfer's error, or
+/// `None` after a success.
 pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     match error {
         Some(ErrorKind::Stalled) => Duration::from_secs(1),

@@ -1,21 +1,25 @@
-//! The offer, the first message of a sending end.
+//! The offer, the first message of a sending end. It has the manifest (the list of files), or says
+//! where the manifest follows.
 
 use crate::control::Offer;
 use longhaul_files::Source;
 
-/// Encoded manifests up to this size travel on the control stream, larger manifests as the start of
-/// the object.
+/// Maximum size in bytes of an encoded manifest within the offer. A longer manifest follows later;
+/// see [`whole`].
 const INLINE_MANIFEST: usize = 16 << 10;
 
-/// Returns the offer of `source` to an end that has surveyed it.
+/// Returns the offer of `source` to an end that has the manifest already, from a survey.
 pub(super) fn surveyed(source: &Source) -> Offer {
     let manifest_digest = blake3::hash(&source.manifest().encode()).as_bytes().to_vec();
     let object_len = source.object().len();
     Offer { manifest_digest, object_len, ..Offer::default() }
 }
 
-/// Returns the offer of `source`. With `in_the_clear`, also returns a long manifest, which has to
-/// follow on the stream. Otherwise a long manifest travels with the data, which are then sealed.
+/// Returns the offer of `source`. A manifest of at most [`INLINE_MANIFEST`] bytes is in the offer.
+///
+/// A longer manifest must be encrypted too. If the data are sealed, the manifest becomes the start
+/// of the object and is sent with the data. If the data are `in_the_clear`, the manifest is
+/// returned: the caller has to send it on the control stream, which is always encrypted.
 pub(super) fn whole(source: &mut Source, in_the_clear: bool) -> (Offer, Option<Vec<u8>>) {
     let encoded = source.manifest().encode();
     let mut offer = surveyed(source);

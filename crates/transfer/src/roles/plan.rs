@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::error::{Error, ErrorKind};
 use crate::write::skip::{tidy, without};
 
-/// Ranges of a plan are merged whenever their number has grown by this number.
+/// The ranges of a plan are merged when their number has doubled, but only above this number.
 const UNTIDY: usize = 1 << 12;
 
 /// The part of a plan received so far.
@@ -30,7 +30,8 @@ pub(super) struct PlanSoFar {
 impl PlanSoFar {
     /// Returns an empty plan for an object with `chunks` and `entries`.
     pub(super) fn new(chunks: u64, entries: u64) -> PlanSoFar {
-        // Small files share chunks, so each chunk may be compared once more.
+        // A chunk of several small files is compared once for each file. So there are at most as
+        // many comparisons as chunks and entries.
         let left = chunks.saturating_add(entries).saturating_mul(2).saturating_add(1);
         let (have, skipped) = (Vec::new(), Vec::new());
         PlanSoFar { have, skipped, asks: false, complete: false, chunks, entries, left }
@@ -56,7 +57,8 @@ impl PlanSoFar {
             all.extend(more);
             if all.len() > room.max(UNTIDY) {
                 *all = tidy(std::mem::take(all));
-                // Merging keeps the old capacity, so grow at most by the number of ranges.
+                // Limit the capacity to twice the number of merged ranges: merging keeps the old
+                // capacity, which would otherwise grow without limit.
                 let room = 2 * all.len().max(UNTIDY);
                 all.shrink_to(room);
                 all.reserve_exact(room - all.len());

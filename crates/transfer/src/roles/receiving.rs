@@ -1,4 +1,5 @@
-//! The receiving role of a transfer.
+//! The receiving role of a transfer. It receives the object (the manifest and the content of all
+//! files) in passes; each pass is one run of the sender over the missing chunks.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -68,7 +69,7 @@ pub(crate) struct ReceivingRole<'a> {
 /// The result of a receiving end.
 pub(crate) struct Received {
     pub(crate) outcome: Outcome,
-    /// Removed when the client has the outcome.
+    /// The mark of the folder that the copy has created; removed when the client has the outcome.
     pub(crate) mark: Option<Mark>,
 }
 
@@ -89,9 +90,9 @@ struct Running<'a, 'b> {
     pieces_end: mpsc::Sender<Result<Streamed, Error>>,
     /// The chunk that arrives on the control stream.
     on_wire: Pieces,
-    /// A chunk from the control stream without room; nothing more is read until there is room.
+    /// A chunk from the control stream that waits for memory. Nothing more is read meanwhile.
     waiting: Option<(u64, Vec<u8>)>,
-    /// The request for the room of the waiting chunk. Requests of all transfers are served in turn.
+    /// The request for memory for `waiting`. Requests of all transfers are served in turn.
     asked: Option<Asked>,
     /// Room for chunks from streams.
     room: Arc<Semaphore>,
@@ -105,7 +106,7 @@ struct Running<'a, 'b> {
     have: Option<Vec<Range<u64>>>,
     implied: Vec<Range<u64>>,
     due: Due,
-    /// The layout of the last flow, which streams may have followed.
+    /// The layout of the last flow. It stays known if streams carry the rest.
     layout: Option<Layout>,
     silence: Silence,
     quiet: Quiet,
@@ -163,7 +164,7 @@ impl ReceivingRole<'_> {
         running.close_flow();
         running.end.board.watch().end();
         running.jobs.send(Job::Stop);
-        // Close the destination first, so that it can be resumed.
+        // Wait until the destination is closed, so that the copy can be resumed.
         let _ = tokio::time::timeout(closing(&result), done).await;
         result
     }
@@ -382,7 +383,7 @@ impl Running<'_, '_> {
                 Receive::Naive | Receive::Fake => Box::new(receiving),
             },
         )?;
-        // The padding is known before the manifest.
+        // The padding is known before the manifest has arrived.
         mailbox.post(Letter::Skip(blocks_within(&layout, self.padding())));
         self.layout = Some(layout);
         self.flow = Some(Flow { id, layout, mailbox, drained });
@@ -477,8 +478,8 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // Messages about needless chunks that are older than the lease must not be sent
-                // after the lease.
+                // Send the lease only on the stream. A datagram could overtake older messages about
+                // needless chunks, and these would then cancel chunks of the lease.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {
@@ -508,7 +509,8 @@ impl Running<'_, '_> {
         let last = self.end.board.last_block();
         outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
         let message = Message::Outcome(outcome.clone());
-        // The outcome ends the reading of datagrams, so it must not overtake the last names.
+        // The sender reads no messages after the outcome. So the outcome must not overtake names:
+        // if names were sent on the stream, send the outcome only there.
         match self.names_told {
             true => self.end.wire.outbox().tell(message),
             false => self.tell_both_ways(message),
@@ -556,7 +558,7 @@ impl Running<'_, '_> {
         tokio::task::spawn_local(async move {
             let mut pieces = Pieces::new(chunks);
             let (_writer, mut reader) = session.split();
-            // Held from a chunk's first piece on.
+            // The permit for a chunk's memory, from the chunk's first piece on.
             let mut place = None;
             loop {
                 let read = tokio::select! {

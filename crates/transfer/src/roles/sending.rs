@@ -1,4 +1,5 @@
-//! The sending role of a transfer.
+//! The sending role of a transfer. It offers the object (the manifest and the content of all files)
+//! and sends the object in passes. Each pass is one run over the chunks that are still to be sent.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -34,13 +35,15 @@ use crate::write::skip::{blocks_of, blocks_within, without};
 use longhaul_files::watch::Held;
 use longhaul_files::{Manifest, Source, VirtualObject};
 
-/// How often a chunk that fails verification is sent again.
+/// Maximum number of passes that repeat chunks whose verification failed.
 const MAX_REPEATS: u32 = 3;
 /// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
-/// How long to wait for the first additional stream, and after each stream for the next one (at
-/// least two round trips). If a stream does not arrive, the copy works without it.
+/// How long to wait for the first additional stream. If a stream does not arrive, the copy works
+/// without it.
 const FIRST_STREAM: Duration = Duration::from_secs(3);
+/// How long to wait for the next additional stream after one has arrived; two round trips if they
+/// take longer.
 const STRAGGLER: Duration = Duration::from_millis(200);
 /// The UDP payload to fall back to if larger datagrams are dropped: what IPv6 guarantees.
 const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
@@ -370,8 +373,8 @@ impl Running<'_, '_> {
         self.begin_pass(payloads).await
     }
 
-    /// Stops the pass: the other end does not receive yet, and the data already sent are lost.
-    /// Streams block by themselves.
+    /// Stops the pass, because the other end does not receive yet and drops the data. A pass over
+    /// streams continues: the streams accept no data until the other end reads.
     async fn wait(&mut self) -> Result<(), End> {
         if matches!(self.carried, Some(Carried::Flow { .. })) {
             self.waiting = Some(self.take_payloads().await?);
@@ -379,8 +382,8 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Starts a pass with all chunks, because the other end now receives. Drops the earlier
-    /// measurements.
+    /// Starts a pass with all chunks, because the other end now receives. The measurements of the
+    /// stopped pass are dropped.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
         self.number += 1;

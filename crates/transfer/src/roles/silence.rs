@@ -11,13 +11,14 @@ use longhaul_proto::time::{Span, Time};
 use super::wire::End;
 use crate::counters::board::Board;
 
-/// How long a data port that never delivered anything may be silent, plus four round trips.
+/// How long a data port that never delivered anything may be silent. Four round trips are added.
 const NEVER: Duration = Duration::from_millis(1500);
-/// Limit on the silence of a data port that has delivered datagrams, plus four round trips.
+/// How long a data port that has delivered datagrams may be silent. Four round trips are added.
 const NOW: Duration = Duration::from_millis(2000);
-/// The control stream works if something arrived on it within this long and two round trips.
+/// The control stream works if a message arrived on it within this time plus two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);
-/// Data sent before the silence are reported within this long and two round trips.
+/// After a silence of this time plus two round trips, the other end's count includes all data that
+/// were sent before the silence. If the count grows later, data were sent and did not arrive.
 const TOLD: Duration = Duration::from_millis(500);
 /// A longer gap between two checks is a pause of this process, not silence.
 const LOOK: Duration = Duration::from_millis(500);
@@ -57,7 +58,8 @@ impl Silence {
         let speaks = self.spoke.is_some_and(|at| at.elapsed() < SPEAKS + rtt * 2);
         let heard = board.heard();
         if heard != self.heard || !speaks {
-            // After an outage both channels get the same time to recover.
+            // During an outage of both channels the control stream is silent too. The time starts
+            // only when the control stream works again.
             self.heard = heard;
             self.alone = Duration::ZERO;
         } else {

@@ -188,7 +188,8 @@ impl Wire {
         self.again = Some(message);
     }
 
-    /// Ends the session without waiting: this end needs nothing more.
+    /// Ends the session without an error. Waits up to [`LEAVING`] until the queued messages are
+    /// sent, but not for their delivery.
     pub(crate) async fn leave(self) {
         self.outbox.end();
         if let Some(writer) = ended(self.writer, LEAVING).await {
@@ -197,7 +198,8 @@ impl Wire {
         }
     }
 
-    /// Sends the queued messages, then ends the session with a reason.
+    /// Sends the queued messages, then ends the session and waits for the delivery. `why` is the
+    /// error for the other side, if there is one.
     pub(crate) async fn close(self, why: Option<&Error>) {
         self.outbox.end();
         if let Some(writer) = ended(self.writer, CLOSING).await {

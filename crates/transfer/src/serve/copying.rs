@@ -63,7 +63,8 @@ impl Copying {
         Copying { server, ended }
     }
 
-    /// Answers a first message. Returns the result if it was a transfer.
+    /// Answers the first message of a stream. Returns the result of a transfer; `None` for other
+    /// messages, and for a part of a pipe.
     async fn asked(&self, session: Session, frame: Frame) -> Option<Result<(), Error>> {
         match frame.message {
             Some(Message::Attach(attach)) => {
@@ -77,7 +78,8 @@ impl Copying {
             Some(Message::Request(request)) => {
                 let is_part = request.extent.is_some();
                 let ended = self.requested(session, request).await;
-                // A part may end before its pipe ends, so its end is not reported.
+                // A request with an extent sends one part of a pipe (content of unknown length).
+                // The service of pipes reports one result for all parts.
                 (!is_part).then_some(ended)
             }
             Some(Message::Survey(survey)) => self.surveyed(session, &survey).await,
@@ -109,7 +111,7 @@ impl Copying {
         let client = ServedClient::of_survey(&session, survey);
         let client = client.called(server.door.name(&session.peer));
         (server.tell)(ServerEvent::Asked(client.clone()));
-        // Keep the request until the client has received the final message.
+        // Hold the request until the final message is sent: a shutdown waits for it.
         let begun = server.begin(session.peer, Some(Access::Read));
         let next = async {
             let running = begun.clone()?;
@@ -127,8 +129,8 @@ impl Copying {
             }
         };
         let Some(Message::Request(request)) = frame.message else { return None };
-        // The early-datagram window may have expired, because the other sources may have taken
-        // long.
+        // The server keeps early datagrams only for a limited time. The client's surveys of the
+        // other sources may have taken longer, so start that time again.
         server.port.expect(session.remote.ip());
         Some(self.requested(session, request).await)
     }
@@ -146,7 +148,7 @@ impl Copying {
                 return Err(error);
             }
         };
-        // A part is reported with its pipe.
+        // The service of pipes reports the parts of a pipe.
         let is_whole = request.extent.is_none();
         let name = self.server.door.name(&session.peer);
         let client = ServedClient::of_request(&session, &request).called(name);

@@ -26,7 +26,7 @@ use longhaul_stream::server::Streams;
 /// Timeout for a stream's first message.
 const REQUEST: Duration = Duration::from_secs(15);
 
-/// The parts of a server that a status report covers.
+/// Creates the services that a status report covers.
 pub(super) fn view(
     server: &Rc<Server>,
     shared: Option<Rc<Shared>>,
@@ -70,7 +70,7 @@ pub(super) fn begin(server: &Rc<Server>, services: &Services, session: Session) 
 
 /// Answers a stream completely.
 pub(super) async fn answer(server: &Server, services: &Services, session: Session) {
-    // From now on, keep early datagrams from that address.
+    // From now on, keep early datagrams from the client's address.
     server.port.expect(session.remote.ip());
     let (name, needs) = session.asked();
     let found = services.find(name, needs).map_err(Error::from).and_then(|service| {
@@ -83,8 +83,8 @@ pub(super) async fn answer(server: &Server, services: &Services, session: Sessio
     }
 }
 
-/// Returns the first message of a stream. Returns `None` after a timeout, and reports the timeout
-/// to the client.
+/// Returns the first message of a stream, with the session. Returns `None` if the client sends no
+/// message within [`REQUEST`] or ends the stream. A timeout is reported to the client.
 pub(super) async fn first<M: Message + Default>(
     server: &Server,
     mut session: Session,

@@ -40,10 +40,10 @@ enum Reach {
     User,
 }
 
-/// The right that a transfer needs.
+/// The right that a request needs.
 pub(super) struct Right {
     list: Shared,
-    /// The list when the transfer was admitted.
+    /// The list when the request was admitted.
     seen: Arc<[Allow]>,
     peer: PeerId,
     /// The needed access; `None` if any entry of the list suffices.
@@ -140,7 +140,7 @@ impl Door {
     ///
     /// # Errors
     /// [`ErrorKind::LocalFile`] if the subfolder of an id cannot be opened, [`ErrorKind::Usage`] if
-    /// the list contains an id twice. The old list stays.
+    /// the list contains an id twice. After an error the old list stays.
     pub(super) fn allow(&self, list: Vec<Allow>) -> Result<(), Error> {
         let mut ids = BTreeSet::new();
         if let Some(entry) = list.iter().find(|entry| !ids.insert(&entry.id)) {
@@ -162,7 +162,8 @@ impl Door {
         Door { reach: Reach::User, allow: Shared::default(), read_only: false }
     }
 
-    /// Admits the ids that have any right; [`ErrorKind::Unreachable`] for all others.
+    /// Returns a check that admits the ids in the current list, and returns
+    /// [`ErrorKind::Unreachable`] for all other ids.
     pub(super) fn admission(
         &self,
     ) -> impl Fn(&PeerId) -> Result<(), session::Error> + Send + Sync + 'static {
@@ -178,7 +179,7 @@ impl Door {
     /// Returns the right of `peer` to the service `word`, and its value in the list.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if it has none.
+    /// [`ErrorKind::Unreachable`] if `peer` has no such right.
     pub(super) fn right_to(
         &self,
         peer: PeerId,
@@ -194,7 +195,7 @@ impl Door {
     /// The right of `peer` to the server's status.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if it has none.
+    /// [`ErrorKind::Unreachable`] if `peer` has no such right.
     pub(super) fn right_to_status(&self, peer: PeerId) -> Result<Right, Error> {
         match self.reach {
             Reach::User => Ok(self.right(peer, None)),
@@ -221,7 +222,7 @@ impl Door {
     /// Checks that `peer` has a right to the service `word`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if it has none.
+    /// [`ErrorKind::Unreachable`] if `peer` has no such right.
     pub(super) fn may_use(&self, peer: &PeerId, word: &str) -> Result<(), Error> {
         if matches!(self.reach, Reach::User) {
             return Ok(());
@@ -239,7 +240,7 @@ impl Door {
     /// Resolves `path` for `peer`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` may not use it.
+    /// [`ErrorKind::Unreachable`] if `peer` may not use the path.
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),

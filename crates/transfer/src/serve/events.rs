@@ -83,8 +83,9 @@ pub struct ServedClient {
     since: Instant,
 }
 
-/// Maximum number of paths shown for a request, and of characters of each.
+/// Maximum number of paths shown for a request.
 const NAMED: usize = 3;
+/// Maximum number of bytes shown of a path.
 const LONGEST: usize = 200;
 
 /// Returns a short text for paths.

@@ -35,7 +35,7 @@ pub(super) struct ServerHooks {
     outbox: Outbox,
     /// The conditions for the transfer to continue.
     running: Option<Running>,
-    /// Bytes that existed.
+    /// Bytes that existed at the destination before the transfer.
     there: Cell<u64>,
     failed: Cell<u64>,
 }
@@ -109,9 +109,9 @@ impl Hooks for ServerHooks {
         Ok(())
     }
 
-    /// Messages that the client sent before the question may be read after the question. So only an
-    /// answer proves that the client is alive. As long as messages arrive, the answer may still
-    /// come.
+    /// Records that a message has arrived. The client may have sent the message before this server
+    /// asked whether the client is alive. So only the answer to that question proves that the
+    /// client is alive. But as long as messages arrive, the server waits for the answer.
     fn heard(&self, message: &Message) {
         self.deaf();
         if matches!(message, Message::Ping(Ping { answer: true })) {
@@ -197,7 +197,7 @@ mod tests {
             hooks.heard(&Message::Status(Status::default()));
             hooks.tick().unwrap();
         }
-        // An end that does not read cannot know whether its peer is alive.
+        // An end that does not read at present cannot know whether its peer is alive.
         long_ago(&hooks);
         hooks.deaf();
         hooks.tick().unwrap();

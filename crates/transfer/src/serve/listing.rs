@@ -61,7 +61,7 @@ impl Service for Listing {
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(session, &asked)).await
             };
-            // The client has been sent the result; the server does not log it.
+            // The client and the server's observer have the result already.
             let _ = attend(server, session, client, Access::Read, answer).await;
         })
     }

@@ -2,10 +2,10 @@
 //!
 //! - `dispatch` passes a stream to the service that it names. `running` ends the requests of all
 //!   services when the server ends or their client loses its right.
-//! - `copying` is the service of copies. `register` lists the running transfers: a resumed copy
-//!   takes over its destination, and additional streams find their transfer. `transfer` handles one
-//!   request, with `hooks` for the roles' callbacks. `answer` handles the survey of a source, which
-//!   may precede a request.
+//! - `copying` is the service of copies. `register` lists the running transfers, so that a resumed
+//!   copy can take over the destination of the interrupted transfer, and an additional stream can
+//!   find its transfer. `transfer` handles one request, with `hooks` for the roles' callbacks.
+//!   [`answer`] (in `many`) handles the survey of a source, which may precede a request.
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
 //!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
 //!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
@@ -71,7 +71,7 @@ pub(crate) use over_ssh::serve_over_ssh;
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// Interval of the reports that count refusals without their own event.
+/// Interval of the events that count the refusals beyond the limit on reports.
 const UNTOLD: Duration = Duration::from_secs(60);
 
 /// The address and id of a started server.
@@ -139,7 +139,7 @@ impl Server {
 /// Finds a protocol by its name.
 pub(crate) type Protocols = fn(&str) -> Option<&'static Row>;
 
-/// Receives the events of a server; called from its own threads.
+/// Receives the events of a server; called from the server's threads.
 pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
 /// A command to a running server.

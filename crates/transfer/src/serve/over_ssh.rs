@@ -21,11 +21,11 @@ use crate::session::{Connection, Services, Settings};
 use crate::write::budget::Budget;
 
 /// Serves the client at the other end of standard input and output; blocks until ssh ends. The
-/// client can reach everything that its user can reach. Of `options`, only the identity's folder
+/// client can reach everything that the user of this process can reach. Of `options`, only the key
 /// and the memory limit apply. The server opens its ports within `ports`, if given.
 ///
 /// # Errors
-/// The process was not started by ssh, or no port is free.
+/// The process was not started by ssh, or no port is free; or the error of the transfer.
 pub(crate) fn serve_over_ssh(
     options: ServeOptions,
     ports: Option<(u16, u16)>,
@@ -63,8 +63,8 @@ async fn run(
             () = cancel.wished() => return Err(interrupted()),
         };
         let Some(session) = session else {
-            // The last message of the client may be unread. It removes the mark of the client's
-            // copy, so wait for it.
+            // The client's last message may be unread. It says that the client has the outcome, and
+            // the server then removes the mark of the copied folder. So wait for that message.
             server.closing.close(Duration::ZERO).await;
             return Ok(());
         };

@@ -28,8 +28,9 @@ use longhaul_files::digest::Digest;
 use longhaul_files::{ChunkValues, RangeFile};
 use longhaul_proto::time::Span;
 
-/// Maximum number of open files of all clients, and of one client.
+/// Maximum number of open files of all clients together.
 const MOST: usize = 256;
+/// Maximum number of open files of one client.
 const MOST_OF_ONE: usize = 64;
 /// Reads that may wait for the disk at the same time. Others wait for their turn.
 const READING: usize = 16;
@@ -97,7 +98,7 @@ impl Service for Reading {
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(running, session, asked)).await
             };
-            // The client has been sent the result; the server does not log it.
+            // The client and the server's observer have the result already.
             let _ = attend(server, session, client, access, answer).await;
         })
     }

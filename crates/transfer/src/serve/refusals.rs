@@ -32,7 +32,7 @@ impl Refusals {
         Refusals { tell, limit: Mutex::new(Limit::default()) }
     }
 
-    /// Reports that a client at `address` was refused, within the limit.
+    /// Reports that a client at `address` was refused, unless the limit on reports is reached.
     pub(super) fn tell(&self, address: SocketAddr, error: &Error) {
         let passed = self.limit().pass(clock::now(), Network::of(address.ip()));
         if let Some(untold) = passed {

@@ -27,12 +27,12 @@ pub(super) struct Register {
 struct Entry {
     peer: PeerId,
     transfer: u64,
-    /// The transfer that this transfer resumes.
+    /// The id of the transfer that this transfer resumes; zero for none.
     replaces: u64,
-    /// Its destination, if it writes.
+    /// The destination of the transfer, if the transfer writes.
     destination: Option<PathBuf>,
     streams: mpsc::UnboundedSender<Session>,
-    /// How many more streams it may get.
+    /// How many more additional streams the transfer may get.
     places: Cell<u32>,
     question: mpsc::UnboundedSender<Question>,
 }
@@ -107,10 +107,10 @@ impl Entry {
 }
 
 impl Registered<'_> {
-    /// Makes room for this transfer; to be called before it writes. An older transfer of this
-    /// client into the same place must end if its client no longer answers; this call waits for
-    /// that end. Returns whether another transfer into the same place keeps its lock because its
-    /// client still answers.
+    /// Ends the transfer that this transfer resumes. Also ends older transfers of the same client
+    /// into the same place if the client no longer answers over their connections. Waits for these
+    /// ends; to be called before this transfer writes. Returns whether an older transfer into the
+    /// same place, of any client, continues because its client still answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
@@ -129,7 +129,8 @@ impl Registered<'_> {
         held
     }
 
-    /// Returns earlier transfers into the same place, and their channels for questions.
+    /// Returns the earlier transfers into the same place, and the transfer that this transfer
+    /// resumes, each with its channel for questions.
     fn before(&self) -> Vec<(Earlier, mpsc::UnboundedSender<Question>)> {
         let transfers = self.register.transfers.borrow();
         let Some(own) = transfers.get(&self.number) else { return Vec::new() };

@@ -27,24 +27,24 @@ struct Needs {
     closing: Closing,
     right: Right,
     moved: Cell<Moved>,
-    /// The counters of its transfer's threads.
+    /// The counters of the threads of the request's transfer, if it is a transfer.
     board: Arc<Board>,
-    /// Bytes that were at the destination before.
+    /// Bytes that the destination had before the request.
     there: Cell<u64>,
     _busy: Busy,
 }
 
 impl Server {
     /// Starts a request of `peer` that needs `access`; `None` needs only an entry in the list of
-    /// clients.
+    /// clients. [`Running::check`] checks the right.
     ///
     /// # Errors
-    /// The server is shutting down, or the client has lost its right since it was admitted.
+    /// The server is shutting down.
     pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
         self.begin_by(self.door.right(peer, access))
     }
 
-    /// Starts a request that needs `right`.
+    /// Starts a request that needs `right`, which [`Running::check`] checks.
     ///
     /// # Errors
     /// As [`Server::begin`].
@@ -60,7 +60,7 @@ impl Server {
     /// Begins a status request of `peer`.
     ///
     /// # Errors
-    /// As [`Server::begin`].
+    /// As [`Server::begin`]; or the client has no right to the status.
     pub(super) fn begin_status(&self, peer: PeerId) -> Result<Running, Error> {
         self.begin_by(self.door.right_to_status(peer)?)
     }
@@ -69,7 +69,7 @@ impl Server {
     /// of that right in the list of clients.
     ///
     /// # Errors
-    /// As [`Server::begin`]; or the value in the list is invalid.
+    /// As [`Server::begin`]; or the client has no such right, or its value in the list is invalid.
     pub(super) fn begin_below(
         &self,
         peer: PeerId,
@@ -84,8 +84,9 @@ impl Server {
     }
 }
 
-/// Answers one request of a stream. Reports the request and its end, ends it when its right is
-/// lost, and sends the client the final message.
+/// Runs `answer` for one request of a stream. Reports the request and its end to the server's
+/// observer, and sends the client the final message. `answer` has to return when the request must
+/// end; see [`Running::or`].
 pub(super) async fn attend(
     server: &Server,
     mut session: Session,
@@ -95,7 +96,7 @@ pub(super) async fn attend(
 ) -> Result<(), Error> {
     let client = client.called(server.door.name(&session.peer));
     (server.tell)(ServerEvent::Asked(client.clone()));
-    // Keep the request until the client has received the final message.
+    // Hold the request until the final message is sent: a shutdown waits for it.
     let begun = server.begin(session.peer, Some(access));
     let ended = match &begun {
         Ok(running) => answer(running, &mut session).await,
@@ -118,7 +119,7 @@ impl Running {
         self.0.moved.get()
     }
 
-    /// The counters of its transfer's threads.
+    /// Returns the counters of the threads of the request's transfer.
     pub(super) fn board(&self) -> &Arc<Board> {
         &self.0.board
     }
@@ -128,7 +129,7 @@ impl Running {
         self.0.there.set(bytes);
     }
 
-    /// Bytes that the destination already had, as far as known.
+    /// Returns the bytes that the destination already had, as far as known.
     pub(super) fn there(&self) -> u64 {
         self.0.there.get()
     }

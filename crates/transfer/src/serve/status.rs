@@ -19,8 +19,9 @@ use crate::server_status::{
 };
 use crate::session::{FrameReader, FrameWriter, Service, Session};
 
-/// The shortest and the longest time between two answers.
+/// The shortest interval of answers.
 const SOONEST: Duration = Duration::from_millis(100);
+/// The longest interval of answers.
 const LATEST: Duration = Duration::from_secs(10);
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);

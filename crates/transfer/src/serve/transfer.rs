@@ -79,7 +79,8 @@ pub(super) async fn answer(
     let result = run(server, &mut wire, terms, &request, work, registered, running).await;
     match result {
         Ok(mark) => {
-            // Let the client hang up first. Otherwise a message to it could be cut off.
+            // Let the client hang up first. Otherwise the last message to the client could be cut
+            // off.
             let ended = tokio::time::timeout(FAREWELL, hung_up(&mut wire, mark)).await;
             wire.close(None).await;
             ended.unwrap_or(Ok(()))
@@ -117,7 +118,7 @@ async fn let_in(
     }
     wire.outbox().tell(Message::Wait(Wait { over: false }));
     let memory = entering.await?;
-    // The next data may belong to another flow, and arrive before it is announced.
+    // The client now starts another flow, whose datagrams may arrive before the flow is known here.
     server.port.expect(terms.peer);
     server.port.announce(FlowId(request.flow), terms.peer);
     wire.outbox().tell(Message::Wait(Wait { over: true }));
@@ -142,7 +143,7 @@ async fn enter(
 }
 
 /// Waits until no dead transfer holds the destination, and tells the client if that takes long.
-/// Returns whether a transfer with a living client holds it.
+/// Returns whether a transfer with a living client holds the destination.
 async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -> bool {
     let way = registered.make_way();
     tokio::pin!(way);
@@ -155,8 +156,9 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
     way.await
 }
 
-/// Waits until the client disconnects. A client has received the outcome only if it says so.
-/// Otherwise the mark stays, because the client will ask again.
+/// Waits until the client disconnects. `mark` is the mark of the folder that the copy has created:
+/// while it exists, a repeated copy writes into the same folder. Removes the mark when the client
+/// says that it has received the outcome. Otherwise the client will repeat the copy.
 async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
     while let Ok(message) = wire.next().await {
         if matches!(message, Message::Heard(_)) {
@@ -455,8 +457,8 @@ async fn run(
     ended.map(|(_, mark)| mark)
 }
 
-/// Walks the source, without holes if the client has surveyed it, and reports the progress to the
-/// client.
+/// Walks the source, and reports the progress to the client. If the client has surveyed the source,
+/// holes count as zeros, as they did in the survey.
 async fn open(
     places: Vec<Place>,
     options: SourceOptions,
@@ -487,8 +489,8 @@ async fn told_meanwhile(
     board: &Board,
 ) -> Result<Source, End> {
     let mut tick = tokio::time::interval(TICK);
-    // Before the offer a client has nothing to send but signs of life. One other message is kept
-    // for later; the rest waits in the stream.
+    // Before it gets the offer, a client sends only signs of life. If another message arrives, keep
+    // it for later and read nothing more.
     let mut early = None;
     loop {
         tokio::select! {

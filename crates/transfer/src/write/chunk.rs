@@ -13,15 +13,16 @@ use longhaul_proto::units::Bytes;
 pub(crate) struct Drained {
     bytes: AtomicU64,
     planned: AtomicBool,
-    /// Bytes of complete chunks passed to the writer, and half of the flow's memory.
+    /// Bytes of complete chunks passed to the writer.
     handed: AtomicU64,
+    /// Half of the flow's memory in bytes.
     half: AtomicU64,
 }
 
 impl Drained {
-    /// Counts blocks of `bytes` that have left the memory. Returns whether to notify the flow,
-    /// which is necessary if at least half of the flow's memory waited for the writer. With less,
-    /// the sender may still send much, and the flow checks its memory when these data arrive.
+    /// Counts `bytes` of blocks that have left the memory. Returns whether to notify the flow: true
+    /// if at least half of the flow's memory waited for the writer. If less waited, the sender may
+    /// still send much, and the flow looks at its memory anyway when those data arrive.
     pub(crate) fn add(&self, bytes: u64) -> bool {
         let waited = self.waiting();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -81,8 +82,8 @@ impl Arrived {
         self
     }
 
-    /// Returns the bytes of the blocks of `content` bytes, as the sender counts them against its
-    /// grant: padding is only in the last block with content.
+    /// Returns how many bytes of the grant a chunk with `content` bytes of content has used. The
+    /// sender counts whole blocks. Blocks with padding only are not sent.
     pub(crate) fn granted(&self, content: usize) -> u64 {
         content.next_multiple_of(self.block as usize).min(self.len) as u64
     }
@@ -92,7 +93,7 @@ impl Arrived {
 pub(crate) struct Streamed {
     pub(crate) chunk: u64,
     pub(crate) content: Vec<u8>,
-    #[expect(dead_code, reason = "its end is what counts: it makes room")]
+    #[expect(dead_code, reason = "dropping it frees the memory")]
     pub(crate) room: tokio::sync::OwnedSemaphorePermit,
 }
 
@@ -110,7 +111,8 @@ impl Content {
         }
     }
 
-    /// Returns the memory of `content` bytes to its grantor. Returns whether to notify the flow.
+    /// Frees the memory of a chunk with `content` bytes of content. Returns whether to notify the
+    /// flow that granted the memory.
     pub(crate) fn release(self, content: usize) -> bool {
         let Content::Datagrams(arrived) = self else { return false };
         let (granted, drained) = (arrived.granted(content), arrived.drained.clone());

@@ -66,8 +66,8 @@ impl Reporter {
 
 /// A destination with one source, before the manifest is known.
 pub(crate) trait Open: Send + 'static {
-    /// Opens the destination for `object`, and returns the plan. `prefix` is the length of the
-    /// encoded manifest if it is the first part of the object, else zero.
+    /// Opens the destination for `object`, and reports the plan. `prefix` is the length of the
+    /// encoded manifest if the object starts with the manifest, else zero.
     ///
     /// # Errors
     /// The destination does not accept this object, or cannot be opened.
@@ -97,7 +97,7 @@ pub(crate) struct PassState {
 pub(crate) struct AtSource {
     pub(super) entry: u32,
     pub(super) reason: String,
-    /// Whether the file changed there while it was read.
+    /// Whether the file changed at the source while it was read.
     pub(super) changed: bool,
 }
 

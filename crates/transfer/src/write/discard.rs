@@ -15,8 +15,8 @@ pub(crate) struct Discard;
 struct Discarding {
     object: VirtualObject,
     reporter: Reporter,
-    /// Missing bytes. For datagrams the flow reports when all have arrived; for streams this count
-    /// does.
+    /// Bytes that have not arrived over streams. A pass over datagrams does not change this count:
+    /// its flow reports when all blocks have arrived.
     left: u64,
 }
 

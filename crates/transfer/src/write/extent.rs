@@ -1,5 +1,5 @@
-//! A part of a pipe as the destination. The part is written to its place in the file that all parts
-//! of the pipe share.
+//! A part of a pipe as the destination. A pipe is a file of unknown length that a client sends as
+//! several parts, each by its own transfer. This module writes a part to its place in that file.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,8 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::{self, Digest};
 use longhaul_files::{ChunkKind, Mark, PipeFile, Place, Plan, SinkOutcome, Verdict, VirtualObject};
 
-/// The file of a pipe, shared by its parts; `None` before it is created and after it has ended.
+/// The file of a pipe, shared by the parts of the pipe; `None` before the file is created and after
+/// the pipe has ended.
 #[derive(Default)]
 pub(crate) struct PipedFile(Mutex<Option<PipeFile>>);
 

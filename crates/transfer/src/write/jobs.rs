@@ -28,9 +28,9 @@ pub(crate) enum Job {
     Compared(Compared),
     /// A pass starts.
     BeginPass {
-        /// Its number.
+        /// The number of the pass.
         number: u32,
-        /// The lease that it serves.
+        /// The number of the lease whose chunks the pass sends.
         lease: u32,
     },
     /// The core has received every block.
@@ -86,7 +86,8 @@ pub(crate) enum WriterEvent {
     Lease(Lease),
     /// A file failed here.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// The object is complete. The mark is removed after the other end has confirmed.
+    /// The object is complete. The mark, of the folder that the copy has created, is removed after
+    /// the client has received the outcome.
     Outcome(Box<Outcome>, Option<Mark>),
     /// This attempt cannot continue; the next one can.
     Again(String),
@@ -109,7 +110,7 @@ pub(crate) struct Jobs {
     next: Arc<AtomicUsize>,
     most: usize,
     level: Arc<Level>,
-    /// This source has sent more than fits.
+    /// Whether this source has sent more than may wait for the thread.
     overflown: Arc<AtomicBool>,
 }
 
@@ -179,7 +180,7 @@ impl Jobs {
     }
 
     /// Sends a job. A thread that has ended has reported the reason already. A job that does not
-    /// fit is dropped, and its source fails.
+    /// fit is dropped; see [`Jobs::is_overflown`].
     pub(crate) fn send(&self, job: Job) {
         let weight = job.weight();
         if weight > 0 && !self.level.add(weight, self.most) {
@@ -189,7 +190,7 @@ impl Jobs {
         let _ = self.sender.send((self.source, job));
     }
 
-    /// Returns whether this source has sent more than the thread can have requested.
+    /// Returns whether a job of this source was dropped, because it did not fit.
     pub(crate) fn is_overflown(&self) -> bool {
         self.overflown.load(Ordering::Relaxed)
     }

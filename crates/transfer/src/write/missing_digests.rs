@@ -20,9 +20,10 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(super) struct MissingDigests {
     patience: Duration,
     looked: Instant,
-    /// Time in which a digest could have been received.
+    /// The time since the start, without pauses of this host.
     waited: Duration,
-    /// Chunks that had to wait, with the start of the wait. Includes chunks that no longer wait.
+    /// Chunks that had to wait, each with the value of `waited` at the start of the wait. Includes
+    /// chunks that no longer wait.
     begun: VecDeque<(Duration, u64)>,
 }
 

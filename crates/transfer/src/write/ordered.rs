@@ -105,7 +105,7 @@ impl Writing {
         write: impl FnOnce(&Output, u64) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.spent.on(|| write(&self.to.output, self.attempt))?;
-        // A slow writer has delayed the next chunk.
+        // The time that a slow writer takes is not a wait for the next chunk.
         self.came = Instant::now();
         self.next += 1;
         self.reporter.wrote((self.next * CHUNK).min(self.size), 0);

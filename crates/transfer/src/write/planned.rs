@@ -16,8 +16,9 @@ const RANGES: usize = 20_000;
 /// Values to compare in one message. They are few, so the source reads their chunks in a short
 /// time.
 const VALUES: usize = 256;
-/// Maximum number of failures in an outcome, and of their bytes; further failures are only counted.
+/// Maximum number of failures in an outcome; further failures are only counted.
 const FAILURES: usize = 1_000;
+/// Maximum bytes of the failures in an outcome; further failures are only counted.
 const FAILURE_BYTES: usize = 512 << 10;
 /// Tag and length of a message within another.
 const FIELD: usize = 6;
@@ -70,8 +71,9 @@ pub(crate) fn event(
     }
 }
 
-/// Reports the failures of this end. Omits the first `count` of `failures`, and the entries
-/// `at_source`, which the source already knows.
+/// Reports the failures of this end, without the first `count`, which were reported before. Also
+/// omits the entries `at_source`: the source knows that they failed. Sets `count` to the number of
+/// all failures.
 pub(crate) fn tell_failures(
     failures: &[Failure],
     count: &mut usize,
@@ -119,7 +121,7 @@ pub(crate) fn tell_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
 }
 
 /// Returns the outcome of a destination that found `resumed_bytes`. `at_source` are the entries
-/// that failed at the source, and whether each changed there.
+/// that failed at the source, and whether each file changed while it was read.
 pub(crate) fn outcome(
     outcome: longhaul_files::SinkOutcome,
     at_source: &BTreeMap<u32, bool>,

@@ -59,7 +59,7 @@ impl Rehearsal {
         let Some(mut plan) = self.plan.take() else { return };
         plan.skipped.sort_unstable();
         self.skipped.clone_from(&plan.skipped);
-        // Entries that would fail are not reported as created.
+        // Report failures before the plan: entries that would fail must not be reported as created.
         let (failures, told) = (self.sink.failures(), &self.failed_at_source);
         planned::tell_failures(failures, &mut self.failures_told, told, &self.reporter);
         let object = &self.object;

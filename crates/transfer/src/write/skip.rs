@@ -1,4 +1,4 @@
-//! Computes the blocks that need not be sent from bytes and chunks of the object.
+//! Converts bytes and chunks of an object that need not be sent into the numbers of their blocks.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ fn runs(layout: &Layout, numbers: Range<u64>) -> Vec<BlockRange> {
     runs
 }
 
-/// Returns the same numbers in ascending ranges that neither overlap nor touch.
+/// Returns the numbers in `ranges` as ascending ranges that neither overlap nor touch.
 pub(crate) fn tidy(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| range.start);

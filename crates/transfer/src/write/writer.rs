@@ -43,7 +43,7 @@ pub(crate) fn thread() -> Result<Jobs, Error> {
 }
 
 /// Starts to write an object, on its own thread or on the thread of `shared`. After [`Job::Stop`]
-/// the writer closes the destination, then notifies the transfer's end.
+/// the writer closes the destination, then notifies `incoming.closed`.
 ///
 /// # Errors
 /// As [`thread`].
@@ -133,7 +133,7 @@ pub(crate) fn port_closed(why: &str) -> Error {
     Error::new(ErrorKind::Unfinished, format!("the data port closed: {why}"))
 }
 
-/// One object on its way to its destination.
+/// The writing of one object to its destination.
 pub(crate) struct Writer {
     offer: Offer,
     /// The destination before it is opened; `None` after an attempt to open it.
@@ -156,7 +156,7 @@ pub(crate) struct Writer {
     missing_digests: MissingDigests,
     /// Files that failed at the source before the destination was open.
     early_failures: Vec<AtSource>,
-    /// Bytes of these failures.
+    /// Bytes of `early_failures`.
     early_bytes: usize,
     ended: bool,
     pass: PassState,
@@ -203,7 +203,7 @@ impl Writer {
                     let reason = clipped(&reason);
                     self.take_source_failure(AtSource { entry, reason, changed })
                 }
-                // The chunk does not belong to the manifest.
+                // No manifest has an entry with this number.
                 Err(_) => Ok(()),
             },
             Job::Compared(compared) => match &mut self.opened {
@@ -263,7 +263,7 @@ impl Writer {
         }
     }
 
-    /// Takes a chunk of the manifest; opens the destination when all have arrived.
+    /// Takes a chunk of the manifest. Opens the destination when the manifest is complete.
     fn take_manifest(&mut self, chunk: u64, content: Content) -> Result<(), Error> {
         if self.opened.is_some() {
             return Ok(());
@@ -337,8 +337,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Runs after each job: does pending work at the destination, and checks whether everything is
-    /// reported.
+    /// Runs after each job and at each [`TICK`]: does pending work at the destination, and checks
+    /// whether everything is reported.
     fn settle(&mut self) -> Result<(), Error> {
         self.missing_digests.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         if let Some(opened) = &mut self.opened {

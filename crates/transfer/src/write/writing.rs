@@ -150,8 +150,8 @@ pub(super) struct Writing<S> {
     /// Chunks that must be sent again.
     failed: BTreeSet<u64>,
     wrong: WrongChunks,
-    /// Entries that failed according to the source, and whether each changed there. The source
-    /// needs no report of these.
+    /// Entries that failed at the source, and whether each file changed while it was read. The
+    /// source reported them, so they are not reported back.
     failed_at_source: BTreeMap<u32, bool>,
     failures_told: usize,
     spent: Spent,

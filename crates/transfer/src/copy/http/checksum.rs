@@ -24,8 +24,8 @@ impl Checksum {
         }
     }
 
-    /// Hashes `chunk` if all earlier chunks are hashed. Then reads back and hashes the following
-    /// chunks that `sink` already has.
+    /// Hashes `chunk`, if all earlier chunks are hashed. Earlier chunks that `sink` already has are
+    /// read back and hashed first, up to the first missing chunk.
     pub(super) fn take(
         &mut self,
         sink: &mut Sink,
@@ -44,8 +44,9 @@ impl Checksum {
         Ok(())
     }
 
-    /// Returns whether the file has the published digest, once `last` is its only missing chunk;
-    /// true without a published digest.
+    /// Returns whether the file has the published digest; to be called when `last` is the only
+    /// missing chunk. Returns true without a published digest, and after the first comparison:
+    /// after a failed sync the last chunk may be requested again.
     pub(super) fn is_right(
         &mut self,
         sink: &mut Sink,
@@ -62,11 +63,10 @@ impl Checksum {
             self.hashed += 1;
         }
         self.was_right = hasher.is(published);
-        // After a failed sync the last chunk may be requested again.
         Ok(self.was_right)
     }
 
-    /// Returns whether this run compared the file with the published digest.
+    /// Returns whether this run found the published digest to be right.
     pub(super) fn was_right(&self) -> bool {
         self.was_right
     }

@@ -194,7 +194,7 @@ impl Fetching<'_> {
             passes = 0;
             self.retry(&lost)?;
             *remote = self.reopen()?;
-            // Without a version, the new reply may be about another file.
+            // Without an ETag or a time, nothing shows that the file is still the same.
             if named.is_none() || remote.version(&self.client) != named {
                 return Ok(Ended::Changed);
             }

@@ -140,8 +140,8 @@ impl Work {
         }
     }
 
-    /// Reads one part, and removes each complete chunk from it. Returns false if the receiver was
-    /// dropped.
+    /// Requests the chunks `part`, and removes each chunk from `part` once it is complete. Returns
+    /// false if the receiver of the chunks was dropped.
     fn part(&self, part: &mut Range<u64>, send: &SyncSender<News>) -> Result<bool, fetch::Error> {
         let size = self.remote.size();
         let end = |chunk: u64| ((chunk + 1) * CHUNK).min(size);

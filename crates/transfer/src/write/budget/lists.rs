@@ -1,4 +1,5 @@
-//! Memory for the lists of files of a copy, in addition to the parts of the transfers.
+//! Memory for the lists of files of a copy. It is charged in addition to each transfer's part,
+//! which is for incomplete chunks.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,20 +1,22 @@
-//! The memory for incomplete chunks, divided among the receiving transfers.
+//! The memory for incomplete chunks, divided among the receiving transfers. The share of one
+//! transfer is called its part.
 //!
-//! A receiver grants as many bytes as it can hold. If several transfers share one memory, each may
-//! grant its part. Parts grow and shrink as transfers begin and end. A grant is never taken back. A
-//! transfer with more than its part keeps the excess until the writer has drained it; until then
-//! the other transfers have less.
+//! A receiver grants its sender as many bytes as it can hold. If several transfers share one
+//! memory, each transfer may grant its part. Parts grow and shrink as transfers begin and end. A
+//! grant is never taken back. A transfer whose part shrinks keeps the excess until the writer has
+//! drained it; until then the other transfers have less.
 //!
-//! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`],
-//! and a smaller memory is refused. If less is free, a new transfer waits, ahead of all transfers
-//! that want to grow. A quarter of the memory is reserved for new transfers.
+//! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`]
+//! chunks, and a smaller memory is refused. If fewer chunks are free, a new transfer waits, ahead
+//! of all transfers that want to grow. A quarter of the memory is reserved for new transfers.
 //!
 //! The parts together never exceed the memory, and a transfer never has more buffers than its part.
 //! Data that a sender sends beyond its grant find no buffer and are dropped.
 //!
-//! At a server every transfer has an owner, the client's id. An owner of n parts gets another part
-//! only while more than n least parts are free. So one owner leaves half of the least parts to
-//! other owners. Its waiting transfers do not block the transfers of others.
+//! At a server every transfer has an owner, the client's id. An owner with n transfers gets a part
+//! for another transfer only while the free memory suffices for more than n parts of [`LEAST`]
+//! chunks. So one owner leaves half of the memory to other owners. The waiting transfers of an
+//! owner do not block the transfers of other owners.
 //!
 //! Lists of files ([`lists`]) and unread messages ([`messages`]) are charged to the same memory.
 
@@ -42,12 +44,13 @@ use longhaul_text::CallOption;
 /// this much, and two chunks that may be partly filled: 32 MiB in total.
 pub(crate) const EARLY_GRANT: Bytes = Bytes::mebi(30);
 
-/// Additional open chunks, because a grant may begin and end within a chunk. A transfer over
-/// streams needs them for the control stream: one chunk is being assembled, and one waits for room.
+/// Additional chunks of a part, because a grant may begin and end within a chunk. A transfer over
+/// streams needs these two for the control stream: one chunk is being assembled, and one waits for
+/// memory.
 const PARTLY: u32 = 2;
 /// Chunks of the first grant.
 const EARLY: u32 = (EARLY_GRANT.get() / CHUNK) as u32;
-/// Chunks that every transfer has.
+/// Minimum number of chunks of a part.
 const LEAST: u32 = EARLY + PARTLY;
 /// How long a transfer waits for memory before it is refused and has to retry.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,9 +66,10 @@ struct Inner {
     free: Arc<Semaphore>,
     /// Transfers that have a part or wait for one.
     count: AtomicU32,
-    /// The number of expected transfers, and of transfers that have had a part. The first transfer
-    /// must not take memory that the last one needs.
+    /// The number of expected transfers. The first transfer must not take memory that the last one
+    /// needs.
     expected: u32,
+    /// The number of transfers that have had a part, including those that have ended.
     entered: AtomicU32,
     patience: Duration,
     /// The number of parts of each owner.
@@ -176,8 +180,8 @@ impl Budget {
         Ok(self.part(place, None, held))
     }
 
-    /// Waits for a part for another transfer of `owner`. The wait ends when there is memory and
-    /// `owner` has no more than its share.
+    /// Waits for a part for another transfer of `owner`. The wait ends when there is memory and the
+    /// limit on one owner allows another part.
     ///
     /// # Errors
     /// [`ErrorKind::Unfinished`], as [`Budget::enter`].
@@ -254,7 +258,8 @@ impl Inner {
         }
     }
 
-    /// Counts another part of `owner`, unless it has as many parts as are free.
+    /// Counts another part of `owner` and returns true, unless `owner` has as many parts as are
+    /// free.
     fn has_share(&self, owner: PeerId) -> bool {
         let free = self.free.available_permits() / LEAST as usize;
         let mut owners = self.owners();
@@ -273,9 +278,9 @@ impl Inner {
         usual.max(yet.saturating_mul(LEAST)).min(self.total)
     }
 
-    /// Returns the number by which the memory is divided. This is the number of transfers. For a
-    /// transfer with an owner, it is the number of transfers that there would be if every owner had
-    /// as many as this owner.
+    /// Returns the number by which the memory is divided. Without an owner this is the number of
+    /// transfers. With an owner it is the number of the owner's transfers times the number of
+    /// owners, so that all owners get equal memory.
     fn sharers(&self, share: Option<&Share>) -> u32 {
         let transfers = match share {
             Some(share) => {
@@ -327,7 +332,7 @@ impl MemoryPart {
         self.pool.clone()
     }
 
-    /// Returns the semaphore for whose permits chunks from streams wait.
+    /// Returns the semaphore for chunks from streams: a chunk may arrive when it has a permit.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()
     }
