@@ -24,11 +24,12 @@ Examples:
 const ABOUT: &str = "\
 Write files of another host, or ranges of them, to stdout
 
-All ranges are requested in advance, so many ranges take one round trip. Needs the right to read. \
-If a file changes while it is read, cat stops with an error; the bytes written so far belong to \
-one version. Each whole 1 MiB chunk in a range is compared with its BLAKE3 digest; only the \
-connection's encryption protects parts of chunks. For whole large files `longhaul cp` is faster, \
-because it sends the data by UDP.";
+cat requests all ranges of a file before it waits for the first answer, so 1,000 ranges do not \
+cost 1,000 round trips. Your id needs the right to read. If a file changes while it is read, cat \
+stops with an error; all bytes written so far are from the old version. cat compares each whole \
+1 MiB chunk in a range with its BLAKE3 digest; if a range covers only a part of a chunk, only the \
+connection's encryption protects that part. For whole large files `longhaul cp` is faster, because \
+it sends the data by UDP.";
 
 /// Write files of another host, or ranges of them, to stdout
 #[derive(clap::Args)]
@@ -46,7 +47,7 @@ pub(crate) struct CatArgs {
     reach: ReachArgs,
 }
 
-/// A part of a file.
+/// A value of `--range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Between(u64, u64),
@@ -75,7 +76,8 @@ fn parse_range(text: &str) -> Result<Part, String> {
 }
 
 impl Part {
-    /// The byte range in a file of `size` bytes; `None` if the part starts after its end.
+    /// The byte range in a file of `size` bytes. `None` if the range would start after the end of
+    /// the file.
     fn of(&self, size: u64) -> Option<Range<u64>> {
         let range = match *self {
             Part::Between(first, end) => first..end.min(size),

@@ -83,7 +83,7 @@ pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Resu
     Ok(())
 }
 
-/// Creates a new path, because each lap has its own account.
+/// Creates a new path, because the emulator's counters must cover one lap only.
 fn again() -> Result<Emulation, Error> {
     track().map_err(|error| emulating(&error))
 }

@@ -11,7 +11,7 @@ use longhaul_proto::units::Bytes;
 use super::{Finding, Grade, Want};
 
 /// Longest and shortest usual delay of a receiving thread. The socket buffer must hold the data
-/// that arrive meanwhile.
+/// that arrive during this delay.
 const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
 /// Size that a sending socket requests.
 const SEND_BUFFER: u64 = 4 << 20;
@@ -99,7 +99,8 @@ fn send_buffer(most: &[u64]) -> Finding {
     Finding::new("udp-send", grade, what, mend)
 }
 
-/// A connection's window is at most half its buffer; TCP is only the fallback.
+/// Checks the kernel's TCP buffers. A connection's window is at most half its buffer. A small
+/// buffer is only a warning, because longhaul uses TCP only if UDP is blocked or if you choose it.
 fn tcp(want: Want) -> Vec<Finding> {
     let look = |name: &'static str, key: &str| {
         let limits = numbers(&format!("/proc/sys/net/ipv4/{key}"))?;
