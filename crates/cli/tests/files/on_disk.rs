@@ -38,7 +38,7 @@ const MIB: u64 = 1 << 20;
 struct Call {
     thread: String,
     name: String,
-    /// Its arguments; descriptors include their paths.
+    /// The arguments; descriptors include their paths.
     words: String,
     /// The return value, if it is a count.
     result: u64,
@@ -51,17 +51,17 @@ impl Call {
         names.iter().any(|name| self.name.starts_with(name))
     }
 
-    /// Whether `path` is one of its descriptors or arguments.
+    /// Whether `path` is one of the call's descriptors or arguments.
     fn is_of(&self, path: &str) -> bool {
         self.words.contains(&format!("/{path}>")) || self.words.contains(&format!("\"{path}\""))
     }
 
-    /// Whether it changes the open file `name`.
+    /// Whether the call changes the open file `name`.
     fn changes(&self, name: &str) -> bool {
         self.is(&["pwrite", "write", "ftruncate", "fchmod", "utimens"]) && self.is_of(name)
     }
 
-    /// Whether the file `name` is synced when it ends.
+    /// Whether the call syncs the file `name`.
     fn syncs(&self, name: &str) -> bool {
         self.is(&["syncfs"]) || (self.is(&["fsync", "fdatasync"]) && self.is_of(name))
     }

@@ -219,8 +219,8 @@ impl Lateness {
     }
 }
 
-/// A copy notices within 3 s that UDP is blocked, on a machine that does nothing else. It takes
-/// longer than this time only if it waits for a timeout of the whole session (30 s) instead.
+/// Seconds within which a copy continues by TCP after UDP is blocked. On an idle machine it takes
+/// 3 s; it takes more than this only if it waits for the timeout of the whole session (30 s).
 const SOON: f64 = 12.0;
 
 /// Asserts that a short copy by TCP ended soon by its own clock, minus this machine's lateness. The

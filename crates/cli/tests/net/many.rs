@@ -356,7 +356,7 @@ fn a_replica_that_changes_is_named_and_the_others_deliver_its_part() {
     star.assert_copied("x", &content);
     let failed = texts(&ended, "source-failed", "source");
     assert!(failed.len() == 1 && failed[0].contains(&star.servers[1].address), "{ended}");
-    // The error names the part, or says that the file changed.
+    // The error names the place of the difference, or says that the file changed.
     let what = texts(&ended, "source-failed", "what").concat();
     assert!(what.contains("from byte") || what.contains("modified"), "{ended}");
 }

@@ -131,7 +131,7 @@ fn link_is_given_up(fault: Fault) {
     fault.set(true, &relay, b.child());
     speakers[0].say("meanwhile");
     hears(&mut subscribers[0], "meanwhile");
-    // Both streams of the link.
+    // The link has two streams.
     given_up(&mut a, "room");
     given_up(&mut a, "room");
     fault.set(false, &relay, b.child());

@@ -468,7 +468,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", &media);
-        // Two frames: the plots are drawn for the new size and colours.
+        // Waits until the plots are drawn for the new size and colours.
         self.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 400))");
         let shot = self.call("Page.captureScreenshot", &json!({"format": "png"}));
         let data = shot["data"].as_str().expect("a picture");

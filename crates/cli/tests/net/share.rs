@@ -495,7 +495,7 @@ fn a_client_refuses_invalid_answers() {
     let answer = |answer| Tell { told: Some(Told::Answer(answer)) };
     let item =
         |key: &str| Item { key: key.to_owned(), value: Some(b"x".to_vec()), ..Item::default() };
-    // The number of a first read is 2.
+    // The client's first read has the number 2.
     let right = Answer { id: 2, item: Some(item("key")), ..Answer::default() };
     let wrong = Answer { item: Some(item("other")), ..right.clone() };
     for lie in [
