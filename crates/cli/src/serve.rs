@@ -201,7 +201,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
                 return;
             }
             console::note(format_args!(
-                "longhaul: SIGHUP has no effect without --allow-file or --log-file"
+                "longhaul: SIGHUP has no effect without --allow-file, --http-tokens or --log-file"
             ));
             return;
         };

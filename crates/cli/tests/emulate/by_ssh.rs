@@ -21,7 +21,7 @@ impl Sshd {
         let is_root = rustix::process::geteuid().is_root();
         skip::unless(is_root, "an sshd in a host needs root")?;
         let made = fs::create_dir_all("/run/sshd");
-        assert!(made.is_ok(), "where sshd wants an empty folder: {made:?}");
+        assert!(made.is_ok(), "the empty folder that sshd needs: {made:?}");
         let sshd = Sshd(tempfile::tempdir().expect("a folder can be made"));
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");

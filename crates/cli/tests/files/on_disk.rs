@@ -136,7 +136,7 @@ fn assert_synced_before(call: &Call, name: &str, calls: &[Call]) {
 #[track_caller]
 fn renaming<'a>(partial: &str, calls: &'a [Call]) -> &'a Call {
     let found = calls.iter().find(|call| call.is(&["rename"]) && call.is_of(partial));
-    found.unwrap_or_else(|| panic!("{partial} got no other name: {calls:#?}"))
+    found.unwrap_or_else(|| panic!("{partial} was not renamed: {calls:#?}"))
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_large_file_is_synced_before_its_journal_entry_and_its_name() {
 fn read(name: &str, calls: &[Call]) -> u64 {
     let reads = calls.iter().filter(|call| call.is(&["read", "pread"]) && call.is_of(name));
     let seen = calls.iter().find(|call| call.is(&["mmap", "sendfile"]) && call.is_of(name));
-    assert!(seen.is_none(), "it is read where nobody sees it: {seen:?}");
+    assert!(seen.is_none(), "a call that the count misses reads it: {seen:?}");
     reads.map(|call| call.result).sum()
 }
 

@@ -56,7 +56,7 @@ fn cat_writes_files_and_ranges_to_stdout() {
     write(&pair.there.join("empty"), b"");
     is(&of_pair(&pair, &[], "sub/file"), &content);
     let ended = pair.server.child().event(|event| event["event"] == "ended");
-    assert_eq!(ended["result"], "done", "the command says goodbye: {ended}");
+    assert_eq!(ended["result"], "done", "the command closed the session: {ended}");
     is(&of_pair(&pair, &[], "empty"), b"");
     let two = [&content[5..9], &content[MEBI..3 * MEBI]].concat();
     is(&of_pair(&pair, &["--range=5-9", "--range=1Mi-3Mi"], "sub/file"), &two);
