@@ -139,7 +139,7 @@ fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
         if let Some((first, last)) = ports {
             command.args(["--ports", &format!("{first}-{last}")]);
         }
-        // This process outlives the ssh of its first client.
+        // The new process outlives the ssh of the client that starts it.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.process_group(0).spawn().map(drop)
     };

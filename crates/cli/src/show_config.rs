@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 
 use crate::config::Setting;
 
-/// Arguments without a long flag, and flags without a value.
+/// Arguments that are left out: positional ones, and switches that no configuration file can set.
 const NOT_SHOWN: [&str; 10] = [
     "locations",
     "path",

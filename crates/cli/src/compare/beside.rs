@@ -16,7 +16,7 @@ pub(super) const NOTE: &str = "beside TCP: goodput of the copy + goodput of one 
                                Shares of copies shorter than a second are coarse: progress is \
                                reported ten times a second";
 
-/// Goodput of a copy with `options` and of one concurrent TCP connection.
+/// Goodputs of `copy` and of one concurrent TCP connection.
 ///
 /// # Errors
 /// Returns the error of the copy or of TCP, but not TCP's cancellation at the end of the copy.

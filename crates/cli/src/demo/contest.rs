@@ -21,7 +21,7 @@ use super::{goodput, interrupted, local, step};
 use crate::console::{self, bold};
 use crate::progress::duration;
 
-/// The file and its path.
+/// Size of the file.
 const SIZE: Bytes = Bytes::new(200_000_000);
 const RATE: Rate = Rate::from_mbps(1_000);
 const RTT: Span = Span::from_millis(100);

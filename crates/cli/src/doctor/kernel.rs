@@ -15,8 +15,8 @@ use super::{Finding, Grade, Want};
 const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
 /// Size that a sending socket requests.
 const SEND_BUFFER: u64 = 4 << 20;
-/// Largest buffer of a connection. The kernel counts its bytes in a signed number of 32 bits; it is
-/// also twice the largest TCP window (RFC 7323, section 2.3).
+/// Largest buffer of a connection. The kernel counts a buffer's bytes in a signed number of 32
+/// bits, and the largest TCP window is half of this (RFC 7323, section 2.3).
 const TCP_BUFFER: u64 = i32::MAX as u64;
 /// If reading the clock takes longer than this, the kernel asks a device instead of the processor.
 const SLOW_CLOCK: Span = Span::from_nanos(300);
@@ -146,7 +146,7 @@ fn clock() -> Finding {
     Finding::new("clock", grade, what, mend)
 }
 
-/// Whether `longhaul emulate` works here, checked by running it.
+/// Checks whether `longhaul emulate` works here, by running it.
 #[cfg(target_os = "linux")]
 pub(super) fn emulator() -> Vec<Finding> {
     use std::process::{Command, Stdio};

@@ -253,7 +253,8 @@ fn filter(filter: &Filter) -> Option<OsString> {
     }
 }
 
-/// The zero-terminated paths of a list, if there are any.
+/// The zero-terminated paths of `--files-from`, with an empty path at the end; empty if there is no
+/// list.
 fn list(filters: &[Filter]) -> Vec<u8> {
     let mut list = Vec::new();
     for filter in filters {
