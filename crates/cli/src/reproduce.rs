@@ -163,7 +163,7 @@ fn one(
     let simulated = simulate::run(&cases)
         .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
-    // Emulated values vary from run to run.
+    // Only this page is compared: new emulated values vary from run to run.
     let as_committed = page.clone();
     if let Some(emulator) = emulator {
         let asked = |case: &&Case| args.case.as_ref().is_none_or(|text| case.name.contains(text));

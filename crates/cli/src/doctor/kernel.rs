@@ -73,7 +73,7 @@ fn receive_buffer(want: Want, granted: u64, most: Option<u64>) -> Finding {
     let key = "net.core.rmem_max";
     let (shown, bound) = (Bytes::new(granted), Bytes::new(most));
     let (grade, got) = match most < granted {
-        // The user of the copy need not be root, even if this one is.
+        // Copies may run as another user, even if this process runs as root.
         true => {
             let others = if judge(most) == Grade::Ok { Grade::Ok } else { Grade::Warn };
             let got = format!("{shown} granted to root; other users get {bound} ({key})");

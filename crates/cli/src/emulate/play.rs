@@ -1,4 +1,4 @@
-//! Runs flows and programs concurrently until the awaited ones end.
+//! Runs flows and programs concurrently, until those that decide about the end have ended.
 
 use std::thread;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Another process repeatedly swaps a folder for a link that points out, while a copy goes through
-//! it: the copy writes nothing outside, and reads nothing from outside.
+//! While a copy walks through a folder, the test repeatedly swaps the folder for a link that leads
+//! out of the tree: the copy writes nothing outside, and reads nothing from outside.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ const FILES: usize = 1500;
 const INSIDE: &[u8] = b"inside";
 const OUTSIDE: &[u8] = b"a secret";
 
-/// Swaps `folder` for a link to `outside` and back until `over`; returns the number of swaps.
+/// Swaps `folder` for a link to `outside` and back until `over`; counts the swaps in `swapped`.
 fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     let away = folder.with_extension("away");
     while !over.load(Ordering::Relaxed) {
@@ -32,7 +32,7 @@ fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     }
 }
 
-/// Copies while `folder` is swapped, until there were enough swaps.
+/// Copies four times while `folder` is swapped; returns the number of swaps.
 fn race(pair: &Pair, folder: &Path, copy: impl Fn()) -> u64 {
     let outside = pair.scratch.path().join("outside");
     let (over, swapped) = (AtomicBool::new(false), AtomicU64::new(0));
