@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use crate::rig::{Child, Pair, Skipped, bytes, need, skip, words, write};
 
-/// Runs a test of this file, or skips it if strace is missing.
+/// Runs a test of this file without strace; `is_required` is the value of `CI_REQUIRE`.
 fn run_without_strace(is_required: bool) -> Output {
     let mut tests = Command::new(std::env::current_exe().expect("it runs"));
     let name = "a_large_file_is_synced_before_its_journal_entry_and_its_name";
@@ -121,7 +121,7 @@ fn traced_copy(
     Ok(calls(&fs::read_to_string(log).expect("strace wrote it")))
 }
 
-/// Whether all changes of the file `name` before `call` were synced before it.
+/// Asserts that all changes of the file `name` before `call` were synced before `call`.
 #[track_caller]
 fn assert_synced_before(call: &Call, name: &str, calls: &[Call]) {
     let earlier = calls.iter().filter(|earlier| earlier.begun < call.begun);

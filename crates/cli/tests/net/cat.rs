@@ -32,7 +32,7 @@ pub(super) fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Output {
     cat(&pair.client, &pair.server.id, &words).output().expect("it runs")
 }
 
-/// Asserts that the command ended with `status` and printed `what`.
+/// Asserts that the command ended with `status`, printed `what` to stderr, and nothing to stdout.
 #[track_caller]
 fn refused(output: &Output, status: i32, what: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -183,7 +183,7 @@ fn the_error_of_a_file_that_changes_while_it_is_read_names_the_file() {
         // The open file has failed for good, and the new version can be opened.
         assert!(file.read_at(0, 10).await.is_err());
         assert_eq!(open(&pair, "file").await.read_at(5, 1).await.unwrap(), b"x");
-        // Renaming another file to this name does not change the open file.
+        // If another file has the name of the open file, the open file counts as changed.
         let file = open(&pair, "file").await;
         fs::remove_file(&path).unwrap();
         write(&path, b"new");

@@ -217,7 +217,7 @@ fn a_published_digest_verifies_the_file_and_a_wrong_one_leaves_none() {
     assert!(remains(client.scratch.path()).is_empty());
 }
 
-/// Lets requests pass up to a number of bytes; the others wait.
+/// Callers of `wait` continue after `open`.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
