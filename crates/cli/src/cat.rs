@@ -24,8 +24,7 @@ Examples:
 const ABOUT: &str = "\
 Write files of another host, or ranges of them, to stdout
 
-cat requests all ranges of a file before it waits for the first answer, so 1,000 ranges do not \
-cost 1,000 round trips. Your id needs the right to read. If a file changes while it is read, cat \
+cat requests all ranges of a file at once, so 1,000 ranges do not cost 1,000 round trips. Your id needs the right to read. If a file changes while it is read, cat \
 stops with an error; all bytes written so far are from the old version. cat compares each whole \
 1 MiB chunk in a range with its BLAKE3 digest; if a range covers only a part of a chunk, only the \
 connection's encryption protects that part. For whole large files `longhaul cp` is faster, because \
@@ -158,8 +157,8 @@ fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Res
     Ok(true)
 }
 
-/// The ranges to request with the file, before its size is known; `None` if one depends on the
-/// size.
+/// The ranges to request when the file is opened, before its size is known; `None` if a range
+/// counts from the end of the file.
 fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
     if parts.is_empty() {
         return Some(vec![Range { start: 0, end: u64::MAX }]);
@@ -172,7 +171,7 @@ fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
     parts.iter().map(range).collect()
 }
 
-/// The ranges in a file of known size.
+/// The requested ranges, within the size of `file`.
 ///
 /// # Errors
 /// A range begins after the end of the file.

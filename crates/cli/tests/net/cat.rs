@@ -147,7 +147,7 @@ fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
         #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
         let error = file.read_ranges([Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
-        // Requested with the file, before its size is known.
+        // `read_file` requests ranges when it opens the file, before the size is known.
         let connection = connect(&pair).await;
         let over = [3..size + 9, 5..u64::MAX, size..size + 1, u64::MAX - 1..u64::MAX, 0..2];
         let (file, mut reads) = connection.read_file("file", over.clone()).await.unwrap();
