@@ -1,5 +1,5 @@
-//! Channels and links between reflectors, cut or frozen until the other end has given them up, and
-//! a subscriber that never reads.
+//! Clients of rooms and linked reflectors: the network is cut, or one end frozen, until the other
+//! end gives up the connection. Also a subscriber that never reads.
 
 use std::process::Command;
 use std::sync::atomic::Ordering;
