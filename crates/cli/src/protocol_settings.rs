@@ -201,8 +201,8 @@ impl Args for ProtocolSettings {
             let arg = Arg::new(flag.name).long(flag.name);
             let arg = arg.value_name(form.kind.value_name());
             let arg = arg.value_parser(move |text: &str| form.parse(text));
-            // `longhaul help cp PROTOCOL` and the manual list the settings. Only the help hides
-            // them, because flags with clap's `hide` are not keys of configuration files.
+            // The help of a command leaves the settings out; `longhaul help cp PROTOCOL` and the
+            // manual list them. Not clap's `hide`: such flags are not keys of configuration files.
             let arg = arg.help(flag.help()).hide_short_help(true).hide_long_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });
