@@ -19,7 +19,7 @@ fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     while !over.load(Ordering::Relaxed) {
         // The copy may not have created the folder yet.
         if fs::rename(folder, &away).is_ok() {
-            // The copy may have created it again meanwhile; then the link fails.
+            // If the copy has created the folder again meanwhile, the link cannot be made.
             if symlink(outside, folder).is_ok() {
                 thread::yield_now();
                 let _ = fs::remove_file(folder);
@@ -82,7 +82,8 @@ fn a_folder_replaced_by_a_link_during_a_copy_lets_nothing_outside_be_read() {
         let ended = pair.cp(&[&"-r", &pair.at("tree"), &"."]);
         assert!(matches!(ended.status, Some(0 | 5 | 8)), "{ended}");
         for n in 0..FILES {
-            // A link that was a link during the walk is copied as a link, which is harmless.
+            // If `d` was a link when the server walked the tree, the copy has a link, which is
+            // harmless.
             let path = pair.here.join(format!("tree/d/f{n}"));
             let read =
                 if pair.here.join("tree/d").is_symlink() { None } else { fs::read(path).ok() };
