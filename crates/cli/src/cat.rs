@@ -24,11 +24,11 @@ Examples:
 const ABOUT: &str = "\
 Write files of another host, or ranges of them, to stdout
 
-cat requests all ranges of a file at once, so 1,000 ranges do not cost 1,000 round trips. Your id needs the right to read. If a file changes while it is read, cat \
-stops with an error; all bytes written so far are from the old version. cat compares each whole \
-1 MiB chunk in a range with its BLAKE3 digest; if a range covers only a part of a chunk, only the \
-connection's encryption protects that part. For whole large files `longhaul cp` is faster, because \
-it sends the data by UDP.";
+cat requests all ranges of a file at once, so 1,000 ranges do not cost 1,000 round trips. Your id \
+needs the right to read. If a file changes while it is read, cat stops with an error; all bytes \
+written so far are from the old version. cat compares each whole 1 MiB chunk in a range with its \
+BLAKE3 digest; if a range covers only a part of a chunk, only the connection's encryption protects \
+that part. For whole large files `longhaul cp` is faster, because it sends the data by UDP.";
 
 /// Write files of another host, or ranges of them, to stdout
 #[derive(clap::Args)]
