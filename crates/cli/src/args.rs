@@ -28,7 +28,8 @@ pub(crate) struct Cli {
 /// Ids of arguments that name hosts.
 const PLACES: [&str; 4] = ["locations", "path", "host", "url"];
 
-/// Subcommands whose `--json` output ends with a `summary` or `error` event.
+/// Subcommands that, with `--json`, also write an `error` event if they refuse their command line
+/// or configuration.
 const WITH_EVENTS: [&str; 6] = ["cp", "sync", "ls", "probe", "doctor", "serve"];
 
 #[derive(Subcommand)]
@@ -166,7 +167,7 @@ fn refuse(error: clap::Error, argv: &[OsString]) -> u8 {
     error.exit()
 }
 
-/// Whether the output must end with an event, as with `longhaul cp --json`.
+/// Whether a refused command line must be reported as an event, as with `longhaul cp --json`.
 fn wants_events(argv: &[OsString]) -> bool {
     let mut words = argv.iter().skip(1).take_while(|word| *word != "--");
     let has_events = |word: &OsString| WITH_EVENTS.iter().any(|name| word == name);

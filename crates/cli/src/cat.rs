@@ -24,11 +24,11 @@ Examples:
 const ABOUT: &str = "\
 Write files of another host, or ranges of them, to stdout
 
-All ranges are requested in advance, so many ranges take one round trip. Needs the right to read. \
-If a file changes while it is read, cat stops with an error; the bytes written so far belong to \
-one version. Each whole 1 MiB chunk in a range is compared with its BLAKE3 digest; only the \
-connection's encryption protects parts of chunks. For whole large files `longhaul cp` is faster, \
-because it sends the data by UDP.";
+cat requests all ranges of a file at once, so 1,000 ranges do not cost 1,000 round trips. Your id \
+needs the right to read. If a file changes while it is read, cat stops with an error; all bytes \
+written so far are from the old version. cat compares each whole 1 MiB chunk in a range with its \
+BLAKE3 digest; if a range covers only a part of a chunk, only the connection's encryption protects \
+that part. For whole large files `longhaul cp` is faster, because it sends the data by UDP.";
 
 /// Write files of another host, or ranges of them, to stdout
 #[derive(clap::Args)]
@@ -46,7 +46,7 @@ pub(crate) struct CatArgs {
     reach: ReachArgs,
 }
 
-/// A part of a file.
+/// A value of `--range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Between(u64, u64),
@@ -75,7 +75,8 @@ fn parse_range(text: &str) -> Result<Part, String> {
 }
 
 impl Part {
-    /// The byte range in a file of `size` bytes; `None` if the part starts after its end.
+    /// The byte range in a file of `size` bytes. `None` if the range would start after the end of
+    /// the file.
     fn of(&self, size: u64) -> Option<Range<u64>> {
         let range = match *self {
             Part::Between(first, end) => first..end.min(size),
@@ -156,8 +157,8 @@ fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Res
     Ok(true)
 }
 
-/// The ranges to request with the file, before its size is known; `None` if one depends on the
-/// size.
+/// The ranges to request when the file is opened, before its size is known; `None` if a range
+/// counts from the end of the file.
 fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
     if parts.is_empty() {
         return Some(vec![Range { start: 0, end: u64::MAX }]);
@@ -170,7 +171,7 @@ fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
     parts.iter().map(range).collect()
 }
 
-/// The ranges in a file of known size.
+/// The requested ranges, within the size of `file`.
 ///
 /// # Errors
 /// A range begins after the end of the file.

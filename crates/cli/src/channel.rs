@@ -107,8 +107,8 @@ struct LinkArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     #[arg(required_if_eq("mode", "deadline"))]
     deadline: Option<Span>,
-    /// Interface of this host that leads to the group, for --mode multicast [default: the one that
-    /// leads to the server]
+    /// Network interface of this host for the multicast group, for --mode multicast [default: the
+    /// interface that leads to the server]
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// Repairs for lost datagrams between this host and the server: xor:N sends the XOR of each N
@@ -116,7 +116,7 @@ struct LinkArgs {
     /// senders with --mode multicast
     #[arg(long, value_name = "CODE", default_value = "none", value_parser = code::parse)]
     code: ChannelCode,
-    /// UDP payload of a datagram in bytes, 1232 to 8900 [default: the largest that passes to the
+    /// UDP payload of a datagram in bytes, 1232 to 8900 [default: the largest that reaches the
     /// server, at most 1452]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1232..=8900))]
     datagram: Option<u16>,
@@ -177,7 +177,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// Reads stdin and sends its messages.
+/// Reads stdin and sends each line, or with `whole` all of stdin, as a message.
 fn feed(input: &ChannelInput, key: Option<&str>, whole: bool) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         Error::new(ErrorKind::LocalFile, format!("cannot read stdin: {error}"))

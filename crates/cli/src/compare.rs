@@ -1,8 +1,8 @@
 //! `longhaul compare`: copies the same object with each protocol, and prints one table.
 //!
 //! In reading order: `candidate` (the compared protocols), `runs` (results of one run, and of all
-//! runs of a candidate), `simulated` and `copies` with `beside` (they produce runs), `course`
-//! (progress of a copy over time), `table`, `events` and `page` (output).
+//! runs of a candidate), `simulated` (runs in virtual time), `copies` and `beside` (runs on a real
+//! path), `course` (progress of a copy over time), `table`, `events` and `page` (output).
 
 mod beside;
 mod candidate;
@@ -67,17 +67,19 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Seed of the first run, instead of the scenario's; it grows by one with each further run
+    /// Seed of the first run of each protocol, instead of the scenario's; each repetition adds one
     #[arg(long, value_name = "N", conflicts_with = "host")]
     seed: Option<u64>,
-    /// Rate of each protocol, as in cp [default: the scenario's, or each protocol searches]
+    /// Sending rate of each protocol, as in cp [default: the scenario's rate, or without one the
+    /// rate that the protocol finds]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
-    /// Write the object to the path of HOST; each run replaces it, and the last one stays
+    /// Write the object to the path of HOST; each run replaces the object of the previous run, and
+    /// the last object stays
     #[arg(long, conflicts_with = "scenario")]
     write: bool,
-    /// Copy once more in each turn, together with a TCP copy to HOST, and print how they shared the
-    /// path
+    /// After each run, copy again at the same time as a TCP copy to HOST, and print how the two
+    /// shared the path
     #[arg(long, conflicts_with = "scenario")]
     beside_tcp: bool,
     #[command(flatten)]

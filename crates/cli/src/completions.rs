@@ -15,7 +15,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Removes the settings of protocols, which would crowd out the usual flags in completions.
+/// Removes the settings of protocols: among so many flags, a user would not find the usual ones.
 fn without_settings(root: Command) -> Command {
     ["cp", "sync"].into_iter().fold(root, |root, name| {
         root.mut_subcommand(name, |copying| {

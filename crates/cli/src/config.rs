@@ -50,7 +50,7 @@ pub(crate) struct Setting {
     pub(crate) key: String,
     /// The flags for the value: none for "off", several for a list.
     pub(crate) words: Vec<OsString>,
-    /// Its position, as `file:line`.
+    /// Where the setting is, as `file:line`.
     pub(crate) origin: String,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) is_given: &'a dyn Fn(&str) -> bool,
     /// Whether the subcommand has this flag.
     pub(crate) has_flag: &'a dyn Fn(&str) -> bool,
-    /// The pins of the command line.
+    /// The pins of the command line: ids that servers must have.
     pub(crate) pins: &'a [ServerPin],
 }
 
@@ -86,8 +86,9 @@ impl Wanted<'_> {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
 
-    /// Whether a setting of a host applies. A pin in a file applies only to a server. A pin on the
-    /// command line overrides it, if that pin is for this server or for all servers.
+    /// Whether a `setting` of `[host.NAME]` applies to `host`. A pin (the id that a server must
+    /// have) applies only to a server, and only if the command line has no pin for this server or
+    /// for all servers.
     fn takes(&self, setting: &Setting, host: &Location) -> bool {
         let Location::Daemon { host, port, .. } = host else { return setting.key != PIN };
         let is_for_it = |pin: &ServerPin| pin.server.is_none() || pin.names(host, *port);
@@ -204,7 +205,7 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
     read_all.merge(wanted)
 }
 
-/// The settings of a file: the settings of the subcommand, and those of hosts with the host's name.
+/// The settings of a file: `general` of the subcommand, `hosts` with the NAME of `[host.NAME]`.
 #[derive(Debug, Default)]
 struct Read {
     general: Vec<Setting>,

@@ -188,8 +188,8 @@ pub(crate) struct CopyArgs {
     #[arg(long, help = resolve::streams_help(), value_name = "COUNT|auto")]
     #[arg(value_parser = resolve::parse_streams)]
     streams: Option<Streams>,
-    /// Size of a segment, a multiple of 1Mi; 0 sends the whole object as one segment, and an
-    /// interrupted copy may restart from zero [default: 16Mi]
+    /// Send the object in segments of this size, a multiple of 1Mi. With 0 the whole object is one
+    /// segment, and an interrupted copy may restart from zero [default: 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     segment: Option<Bytes>,
     /// Limit of received data in memory, at least 32Mi: blocks of incomplete chunks, chunks that

@@ -26,7 +26,7 @@ use crate::{console, exit, signals};
 use child::{Copy, Half, Here, Server};
 use table::DemoOutcome;
 
-/// The tree is the same on every host.
+/// Seed of the tree's content, the same on every host.
 const SEED: u64 = 7717;
 /// Duration of an uninterrupted copy, long enough to kill it half-way.
 const COPY_TAKES: Span = Span::from_secs(6);

@@ -80,11 +80,11 @@ pub(crate) struct EmulateArgs {
     /// Do not start the scenario's flows and commands, only its network
     #[arg(long, requires = "scenario")]
     no_flows: bool,
-    /// Write the result of each flow as JSON to stdout, one object a line; the last one is the
-    /// account of the emulator
+    /// Write the result of each flow as JSON to stdout, one object a line; the last one has the
+    /// emulator's counters
     #[arg(long)]
     json: bool,
-    /// Do not print the account of the path at the end
+    /// Do not print the emulator's counters at the end
     #[arg(long)]
     quiet: bool,
     /// Command to run on the first host
@@ -102,7 +102,7 @@ struct PathArgs {
     /// Round-trip time of an idle path
     #[arg(long, value_name = "TIME", value_parser = parse_span, default_value = "0ms")]
     rtt: Span,
-    /// Ratio of packets lost in each direction, independently of each other
+    /// Ratio of packets lost in each direction; losses are independent of each other
     #[arg(long, value_name = "LOSS", value_parser = parse_loss, default_value = "0%")]
     loss: LossRatio,
     /// Loss from a to b, instead of --loss
@@ -166,10 +166,7 @@ impl From<EmulationError> for Trouble {
     }
 }
 
-/// Runs programs and flows and returns the exit status: the last program's (if it is 0, that of the
-/// first other program that failed), or without programs 1 for an unfinished flow; 2 for an invalid
-/// path, 3 if emulation is forbidden, 4 if the scenario cannot be read, 124 after the time limit,
-/// 128 plus the signal's number after a signal.
+/// Runs programs and flows, and returns the exit status. `AFTER` lists the statuses.
 pub(crate) fn run(args: &EmulateArgs) -> u8 {
     let (text, status) = match emulate(args) {
         Ok(status) => return status,
@@ -217,7 +214,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     Ok(played.status)
 }
 
-/// The message to the user of an interactive shell: its host, and the other hosts.
+/// The message to the user of an interactive shell: the shell's host, and the other hosts.
 fn banner(emulation: &Emulation, here: &str) -> String {
     const MOST: usize = 8;
     let named = |host: &str| match emulation.addresses(host) {

@@ -129,7 +129,7 @@ fn page(row: &Row) -> String {
     page
 }
 
-/// Lists the settings of this host, which take no source.
+/// Lists the settings that apply to all sources together.
 fn shared(row: &Row) -> String {
     let shared = row
         .options

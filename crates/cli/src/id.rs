@@ -6,7 +6,7 @@ use crate::{config, console, exit};
 
 /// Print this user's id, for `longhaul serve --allow` on the other host
 ///
-/// The key is created at first use, in the configuration folder. Only its owner can read it.
+/// longhaul creates your key at first use, in the configuration folder. Only you can read the key.
 #[derive(clap::Args)]
 pub(crate) struct IdArgs {}
 

@@ -150,7 +150,8 @@ fn of_path(event: &str, path: &Path) -> Value {
     value
 }
 
-/// Adds `_hex` with the bytes of a name that is not UTF-8: two such names may look the same.
+/// Sets `field` to the path. If the path is not UTF-8, also sets `field` + `_hex` to its bytes,
+/// because two such paths may look the same.
 pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     value[field] = json!(path.display().to_string());
     if path.to_str().is_none() {
@@ -414,7 +415,7 @@ fn server_totals(all: &ServerTotals) -> Value {
     })
 }
 
-/// An HTTP request has changed the folder.
+/// The event for an HTTP request that has changed the folder.
 pub(crate) fn http_written(told: &Told) -> String {
     line(&json!({
         "event": "http-write",

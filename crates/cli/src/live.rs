@@ -79,14 +79,15 @@ impl Feeding {
     ) -> Result<Feeding, Error> {
         let (tell, fed) = channel();
         let thread = std::thread::Builder::new().name("source".into()).spawn(move || {
-            // The sender may already have ended.
+            // Nobody receives the result if the command has already ended.
             let _ = tell.send(feed());
         });
         thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
         Ok(Feeding(fed))
     }
 
-    /// Waits for the next progress report; returns the result if the source ends first.
+    /// Waits for one report interval (1 s). Returns the result of the source if it ends earlier,
+    /// otherwise `None`.
     pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
         match self.0.recv_timeout(EVERY) {
             Ok(ended) => Some(ended),

@@ -90,8 +90,9 @@ pub(crate) fn is_setting(flag: &str) -> bool {
     registry::all().iter().any(|row| row.option(flag).is_ok())
 }
 
-/// Formats a value with few digits: five decimals without a unit, and a power of ten for more than
-/// six digits.
+/// Formats a value for help. A fraction without a unit is rounded to five significant digits. A
+/// number without a unit that has more than six characters becomes a power of ten if that is
+/// shorter.
 fn shown(option: &ProtocolOption, value: f64) -> String {
     if !matches!(option.kind, Kind::Number | Kind::Count) {
         return option.written(value);
@@ -106,7 +107,7 @@ fn shown(option: &ProtocolOption, value: f64) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     kind: Kind,
-    /// One value for all sources.
+    /// Whether all sources must have the same value.
     is_shared: bool,
 }
 
@@ -200,8 +201,8 @@ impl Args for ProtocolSettings {
             let arg = Arg::new(flag.name).long(flag.name);
             let arg = arg.value_name(form.kind.value_name());
             let arg = arg.value_parser(move |text: &str| form.parse(text));
-            // `longhaul help cp PROTOCOL` and the manual list the settings. They are not hidden
-            // through clap, because hidden flags are not keys of configuration files.
+            // The help of a command leaves the settings out; `longhaul help cp PROTOCOL` and the
+            // manual list them. Not clap's `hide`: such flags are not keys of configuration files.
             let arg = arg.help(flag.help()).hide_short_help(true).hide_long_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });

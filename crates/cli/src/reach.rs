@@ -147,8 +147,8 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
 }
 
 impl ReachArgs {
-    /// Checks that each given flag applies to one of `places`. Flags for which `is_default` is true
-    /// come from a file, and may be meant for another copy.
+    /// Checks that each given flag applies to one of `places`. Skips flags for which `is_default`
+    /// is true: they come from a file, and may be meant for another copy.
     ///
     /// # Errors
     /// A flag for ssh hosts without an ssh host, a flag for servers without a server, or a server
@@ -215,11 +215,12 @@ impl ReachArgs {
         Ok(Client::builder().identity_in(folder).trust(trust))
     }
 
-    /// Returns the client of a command that uses `places`, which are all on other hosts. A signal
-    /// cancels `cancel`; `screen` asks about new servers.
+    /// Returns the client of a command that uses `places` on other hosts. A signal cancels
+    /// `cancel`; `screen` asks about new servers.
     ///
     /// # Errors
-    /// Those of [`ReachArgs::check`] and [`ReachArgs::client`].
+    /// One of `places` is on this host, and the errors of [`ReachArgs::check`] and
+    /// [`ReachArgs::client`].
     pub(crate) fn remote(
         &self,
         places: &[&Location],

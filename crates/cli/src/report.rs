@@ -289,7 +289,7 @@ fn lost_at_receiver(summary: &Summary) -> u64 {
     summary.socket_lost + summary.memory_lost + summary.early_lost
 }
 
-/// A short form of the losses, unless the verbose line shows them.
+/// A short form of the losses; empty if `told`, which means that the verbose line shows them.
 fn lost(summary: &Summary, told: bool) -> String {
     let share = |lost: u64| LossRatio::of(lost, summary.sender.sent);
     match (lost_on_path(summary), lost_at_receiver(summary)) {
@@ -340,7 +340,7 @@ fn resends(summary: &Summary) -> String {
     )
 }
 
-/// Datagrams that the receiver refused: from others, forged, or duplicated by the path.
+/// The line about data that the receiver refused; `None` if it refused none.
 fn refused(summary: &Summary) -> Option<String> {
     let number = summary.refused_datagrams + summary.receiver.refused;
     let refused = count(number, "datagram");

@@ -163,7 +163,7 @@ fn one(
     let simulated = simulate::run(&cases)
         .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
-    // Emulated values vary from run to run.
+    // Only this page is compared: new emulated values vary from run to run.
     let as_committed = page.clone();
     if let Some(emulator) = emulator {
         let asked = |case: &&Case| args.case.as_ref().is_none_or(|text| case.name.contains(text));
@@ -252,7 +252,7 @@ fn emulate(
     }
 }
 
-/// Emulates state updates: those of one element of `paths` at the same time.
+/// Emulates runs of state updates. All runs of one element of `paths` take place at the same time.
 #[cfg(target_os = "linux")]
 fn emulate_updates(
     emulator: &Emulator,
@@ -309,7 +309,7 @@ fn provenance(folder: Option<&Path>) -> String {
 /// changes; `None` outside a repository.
 fn commit(folder: &Path) -> Option<String> {
     let git = |args: &[&str]| {
-        // Also allows root to read another user's clone.
+        // Without safe.directory, git run by root refuses another user's clone.
         let output = Command::new("git")
             .arg("-C")
             .arg(folder)

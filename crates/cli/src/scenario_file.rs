@@ -8,9 +8,9 @@ use std::path::Path;
 use crate::error::{Error, ErrorKind};
 use longhaul_testbed::scenario::{Reading, Scenario};
 
-/// Size limit of a scenario; the largest valid one needs a tenth of it.
+/// Size limit of a scenario, ten times the size of the largest valid scenario.
 const MOST_SCENARIO: u64 = 64 << 20;
-/// Size limit of a trace: the largest number of packets, one a line.
+/// Size limit of a trace, enough for the maximum number of packets, one a line.
 const MOST_TRACE: u64 = 64 << 20;
 
 /// Reads the scenario at `path`, a file or a pipe.
@@ -24,8 +24,8 @@ pub(crate) fn text(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// Parses the scenario `text` of the file at `path`, with overriding `settings`. Traces are
-/// relative to the file's folder.
+/// Parses the scenario `text` of the file at `path`; `settings` override its keys. Paths of traces
+/// are relative to the file's folder.
 ///
 /// # Errors
 /// Describes the mistake, with its line.
@@ -36,7 +36,7 @@ pub(crate) fn parse(
 ) -> Result<Scenario, Error> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().unwrap_or(Path::new(""));
-    // The scenario may come from somebody else, and reading a pipe could block forever.
+    // Only regular files: the scenario may come from somebody else, and a pipe could block forever.
     let trace = |file: &str| read(&folder.join(file), MOST_TRACE, |kind| kind.is_file());
     let reading = Reading { settings, trace: &trace };
     Scenario::parse(&name, text, &reading)

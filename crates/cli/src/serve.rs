@@ -50,9 +50,9 @@ pub(crate) struct ServeArgs {
     /// Refuse all writes, even of clients that --allow lets write
     #[arg(long)]
     read_only: bool,
-    /// Allow an id to read (ro), write (wo) or both (rw, the default), below an existing subfolder
-    /// only. If the subfolder's name looks like a mode, write rw:SUBFOLDER. The long form allows
-    /// only the named services: ID,files=ro:/SUBFOLDER
+    /// Allow an id to read (ro), write (wo) or both (rw, the default). With SUBFOLDER, which must
+    /// exist, the id has access only below it. If the subfolder's name looks like a mode, write
+    /// rw:SUBFOLDER. The long form allows only the named services: ID,files=ro:/SUBFOLDER
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
     #[arg(required_unless_present_any = ["allow_file", "http_tokens", "http_public", "ssh"])]
     allow: Vec<Allow>,
@@ -70,7 +70,7 @@ pub(crate) struct ServeArgs {
     /// Limit of received data in memory, for all transfers together: blocks of incomplete chunks,
     /// chunks that wait for the disk, and lists of files. Each receiving transfer reserves at least
     /// 32Mi. If less is free, a transfer waits up to 10 s, then its client retries. One id can
-    /// reserve at most half of it
+    /// reserve at most half of SIZE
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = parse_bytes)]
     memory: Bytes,
     /// Offer a tree of small values that clients share (`longhaul share`), and store it in FILE,
@@ -139,7 +139,7 @@ fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
         if let Some((first, last)) = ports {
             command.args(["--ports", &format!("{first}-{last}")]);
         }
-        // This process outlives the ssh of its first client.
+        // The new process outlives the ssh of the client that starts it.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.process_group(0).spawn().map(drop)
     };
@@ -201,7 +201,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
                 return;
             }
             console::note(format_args!(
-                "longhaul: SIGHUP has no effect without --allow-file or --log-file"
+                "longhaul: SIGHUP has no effect without --allow-file, --http-tokens or --log-file"
             ));
             return;
         };

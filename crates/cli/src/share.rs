@@ -98,7 +98,7 @@ struct PutArgs {
     /// Set the value only if the key has this version; 0: only if the key does not exist
     #[arg(long, value_name = "VERSION")]
     if_version: Option<u64>,
-    /// Keep the value only while this command runs; a signal ends it
+    /// Keep the value only while this command runs; a signal ends the command
     ///
     /// Prints the version once the value is set.
     #[arg(long)]
@@ -109,7 +109,7 @@ struct PutArgs {
 struct RmArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// Only if the key has this version
+    /// Delete the key only if it has this version
     #[arg(long, value_name = "VERSION")]
     if_version: Option<u64>,
 }
@@ -230,7 +230,8 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps a presence until it is lost or a signal ends the command; returns the reason.
+/// Keeps a presence, the value of `put` that exists only while the command runs. Returns when the
+/// presence is lost or a signal comes, with the reason.
 fn hold(tree: &Tree) -> Error {
     let lost = blocking::wait(tree.share.presence_lost(&tree.key));
     let now = match lost {

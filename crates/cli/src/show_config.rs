@@ -5,7 +5,7 @@ use clap::parser::ValueSource;
 
 use crate::config::Setting;
 
-/// Arguments without a long flag, and flags without a value.
+/// Arguments that are left out: positional ones, and switches that no configuration file can set.
 const NOT_SHOWN: [&str; 10] = [
     "locations",
     "path",
@@ -24,15 +24,15 @@ pub(crate) fn is_asked(matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>("show_config").is_ok_and(|asked| asked == Some(&true))
 }
 
-/// The values in force, one line each, with their origins. `own` has the words of the command line,
-/// `matches` also those of `settings`.
+/// The values in force, one line each, with their origins. `own` has the flags of the command line,
+/// `matches` has these and the flags of `settings`.
 pub(crate) fn in_force(
     matches: &ArgMatches,
     own: &ArgMatches,
     settings: &[Setting],
 ) -> Vec<String> {
     let mut lines = Vec::new();
-    // Names of groups of flags start with a capital.
+    // clap names a group of flags after its struct, so the id starts with a capital.
     let is_flag = |id: &&str| !id.starts_with(char::is_uppercase) && !NOT_SHOWN.contains(id);
     for id in matches.ids().map(clap::Id::as_str).filter(is_flag) {
         let values = |of: &ArgMatches| -> Vec<String> {

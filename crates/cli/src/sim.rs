@@ -167,7 +167,7 @@ fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Err
     }
 }
 
-/// Reports which run panicked.
+/// Prints the scenario and its seed if the simulation panics.
 struct Named<'s>(&'s Scenario);
 
 impl Drop for Named<'_> {

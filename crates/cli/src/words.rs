@@ -5,10 +5,10 @@
 pub(crate) struct SshCommand(pub(crate) Vec<String>);
 
 impl SshCommand {
-    /// Reads it from one string.
+    /// Splits a command line into words.
     ///
     /// # Errors
-    /// Those of [`split_words`].
+    /// The errors of [`split_words`].
     pub(crate) fn parse(text: &str) -> Result<SshCommand, String> {
         split_words(text).map(SshCommand)
     }

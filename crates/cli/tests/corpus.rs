@@ -74,10 +74,10 @@ fn messages_of_honest_ends_pass_all_checks() {
 fn a_client_completes_only_the_valid_copies_among_the_seeds() {
     let seeds = seeds::all(&folder().join("..")).expect("the sources of the seeds can be read");
     let (_, sessions) = seeds.iter().find(|(target, _)| *target == "client_session").unwrap();
-    // A copy that can complete does so within `long`, even on a busy host. The other copies end at
-    // the limit.
+    // The stall timeouts: a copy that can complete does so within `long`, even on a busy host; the
+    // other copies stall, and end after `short`.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
-    // The second server disconnects; the copy may have ended earlier.
+    // Seed 1 is left out: its server disconnects, perhaps only after the copy is complete.
     let expected = [(0, true, long), (2, false, short), (3, false, short), (4, false, short)];
     for (number, is_whole, stall) in expected.into_iter().chain([(5, true, long)]) {
         let seed = &sessions[number];

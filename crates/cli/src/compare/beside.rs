@@ -16,12 +16,12 @@ pub(super) const NOTE: &str = "beside TCP: goodput of the copy + goodput of one 
                                Shares of copies shorter than a second are coarse: progress is \
                                reported ten times a second";
 
-/// Goodput of a copy with `options` and of one concurrent TCP connection.
+/// Goodputs of `copy` and of one concurrent TCP connection.
 ///
 /// # Errors
 /// Returns the error of the copy or of TCP, but not TCP's cancellation at the end of the copy.
 pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares, Error> {
-    // Two copies to the same object would conflict.
+    // The receiver writes nothing, because both copies have the same destination path.
     let ours = copy.clone().receive(Receive::Fake).cancel_with(cancel);
     let tcp = ours.clone().protocol(Protocol::Tcp { streams: 1 }).rate(None);
     let (course, beside) = (Arc::new(Course::new()), Arc::new(Course::new()));

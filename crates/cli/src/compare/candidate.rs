@@ -6,9 +6,9 @@ use longhaul::Protocol;
 use longhaul::protocol::TCP_STREAMS;
 use longhaul_proto::registry::{self, Row};
 
-/// Limit of connections, as for a copy.
+/// Maximum number of TCP connections, the same as for a copy.
 const MOST_STREAMS: u16 = 64;
-/// The copy tries several numbers of connections.
+/// Name of the candidate that tries several numbers of TCP connections.
 const TRIED: &str = "tcp:auto";
 
 /// A protocol to compare.

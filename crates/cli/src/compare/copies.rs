@@ -23,7 +23,7 @@ use crate::{console, report, signals, trust};
 
 /// Default size of the object.
 const SIZE: Bytes = Bytes::new(300_000_000);
-/// Memory limit, as for a copy.
+/// Memory limit of a copy, the default of `cp --memory`.
 const MEMORY: Bytes = Bytes::mebi(512);
 /// A run without progress for this long has failed.
 const STALL: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ pub(super) fn run(
     for turn in 1..=args.repeat {
         for candidate in candidates {
             if runs.is_empty() || args.write {
-                // An equal existing file would be skipped.
+                // New content for each run, because a copy skips a file that is already there.
                 fill(&object, size, runs.len() as u64, &cancel)?;
             }
             let watch = Watch::new(&cancel);
@@ -124,7 +124,7 @@ fn request(
         .rate(args.rate)
         .receive(if args.write { Receive::Naive } else { Receive::Fake })
         .memory(MEMORY)
-        // An interrupted run has no result.
+        // No retries: the time of an interrupted run would not be comparable.
         .retry_for(Duration::ZERO)
         .stall(STALL)
         .reach(args.reach.options()))

@@ -1,4 +1,4 @@
-//! `--json`: one object a run, then the summary. Names end with their unit.
+//! `--json`: one object a run, then the summary. Field names end with their unit.
 
 use serde_json::{Map, Value, json};
 

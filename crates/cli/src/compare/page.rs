@@ -1,4 +1,4 @@
-//! The report: one self-contained HTML page for light and dark mode.
+//! The report of a comparison: one self-contained HTML page for light and dark mode.
 
 use longhaul_experiments::plot::{Axis, Origin, Plot, PlotError, Series};
 

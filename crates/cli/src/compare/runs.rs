@@ -7,7 +7,7 @@ use super::candidate::Candidate;
 
 /// One run of one candidate.
 pub(super) struct Run {
-    /// The carrier of the object.
+    /// The protocol that carried the object.
     pub(super) candidate: Candidate,
     /// Number of the run, from 1.
     pub(super) turn: u32,
@@ -25,9 +25,9 @@ pub(super) struct Measured {
     pub(super) took: Span,
     /// Size divided by time.
     pub(super) goodput: Rate,
-    /// Losses and repetitions; `None` if the kernel handles them and does not report them.
+    /// Lost and repeated data; `None` for the kernel's TCP if the kernel does not report them.
     pub(super) counts: Option<Counts>,
-    /// CPU time, where real hosts did the work.
+    /// CPU time; `None` for a simulated run.
     pub(super) cpu: Option<Cpu>,
     /// Goodputs of a copy and a concurrent TCP flow, if such a run was made.
     pub(super) beside_tcp: Option<Shares>,
@@ -38,9 +38,10 @@ pub(super) struct Measured {
 /// Lost and repeated data; for the kernel's TCP only the repeated data are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Repeated blocks as a share of the object's blocks; for TCP, of segments.
+    /// Repeated blocks as a share of the object's blocks; for TCP, repeated segments as a share of
+    /// all segments.
     pub(super) waste: f64,
-    /// Blocks sent again; of TCP, segments.
+    /// Number of blocks sent again; for TCP, number of segments sent again.
     pub(super) retransmitted: f64,
     /// First measure of loss: sent datagrams that did not arrive.
     pub(super) path_lost: Option<f64>,

@@ -21,7 +21,7 @@ const POINTS: usize = 150;
 /// Name of the concurrent TCP flow.
 const BESIDE: &str = "beside";
 
-/// A planned run: alone, or with a concurrent TCP flow.
+/// A planned run, without the concurrent TCP flow.
 struct Case {
     candidate: Candidate,
     turn: u32,
@@ -163,7 +163,7 @@ fn measured(
     beside_tcp: Option<Shares>,
 ) -> Measured {
     let accounts = &flow.accounts;
-    // TCP's ends do not know the first loss, but the simulated network does.
+    // TCP's ends do not know how many segments did not arrive, but the simulated network does.
     let path_lost = match candidate {
         Candidate::Registry(_) => accounts.path_lost,
         Candidate::Tcp { .. } | Candidate::TcpTried => accounts.dropped,
@@ -190,7 +190,8 @@ fn measured(
     }
 }
 
-/// Bytes of both flows until the copy's end; `None` if the copy did not end within the time limit.
+/// Goodputs of the copy and of the concurrent TCP flow until the copy's end; `None` if the copy did
+/// not end within the time limit.
 fn shares(outcome: &SimOutcome) -> Option<Shares> {
     let (copy, tcp) = (outcome.flows.first()?, outcome.flows.last()?);
     let finished = copy.finished?;

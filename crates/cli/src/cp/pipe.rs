@@ -74,7 +74,8 @@ impl Pipe {
     pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
         match self {
             Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),
-            // A dry run looks for an existing destination file: an empty folder has none.
+            // A dry run looks for an existing destination file, and finds none in this empty
+            // folder.
             Pipe::Out(_) => copy
                 .local_files(&MemoryFolder::new(u64::MAX))
                 .output(Output { output: io::stdout(), cancel: cancel.clone() }),

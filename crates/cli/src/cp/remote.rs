@@ -29,7 +29,7 @@ const ENDING: Duration = Duration::from_secs(10);
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;
-/// Limit of the other host's output, without its events, that is kept for error messages.
+/// Limit of [`Run::noise`] in bytes.
 const MAX_NOISE: usize = 500;
 
 /// Output of the ssh that reaches the other host.
@@ -46,7 +46,7 @@ struct Run<'a> {
     screen: &'a Screen,
     cancel: &'a CancelHandle,
     began: bool,
-    /// Output other than events, for the error.
+    /// Output of the other host other than events, for error messages.
     noise: String,
     last: Option<Result<(Summary, String), Error>>,
 }
@@ -131,7 +131,8 @@ fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
 }
 
 impl Run<'_> {
-    /// Shows events until the other host's output ends. Dropping `stdin` ends the copy there.
+    /// Shows events until the other host's output ends. Drops `stdin` when the user cancels, which
+    /// ends the copy on the other host.
     fn follow(
         &mut self,
         lines: &Receiver<Line>,

@@ -29,7 +29,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// Progress of a copy when it was killed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Half {
-    /// Bytes in its last progress report.
+    /// Bytes copied, from the copy's last progress report.
     pub(super) bytes: u64,
     /// Bytes of the tree.
     pub(super) total_bytes: u64,
@@ -54,7 +54,7 @@ pub(super) struct Finished {
     pub(super) resumed_bytes: u64,
     /// Whether everything was hashed and compared.
     pub(super) verified: bool,
-    /// Files that the first run had verified and named.
+    /// Files that the first run had completed, and that the second run skipped without reading.
     pub(super) unread_files: u64,
     /// Encryption of the data.
     pub(super) cipher: String,
@@ -66,7 +66,7 @@ pub(super) struct Finished {
 
 /// Host of a child process.
 pub(super) trait Stage {
-    /// Starts this binary there, with the configuration folder `config` and a piped stdout.
+    /// Starts this binary on the host, with the configuration folder `config` and a piped stdout.
     fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child>;
 }
 

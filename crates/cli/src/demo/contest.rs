@@ -21,7 +21,7 @@ use super::{goodput, interrupted, local, step};
 use crate::console::{self, bold};
 use crate::progress::duration;
 
-/// The file and its path.
+/// Size of the file.
 const SIZE: Bytes = Bytes::new(200_000_000);
 const RATE: Rate = Rate::from_mbps(1_000);
 const RTT: Span = Span::from_millis(100);
@@ -83,7 +83,7 @@ pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Resu
     Ok(())
 }
 
-/// Creates a new path, because each lap has its own account.
+/// Creates a new path, because the emulator's counters must cover one lap only.
 fn again() -> Result<Emulation, Error> {
     track().map_err(|error| emulating(&error))
 }

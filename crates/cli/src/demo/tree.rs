@@ -22,7 +22,7 @@ const BIG: [u64; 5] = [40, 25, 12, 6, 2];
 pub(super) struct Made {
     /// Regular files.
     pub(super) files: u64,
-    /// Their bytes.
+    /// Bytes of all regular files.
     pub(super) bytes: u64,
 }
 

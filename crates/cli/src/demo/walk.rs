@@ -1,4 +1,4 @@
-//! An independent walk of two trees, compared by name, type, permissions and every byte.
+//! Compares two trees by name, type, permissions and every byte, without the code of a copy.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

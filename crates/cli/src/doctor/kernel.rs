@@ -11,12 +11,12 @@ use longhaul_proto::units::Bytes;
 use super::{Finding, Grade, Want};
 
 /// Longest and shortest usual delay of a receiving thread. The socket buffer must hold the data
-/// that arrive meanwhile.
+/// that arrive during this delay.
 const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
 /// Size that a sending socket requests.
 const SEND_BUFFER: u64 = 4 << 20;
-/// Largest buffer of a connection. The kernel counts its bytes in a signed number of 32 bits; it is
-/// also twice the largest TCP window (RFC 7323, section 2.3).
+/// Largest buffer of a connection. The kernel counts a buffer's bytes in a signed number of 32
+/// bits, and the largest TCP window is half of this (RFC 7323, section 2.3).
 const TCP_BUFFER: u64 = i32::MAX as u64;
 /// If reading the clock takes longer than this, the kernel asks a device instead of the processor.
 const SLOW_CLOCK: Span = Span::from_nanos(300);
@@ -73,7 +73,7 @@ fn receive_buffer(want: Want, granted: u64, most: Option<u64>) -> Finding {
     let key = "net.core.rmem_max";
     let (shown, bound) = (Bytes::new(granted), Bytes::new(most));
     let (grade, got) = match most < granted {
-        // The user of the copy need not be root, even if this one is.
+        // Copies may run as another user, even if this process runs as root.
         true => {
             let others = if judge(most) == Grade::Ok { Grade::Ok } else { Grade::Warn };
             let got = format!("{shown} granted to root; other users get {bound} ({key})");
@@ -99,7 +99,8 @@ fn send_buffer(most: &[u64]) -> Finding {
     Finding::new("udp-send", grade, what, mend)
 }
 
-/// A connection's window is at most half its buffer; TCP is only the fallback.
+/// Checks the kernel's TCP buffers. A connection's window is at most half its buffer. A small
+/// buffer is only a warning, because longhaul uses TCP only if UDP is blocked or if you choose it.
 fn tcp(want: Want) -> Vec<Finding> {
     let look = |name: &'static str, key: &str| {
         let limits = numbers(&format!("/proc/sys/net/ipv4/{key}"))?;
@@ -145,7 +146,7 @@ fn clock() -> Finding {
     Finding::new("clock", grade, what, mend)
 }
 
-/// Whether `longhaul emulate` works here, checked by running it.
+/// Checks whether `longhaul emulate` works here, by running it.
 #[cfg(target_os = "linux")]
 pub(super) fn emulator() -> Vec<Finding> {
     use std::process::{Command, Stdio};

@@ -16,14 +16,15 @@ const JUMBO: Rate = Rate::from_mbps(5_000);
 struct Link {
     name: String,
     mtu: u32,
-    /// `None` for devices without a speed: bridges, tunnels, most virtual machines.
+    /// The reported speed; `None` for devices without one: bridges, tunnels, most virtual machines.
     speed: Option<Rate>,
-    /// A physical card, or the equivalent of a virtual machine.
+    /// Whether the interface is a physical network card, or the card of a virtual machine.
     hardware: bool,
 }
 
 impl Link {
-    /// Whether the interface carries `rate`, as far as is known.
+    /// Whether the interface carries `rate`. Hardware without a reported speed counts as fast
+    /// enough.
     fn carries(&self, rate: Rate) -> bool {
         self.speed.map_or(self.hardware, |speed| speed >= rate)
     }

@@ -29,7 +29,7 @@ fn judge(host: &str, port: u16, ports: &Ports) -> Vec<Finding> {
         Ok(id) => format!("{id} answers"),
         Err(why) => why.clone(),
     };
-    // Control needs one of UDP and TCP; datagrams need UDP.
+    // The control connection needs UDP or TCP; data datagrams need UDP.
     let worst = if udp_control.is_err() && tcp_control.is_err() { Grade::Bad } else { Grade::Warn };
     let what = format!("UDP {port} of {ip}: {}", said(udp_control));
     let grade = Grade::unless(udp_control.is_ok(), worst);

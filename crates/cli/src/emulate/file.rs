@@ -28,7 +28,8 @@ pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let mut programs: Vec<Program> = commands.collect();
     let own = !scenario.flows.is_empty();
     let asked = asked(args, scenario.node_name(0), !own);
-    // The run ends with the given command; the scenario's commands run meanwhile.
+    // If the command line has commands, the run ends with them, and the scenario's commands do not
+    // set the exit status.
     let limit = if asked.is_empty() { Some(scenario.time_limit) } else { None };
     programs.iter_mut().for_each(|program| program.counts = asked.is_empty());
     programs.extend(asked);

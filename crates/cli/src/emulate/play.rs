@@ -1,4 +1,4 @@
-//! Runs flows and programs concurrently until the awaited ones end.
+//! Runs flows and programs concurrently, until those that decide about the end have ended.
 
 use std::thread;
 use std::time::Instant;
@@ -21,7 +21,8 @@ pub(super) struct Played {
     pub(super) absent: Vec<String>,
 }
 
-/// Runs everything in `plan` on existing hosts, until the end of the run or of the `asked` program.
+/// Runs everything in `plan` on the hosts of `emulation`, until the run ends or `asked` catches a
+/// signal.
 pub(super) fn play(
     emulation: &Emulation,
     plan: &Plan,

@@ -92,7 +92,7 @@ pub(super) fn flow(flow: &FlowEnd) -> Value {
     })
 }
 
-/// The account of the emulator as one JSON object.
+/// The emulator's counters as one JSON object.
 pub(super) fn truth(played: &Played, statistics: &Statistics) -> Value {
     let reason = match statistics.verdict() {
         Verdict::Valid => None,

@@ -28,7 +28,7 @@ pub(super) struct Program {
     pub(super) words: Vec<String>,
     /// Start time after the emulation's start.
     pub(super) start: Span,
-    /// Whether its failure counts, although another program ends the run.
+    /// Whether a failure of this program sets the exit status if the last program succeeds.
     pub(super) counts: bool,
 }
 

@@ -50,7 +50,8 @@ impl Log {
 
     /// Logs an event.
     pub(super) fn write(&self, event: &ServerEvent) {
-        // A file has no start lines, because the end line repeats their content.
+        // A log file has no line for the start of a transfer, because the line for the end repeats
+        // its content.
         if self.file.is_some() && matches!(event, ServerEvent::Asked(_)) {
             return;
         }

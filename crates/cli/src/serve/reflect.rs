@@ -53,8 +53,8 @@ pub(crate) struct ReflectArgs {
     #[arg(long)]
     accept_new: bool,
     /// Bridge a room to a multicast group of this network, for clients with --mode multicast:
-    /// lab/poses=239.1.2.3:5000%eth0, an IPv6 group in brackets; without %INTERFACE, the interface
-    /// that the routes name. Uses the UDP port of the group; may be repeated
+    /// lab/poses=239.1.2.3:5000%eth0, an IPv6 group in brackets; without %INTERFACE, the routing
+    /// table selects the interface. Uses the UDP port of the group; may be repeated
     #[arg(long, value_name = "ROOM=GROUP:PORT[%INTERFACE]", value_parser = bridged)]
     multicast: Vec<(String, String)>,
     /// Hop limit of the datagrams of --multicast: 1 stays in the local network

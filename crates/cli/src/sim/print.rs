@@ -49,7 +49,7 @@ fn row(flow: &FlowOutcome) -> [String; HEAD.len()] {
     ]
 }
 
-/// The counters of an account, by name.
+/// The counters of a flow, by name.
 fn counts(accounts: &Accounts) -> [(&'static str, u64); 19] {
     let a = accounts;
     [

@@ -16,7 +16,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Whether it sets this key.
+    /// Whether the sweep sets `key`.
     pub(super) fn is_of(&self, key: &str) -> bool {
         self.key == key
     }

@@ -209,7 +209,7 @@ impl Lines {
     }
 }
 
-/// Reasons for late frames.
+/// The main reason for late and missing frames.
 fn bound(came: &StreamReceived) -> &'static str {
     let lost = came.missed.saturating_sub(came.overdue);
     let causes = [

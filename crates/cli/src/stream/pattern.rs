@@ -1,4 +1,4 @@
-//! Test frames with a number and content derived from it.
+//! Test frames: each starts with its number, which determines the other bytes.
 
 /// Frame `number`, of `length` bytes.
 pub(super) fn frame(number: u64, length: usize) -> Vec<u8> {

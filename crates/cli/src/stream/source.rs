@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 /// Poll interval for the end of the stream.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Frames.
+/// A source of frames.
 #[derive(Debug)]
 pub(super) enum Source {
     /// Generated frames.
@@ -64,7 +64,7 @@ impl Source {
         Ok(Source::Folder(files.into_iter()))
     }
 
-    /// The next frame; `None` at the end. The rest of a file or pipe is a shorter frame.
+    /// The next frame; `None` at the end. The last frame of a file or pipe may be shorter.
     fn next(&mut self, number: u64, frame: usize) -> Result<Option<Vec<u8>>, Error> {
         let (read, path) = match self {
             Source::Pattern => return Ok(Some(pattern::frame(number, frame))),
@@ -115,7 +115,7 @@ pub(super) fn feed(
         if blocking::wait(input.send(bytes)).is_err() {
             return Ok(());
         }
-        // A source that is late by more than a frame does not catch up.
+        // A source that is late by more than one frame interval does not catch up.
         let next = due.checked_add(interval).unwrap_or(due);
         due = if next.elapsed() > interval { Instant::now() } else { next };
     }

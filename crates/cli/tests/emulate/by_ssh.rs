@@ -21,7 +21,7 @@ impl Sshd {
         let is_root = rustix::process::geteuid().is_root();
         skip::unless(is_root, "an sshd in a host needs root")?;
         let made = fs::create_dir_all("/run/sshd");
-        assert!(made.is_ok(), "where sshd wants an empty folder: {made:?}");
+        assert!(made.is_ok(), "the empty folder that sshd needs: {made:?}");
         let sshd = Sshd(tempfile::tempdir().expect("a folder can be made"));
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");
@@ -48,13 +48,13 @@ impl Sshd {
         self.0.path()
     }
 
-    /// The command that runs it, for the host `b`.
+    /// The command that runs this sshd on the host `b`.
     fn serve(&self) -> String {
         let here = self.path().display();
         format!("exec {SSHD} -D -e -f {here}/sshd_config 2> {here}/log")
     }
 
-    /// The command that enters this folder and waits until it listens.
+    /// The command that enters this folder and waits until the sshd listens.
     fn ready(&self) -> String {
         let here = self.path().display();
         format!("cd {here}; until grep -q listening log 2>/dev/null; do sleep 0.05; done")

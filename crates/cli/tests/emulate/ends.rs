@@ -72,7 +72,7 @@ fn ctrl_c_at_any_moment_leaves_no_process_and_reports_no_success() {
     for millis in (0..60).step_by(4) {
         let child = Child::spawn(&mut command(&["--run", "b", STUBBORN, "--run", "a", STUBBORN]));
         std::thread::sleep(Duration::from_millis(millis));
-        // Twice, so that the run does not wait for the programs.
+        // The second signal ends the run without waiting for the programs.
         child.signal(Signal::INT);
         child.signal(Signal::INT);
         let ended = child.end();
@@ -93,7 +93,7 @@ fn ctrl_c_works_during_the_setup_even_in_a_job_that_ignores_it() {
     let (_folder, file) = scenario("[topology]\nkind = \"star\"\nhosts = 60\n");
     for ignored in ["INT", "USR1"] {
         let child = Child::spawn(&mut deaf_to(ignored, &[&file, "--", "sh", "-c", STUBBORN]));
-        // A host is created by a separate thread.
+        // A second thread shows that the setup has begun, because a thread creates each host.
         let threads = format!("/proc/{}/task", child.id());
         let deadline = Instant::now() + DEADLINE;
         while fs::read_dir(&threads).expect("it runs").count() < 2 {

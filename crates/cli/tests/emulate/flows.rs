@@ -94,7 +94,7 @@ on = "30ms"
 off = "20ms"
 "#;
 
-/// Existing folders of a run's objects.
+/// Number of existing folders with objects of the run whose process is `pid`.
 fn scratches(pid: u32) -> usize {
     let prefix = format!("longhaul-emulate-{pid}-");
     let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];

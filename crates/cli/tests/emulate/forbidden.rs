@@ -29,7 +29,8 @@ fn a_device_closed_to_this_user_is_reported_with_the_fix() {
     need!(have(&["unshare", "setpriv"]));
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let device = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200";
-    // The unprivileged user may have no access to the folder of this program.
+    // The program is mounted elsewhere, because the unprivileged user may have no access to its
+    // folder.
     let program = format!("touch /dev/net/longhaul && mount --bind {longhaul} /dev/net/longhaul");
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
     let script =

@@ -144,7 +144,8 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
         File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
     }
     assert_eq!(run(&[]).summary()["skipped_files"], 2);
-    // The first data leave before anything is compared: at this rate no chunk is complete by then.
+    // The sender sends the first data before the comparison. At this rate it completes no chunk
+    // before the comparison ends.
     let slowly = ["--checksum", "--rate=10M"];
     let closer = run(&slowly).summary();
     assert_same(&pair.here, &pair.there);

@@ -198,7 +198,7 @@ fn a_full_disk_here_stops_the_copy_which_resumes_with_free_space() {
     let small = pair.scratch.path().join("small");
     fs::create_dir(&small).unwrap();
     let apart = need!(Apart::tiny(&small, 40 << 20));
-    // The shell outlives the copy, and with it the mount.
+    // The shell keeps the mount until the copy has ended.
     let mut keeper = Command::new(&apart.words[0]);
     keeper.args(&apart.words[1..]).args(["sh", "-c", "echo ready; exec sleep 600"]);
     let mut keeper = Child::spawn(keeper.stdout(Stdio::piped()).stderr(Stdio::piped()));

@@ -161,7 +161,7 @@ fn a_copy_onto_or_into_itself_is_refused_and_changes_nothing() {
         ended.is(2, &["onto or into itself"]);
         assert_eq!(names(&here.at("")), before, "{words:?}");
     }
-    // The reverse direction is an ordinary copy.
+    // A copy of a subfolder out of its tree is allowed.
     here.cp(&["-r", "t/d", "."]).summary();
     assert!(here.at("d/x").is_file());
 }
@@ -199,7 +199,7 @@ fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
 fn a_slow_disk_does_not_stall_a_local_copy() {
     let here = Here::new();
     write(&here.at("big"), &bytes(12 << 20, 1));
-    // Together the chunks take longer than the limit.
+    // All chunks together take longer than the stall timeout.
     let slow = need!(slow_calls("pwrite64", 300_000));
     let ended = here.start_in(&slow, &["--stall=2s", "big", "new"]).end();
     assert!(ended.summary()["seconds"].as_f64() > Some(2.0), "{ended}");

@@ -25,7 +25,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}")).mode() & 0o7777
 }
 
-/// `cp ARGS` under that umask, not started yet.
+/// `cp ARGS` under umask 027, not started yet.
 fn masked(pair: &Pair, args: &[&str]) -> Command {
     let id = format!("--server-id={}", pair.server.id);
     let mut words = words(&[&"cp", &"--json", &id]);
@@ -39,7 +39,7 @@ fn at(pair: &Pair, path: &str) -> String {
     pair.at(path).into_string().expect("plain letters")
 }
 
-/// A source's mode, and the resulting mode without -p under that umask.
+/// A source's path and mode, and the mode of its copy without -p under umask 027.
 const MODES: [(&str, u32, u32); 11] = [
     ("t/private", 0o600, 0o600),
     ("t/plain", 0o644, 0o640),

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use crate::rig::{Child, Pair, Skipped, bytes, need, skip, words, write};
 
-/// Runs a test of this file, or skips it if strace is missing.
+/// Runs a test of this file without strace; `is_required` is the value of `CI_REQUIRE`.
 fn run_without_strace(is_required: bool) -> Output {
     let mut tests = Command::new(std::env::current_exe().expect("it runs"));
     let name = "a_large_file_is_synced_before_its_journal_entry_and_its_name";
@@ -38,7 +38,7 @@ const MIB: u64 = 1 << 20;
 struct Call {
     thread: String,
     name: String,
-    /// Its arguments; descriptors include their paths.
+    /// The arguments; descriptors include their paths.
     words: String,
     /// The return value, if it is a count.
     result: u64,
@@ -51,17 +51,17 @@ impl Call {
         names.iter().any(|name| self.name.starts_with(name))
     }
 
-    /// Whether `path` is one of its descriptors or arguments.
+    /// Whether `path` is one of the call's descriptors or arguments.
     fn is_of(&self, path: &str) -> bool {
         self.words.contains(&format!("/{path}>")) || self.words.contains(&format!("\"{path}\""))
     }
 
-    /// Whether it changes the open file `name`.
+    /// Whether the call changes the open file `name`.
     fn changes(&self, name: &str) -> bool {
         self.is(&["pwrite", "write", "ftruncate", "fchmod", "utimens"]) && self.is_of(name)
     }
 
-    /// Whether the file `name` is synced when it ends.
+    /// Whether the call syncs the file `name`.
     fn syncs(&self, name: &str) -> bool {
         self.is(&["syncfs"]) || (self.is(&["fsync", "fdatasync"]) && self.is_of(name))
     }
@@ -121,7 +121,7 @@ fn traced_copy(
     Ok(calls(&fs::read_to_string(log).expect("strace wrote it")))
 }
 
-/// Whether all changes of the file `name` before `call` were synced before it.
+/// Asserts that all changes of the file `name` before `call` were synced before `call`.
 #[track_caller]
 fn assert_synced_before(call: &Call, name: &str, calls: &[Call]) {
     let earlier = calls.iter().filter(|earlier| earlier.begun < call.begun);
@@ -136,7 +136,7 @@ fn assert_synced_before(call: &Call, name: &str, calls: &[Call]) {
 #[track_caller]
 fn renaming<'a>(partial: &str, calls: &'a [Call]) -> &'a Call {
     let found = calls.iter().find(|call| call.is(&["rename"]) && call.is_of(partial));
-    found.unwrap_or_else(|| panic!("{partial} got no other name: {calls:#?}"))
+    found.unwrap_or_else(|| panic!("{partial} was not renamed: {calls:#?}"))
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_large_file_is_synced_before_its_journal_entry_and_its_name() {
 fn read(name: &str, calls: &[Call]) -> u64 {
     let reads = calls.iter().filter(|call| call.is(&["read", "pread"]) && call.is_of(name));
     let seen = calls.iter().find(|call| call.is(&["mmap", "sendfile"]) && call.is_of(name));
-    assert!(seen.is_none(), "it is read where nobody sees it: {seen:?}");
+    assert!(seen.is_none(), "a call that the count misses reads it: {seen:?}");
     reads.map(|call| call.result).sum()
 }
 

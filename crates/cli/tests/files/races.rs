@@ -1,5 +1,5 @@
-//! Another process repeatedly swaps a folder for a link that points out, while a copy goes through
-//! it: the copy writes nothing outside, and reads nothing from outside.
+//! While a copy walks through a folder, the test repeatedly swaps the folder for a link that leads
+//! out of the tree: the copy writes nothing outside, and reads nothing from outside.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,13 +13,13 @@ const FILES: usize = 1500;
 const INSIDE: &[u8] = b"inside";
 const OUTSIDE: &[u8] = b"a secret";
 
-/// Swaps `folder` for a link to `outside` and back until `over`; returns the number of swaps.
+/// Swaps `folder` for a link to `outside` and back until `over`; counts the swaps in `swapped`.
 fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     let away = folder.with_extension("away");
     while !over.load(Ordering::Relaxed) {
         // The copy may not have created the folder yet.
         if fs::rename(folder, &away).is_ok() {
-            // The copy may have created it again meanwhile; then the link fails.
+            // If the copy has created the folder again meanwhile, the link cannot be made.
             if symlink(outside, folder).is_ok() {
                 thread::yield_now();
                 let _ = fs::remove_file(folder);
@@ -32,7 +32,7 @@ fn swap(folder: &Path, outside: &Path, over: &AtomicBool, swapped: &AtomicU64) {
     }
 }
 
-/// Copies while `folder` is swapped, until there were enough swaps.
+/// Copies four times while `folder` is swapped; returns the number of swaps.
 fn race(pair: &Pair, folder: &Path, copy: impl Fn()) -> u64 {
     let outside = pair.scratch.path().join("outside");
     let (over, swapped) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -82,7 +82,8 @@ fn a_folder_replaced_by_a_link_during_a_copy_lets_nothing_outside_be_read() {
         let ended = pair.cp(&[&"-r", &pair.at("tree"), &"."]);
         assert!(matches!(ended.status, Some(0 | 5 | 8)), "{ended}");
         for n in 0..FILES {
-            // A link that was a link during the walk is copied as a link, which is harmless.
+            // If `d` was a link when the server walked the tree, the copy has a link, which is
+            // harmless.
             let path = pair.here.join(format!("tree/d/f{n}"));
             let read =
                 if pair.here.join("tree/d").is_symlink() { None } else { fs::read(path).ok() };

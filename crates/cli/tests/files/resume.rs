@@ -94,7 +94,7 @@ fn a_kill_costs_little(way: Way, the_client: bool) {
     let resumed = summary["resumed_bytes"].as_u64().unwrap();
     assert!(resumed > 0 && resumed + LOST >= told, "{told} were there, {resumed} are: {summary}");
     let moved = summary["blocks"].as_u64().unwrap() * summary["payload_bytes"].as_u64().unwrap();
-    // Includes the blocks sent before the second run knew which ones were there.
+    // `moved` includes blocks that were sent again before the sender knew that they were there.
     assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
     assert_eq!(summary["bytes"], SIZE);
 }

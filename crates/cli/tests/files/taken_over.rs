@@ -34,7 +34,7 @@ fn lost_at_the_door(summary: &Value) -> u64 {
     count("early_lost") * count("payload_bytes")
 }
 
-/// Enough of [`LARGE`] for a second at [`FAST`].
+/// Bytes of a second at [`FAST`]: a copy that sends while it waits loses more than this.
 const TOO_MUCH: u64 = 20_000_000;
 const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";

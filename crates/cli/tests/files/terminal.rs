@@ -325,7 +325,7 @@ fn at_40_columns_the_rate_the_time_left_and_the_name_are_shown() {
     let (ended, text) = screen.end();
     assert_eq!(ended, Some(0), "{text}");
     assert!(!text.contains("[="), "{text}");
-    // No list was requested.
+    // Without -v the names of files are not listed.
     assert!(!text.contains("0.h5\r\n"), "{text}");
 }
 

@@ -155,7 +155,6 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
                 }
                 silent.push(stream);
             }
-            // The server may disconnect some of a thousand.
             Err(error) => panic!("connection {} is refused: {error}", silent.len()),
         }
     }

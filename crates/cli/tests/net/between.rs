@@ -1,5 +1,5 @@
-//! Copies between two other hosts: `far` runs them, reached by a real sshd, and reaches `gate` by
-//! ssh or a server itself.
+//! Copies between two other hosts, `far` and `gate`. This host starts each copy on `far`, by a real
+//! sshd. `far` reaches `gate` by its own ssh, or as a server.
 
 use std::fs;
 use std::path::PathBuf;

@@ -113,7 +113,7 @@ fn a_tree_with_a_long_list_is_copied_by_tcp() {
     assert_same(&rig.pair.here.join("tree"), &rig.pair.there.join("tree"));
 }
 
-/// The minimum time of a copy of this many bytes at 16 Mbit/s, minus a burst.
+/// The minimum time of a copy of this many bytes at 16 Mbit/s, minus 5 % for a burst at the start.
 fn least_seconds(bytes: usize) -> f64 {
     bytes as f64 * 8.0 / 16e6 * 0.95
 }
@@ -219,8 +219,8 @@ impl Lateness {
     }
 }
 
-/// A copy notices within 3 s that UDP is blocked, on a machine that does nothing else. It takes
-/// longer than this time only if it waits for a timeout of the whole session (30 s) instead.
+/// Seconds within which a copy continues by TCP after UDP is blocked. On an idle machine it takes
+/// 3 s; it takes more than this only if it waits for the timeout of the whole session (30 s).
 const SOON: f64 = 12.0;
 
 /// Asserts that a short copy by TCP ended soon by its own clock, minus this machine's lateness. The

@@ -32,7 +32,7 @@ pub(super) fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Output {
     cat(&pair.client, &pair.server.id, &words).output().expect("it runs")
 }
 
-/// Asserts that the command ended with `status` and printed `what`.
+/// Asserts that the command ended with `status`, printed `what` to stderr, and nothing to stdout.
 #[track_caller]
 fn refused(output: &Output, status: i32, what: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -56,7 +56,7 @@ fn cat_writes_files_and_ranges_to_stdout() {
     write(&pair.there.join("empty"), b"");
     is(&of_pair(&pair, &[], "sub/file"), &content);
     let ended = pair.server.child().event(|event| event["event"] == "ended");
-    assert_eq!(ended["result"], "done", "the command says goodbye: {ended}");
+    assert_eq!(ended["result"], "done", "the command closed the session: {ended}");
     is(&of_pair(&pair, &[], "empty"), b"");
     let two = [&content[5..9], &content[MEBI..3 * MEBI]].concat();
     is(&of_pair(&pair, &["--range=5-9", "--range=1Mi-3Mi"], "sub/file"), &two);
@@ -147,7 +147,7 @@ fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
         #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
         let error = file.read_ranges([Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
-        // Requested with the file, before its size is known.
+        // `read_file` requests ranges when it opens the file, before the size is known.
         let connection = connect(&pair).await;
         let over = [3..size + 9, 5..u64::MAX, size..size + 1, u64::MAX - 1..u64::MAX, 0..2];
         let (file, mut reads) = connection.read_file("file", over.clone()).await.unwrap();
@@ -183,7 +183,7 @@ fn the_error_of_a_file_that_changes_while_it_is_read_names_the_file() {
         // The open file has failed for good, and the new version can be opened.
         assert!(file.read_at(0, 10).await.is_err());
         assert_eq!(open(&pair, "file").await.read_at(5, 1).await.unwrap(), b"x");
-        // Renaming another file to this name does not change the open file.
+        // If another file has the name of the open file, the open file counts as changed.
         let file = open(&pair, "file").await;
         fs::remove_file(&path).unwrap();
         write(&path, b"new");

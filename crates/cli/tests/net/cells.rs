@@ -1,5 +1,5 @@
-//! The cells of a suite, each a way to carry a copy: every protocol of the registry, variants of a
-//! protocol with a setting, and parallel TCP.
+//! The ways to carry a copy (cells) that other tests go through: every protocol of the registry,
+//! variants of a protocol with a setting, and parallel TCP.
 
 use std::fmt::{self, Debug, Formatter};
 use std::thread;

@@ -40,7 +40,7 @@ fn lines(count: usize) -> Vec<u8> {
     (0..count).flat_map(|n| format!("{n}\n").into_bytes()).collect()
 }
 
-/// The summary of a command that a signal ended; an error follows it.
+/// The summary of a command that a signal ended; an `error` event follows the summary.
 fn summary(ended: &Ended) -> serde_json::Value {
     ended.events("summary").pop().unwrap_or_default()
 }
@@ -223,7 +223,7 @@ fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody(
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
     frozen.signal(Signal::STOP);
-    // More than the room keeps plus the path holds.
+    // More messages than the room keeps and the path holds together.
     let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
     send(&pair, "x", &["--json"], &text).is(0, &[]);
     let last = format!("{:0>512}", 39_999);
@@ -424,7 +424,7 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     refuses([asks, vec![ask(ChannelAsked::Publish(publish()))]].concat(), "is not allowed on this");
     let kept = Part { number: 1, bytes: b"kept".into(), ..Part::default() };
     told(&pair, part(kept));
-    // Another server starts with new positions and runs.
+    // The subscriber names the run and position of another server; this server accepts it.
     let ahead = Subscribe { run: 7, next: u64::MAX, ..subscribe() };
     let (heard, _) = told(&pair, vec![ask(ChannelAsked::Subscribe(ahead))]);
     assert!(matches!(heard[0].told, Some(ChannelTold::Room(_))), "{heard:?}");

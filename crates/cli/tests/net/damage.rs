@@ -68,6 +68,6 @@ fn an_unencrypted_tree_has_a_sealed_list_and_its_damage_is_repaired() {
         let shows =
             |what: &[u8]| datagrams.iter().any(|d| d.windows(what.len()).any(|w| w == what));
         assert!(shows(&[7; 100]), "the content is in the clear");
-        assert!(!shows(b"secret-name"), "{way:?}: a name was in the clear");
+        assert!(!shows(b"secret-name"), "{way:?}: a name was sent unencrypted");
     }
 }

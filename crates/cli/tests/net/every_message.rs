@@ -30,9 +30,9 @@ const NAME: &str = "source";
 const LEN: usize = 300_000;
 const BLOCK: u32 = 1168;
 
-/// Strings and byte fields that are too long.
+/// Length of strings and byte fields that are too long, in bytes.
 const LONG: usize = 100_000;
-/// Elements of lists that are too long.
+/// Number of elements of lists that are too long.
 const MANY: usize = 10_000;
 
 /// A message whose field `named` lies.

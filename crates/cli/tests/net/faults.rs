@@ -95,7 +95,7 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy() {
     let mut pair = Pair::in_memory(&["--memory", "32Mi"]);
     let content = bytes(OBJECT, 5);
     write(&pair.here.join("object"), &content);
-    // Memory of the program itself.
+    // A small copy first, to measure the memory of the program itself.
     write(&pair.here.join("little"), b"l");
     pair.cp(&[&"little", &pair.at("little")]).summary();
     let id = pair.server.child().id();

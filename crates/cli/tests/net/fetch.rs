@@ -217,7 +217,7 @@ fn a_published_digest_verifies_the_file_and_a_wrong_one_leaves_none() {
     assert!(remains(client.scratch.path()).is_empty());
 }
 
-/// Lets requests pass up to a number of bytes; the others wait.
+/// Callers of `wait` continue after `open`.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -452,7 +452,7 @@ fn false_answers_end_the_copy_in_time_and_leave_no_file() {
         ended.is(status, &[what]);
         assert!(!client.path("f").exists(), "lie {number}");
     }
-    // Of an endless body the client reads no more than its range.
+    // The client reads no more of an endless body than its range.
     let client = Client::new();
     let whole = content.clone();
     let server = Liar::start(move |asked| {

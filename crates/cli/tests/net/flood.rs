@@ -14,10 +14,10 @@ use super::{Relayed, WAYS, Way};
 use crate::rig::{DEADLINE, Pair, bytes, send_signal, write};
 
 const MANY: Flood = Flood { tricks: &TRICKS, per_millisecond: 50 };
-/// Number of concurrent floods.
+/// A slower flood, so that several can run at the same time.
 pub(super) const A_FEW: Flood = Flood { tricks: &TRICKS, per_millisecond: 4 };
 
-/// Datagrams that a delayed flood sends in one burst.
+/// A delayed flood catches up by at most this much in one burst.
 const MOST_LATE: Duration = Duration::from_millis(10);
 
 /// Kinds of hostile datagrams, used in turn.

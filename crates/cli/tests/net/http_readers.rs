@@ -40,8 +40,8 @@ fn gdal_reads_a_raster_by_ranges() {
     succeeds(&refused, folder);
 }
 
-/// Skips where Python lacks pyarrow and fsspec with its HTTP client. `LONGHAUL_PYARROW` names
-/// another interpreter than `python3`.
+/// Returns the Python interpreter: `LONGHAUL_PYARROW`, otherwise `python3`. Skips the test if the
+/// interpreter lacks pyarrow, fsspec or aiohttp.
 fn pyarrow() -> Result<String, Skipped> {
     let python = std::env::var("LONGHAUL_PYARROW").unwrap_or_else(|_| "python3".to_owned());
     let mut command = Command::new(&python);

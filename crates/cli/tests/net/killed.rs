@@ -11,10 +11,11 @@ use super::path::Wan;
 use super::wan::{End, MTU, link};
 use crate::rig::{IMPATIENT, need};
 
-/// At the kill 1.5 times [`KILL_COSTS`] have arrived, and the copy would still take seconds.
+/// Length of the object: after [`KILL_AT`] bytes, the copy would still take seconds.
 const LEN: u64 = 200_000_000;
 const KILL_AT: u64 = KILL_COSTS * 3 / 2;
-/// Two seconds at [`RATE`]; the promise is the larger of 64 MB and one second.
+/// The most data that a kill may cost: the larger of 64 MB and one second of data. At [`RATE`], one
+/// second is 30 MB.
 const KILL_COSTS: u64 = 64_000_000;
 const RATE: &str = "--rate=240M";
 

@@ -130,7 +130,7 @@ fn an_idle_connection_still_lists() {
     });
 }
 
-/// Reads two listings of one connection in turn, and one that fails.
+/// Opens two listings of one connection, and reads the second first; then one that fails.
 async fn lists_twice(connection: &Connection) {
     let (mut one, mut other) =
         (connection.list("").await.unwrap(), connection.list("many").await.unwrap());
@@ -328,7 +328,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
     });
 }
 
-/// Any message.
+/// Decodes from any message, because a receiver skips unknown fields.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Bytes {}
 

@@ -125,7 +125,7 @@ fn relays(flow: u32) -> Vec<Message> {
     numbered.map(|(control, number)| Message::Relay(Relay { flow, control, number })).collect()
 }
 
-/// A message that ends a transfer, and a word of the error.
+/// Messages that each end a transfer, with words of the error.
 fn fatal() -> Vec<(Message, &'static str)> {
     let ranges = |steps: &[u64]| Some(Ranges { steps: steps.to_vec() });
     let plan = |have| Plan { have, ..Plan::default() };
@@ -142,7 +142,7 @@ fn fatal() -> Vec<(Message, &'static str)> {
     ]
 }
 
-/// Numbers beyond all limits, and questions without content.
+/// A status with numbers beyond all limits, which does not end a transfer.
 fn harmless() -> Vec<Message> {
     let much = Status {
         written: u64::MAX,
@@ -182,7 +182,7 @@ fn a_sending_server_survives_every_false_report() {
     assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));
 }
 
-/// A push to a liar, which ends with its last lie.
+/// Runs a push to `server`; the server's last message ends the push.
 fn push_to(pair: &Pair, server: &LyingServer, flags: &[String]) -> Ended {
     let id = format!("--server-id={}", server.id);
     let limits = ["--rate=20M", "--datagram=1200", "--stall=2s", "--retry-for=0s"];
@@ -191,7 +191,7 @@ fn push_to(pair: &Pair, server: &LyingServer, flags: &[String]) -> Ended {
     Child::spawn(&mut command).end()
 }
 
-/// A server that sends every wrong report, and finally one that ends the transfer.
+/// A server that sends every wrong report, and finally `lie`, which ends the transfer.
 fn liar_with(lie: Message) -> LyingServer {
     LyingServer::start(move |request| {
         let said = relays(request.flow).into_iter().chain(harmless());

@@ -65,7 +65,7 @@ impl Star {
         star
     }
 
-    /// Runs `cp FLAGS SOURCES DESTINATION`, with sources as (server, path).
+    /// Starts `cp FLAGS SOURCES DESTINATION`, with sources as (server, path).
     pub(super) fn start(
         &self,
         flags: &[&str],
@@ -76,7 +76,7 @@ impl Star {
         self.start_at(flags, at.collect(), destination)
     }
 
-    /// Runs `cp` with sources as words.
+    /// Starts `cp` with sources as words.
     fn start_at(&self, flags: &[&str], at: Vec<OsString>, destination: &str) -> Child {
         let mut words: Vec<OsString> = ["cp", "--json", "--accept-new"].map(Into::into).to_vec();
         words.extend(flags.iter().map(OsString::from));
@@ -90,7 +90,7 @@ impl Star {
         Child::spawn(self.client.command(words).current_dir(&self.here)).end()
     }
 
-    /// Runs `cp --replicas` of `x` from these servers.
+    /// Starts `cp --replicas` of `x` from these servers.
     pub(super) fn replicas(&self, flags: &[&str], servers: &[usize]) -> Child {
         let sources: Vec<(usize, &str)> = servers.iter().map(|server| (*server, "x")).collect();
         self.start(&[&["--replicas"], flags].concat(), &sources, "x")
@@ -112,7 +112,7 @@ impl Star {
         self.row_of(event, server).unwrap_or_else(|| panic!("no row of {address} in {event}"))
     }
 
-    /// Returns the row, if the event has rows.
+    /// Returns the row of a server's source, if the event has it.
     pub(super) fn row_of(&self, event: &Value, server: usize) -> Option<Value> {
         let address = &self.servers[server].address;
         let of = |row: &&Value| row["source"].as_str().is_some_and(|s| s.contains(&**address));
@@ -356,7 +356,7 @@ fn a_replica_that_changes_is_named_and_the_others_deliver_its_part() {
     star.assert_copied("x", &content);
     let failed = texts(&ended, "source-failed", "source");
     assert!(failed.len() == 1 && failed[0].contains(&star.servers[1].address), "{ended}");
-    // The error names the part, or says that the file changed.
+    // The error names the place of the difference, or says that the file changed.
     let what = texts(&ended, "source-failed", "what").concat();
     assert!(what.contains("from byte") || what.contains("modified"), "{ended}");
 }

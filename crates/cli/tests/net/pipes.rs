@@ -169,7 +169,7 @@ fn a_server_refuses_parts_that_belong_to_no_pipe_of_their_client() {
     }
     assert!(said.iter().all(|error| error.kind == ErrorKind::Usage), "{said:#?}");
     runtime.block_on(async {
-        // The same pipe number and the same position again.
+        // The number of the open pipe with another path, and its path with another number.
         for (path, number) in [("y", 7), ("x", 9)] {
             let mut again = meet(&pair, &pair.client).await;
             again.ask_for("pipe", 1);

@@ -168,13 +168,13 @@ impl Rules {
         waits && self.answered.load(Ordering::Relaxed)
     }
 
-    /// Whether the server's answers are still held back.
+    /// Whether the relay drops this answer of the server, because of `mute_server`.
     fn mutes(&self, port: Port, answer: &[u8]) -> bool {
         let is_handshake = answer.first().is_some_and(|first| first & 0x80 != 0);
         self.mute_server.load(Ordering::Relaxed) && !(port == Port::Control && is_handshake)
     }
 
-    /// Counts a datagram to the server.
+    /// Counts a data datagram to the server.
     fn note_data(&self, port: Port, datagram: &[u8]) {
         let kind = Header::decode(datagram).map(|header| header.kind);
         if port == Port::Data && kind == Some(Kind::Data) {
@@ -186,7 +186,7 @@ impl Rules {
         self.said.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// The client's first data release the held answers.
+    /// Ends `mute_server` when the client sends data.
     fn unmute(&self, port: Port, datagram: &[u8]) {
         let kind = Header::decode(datagram).map(|header| header.kind);
         if port == Port::Data && kind == Some(Kind::Data) {
@@ -321,7 +321,7 @@ fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
     });
 }
 
-/// Copies bytes and counts them.
+/// Copies bytes in a thread of its own, and calls `came` with the length of each read.
 fn pipe(
     from: &TcpStream,
     to: &TcpStream,

@@ -1,5 +1,5 @@
-//! Channels and links between reflectors, cut or frozen until the other end has given them up, and
-//! a subscriber that never reads.
+//! Clients of rooms and linked reflectors: the network is cut, or one end frozen, until the other
+//! end gives up the connection. Also a subscriber that never reads.
 
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -131,7 +131,7 @@ fn link_is_given_up(fault: Fault) {
     fault.set(true, &relay, b.child());
     speakers[0].say("meanwhile");
     hears(&mut subscribers[0], "meanwhile");
-    // Both streams of the link.
+    // The link has two streams.
     given_up(&mut a, "room");
     given_up(&mut a, "room");
     fault.set(false, &relay, b.child());

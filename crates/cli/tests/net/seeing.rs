@@ -307,7 +307,7 @@ fn top_shows_a_server_only_to_clients_with_the_right() {
     assert!(text.contains("writes to /secret-name") && text.contains("bit/s"), "{once}");
     assert!(text.contains("shared tree: 0 keys"), "{once}");
     let ended = seen.server.child().event(|event| event["event"] == "ended");
-    assert_eq!(ended["result"], "done", "the command says goodbye: {ended}");
+    assert_eq!(ended["result"], "done", "the command closed the session: {ended}");
     let told = Child::spawn(&mut seen.top(&["--once", "--json"])).ended_with(0);
     let told: Value = serde_json::from_str(&told.stdout[0]).expect("a line of JSON");
     assert!(told["transfers"][0]["rate_now_bps"].as_u64().expect("a rate") > 1_000_000, "{told}");
@@ -468,7 +468,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", &media);
-        // Two frames: the plots are drawn for the new size and colours.
+        // Waits until the plots are drawn for the new size and colours.
         self.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 400))");
         let shot = self.call("Page.captureScreenshot", &json!({"format": "png"}));
         let data = shot["data"].as_str().expect("a picture");

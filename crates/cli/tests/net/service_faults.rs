@@ -1,9 +1,10 @@
-//! The shared tree, remote files, mounts, HTTP and remote calls while one end is frozen or the
-//! network between them is cut for 20 s; and ends that stay away.
+//! Faults of the shared tree, remote files, mounts, HTTP and remote calls: for 20 s, one end is
+//! frozen or the network between both ends is cut. In two cases, an end is killed, or
+//! frozen until the other end gives it up.
 //!
-//! A session ends after 30 s of silence, so sessions survive these faults. A client of the shared
-//! tree or of calls reconnects after some seconds. One test runs all cases side by side, because
-//! they mostly wait.
+//! A session ends after 30 s of silence, so it survives 20 s. A client of the shared tree or of
+//! calls does not wait that long: it reconnects after some seconds of silence. One test runs all
+//! cases in parallel, because they mostly wait.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,8 +34,8 @@ use crate::rig::{Child, Ended, Pair, bytes, need, send_signal, side_by_side, wai
 const MEBI: usize = 1 << 20;
 /// How long a fault lasts.
 const OUTAGE: Duration = Duration::from_secs(20);
-/// Bytes of a file of which a part is still at the server when the client of the file has stopped:
-/// more than the 32 MiB that a client requests in advance.
+/// Bytes of a file that is longer than the 32 MiB that a client requests in advance: when a fault
+/// begins, the server still has a part to send.
 const LONG: usize = 36 * MEBI;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -270,7 +271,7 @@ fn http_continues(fault: Fault) {
     let mut came = vec![0; MEBI];
     get.read_exact(&mut came).expect("the first bytes come");
     let server = http.server.child().id();
-    // This process is the client; it is frozen while it neither reads nor writes.
+    // This process is the client, so a pause of its reads and writes stands for a freeze.
     let end: Box<dyn FnOnce()> = match fault {
         Fault::FrozenClient => Box::new(|| thread::sleep(OUTAGE)),
         fault => Box::new(fault.begin(&relay, server, 0)),
@@ -289,7 +290,8 @@ fn http_continues(fault: Fault) {
     assert!(came.ends_with(&content), "{fault:?}: {} bytes", came.len());
 }
 
-/// The programs run in this process, so a cut stands for all faults: a frozen end is as silent.
+/// Client and server run in this process, which a signal would freeze as a whole. The network is
+/// cut instead: a frozen end is silent in the same way.
 fn calls_continue(_: Fault) {
     let (host, me) = (Key::generate(), Key::generate());
     let (runs, begun, may_end) = (AtomicU32::new(0), Notify::new(), Semaphore::new(0));
@@ -334,7 +336,7 @@ fn calls_continue(_: Fault) {
         let lost = with_items.answer::<u32>().await.expect_err("nobody answers");
         assert_eq!(lost.code, RpcCode::Lost, "{lost}");
         assert_eq!(near.call::<u64>("echo", &2_u64, options).await, Ok(2));
-        // Its first answer is lost, too.
+        // Now `wait` ends, and the first answer to the call `answered` is lost.
         gate.2.add_permits(8);
         let sent = tokio::spawn({
             let far = far.clone();

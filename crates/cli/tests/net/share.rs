@@ -67,7 +67,7 @@ fn values_are_put_read_listed_watched_and_deleted() {
     let mut pair = pair("share=rw");
     share(&pair, "get", "world/a", &[]).is(5, &["the key world/a does not exist"]);
     let ended = pair.pair.server.child().event(|event| event["event"] == "ended");
-    assert_eq!(ended["result"], "done", "the command says goodbye: {ended}");
+    assert_eq!(ended["result"], "done", "the command closed the session: {ended}");
     share(&pair, "put", "world/a", &["one"]).is(0, &[]);
     assert_eq!(share(&pair, "get", "world/a", &[]).is(0, &[]).stdout, ["one"]);
     let read = share(&pair, "get", "world/a", &["--json"]).last();
@@ -495,7 +495,7 @@ fn a_client_refuses_invalid_answers() {
     let answer = |answer| Tell { told: Some(Told::Answer(answer)) };
     let item =
         |key: &str| Item { key: key.to_owned(), value: Some(b"x".to_vec()), ..Item::default() };
-    // The number of a first read is 2.
+    // The client's first read has the number 2.
     let right = Answer { id: 2, item: Some(item("key")), ..Answer::default() };
     let wrong = Answer { item: Some(item("other")), ..right.clone() };
     for lie in [

@@ -28,7 +28,7 @@ pub(super) struct Ssh {
     there: PathBuf,
     pub(super) content: Vec<u8>,
     scratch: TempDir,
-    // Dropped first: sshd ends before its folder is removed.
+    // sshd, which is killed when this field is dropped.
     _daemon: Option<Child>,
 }
 

@@ -4,7 +4,7 @@ use super::ssh::Ssh;
 use crate::rig::{Child, need, wait_until};
 
 impl Ssh {
-    /// `longhaul WORDS` with this user's ssh.
+    /// Starts `longhaul WORDS --json` with this user's ssh.
     fn live(&self, words: &[&str]) -> Child {
         let ssh = format!("--rsh=ssh -F {}", self.path("ssh_config").display());
         let path = format!("--remote-path={}", crate::rig::binary().display());

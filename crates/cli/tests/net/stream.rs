@@ -244,7 +244,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
     let mut sender = pattern(&pair, "x", 400, 2, &["--deadline=1s"]);
     frozen.event(|event| event["event"] == "frame");
     frozen.signal(Signal::STOP);
-    // 6 s of 8: the server stops forwarding after 4 s.
+    // Waits for 6 of the stream's 8 s. The server stops forwarding to a silent receiver after 4 s.
     sender.event(|event| event["event"] == "progress" && event["frames"].as_u64() > Some(300));
     frozen.signal(Signal::CONT);
     sender.end().is(0, &[]);
@@ -405,7 +405,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
         let _ = session.close(None).await;
         sent
     });
-    // The sender considers at most a loss of 10 %, 64 in a row.
+    // The sender repairs at most a loss of 10 % with 64 datagrams in a row, whatever is reported.
     let most = sent.summary()["most_repairs"].as_u64().expect("a number");
     assert!(most < 500, "{sent}");
     assert_eq!(numbers(&receiver.end()).len(), 100);

@@ -8,7 +8,7 @@ use longhaul_transfer::control::{Direction, Message, Pass, Ping, Request, Survey
 use super::liar::{self, LyingServer};
 use crate::rig::{Child, Ended, Pair, Server, content, write};
 
-/// `x` is an empty file, `x/` a folder, `x@` a symbolic link.
+/// Encodes a list of `entries`: `x` is an empty file, `x/` a folder, `x@` a symbolic link.
 fn list(shape: Shape, entries: &[&str]) -> Vec<u8> {
     let entry = |text: &&str| {
         let (path, kind) = match text.as_bytes().split_last() {

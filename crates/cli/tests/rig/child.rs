@@ -121,7 +121,7 @@ impl Child {
 
     /// Sends SIGKILL to the child and its process group, like a shell's `kill -9 %1`.
     pub(crate) fn kill_group(&self) {
-        assert!(self.leads, "it would be the group of the tests");
+        assert!(self.leads, "this child has no group; the signal would end the tests");
         kill_process_group(pid(self.id()), Signal::KILL).expect("it may be killed");
     }
 

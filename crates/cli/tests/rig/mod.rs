@@ -28,7 +28,7 @@ pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, wai
 /// Limit of every wait; then the test panics. Generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Limit for a copy whose peer is killed without a goodbye: the session's idle limit is 30 s.
+/// Ends a copy whose peer is killed without a goodbye before the session's idle limit of 30 s.
 pub(crate) const IMPATIENT: &str = "--stall=5s";
 
 /// Runs `test` for all cases in parallel, for tests that mostly wait.

@@ -1,4 +1,5 @@
-//! System calls that strace delays or lets fail, as a slow, hanging or broken disk does.
+//! Runs programs under strace, which delays system calls or lets them fail, as a slow, hanging or
+//! broken disk does.
 
 use std::process::Command;
 

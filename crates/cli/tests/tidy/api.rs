@@ -106,5 +106,5 @@ fn the_list_has_items_of_every_kind_with_their_signatures() {
     has("longhaul::units::Rate", "pub const fn from_bps(");
     has("longhaul::DEFAULT_PORT", "pub const DEFAULT_PORT: u16");
     let private = items.values().flat_map(|item| &item.lines).any(|line| line.contains("inner:"));
-    assert!(!private, "private fields are nobody's business");
+    assert!(!private, "the list has private fields");
 }

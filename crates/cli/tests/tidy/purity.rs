@@ -20,7 +20,7 @@ const FOREIGN: [Words; 9] = [
     ("what the compiler does not check", &["unsafe"]),
 ];
 
-/// Words of the simulation and its pages whose results differ between machines.
+/// Words whose results differ between machines; the simulation and its pages must not use them.
 const UNLIKE: [Words; 2] = [
     HASH_ORDER,
     (

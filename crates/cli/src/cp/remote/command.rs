@@ -16,7 +16,7 @@ pub(super) const WATCH: &str = "--watch-stdin";
 /// Longest command: Linux limits one argument of ssh's shell to 128 KiB.
 const MAX_COMMAND: usize = 120_000;
 
-/// Flags for this host only, or written by the plan itself.
+/// Flags that only this host needs, or that the plan writes itself.
 const NOT_FORWARDED: [&str; 17] = [
     "locations",
     "show_config",
@@ -37,7 +37,7 @@ const NOT_FORWARDED: [&str; 17] = [
     "from0",
 ];
 
-/// Flags for one kind of host, which the other kind would refuse.
+/// Flags that longhaul refuses unless the other end is on an ssh host or on a server.
 const OF_SSH: [&str; 1] = ["ports"];
 const OF_SERVERS: [&str; 2] = ["data_port", "server_id"];
 
@@ -91,7 +91,7 @@ pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error>
     }))
 }
 
-/// The host that ssh reaches.
+/// The host of an ssh location; `None` for other locations.
 fn host(location: &Location) -> Option<&str> {
     match location {
         Location::Ssh { destination, .. } => Some(destination),
@@ -225,7 +225,7 @@ fn below_home(path: &Path) -> OsString {
 /// The words for the flags of `matches` that the user or a file set.
 fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> {
     let mut words = Vec::new();
-    // Names of groups of flags start with a capital.
+    // clap names a group of flags after its struct, so the id starts with a capital.
     let is_flag = |id: &&str| !id.starts_with(char::is_uppercase) && !NOT_FORWARDED.contains(id);
     for id in matches.ids().map(clap::Id::as_str).filter(is_flag) {
         if matches.value_source(id) != Some(ValueSource::CommandLine) || is_idle(id) {
@@ -253,7 +253,8 @@ fn filter(filter: &Filter) -> Option<OsString> {
     }
 }
 
-/// The zero-terminated paths of a list, if there are any.
+/// The zero-terminated paths of `--files-from`, with an empty path at the end; empty if there is no
+/// list.
 fn list(filters: &[Filter]) -> Vec<u8> {
     let mut list = Vec::new();
     for filter in filters {

@@ -50,7 +50,7 @@ impl Moment {
         }
     }
 
-    /// Whether the server may end the session without a reason: the lie begins no transfer.
+    /// Whether the server may end the session without a reason, because `lie` begins no transfer.
     fn may_be_silent(self, lie: &Message) -> bool {
         use Message::{Attach, Probe, Survey};
         self == Moment::First && matches!(lie, Attach(_) | Probe(_) | Survey(_))

@@ -1,4 +1,4 @@
-//! The same load by etcd: gRPC over HTTP/2, not encrypted.
+//! The load of `share_load` with etcd: gRPC over HTTP/2, not encrypted.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! The same load by Redis: a change is `SET` and `PUBLISH`, because Redis's own notifications of
-//! keys have no values. Not encrypted.
+//! The load of `share_load` with Redis, not encrypted: a change is `SET` and `PUBLISH`, because
+//! Redis's own notifications of keys have no values.
 
 use std::rc::Rc;
 use std::time::Instant;
