@@ -1,4 +1,4 @@
-//! Observes the host's access link for a receiving core.
+//! Observes the host's access link for a receiver.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -27,8 +27,8 @@ pub struct Watch {
     links: Vec<Link>,
     others: count::Others,
     flows: Flows,
-    /// The next reading, the next count of flows, the other traffic at the last count, and the
-    /// number of flows.
+    /// Time of the next reading; time of the next count of flows; bytes of other traffic at the
+    /// last count, and the number of flows that it found.
     next_look: Time,
     next_count: Time,
     counted: u64,
@@ -74,9 +74,10 @@ impl Watch {
         now >= self.next_look && !self.links.is_empty()
     }
 
-    /// Takes a reading. `ours` returns the bytes of our sockets since the last reading. It is
-    /// called after the interfaces were read, so data in between do not count as other traffic.
-    /// Returns `None` if no counter has moved: some cards update their counters only once a second.
+    /// Takes a reading. `ours` returns the bytes of our sockets since the last reading; it is
+    /// called after the interfaces were read, so our data that arrive in between do not count as
+    /// other traffic. Returns `None` if no counter has moved since the last reading: some cards
+    /// update their counters only once a second. The first reading is never `None`.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;
         let came: Vec<Option<u64>> = self.links.iter_mut().map(Link::look).collect();

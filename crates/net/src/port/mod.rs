@@ -56,8 +56,9 @@ pub trait FlowSink: Send {
     /// one system call. Flows that share state may now advance their time.
     fn on_told(&mut self, _now: Time) {}
 
-    /// Reports datagrams with data that arrived before the flow was registered and exceeded the
-    /// limits for early datagrams. Called once, before the early datagrams are delivered.
+    /// Reports the number of datagrams with data that arrived before the flow was registered and
+    /// were dropped by the limits of size and age. Called once, before the early datagrams are
+    /// delivered.
     fn on_fallen(&mut self, _count: u64) {}
 
     /// Called at the time of [`FlowSink::next_wakeup`], after [`PortHandle::wake`], and after
@@ -134,7 +135,7 @@ pub struct PortStatistics {
     pub trains: u64,
     /// Bytes received.
     pub bytes: u64,
-    /// Datagrams that do not belong to longhaul, or to flows that nobody expects.
+    /// Datagrams that are not longhaul's, or that belong to flows that nobody expects.
     pub foreign: u64,
     /// Datagrams kept for flows that were not registered yet.
     pub held: u64,
@@ -183,7 +184,7 @@ pub(super) enum PortCommand {
     Close,
 }
 
-/// State that both sides share.
+/// State that the handles and the receive thread share.
 pub(super) struct Shared {
     pub(super) socket: Arc<Socket>,
     /// Written after every command, so that it ends the thread's wait.
@@ -208,7 +209,7 @@ impl Shared {
     /// Closes the port: no more flows are registered.
     pub(super) fn close(&self, why: &str) {
         let _flows = self.flows();
-        // Only the receive thread closes it, once.
+        // Only the receive thread sets this, once.
         let _ = self.closed.set(why.to_owned());
     }
 }
@@ -299,7 +300,7 @@ impl PortHandle {
         &self.shared.socket
     }
 
-    /// Registers `sink` for `flow`; its early datagrams are delivered immediately.
+    /// Registers `sink` for `flow`; the flow's early datagrams are delivered immediately.
     ///
     /// # Errors
     /// The flow id is in use here, or the port has closed.
@@ -308,8 +309,8 @@ impl PortHandle {
             let address = self.shared.socket.local_addr();
             Err(Error::new(format!("UDP {address}: {why}")))
         };
-        // Needs the lock that the thread takes to close. Otherwise a sink could be registered and
-        // then forgotten.
+        // The thread takes the same lock to close the port. Without the lock, a sink could be
+        // registered just after the thread has read its last command.
         let mut flows = self.shared.flows();
         if let Some(why) = self.shared.closed.get() {
             return refused(&format!("the port has closed: {why}"));
@@ -373,7 +374,8 @@ impl PortHandle {
     }
 
     fn tell(&self, command: PortCommand) {
-        // A thread that has ended needs no commands, and a full counter in `bell` already wakes it.
+        // A thread that has ended needs no commands. If the counter in `bell` is full, the thread
+        // is about to wake anyway.
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
         }

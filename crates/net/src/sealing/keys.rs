@@ -68,7 +68,7 @@ impl Suite {
         }
     }
 
-    /// The sealing suite called `name`; `None` for an unknown name, and for `none`.
+    /// The encrypting suite called `name`; `None` for an unknown name, and for `none`.
     pub fn sealed(name: &str) -> Option<Suite> {
         let all = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305];
         all.into_iter().find(|suite| suite.name() == name)
@@ -102,7 +102,7 @@ pub enum Direction {
     Backward,
 }
 
-/// The number space of a datagram within a direction.
+/// The packet-number space of a datagram within a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Blocks of the object.

@@ -18,7 +18,8 @@ use crate::zone;
 const DROPS: usize = 8;
 const VARS: usize = 9;
 
-/// Datagrams that the kernel dropped at this socket since it was opened; the count wraps at 2³².
+/// Packets that the kernel dropped at this socket since it was opened; merged datagrams count as
+/// one packet. The count wraps at 2³².
 pub(crate) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
     let mut memory = [0u32; VARS];
     ask(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
@@ -66,7 +67,8 @@ fn tcp_info<const N: usize>(socket: impl AsFd, which: [usize; N]) -> io::Result<
     Ok(which.map(|word| told[word]))
 }
 
-/// Reads a socket option into `words`, which may hold only its beginning; returns the words filled.
+/// Reads a socket option into `words`, only its beginning if `words` is shorter; returns the words
+/// that the kernel wrote.
 fn ask(
     socket: impl AsFd,
     level: libc::c_int,

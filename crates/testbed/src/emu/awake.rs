@@ -61,7 +61,7 @@ impl Awake {
         Rouser { shared: self.shared.clone(), threads: threads.collect(), until: None }
     }
 
-    /// Otherwise idle processor time that the threads used.
+    /// Processor time that the threads used; it would have been idle time otherwise.
     pub(super) fn taken(&self) -> Span {
         Span::from_nanos(self.shared.taken.load(Ordering::Relaxed))
     }
@@ -79,7 +79,7 @@ impl Drop for Awake {
 }
 
 impl Shared {
-    /// Keeps a processor busy while it must stay awake, until the end.
+    /// Runs one of the threads: keeps a processor busy while `roused` is set, until `ended` is.
     fn take(&self) {
         if sys::run_last().is_err() {
             return;
