@@ -107,7 +107,8 @@ pub enum Direction {
 pub enum Class {
     /// Blocks of the object.
     Data,
-    /// Everything else: control messages, probes, challenges. Sealed in every suite.
+    /// Everything else that is sealed: control messages and challenges. Sealed in every suite.
+    /// (Path-MTU probes are never sealed.)
     Control,
 }
 
@@ -133,7 +134,7 @@ pub struct FlowKeys {
 pub struct SenderKeys {
     /// Seals blocks.
     pub data: Sealer,
-    /// Seals control messages, probes, challenges.
+    /// Seals control messages and challenges.
     pub control: Sealer,
     /// Opens datagrams from the receiver.
     pub reports: Opener,
@@ -143,7 +144,7 @@ pub struct SenderKeys {
 pub struct ReceiverKeys {
     /// Opens blocks.
     pub data: Opener,
-    /// Opens control messages, probes, challenges.
+    /// Opens control messages and challenges.
     pub control: Opener,
     /// Seals datagrams to the sender.
     pub reports: Sealer,

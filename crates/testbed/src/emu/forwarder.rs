@@ -136,7 +136,7 @@ impl Pass {
 /// The forwarder's state for a host's port.
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// When it was last found empty.
+    /// When the port was last found empty.
     empty_at: Time,
     frames: u64,
     segments: u64,
@@ -298,8 +298,8 @@ impl Forwarder {
         let before = self.starved.so_far();
         // An interrupted or refused wait only means another look.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // No packet had arrived before this thread was woken; any wait since then was for a
-        // processor.
+        // No packet had arrived before the thread became runnable. After that, the thread waited
+        // for a processor for `starved`.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);
         for entry in &mut self.entries {
@@ -397,7 +397,8 @@ impl Forwarder {
             self.in_flight -= packets;
             let slot = run.slot;
             if run.left > 0 {
-                // A link without delay passes it on immediately instead of one tick later.
+                // A packet that is already due on the next link is passed on now, not one tick
+                // later.
                 let due = self.pass_on(run, now);
                 pass = pass.max(if due { Pass::More } else { Pass::Done });
             } else {

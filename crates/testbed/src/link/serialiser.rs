@@ -13,8 +13,8 @@ use longhaul_proto::units::{Bytes, Rate};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
     free_at: Time,
-    /// The fraction of a nanosecond to add to `free_at`, in units of 1 ns / rate. With it rounding
-    /// errors never add up.
+    /// The fraction of a nanosecond to add to `free_at`: a numerator over the rate in bit/s. It is
+    /// carried from packet to packet, so rounding errors never add up.
     fraction: u64,
     /// Contiguous and in order; finished periods are removed at the next packet.
     busy: VecDeque<Stretch>,

@@ -1,4 +1,4 @@
-//! Copies by the real program: a server on each receiving host, a client for each flow.
+//! Copies by the real program `longhaul`: a server on each receiving host, a client for each flow.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,7 +25,8 @@ use crate::sim::check_copy;
 
 /// The variable with the program's configuration folder.
 pub(super) const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
-/// The memory limit for an object in one segment, if the scenario sets none.
+/// The `--memory` of clients, and of servers without a limit in the scenario: enough for an object
+/// in one segment.
 const BUDGET: &str = "4Gi";
 /// Header and tag of a sealed datagram.
 const OVERHEAD: u32 = 32;
@@ -98,7 +99,7 @@ impl Copies {
         Ok(Some(copies))
     }
 
-    /// The id of the copying side.
+    /// Returns the id of the clients.
     fn identity(&self) -> Result<String, EmulationError> {
         let output = Command::new(&self.binary).arg("id").env(CONFIG, self.client()).output();
         let output = output.map_err(|error| failed("run longhaul id", &error))?;
@@ -195,8 +196,8 @@ impl Copies {
             if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
                 drop(child);
                 told.tell(end)?;
-                // A copy's progress after its last report is unknown, so the copy's time ends
-                // there.
+                // A copy's progress after its last report is unknown, so the copy's time ends with
+                // that report.
                 end.finished = over.is_some_and(|over| over <= Instant::now());
                 return Ok(());
             }

@@ -33,7 +33,7 @@ pub struct FlowEnd {
     pub error: Option<String>,
     /// The counters.
     pub counts: FlowCounts,
-    /// The duration of each mouse, in the order of their starts.
+    /// The duration of each mouse (short TCP connection), in the order of their starts.
     pub lives: Vec<Span>,
     /// For copies and TCP: time since the start, and bytes delivered by then.
     pub series: Vec<(Span, Bytes)>,
@@ -57,7 +57,7 @@ pub struct FlowCounts {
     pub reported_lost: Option<u64>,
     /// Blocks of the object.
     pub blocks: Option<u64>,
-    /// Rounds of the segment that needed most.
+    /// Rounds of that segment (part of the object) which needed the most rounds.
     pub rounds: Option<u64>,
 }
 
