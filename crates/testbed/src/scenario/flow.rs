@@ -66,7 +66,7 @@ pub enum Traffic {
     Tcp(Tcp),
     /// UDP without retransmission: constant, or on and off.
     Udp(Udp),
-    /// Short TCP connections, one after the other.
+    /// Short TCP connections; [`Mice::arrivals`] chooses when each starts.
     Mice(Mice),
     /// A shell command on the sending host (emulator only).
     Command(String),
@@ -85,7 +85,8 @@ pub struct Transfer {
     pub law: Law,
     /// The weight on a shared path, as `--share`. Selects the rate law that shares the path.
     pub share: Option<Weight>,
-    /// The rate that the path memory holds, in the simulator; by default the path is unknown.
+    /// The rate that an earlier copy found on this path, in the simulator; by default the path is
+    /// unknown.
     pub remembered: Option<Rate>,
     /// Bytes of a segment; by default the protocol's. A segment of at least the object's size holds
     /// the whole object.

@@ -30,14 +30,14 @@ pub struct Host {
     pub receives: Pace,
     /// The time that the receiving program needs for each datagram that it sends back: "the data
     /// receiver must frequently stop pulling packets off of the network to create and send
-    /// acknowledgement packets" (FOBS, section 3.2). With this limit, it reads datagrams one by
-    /// one.
+    /// acknowledgement packets" (FOBS, section 3.2). With this limit, the program reads datagrams
+    /// one by one.
     pub report_cost: Span,
     /// The socket's receive buffer; a datagram that does not fit is lost.
     pub socket_buffer: Bytes,
-    /// The memory of all copies to this host for incomplete and undrained data, shared in equal
-    /// parts as a server shares its `--memory`. `None`: each copy has 512 MiB if it writes to a
-    /// disk, and no limit otherwise.
+    /// The memory of all copies to this host for data that are incomplete or not yet written,
+    /// shared in equal parts as a server shares its `--memory`. `None`: each copy has 512 MiB if it
+    /// writes to a disk, and no limit otherwise.
     pub memory: Option<Bytes>,
     /// The disk of copies to and from files. `None`: copies never wait for a disk.
     pub disk: Option<Disk>,
@@ -77,7 +77,8 @@ impl Host {
     /// The default send buffer: Linux's `net.core.wmem_default`.
     pub(crate) const DEFAULT_SEND_BUFFER: Bytes = Bytes::new(212_992);
 
-    /// The minimum memory for copies: the bytes that a sender may send before any grant.
+    /// The minimum memory for copies: the bytes that a sender may send before the receiver grants
+    /// more.
     pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
     /// A host without limits.

@@ -1,5 +1,5 @@
-//! Arrivals for copies: datagrams pass through the host's program to the receiver's core, and the
-//! host drains data.
+//! Arrivals for copies: datagrams pass through the host's receiving program to the receiver's core
+//! (the protocol's state machine), and the host drains data: writes them and frees their memory.
 
 use longhaul_proto::accounting::ReceiverAccounting;
 use longhaul_proto::coded::Symbol;
@@ -19,7 +19,8 @@ use super::{SimError, What};
 const DRAIN_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
-    /// Records a genuine datagram at the driver; returns whether its number is new.
+    /// Records a genuine datagram at the driver (the program around the core); returns whether to
+    /// pass it to the core.
     fn accept(&mut self, now: Time, arrival: &Arrival) -> bool {
         if !self.numbers.insert(arrival.number.0) {
             self.replayed += 1;

@@ -20,7 +20,7 @@ use crate::scenario::{Disk, Pace};
 const BATCH: usize = 44;
 /// A slow sending program polls only for the datagrams that it can send in this time.
 const TURN: Span = Span::from_micros(250);
-/// A core that is polled more often in one instant is stuck.
+/// A core (protocol state machine) that is polled more often in one instant is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
 /// The limits of a sending program.
@@ -31,7 +31,7 @@ pub(super) struct SendingHost {
     pub(super) disk: Option<(usize, Disk)>,
     /// The link that models the host's card.
     pub(super) card: Option<u32>,
-    /// Maximum bytes in the card before the program must wait.
+    /// Maximum bytes of the program in the card's queue before the program must wait.
     pub(super) buffer: Bytes,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Wire {
     active: bool,
 }
 
-/// Counts of an agent's packets on the way.
+/// Counts of an agent's data packets on links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fares {
     /// Packets offered to the route's first link.
@@ -231,7 +231,8 @@ impl Fabric {
         }
     }
 
-    /// Takes the first packet from a link, if it is the next of all events.
+    /// Takes the first packet from a link's queue. The caller makes sure that the packet's arrival
+    /// is the next event.
     pub(super) fn take_first(&mut self, index: u32) -> Option<Packet> {
         let wire = &mut self.wires[index as usize];
         let (_, packet) = wire.flying.pop_front()?;
@@ -276,7 +277,7 @@ impl Fabric {
         }
     }
 
-    /// The load of each agent that is still on links.
+    /// By agent: the number of its data packets that are still on links.
     pub(super) fn under_way(&self) -> Vec<u64> {
         let mut counts = vec![0; self.ways.len()];
         let flying = self.wires.iter().flat_map(|wire| wire.flying.iter().map(|(_, p)| p));

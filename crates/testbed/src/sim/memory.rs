@@ -1,7 +1,8 @@
 //! A receiving host's memory, divided among its copies as a server divides its own.
 //!
 //! Each copy is granted a share; shares grow and shrink as copies start and end. A grant is never
-//! withdrawn, so a copy above its share keeps its memory until its data has drained.
+//! withdrawn, so a copy above its share keeps its memory until its data have drained (were
+//! written).
 
 use std::collections::BTreeMap;
 

@@ -99,7 +99,7 @@ pub struct Accounts {
     pub socket_lost: u64,
     /// Second copies that links made.
     pub copied: u64,
-    /// Duplicates that the receiving driver discarded before the protocol.
+    /// Duplicates that the receiving driver discarded before the protocol saw them.
     pub replayed: u64,
     /// Arrived with a flipped bit and was discarded.
     pub corrupted: u64,

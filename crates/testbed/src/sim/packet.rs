@@ -16,7 +16,7 @@ pub(super) enum End {
 /// A packet on links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// The agent of the packet.
+    /// The agent (copy, connection or stream of UDP) that the packet belongs to.
     pub(super) agent: u32,
     /// The end of the agent to which the packet goes.
     pub(super) to: End,
@@ -34,7 +34,8 @@ pub(super) struct Packet {
 pub(super) enum Body {
     /// A block of a copy.
     Block { number: PacketNumber, block: Block },
-    /// A control message of a copy, by the index of its bytes; on the stream, or ahead of it.
+    /// A control message of a copy, by the index of its bytes; on the ordered stream, or as a
+    /// datagram.
     Control { message: u32, on_stream: bool },
     /// A segment of TCP.
     Tcp(tcp::Segment),
@@ -47,7 +48,7 @@ impl Packet {
         Packet { agent, to, corrupted: false, hop: 0, bytes, body }
     }
 
-    /// Whether the accounts count the packet as load.
+    /// Whether the accounts count the packet: it carries data.
     pub(super) fn is_load(&self) -> bool {
         match self.body {
             Body::Block { .. } | Body::Plain => true,

@@ -44,13 +44,13 @@ pub(super) struct World<'s> {
     pub(super) ended: Option<Time>,
     pub(super) timed_out: bool,
     pub(super) events: u64,
-    /// Reused buffer, so that a packet needs no allocation.
+    /// Buffers that are reused, so a packet needs no allocation.
     pub(super) blocks: Vec<Block>,
     pub(super) controls: Vec<Control>,
     pub(super) batch: Vec<Waiting>,
 }
 
-/// A sender together with its receiver.
+/// A copy, a TCP connection or a stream of UDP: a sender together with its receiver.
 pub(super) enum Agent {
     Copy(Box<CopyAgent>),
     Tcp(Box<Connection>),

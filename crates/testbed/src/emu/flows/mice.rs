@@ -1,4 +1,4 @@
-//! Short TCP connections ("mice"), one after the other.
+//! Short TCP connections ("mice"): at given times, or each after the end of the one before.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
