@@ -38,7 +38,7 @@ pub(crate) const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate)
 pub(crate) const TIME: Quantity = quantity("time", Unit::Seconds);
 /// Goodput as a share of the link's rate.
 pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share);
-/// Datagrams sent beyond the object's blocks, as a share of them.
+/// Datagrams sent beyond the object's blocks, as a share of these blocks.
 pub(crate) const WASTE: Quantity = quantity("waste", Unit::Share);
 /// Datagrams that were sent and did not reach the receiving program, as a share of those sent.
 pub(crate) const LOSS: Quantity = quantity("loss", Unit::Share);

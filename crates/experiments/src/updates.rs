@@ -42,7 +42,7 @@ const CARRIERS: [(&str, Carrier); 5] = [
     ("XOR 3", Carrier::Datagrams(Code::Xor { group: 3 })),
     ("Reed-Solomon 4+2", Carrier::Datagrams(Code::ReedSolomon { group: 4, repairs: 2 })),
 ];
-/// The name of the carrier whose code follows the losses.
+/// The name of the carrier whose code adapts to the measured losses.
 const FOLLOWS: &str = "deadline";
 /// Bytes of an update: a name, a position, an orientation.
 const SIZE: usize = 100;
@@ -190,7 +190,7 @@ pub(crate) static FEC: Experiment = Experiment {
             Emulated, at 100 and 1,000 updates a second: a real reflector and its subscriber run \
             on one emulated host, and a real sender on the other. TCP is a connection of the \
             kernel. All carriers of a case run at the same time, each on its own path. A delay \
-            begins when an update is due in the sender's pipe, and ends when the subscriber prints \
+            begins when an update is due at the sender, and ends when the subscriber prints \
             it. Not emulated: 10 updates a second, which would take 70 minutes. `longhaul \
             reproduce quanta-fec --how emulate --update` takes 10 minutes.",
     cases: Vec::new,

@@ -34,13 +34,14 @@ const TROUBLED: [(u64, u64); 6] =
 /// How long flows share a path, and how long a disturbed path is observed.
 const SHARES: Span = Span::from_secs(30);
 const WATCHED: Span = Span::from_secs(10);
+/// When a disturbance begins, and how long an outage lasts.
 const CHANGES: Span = Span::from_secs(4);
 const HOLE: Span = Span::from_secs(2);
-/// The part of a path that plain UDP and mice use.
+/// The share of a path's rate that plain UDP and mice use.
 const OTHERS: f64 = 0.3;
 const MOUSE: Bytes = Bytes::new(100_000);
 
-/// A queue before the path's rate.
+/// The queue before the path's bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Queue {
     /// In bandwidth-delay products, drop-tail.
@@ -177,8 +178,8 @@ impl Cell {
         format!("{}: {}, loss {loss} %, {}", family.name(), self.path(), queue.name())
     }
 
-    /// Laws are tuned on one half of the cells and judged by the other; FNV-1a of the name selects
-    /// the half.
+    /// Whether the cell is in the half on which the rate laws are tuned; the other half judges
+    /// them. FNV-1a of the name selects the half.
     pub(super) fn is_tuned(&self) -> bool {
         hash(&self.name()) >> 32 & 1 == 0
     }
@@ -211,8 +212,9 @@ impl Cell {
         }
     }
 
-    /// The copy with `law`. `seed` selects the random numbers and also changes round trip and queue
-    /// by up to 2 %: otherwise two runs without loss would be identical.
+    /// The scenario of the cell: a copy with the rate law `law`, and the other traffic. `seed`
+    /// selects the random numbers and also changes round trip and queue by up to 2 %: otherwise two
+    /// runs without loss would be identical.
     pub(super) fn scenario(&self, base: &Scenario, law: Law, seed: u64) -> Scenario {
         let mut scenario = self.network(base, seed);
         let lasts = if self.family.is_shared() { SHARES } else { WATCHED };

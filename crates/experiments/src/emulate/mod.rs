@@ -24,7 +24,7 @@ use longhaul_testbed::sim::updates::{UpdatesOutcome, UpdatesRun};
 use crate::experiment::{Case, LONGEST};
 use crate::outcome::{CaseFlow, CaseOutcome, Count, Outcomes};
 
-/// A second attempt helps if the machine was busy for a moment.
+/// Attempts for each case: a second one helps if the machine was busy for a moment.
 const ATTEMPTS: u32 = 2;
 /// The sampling interval of rates, if the scenario sets none.
 const POINTS_APART: Span = Span::from_millis(100);

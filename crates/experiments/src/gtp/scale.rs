@@ -21,7 +21,7 @@ const END: f64 = 5.0;
 /// The tolerance for an equal share.
 const NEAR: f64 = 0.1;
 
-/// Why it is not emulated.
+/// Why these cases are not emulated.
 const TOO_MANY: &str = "one machine has neither the cores nor the memory for so many hosts, each \
                         with an object that lasts seconds at its link's rate";
 

@@ -78,7 +78,7 @@ pub(crate) struct Data {
 /// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
-    /// All segments below have arrived.
+    /// All segments below this number have arrived.
     pub next: u32,
     /// The timestamp that it echoes.
     pub echo: Time,
