@@ -1,5 +1,5 @@
-//! Figures 7 to 12: rates over time as flows join, compete with TCP, and share one receiver. Each
-//! of GTP's figures is reproduced with our rules and with the paper's.
+//! Figures 7 to 12 of the GTP paper: rates over time as flows join, compete with TCP, and share one
+//! receiver. Each figure of GTP flows is reproduced with longhaul's rules and with the paper's.
 
 use longhaul_proto::units::Rate;
 

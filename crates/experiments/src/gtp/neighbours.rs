@@ -1,5 +1,5 @@
-//! Two features that the paper only plans: room for other traffic (3.6), and a controller that
-//! reacts to delay (4.1).
+//! Two features that the GTP paper only plans: room for other traffic (section 3.6), and a
+//! controller that reacts to delay (section 4.1).
 
 use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::{CaseOutcome, Outcomes};

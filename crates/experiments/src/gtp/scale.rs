@@ -1,4 +1,4 @@
-//! Many senders: one receiver's scheduler with ten, a hundred, a thousand of them.
+//! GTP with many senders: one receiver's scheduler with up to a thousand senders.
 
 use longhaul_proto::gtp::{Demand, shares};
 use longhaul_proto::units::Rate;

@@ -1,4 +1,4 @@
-//! Section 4.3: "Tests using a LAN, a private network and NISTNET".
+//! Section 4.3 of the Oak Ridge study: "Tests using a LAN, a private network and NISTNET".
 
 use super::{Columns, Contender, case_name, columns, contender, rows, runs, tables};
 use crate::experiment::{Case, Experiment, Figure, Set};

@@ -1,4 +1,5 @@
-//! Section 4.2: files over the internet, from Berkeley to Oak Ridge and from there to CERN.
+//! Section 4.2 of the Oak Ridge study: files over the internet, from Berkeley to Oak Ridge and from
+//! Oak Ridge to CERN.
 
 use longhaul_proto::units::Rate;
 

@@ -1,5 +1,5 @@
-//! Section 6: "That would seem to indicate that packets may not be received in strict order but
-//! more study needs to be done on this problem."
+//! Section 6 of the Oak Ridge study: "That would seem to indicate that packets may not be received
+//! in strict order but more study needs to be done on this problem."
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::CaseFlow;

@@ -1,4 +1,4 @@
-//! Table 2: SABUL from disk to disk.
+//! Table 2 of the SABUL paper: from disk to disk.
 
 use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::CaseFlow;

@@ -1,4 +1,4 @@
-//! Figures 3, 4, 6 and 7: SABUL with other SABUL flows, and with TCP.
+//! Figures 3, 4, 6 and 7 of the SABUL paper: SABUL with other SABUL flows, and with TCP.
 
 use super::alone::queue;
 use crate::experiment::{Case, Experiment, Figure, Set};

@@ -43,7 +43,7 @@ pub struct Host {
     pub disk: Option<Disk>,
 }
 
-/// A program's speed: each datagram costs the longer of the two times.
+/// A program's speed. With both limits, each datagram takes the longer of their two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// Datagrams a second.
@@ -111,8 +111,8 @@ impl Pace {
         each.max(bytes)
     }
 
-    /// The rate that keeps the program busy with datagrams of `payload`; `None` if there is no
-    /// limit. It counts `size` for each datagram: the payload, or the whole frame around it.
+    /// The highest rate at which the program processes datagrams of `payload`; `None` if there is
+    /// no limit. The rate counts `size` for each datagram: the payload, or the whole frame.
     pub(crate) fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
         let cost = self.cost(payload).as_secs_f64();
         (cost > 0.0).then(|| Rate::from_bps_f64(size.get() as f64 * 8.0 / cost))

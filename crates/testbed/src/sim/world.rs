@@ -37,7 +37,7 @@ pub(super) struct World<'s> {
     pub(super) drains: Vec<Vec<u32>>,
     pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
-    /// By host: UDP payload that arrived at its card, or the equivalent of other packets.
+    /// By host: bytes that arrived at its card, without 28 bytes of headers for each packet.
     pub(super) arrived: Vec<Bytes>,
     /// Flows that can end and have not ended.
     pub(super) open: usize,
