@@ -131,7 +131,7 @@ impl ExactSizeIterator for Datagrams<'_> {}
 pub struct PortStatistics {
     /// Datagrams received, of any kind.
     pub received: u64,
-    /// Messages that contained these datagrams: trains merged by the kernel, or single datagrams.
+    /// Messages received: trains of datagrams merged by the kernel, or single datagrams.
     pub trains: u64,
     /// Bytes received.
     pub bytes: u64,
@@ -332,9 +332,9 @@ impl PortHandle {
         self.tell(PortCommand::Wake(flow));
     }
 
-    /// Expects data from `address`, because a handshake with it is in progress or completed: its
-    /// early datagrams are kept for flows yet to be registered. Repeat the call every few seconds
-    /// as long as the client stays.
+    /// Expects data from `address`, with which a handshake is in progress or completed: early
+    /// datagrams from `address` are kept until their flow is registered. Repeat the call every few
+    /// seconds as long as the client stays.
     pub fn expect(&self, address: IpAddr) {
         self.tell(PortCommand::Expect(address.to_canonical()));
     }

@@ -27,7 +27,7 @@ const KEPT: Span = Span::from_secs(4);
 /// Why a datagram was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// Shorter than header and tag, or of the other class, or of another flow.
+    /// Shorter than header and tag, or of the other class (data or control), or of another flow.
     Malformed,
     /// Opened before under this number: a duplicate or a replay.
     Replayed,

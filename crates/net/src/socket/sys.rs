@@ -36,7 +36,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Resent segments as a share of those sent for the first time.
+    /// Resent segments as a share of the segments sent for the first time.
     pub fn waste(&self) -> f64 {
         self.retransmitted as f64 / self.sent.saturating_sub(self.retransmitted).max(1) as f64
     }

@@ -25,7 +25,7 @@ pub struct Emulation {
     keeper: Keeper,
     remote: Remote,
     hosts: Vec<Host>,
-    /// Dropped after all of these.
+    /// Dropped after programs, path and hosts.
     awake: Awake,
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,

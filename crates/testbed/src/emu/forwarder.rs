@@ -6,8 +6,8 @@
 //! handles it. Lateness therefore does not add up from link to link.
 //!
 //! Each segment of a super-packet has its own fate. Consecutive segments that arrive within 50 µs
-//! of each other are written as one packet, when the last of them is due. At 1 Gbit/s these are
-//! about four segments; above about 10 Gbit/s they are whole super-packets.
+//! of each other are written as one packet, when the last of them is due. At 1 Gbit/s such a packet
+//! has about four segments; above about 10 Gbit/s it is a whole super-packet.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -119,11 +119,11 @@ impl Drop for Remote {
 /// The result of a check for work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
-    /// There was none.
+    /// There was no work.
     Idle,
-    /// All of it is done.
+    /// All work is done.
     Done,
-    /// Some of it is done; there may be more.
+    /// Some work is done; there may be more.
     More,
 }
 

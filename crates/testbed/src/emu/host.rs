@@ -34,7 +34,7 @@ pub(super) struct Host {
     pub(super) addresses: HostAddresses,
     /// Its network namespace.
     pub(super) namespace: OwnedFd,
-    /// Counts datagrams that found a full socket there.
+    /// Counts datagrams that found a full socket on this host.
     pub(super) socket_drops: SocketDrops,
     /// Limitations of this machine's kernel or user; each is a sentence for the user.
     pub(super) notices: Vec<String>,

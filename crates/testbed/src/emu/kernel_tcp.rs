@@ -257,7 +257,7 @@ fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
 /// Limits the other end to `window` bytes in flight.
 ///
 /// Must be repeated while a connection runs. From version 6.4 on, kernels re-estimate the
-/// bookkeeping share of a buffer as packets arrive, and with it their own window.
+/// bookkeeping share of a buffer as packets arrive, and so change the window that they offer.
 fn clamp(socket: BorrowedFd<'_>, window: Bytes) -> io::Result<()> {
     let window = libc::c_int::try_from(window.get()).unwrap_or(libc::c_int::MAX);
     sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window)

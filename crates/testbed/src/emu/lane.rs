@@ -112,7 +112,7 @@ impl Run {
         Run { at, segments, turned_bit, ..self.clone() }
     }
 
-    /// Whether `next` can be written with these segments, the first of which is due at `first`.
+    /// Whether `next` can be written together with this run, whose first segment is due at `first`.
     fn takes(&self, next: &Run, first: Time) -> bool {
         self.segments.end == next.segments.start
             && next.at >= self.at

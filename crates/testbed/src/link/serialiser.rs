@@ -18,7 +18,7 @@ pub(super) struct Serialiser {
     fraction: u64,
     /// Contiguous and in order; finished periods are removed at the next packet.
     busy: VecDeque<Stretch>,
-    /// Bytes sent in all these periods.
+    /// Bytes sent in all periods of `busy`.
     bytes: Bytes,
 }
 

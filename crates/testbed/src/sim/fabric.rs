@@ -50,9 +50,9 @@ pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
     /// Its sequence number among its sender's messages, on either carrier.
     pub(super) number: u64,
-    /// Its sequence number on the stream, if it is sent there.
+    /// Its sequence number on the stream, if it is sent on the stream.
     pub(super) on_stream: u64,
-    /// How often the stream has sent it.
+    /// How often the stream has repeated it.
     pub(super) tries: u32,
     pub(super) uses: u32,
 }

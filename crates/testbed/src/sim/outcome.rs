@@ -124,7 +124,7 @@ pub struct Point {
     pub delivered: Bytes,
     /// Losses as reported to the sender.
     pub reported_lost: u64,
-    /// Arrivals of data that was already there.
+    /// Arrivals of data that had arrived before.
     pub duplicates: u64,
     /// The sending rate: the protocol's rate; for TCP, its window divided by its round-trip time.
     pub rate: Rate,

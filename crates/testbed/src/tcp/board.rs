@@ -32,7 +32,7 @@ struct Sent {
 struct Mark {
     delivered: u64,
     at: Time,
-    /// The sending time of the newest segment that was delivered by then.
+    /// The sending time of the newest segment that had been delivered when the mark was set.
     sent: Time,
 }
 

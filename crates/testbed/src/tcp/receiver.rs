@@ -28,7 +28,8 @@ pub(crate) struct Receiver {
     next: u32,
     /// Runs beyond `next`, the latest first (RFC 2018, section 4).
     runs: Vec<(u32, u32)>,
-    /// Segments in order since the last acknowledgement, and the timestamp of the first of them.
+    /// Number of segments in order since the last acknowledgement, and the timestamp of the first
+    /// of these segments.
     unacked: u32,
     echo: Time,
     due: Option<Time>,
