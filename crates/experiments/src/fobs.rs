@@ -57,7 +57,7 @@ const SMALL_BUFFER: u32 = 8_192;
 struct Condition {
     name: String,
     delay: &'static str,
-    /// Loss on the line in per mille: the paper's is unknown, so one condition has none.
+    /// Loss on the line in per mille. The paper's loss is unknown, so some conditions have none.
     loss: u64,
     /// Whether an acknowledgement costs the receiving program time.
     costly: bool,

@@ -40,7 +40,7 @@ pub(crate) const TIME: Quantity = quantity("time", Unit::Seconds);
 pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share);
 /// Datagrams sent beyond the object's blocks, as a share of these blocks.
 pub(crate) const WASTE: Quantity = quantity("waste", Unit::Share);
-/// Datagrams that were sent and did not reach the receiving program, as a share of those sent.
+/// Datagrams that did not reach the receiving program, as a share of all datagrams sent.
 pub(crate) const LOSS: Quantity = quantity("loss", Unit::Share);
 /// Losses reported to the sender; a loss that is reported twice counts twice. A column of the ORNL
 /// study.

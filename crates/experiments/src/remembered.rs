@@ -1,4 +1,4 @@
-//! A copy over a new path, and over one that an earlier copy has used.
+//! A copy over a new path, and over a path that an earlier copy has used.
 
 use longhaul_proto::units::Rate;
 

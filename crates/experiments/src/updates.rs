@@ -86,8 +86,8 @@ fn path(rate: u64, rtt: u64, loss: (u32, u32)) -> Vec<(String, UpdatesRun)> {
     carriers.map(run).collect()
 }
 
-/// The updates of an experiment that are also run in real time, by name. Those of one path are in
-/// one list, because they run at the same time. Only one page has any.
+/// The updates of an experiment that are also run in real time, by name. Each list has the runs of
+/// one path, which run at the same time. Only `quanta-fec` has any.
 pub fn in_real_time(experiment: &Experiment) -> Vec<Vec<(String, UpdatesRun)>> {
     let mut paths = Vec::new();
     for rate in REAL.into_iter().filter(|_| experiment.id == FEC.id) {

@@ -43,7 +43,7 @@ fn ceiling(senders: usize, gigabits: u64) -> f64 {
     payload_ceiling(Rate::from_mbps(link)).scale(object).as_bps() as f64 / 1e6
 }
 
-/// Goodputs of all flows but the late one before it joins.
+/// Goodputs of all flows but the late one, before the late flow joins.
 fn before(outcome: &CaseOutcome) -> Vec<f64> {
     let (_, others) = outcome.flows.split_last().expect("the late one is always there");
     others.iter().map(|flow| flow.goodput_between(BEFORE.0, BEFORE.1)).collect()

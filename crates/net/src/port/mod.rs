@@ -38,11 +38,11 @@ use crate::socket::{Message, Path, Socket};
 pub struct Datagram<'a> {
     /// The header.
     pub header: Header,
-    /// Its source, and the local address it was sent to.
+    /// The datagram's source, and the local address that it was sent to.
     pub path: Path,
     /// The whole datagram with its header.
     pub bytes: &'a [u8],
-    /// Its arrival time at this host.
+    /// The datagram's arrival time at this host.
     pub at: Time,
 }
 

@@ -35,9 +35,9 @@ pub struct EmulationSpec {
 /// The addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddresses {
-    /// Its IPv4 address, 10.77.0.N.
+    /// The host's IPv4 address, 10.77.0.N.
     pub v4: Ipv4Addr,
-    /// Its IPv6 address, fd77::N.
+    /// The host's IPv6 address, fd77::N.
     pub v6: Ipv6Addr,
 }
 

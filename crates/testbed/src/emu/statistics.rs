@@ -73,7 +73,7 @@ pub struct LinkStatistics {
 /// The statistics of one host.
 #[derive(Clone, Debug)]
 pub struct HostStatistics {
-    /// Its name.
+    /// The host's name.
     pub host: String,
     /// UDP datagrams that reached the host but no program, because the program's socket was full.
     /// Coalesced datagrams count once.

@@ -7,9 +7,9 @@ use longhaul_proto::units::{Bytes, Rate};
 
 /// Sends packets one after another at the link's rate.
 ///
-/// It stores no packets, only periods in which the wire is busy at one rate. The queue is the sum,
-/// over these periods, of rate times remaining time. Queued bytes therefore stay constant when the
-/// rate changes while they wait.
+/// The serialiser stores no packets, only periods in which the wire is busy at one rate. The queue
+/// is the sum, over these periods, of rate times remaining time. Queued bytes therefore stay
+/// constant if the rate changes while they wait.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
     free_at: Time,

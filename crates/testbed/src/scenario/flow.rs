@@ -15,7 +15,7 @@ pub struct Flow {
     pub from: usize,
     /// The index of the receiving host; for a command, its peer.
     pub to: usize,
-    /// When it starts.
+    /// When the flow starts.
     pub start: Time,
     /// The amount; for [`Traffic::Mice`], the size of each connection.
     pub amount: Amount,

@@ -25,9 +25,10 @@ pub(super) struct Wire {
     pub(super) queue_max: Bytes,
     /// Packets that left the link, duplicates included.
     pub(super) delivered: u64,
-    /// Packets on it that have a calendar entry themselves.
+    /// Packets on the link that overtook others and have their own calendar entry.
     loose: u64,
-    /// Whether its first packet is in the calendar, or its packets are being taken out.
+    /// Whether the first packet of the queue is in the calendar, or the queue's packets are being
+    /// taken out.
     active: bool,
 }
 
@@ -48,11 +49,11 @@ pub(super) struct Fares {
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
-    /// Its sequence number among its sender's messages, on either carrier.
+    /// The message's sequence number among its sender's messages, on either carrier.
     pub(super) number: u64,
-    /// Its sequence number on the stream, if it is sent on the stream.
+    /// The message's sequence number on the stream, if it is sent on the stream.
     pub(super) on_stream: u64,
-    /// How often the stream has repeated it.
+    /// How often the stream has repeated the message.
     pub(super) tries: u32,
     pub(super) uses: u32,
 }

@@ -50,7 +50,7 @@ impl Program {
         }
     }
 
-    /// Whether it processes datagrams without delay.
+    /// Whether the program processes datagrams without delay.
     pub(super) fn is_instant(&self) -> bool {
         !self.pace.is_limited() && self.report_cost == Span::ZERO
     }

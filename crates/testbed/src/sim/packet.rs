@@ -24,7 +24,7 @@ pub(super) struct Packet {
     pub(super) corrupted: bool,
     /// How many links of the route the packet has passed.
     pub(super) hop: u16,
-    /// Its size as an IP packet.
+    /// The size as an IP packet, in bytes.
     pub(super) bytes: u32,
     pub(super) body: Body,
 }

@@ -46,7 +46,7 @@ pub(super) struct Copies {
 /// A running server; killed when dropped.
 struct Server {
     _child: Kept,
-    /// Its public id.
+    /// The server's public id.
     id: String,
 }
 

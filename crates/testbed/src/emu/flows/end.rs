@@ -8,7 +8,7 @@ use crate::scenario::{Flow, Scenario};
 /// The result of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowEnd {
-    /// Its name.
+    /// The flow's name.
     pub name: String,
     /// The protocol's name, `tcp cubic`, `udp`, …
     pub carrier: String,
@@ -16,7 +16,7 @@ pub struct FlowEnd {
     pub from: String,
     /// The name of the receiving host.
     pub to: String,
-    /// When it started.
+    /// When the flow started.
     pub started: Time,
     /// The amount to deliver; `None` for an endless flow.
     pub object: Option<Bytes>,
@@ -27,7 +27,7 @@ pub struct FlowEnd {
     pub took: Span,
     /// The part of `took` that a copy's session needed before the first datagram of the object.
     pub setup: Span,
-    /// Whether it delivered everything, or ran for its full time.
+    /// Whether the flow delivered everything, or ran for its full time.
     pub finished: bool,
     /// Why the flow did not finish.
     pub error: Option<String>,
