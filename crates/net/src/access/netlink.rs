@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, soc
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
 /// Maximum bytes of the kernel's answer per call, and maximum number of calls for a listing.
-/// A listing leaves out further connections.
+/// Connections beyond these limits are left out.
 const ANSWER: usize = 32 << 10;
 const MOST_ANSWERS: usize = 64;
 

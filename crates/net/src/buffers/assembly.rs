@@ -159,7 +159,8 @@ impl Assembly {
 
     /// Calls `fill` to write a coded symbol of `len` bytes, unless its chunk is complete. All
     /// symbols of a chunk share one buffer of the pool. [`Placed::NoRoom`] if that buffer is full,
-    /// or if taking it would leave less than a quarter of the pool free.
+    /// if taking it would leave less than a quarter of the pool free, or if the pool has no buffer
+    /// for the chunk itself.
     pub fn place_symbol<E>(
         &mut self,
         symbol: Symbol,
@@ -201,7 +202,7 @@ impl Assembly {
     }
 
     /// Completes a chunk whose symbols replace the missing blocks: [`WholeChunk::repair`] computes
-    /// those blocks later. The caller knows that enough symbols have arrived.
+    /// those blocks later. The caller must know that enough symbols have arrived.
     pub fn restore(&mut self, chunk: u64) {
         let Some((&at, shape)) = self.index.get(&chunk).zip(shape(&self.layout, chunk)) else {
             return;

@@ -12,7 +12,7 @@ pub struct Policer {
     pub burst: Bytes,
 }
 
-/// The bucket: the time when it is full again.
+/// The state of the bucket: the time when the bucket will be full again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PolicerState {
     full: Time,

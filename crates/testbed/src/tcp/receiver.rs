@@ -10,7 +10,7 @@ const DELAY: Span = Span::from_millis(40);
 /// Segments at the start that Linux acknowledges individually.
 const QUICK: u32 = 16;
 
-/// What a receiver counts, in segments.
+/// A receiver's counters, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceiverCounts {
     /// Segments that arrived.

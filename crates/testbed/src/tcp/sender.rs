@@ -16,7 +16,7 @@ const PROBE_SINGLE: Span = Span::from_millis(200);
 /// Linux's minimum time before a probe.
 const MIN_PROBE: Span = Span::from_millis(2);
 
-/// What a sender counts, in segments.
+/// A sender's counters, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounts {
     /// Sent in all.

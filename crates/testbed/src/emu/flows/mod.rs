@@ -127,7 +127,7 @@ impl<'e> Flows<'e> {
         &self.absent
     }
 
-    /// Whether there is a flow to run.
+    /// Whether the scenario has a flow that is not a command.
     pub fn are_some(scenario: &Scenario) -> bool {
         scenario.flows.iter().any(|flow| !matches!(flow.traffic, Traffic::Command(_)))
     }
