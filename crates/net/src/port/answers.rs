@@ -43,8 +43,8 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Whether to answer a probe from `address`, and charges the answer. `is_expected` is true if
-    /// `address` had or has a handshake with this port.
+    /// Returns whether to answer a probe from `address`, and charges the answer. `is_expected` is
+    /// true if `address` had or has a handshake with this port.
     pub(super) fn may(&mut self, now: Time, address: IpAddr, is_expected: bool) -> bool {
         let slot = self.hasher.hash_one(Network::of(address)) as usize % SLOTS;
         let own = &mut self.networks[slot];

@@ -15,7 +15,7 @@ use crate::buffers::assembly::{Assembly, Placed};
 use crate::port::Datagram;
 use crate::sealing::open::{OpenError, Opener};
 
-/// Counts of data datagrams that opened but could not be used directly.
+/// Counts of data datagrams: those that could not be used, and how scatter received the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaceCounts {
     /// Genuine datagrams without a free buffer: they count as never received.

@@ -1,7 +1,7 @@
 //! System calls for which neither rustix, socket2 nor quinn-udp has a safe form.
 //!
-//! - `SO_MEMINFO`: datagrams that the kernel dropped for lack of receive buffer. The alternatives
-//!   are a control message with every datagram, or reading all of `/proc/net/udp`.
+//! - `SO_MEMINFO`: packets that the kernel dropped for lack of receive buffer. The alternatives are
+//!   a control message with every datagram, or reading all of `/proc/net/udp`.
 //! - `TCP_INFO`: segments that a connection has sent and resent, and its round-trip time.
 //! - `recvmsg` into many slices that also returns the segment size of merged datagrams. rustix and
 //!   socket2 hide the control message with that size; quinn-udp takes only one slice a message.
@@ -109,7 +109,7 @@ const CONTROL_WORDS: usize = 32;
 #[repr(align(8))]
 struct Name([u8; NAME_LEN]);
 
-/// Receives one message into `slices`, which may be at most 1024; `WouldBlock` if there is none.
+/// Receives one message into at most 1024 `slices`; `WouldBlock` if there is no message.
 pub(crate) fn receive_scattered(
     socket: impl AsFd,
     slices: &mut [IoSliceMut<'_>],

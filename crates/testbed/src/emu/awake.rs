@@ -22,7 +22,7 @@ const LINGER: Span = Span::from_secs(1);
 /// Loop iterations between looks at the clock: about ten microseconds.
 const TURNS: u32 = 1_000;
 
-/// The threads; they end when this is dropped.
+/// The owner's handle to the threads, which end when the handle is dropped.
 pub(super) struct Awake {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,

@@ -74,7 +74,7 @@ pub(super) struct LinkReport {
     pub(super) delay: Span,
 }
 
-/// The owner's handle to a running forwarder, which stops when this is dropped.
+/// The owner's handle to a running forwarder, which stops when the handle is dropped.
 pub(super) struct Remote {
     orders: Option<Sender<Order>>,
     wake: OwnedFd,

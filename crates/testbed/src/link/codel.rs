@@ -152,7 +152,7 @@ mod tests {
         Link::new(spec, 1)
     }
 
-    /// RFC 8289 §5 line by line, over a queue with packets in it. Returns the dropped packets.
+    /// RFC 8289 §5 line by line, over a queue with packets in it.
     struct Rfc {
         arrivals: VecDeque<(usize, Time)>,
         rate: Rate,
@@ -177,6 +177,7 @@ mod tests {
             Some((i, now >= *self.first_above.get_or_insert(now + codel.interval)))
         }
 
+        /// The dropped packets.
         fn drops(mut self) -> Vec<usize> {
             let interval = CoDel::default().interval;
             let law = |at: Time, count: u32| {

@@ -88,9 +88,9 @@ pub struct Accounts {
     pub duplicates: u64,
     /// First measure of loss: sent datagrams that did not arrive. Counted by the receiver.
     pub path_lost: u64,
-    /// Second measure: missing blocks, each counted once. Counted by the receiver.
+    /// Second measure of loss: missing blocks, each counted once. Counted by the receiver.
     pub blocks_lost: u64,
-    /// Third measure: losses reported to the sender, with repeated reports of a block.
+    /// Third measure of loss: losses reported to the sender, with repeated reports of a block.
     pub reported_lost: u64,
     /// Packets that links really dropped.
     pub dropped: u64,

@@ -82,7 +82,7 @@ pub(crate) struct Ack {
     pub next: u32,
     /// The timestamp that it echoes.
     pub echo: Time,
-    /// Runs that arrived beyond, the latest first; empty runs are unused.
+    /// Runs of segments that arrived beyond `next`, the latest first; empty runs are unused.
     pub sacked: [(u32, u32); SACK_RUNS],
 }
 

@@ -50,7 +50,7 @@ struct Server {
     id: String,
 }
 
-/// A child process that is killed when this is dropped.
+/// A child process that is killed when this handle is dropped.
 pub(super) struct Kept(pub(super) Child);
 
 impl Drop for Kept {
@@ -341,8 +341,8 @@ fn settings(transfer: &Transfer) -> impl Iterator<Item = String> {
     })
 }
 
-/// The sending program's limit as a flag; `None` if the host has no limit or the flow shares the
-/// host.
+/// The sending program's limit as a flag with its value; empty if the host has no limit or the flow
+/// shares the host.
 fn limit(scenario: &Scenario, flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let full = Bytes::new(u64::from(scenario.mtu) - u64::from(UDP_IP));
     let payload = transfer.block.map_or(full, |block| Bytes::new((block + OVERHEAD).into()));
