@@ -34,7 +34,7 @@ const fn quantity(name: &'static str, unit: Unit) -> Quantity {
 pub(crate) const GOODPUT: Quantity = quantity("goodput", Unit::Rate);
 /// Goodput of all flows together.
 pub(crate) const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate);
-/// From the start to the end of a transfer.
+/// The time from the start to the end of a transfer.
 pub(crate) const TIME: Quantity = quantity("time", Unit::Seconds);
 /// Goodput as a share of the link's rate.
 pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share);

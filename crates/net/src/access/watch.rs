@@ -27,12 +27,15 @@ pub struct Watch {
     links: Vec<Link>,
     others: count::Others,
     flows: Flows,
-    /// Time of the next reading; time of the next count of flows; bytes of other traffic at the
-    /// last count, and the number of flows that it found.
+    /// Time of the next reading.
     next_look: Time,
+    /// Time of the next count of other flows.
     next_count: Time,
+    /// Bytes of other traffic at the last count of other flows.
     counted: u64,
+    /// The number of other flows that the last count found.
     number: u32,
+    /// Whether a reading was returned before.
     has_told: bool,
 }
 

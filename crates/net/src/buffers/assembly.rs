@@ -193,7 +193,7 @@ impl Assembly {
             Some(Err(error)) => Placed::Failed(error),
             None => Placed::NoRoom,
         };
-        // A forged datagram takes no memory.
+        // A symbol that was not placed, such as a forged one, keeps no buffer.
         if !had {
             *symbols = None;
         }
@@ -284,8 +284,8 @@ impl Assembly {
         Some(&mut self.open[at].buffer)
     }
 
-    /// Records that block `number` was received into its lent place. `None` if the block was
-    /// present before, or if its chunk is not open.
+    /// Records that block `number` was received into its lent place. `None` if there is no such
+    /// block, if the block was present before, or if its chunk is not open.
     pub(crate) fn mark(&mut self, number: u64) -> Option<Block> {
         let block = self.layout.block(number)?;
         let chunk = self.layout.chunk_of(block);
@@ -525,7 +525,7 @@ mod tests {
         for number in (0..20).filter(|number| *number != 4) {
             put(&mut assembly, number);
         }
-        // The buffer of the chunk was used before.
+        // As if another chunk had used this buffer before.
         assembly.open[0].buffer[600..].fill(7);
         assert!(put_symbol(&mut assembly, 0, 3, &symbols[90..120]));
         assembly.restore(0);
@@ -563,13 +563,14 @@ mod tests {
         let symbol = Symbol { chunk: 1, number: 0 };
         assert_eq!(assembly.place_symbol(symbol, 30, forged), Placed::Failed(()));
         assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (0, 0));
-        // A chunk and its symbols have two of four buffers; the next chunk leaves one, for blocks.
+        // Chunk 1 and its symbols have two of the four buffers. Chunk 0 would take the third; the
+        // fourth must stay free for blocks.
         assert!(put_symbol(&mut assembly, 1, 0, &[0; 30]));
         assert_eq!(assembly.pool.lent(), 2);
         let (symbol, fill) = (Symbol { chunk: 0, number: 0 }, |_: &mut [u8]| Ok::<(), ()>(()));
         assert_eq!(assembly.place_symbol(symbol, 30, fill), Placed::NoRoom);
         assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (1, 2));
-        // A buffer of 1,000 bytes has 33 symbols of 30.
+        // A buffer of 1,000 bytes holds 33 symbols of 30 bytes.
         assert!((1..33).all(|number| put_symbol(&mut assembly, 1, number, &[0; 30])));
         assert!(!put_symbol(&mut assembly, 1, 33, &[0; 30]));
         // The chunk completes without its symbols.

@@ -179,29 +179,29 @@ pub struct Udp {
     pub datagram: Option<u32>,
     /// The lengths of the alternating sending and silent phases; by default it always sends.
     pub bursts: Option<(Span, Span)>,
-    /// Whether the lengths are the means of exponential distributions.
+    /// Whether the phases have random lengths: exponentially distributed, with `bursts` as means.
     pub random: bool,
 }
 
 /// Short connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mice {
-    /// How many.
+    /// The number of connections.
     pub count: u32,
-    /// When they start.
+    /// When the connections start.
     pub arrivals: Arrivals,
-    /// The TCP of each.
+    /// The TCP settings of each connection.
     pub tcp: Tcp,
 }
 
 /// When short connections start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// One per time span.
+    /// At equal intervals of this length.
     Regular(Span),
-    /// Poisson: independent, with this mean interval.
+    /// At independent random times (a Poisson process), with this mean interval.
     Poisson(Span),
-    /// Each after the end of the one before.
+    /// Each connection starts after the one before has ended.
     InTurn,
 }
 
