@@ -46,7 +46,7 @@ const CARRIERS: [(&str, Carrier); 5] = [
 const FOLLOWS: &str = "deadline";
 /// Bytes of an update: a name, a position, an orientation.
 const SIZE: usize = 100;
-/// Updates of a run.
+/// The number of updates in a run.
 const COUNT: u32 = 3_000;
 /// An update is in time if its delay is at most half a round-trip time plus this.
 const GRACE: Span = Span::from_millis(30);

@@ -387,7 +387,7 @@ fn tracked_tcp_gets_its_share_among_equals() {
         ("others = 'fair', receive-rate = '95.7M'", ""),
     ] {
         let (tcp, gtp) = beside_tcp(settings, host, "cubic");
-        // One of four.
+        // TCP is one of four equal flows.
         let fair = 94.1 / 4.0;
         assert!(tcp > 0.75 * fair && tcp < 1.5 * fair, "{settings}: TCP {tcp}, GTP {gtp}");
         assert!(tcp + gtp > 0.85 * 94.1, "{settings}: TCP {tcp}, GTP {gtp}");

@@ -13,7 +13,7 @@ use crate::paths::{BLOCK, OVERHEAD, payload_ceiling};
 
 const RATES: [u64; 3] = [10, 100, 1_000];
 const RTTS: [u64; 4] = [1, 30, 100, 300];
-/// In per cent.
+/// The paths' losses in per cent.
 const LOSSES: [f64; 6] = [0.0, 0.01, 0.1, 1.0, 5.0, 12.0];
 pub(super) const QUEUES: [Queue; 5] = [
     Queue::Products(0.1),
@@ -22,12 +22,12 @@ pub(super) const QUEUES: [Queue; 5] = [
     Queue::Products(4.0),
     Queue::CoDel,
 ];
-/// Mbit/s and ms of the paths that flows share.
+/// Rate in Mbit/s and round-trip time in ms of the paths that flows share.
 pub(super) const SHARED: [(u64, u64); 6] =
     [(10, 40), (50, 20), (50, 200), (100, 10), (100, 100), (200, 40)];
 pub(super) const SHARED_QUEUES: [Queue; 4] =
     [Queue::Products(0.25), Queue::Products(1.0), Queue::Products(4.0), Queue::CoDel];
-/// Mbit/s and ms of the paths with a disturbance.
+/// Rate in Mbit/s and round-trip time in ms of the paths with a disturbance.
 const TROUBLED: [(u64, u64); 6] =
     [(10, 30), (10, 100), (100, 30), (100, 100), (500, 30), (500, 100)];
 
@@ -44,9 +44,9 @@ const MOUSE: Bytes = Bytes::new(100_000);
 /// The queue before the path's bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Queue {
-    /// In bandwidth-delay products, drop-tail.
+    /// A drop-tail queue of this many bandwidth-delay products.
     Products(f64),
-    /// Four bandwidth-delay products, under CoDel.
+    /// A queue of four bandwidth-delay products, controlled by CoDel.
     CoDel,
 }
 

@@ -15,7 +15,7 @@ const SENDERS: [usize; 4] = [1, 10, 100, 1_000];
 const LINKS: [u64; 3] = [1, 10, 100];
 /// The interval in which all flows but the late one run and have settled.
 const BEFORE: (f64, f64) = (2.0, 3.0);
-/// When the late flow starts, and when all end.
+/// When the late flow starts, and when all flows end, in seconds.
 const JOIN: f64 = 3.0;
 const END: f64 = 5.0;
 /// The tolerance for an equal share.

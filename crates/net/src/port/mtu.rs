@@ -23,7 +23,7 @@ use crate::socket::{Path, SendError, SendOutcome, Socket};
 
 /// Bytes of the shortest probe that is answered.
 const SHORTEST: usize = 64;
-/// Header and the size that arrived.
+/// Bytes of an answer: the header, and the size of the probe that arrived.
 const ANSWER_LEN: usize = Header::LEN + 2;
 /// MTUs worth a probe: IPv4's minimum, IPv6's minimum, nested tunnels, WireGuard, VXLAN, PPPoE,
 /// Ethernet, jumbo frames.

@@ -145,7 +145,7 @@ struct Entry {
 pub(super) struct Forwarder {
     start: Instant,
     ports: Vec<Port>,
-    /// By port.
+    /// The state for each port, in the order of `ports`.
     entries: Vec<Entry>,
     lanes: Vec<Lane>,
     ways: Ways,

@@ -118,7 +118,7 @@ pub enum Strategy {
     Naive,
     /// Reads directly to the expected place.
     Scatter,
-    /// Only counts.
+    /// Only counts the datagrams, and stores nothing.
     Fake,
 }
 

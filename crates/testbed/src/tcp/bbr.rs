@@ -26,7 +26,7 @@ const LEAST: u32 = 4;
 /// Start-up ends after this many rounds with less growth than required.
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// Segments of one segmented send.
+/// Maximum number of segments in one burst: those of one segmented send.
 const MOST_AT_ONCE: f64 = 44.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

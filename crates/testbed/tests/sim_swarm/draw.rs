@@ -40,7 +40,7 @@ pub(crate) struct Case {
 
 /// A link with faults.
 struct Path {
-    /// Its keys.
+    /// The link's keys in the scenario file.
     link: String,
     mbps: u64,
     delay: Span,
