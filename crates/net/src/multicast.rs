@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::socket::request_receive_buffer;
 use crate::zone;
 
-/// Requested receive buffer: a burst of large messages.
+/// Bytes of receive buffer to request: room for a burst of large messages.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// The address and port of a multicast group that is not reserved for protocols of the network.

@@ -213,7 +213,7 @@ impl EarlyDatagrams {
         if open < FLOWS_PER_NETWORK { Ok(false) } else { Err(EarlyVerdict::Full) }
     }
 
-    /// Whether `size` more bytes fit for flows that were not announced.
+    /// Whether `size` more bytes of `from` fit into the memory for flows that were not announced.
     fn has_room(&self, from: IpAddr, size: usize) -> bool {
         let its = self.shares.get(&Network::of(from)).map_or(0, |share| share.bytes);
         self.unannounced + size <= UNANNOUNCED_BYTES && its + size <= NETWORK_BYTES

@@ -79,7 +79,8 @@ impl Drop for Awake {
 }
 
 impl Shared {
-    /// Runs one of the threads: keeps a processor busy while `roused` is set, until `ended` is.
+    /// Runs one of the threads: keeps a processor busy while `roused` is set. Returns when `ended`
+    /// is set.
     fn take(&self) {
         if sys::run_last().is_err() {
             return;
