@@ -6,7 +6,7 @@ use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sideby
 /// A paper, and its experiments.
 #[derive(Clone, Debug)]
 pub(crate) struct Paper {
-    /// The index's heading.
+    /// The paper's heading in the index.
     pub(crate) heading: &'static str,
     /// A description of the paper, in a sentence or two.
     pub(crate) about: &'static str,

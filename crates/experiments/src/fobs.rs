@@ -57,7 +57,7 @@ const SMALL_BUFFER: u32 = 8_192;
 struct Condition {
     name: String,
     delay: &'static str,
-    /// Loss on the line in per mille: the paper's is unknown, so one condition has none.
+    /// Loss on the line in per mille. The paper's loss is unknown, so some conditions have none.
     loss: u64,
     /// Whether an acknowledgement costs the receiving program time.
     costly: bool,
@@ -137,7 +137,7 @@ fn frequency_tables(
 ) -> Vec<Table> {
     let table = |Condition { name, loss, .. }: &Condition| {
         let cases = FREQUENCIES.map(|frequency| frequency_case(name, frequency));
-        // With missing values the best is unknown.
+        // If a value is missing, the best one is unknown.
         let values: Option<Vec<f64>> = cases.iter().map(|case| of(case)).collect();
         let best = values.and_then(|values| values.into_iter().reduce(best));
         let mut rows: Vec<Row> =
@@ -427,7 +427,7 @@ pub(crate) static TABLE2: Experiment = Experiment {
     },
     tables: |outcomes| {
         let of = |case: &str| share(outcomes, case, CARD);
-        // With missing values the best is unknown.
+        // If a value is missing, the best one is unknown.
         let tried: Option<Vec<(u32, f64)>> =
             STREAMS.iter().map(|n| Some((*n, of(&streams_case(*n))?))).collect();
         let best =

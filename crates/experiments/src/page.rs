@@ -109,8 +109,8 @@ impl Page {
         page
     }
 
-    /// Replaces older emulated values by these, and records the reason for each case in `failed`;
-    /// cases that were not run keep their values.
+    /// Replaces older emulated values by those of `outcomes`, and records the reason for each case
+    /// in `failed`. Cases that were not run keep their values.
     pub fn emulated(
         &mut self,
         outcomes: &Outcomes,

@@ -34,13 +34,13 @@ const fn quantity(name: &'static str, unit: Unit) -> Quantity {
 pub(crate) const GOODPUT: Quantity = quantity("goodput", Unit::Rate);
 /// Goodput of all flows together.
 pub(crate) const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate);
-/// From the start to the end of a transfer.
+/// The time from the start to the end of a transfer.
 pub(crate) const TIME: Quantity = quantity("time", Unit::Seconds);
 /// Goodput as a share of the link's rate.
 pub(crate) const SHARE: Quantity = quantity("share of the capacity", Unit::Share);
-/// Datagrams sent beyond the object's blocks, as a share of them.
+/// Datagrams sent beyond the object's blocks, as a share of these blocks.
 pub(crate) const WASTE: Quantity = quantity("waste", Unit::Share);
-/// Datagrams that were sent and did not reach the receiving program, as a share of those sent.
+/// Datagrams that did not reach the receiving program, as a share of all datagrams sent.
 pub(crate) const LOSS: Quantity = quantity("loss", Unit::Share);
 /// Losses reported to the sender; a loss that is reported twice counts twice. A column of the ORNL
 /// study.

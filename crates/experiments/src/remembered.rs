@@ -1,4 +1,4 @@
-//! A copy over a new path, and over one that an earlier copy has used.
+//! A copy over a new path, and over a path that an earlier copy has used.
 
 use longhaul_proto::units::Rate;
 
@@ -11,7 +11,7 @@ use crate::table::{Row, Table};
 /// The experiments of this file.
 pub(crate) const ALL: [&Experiment; 1] = [&PATH_MEMORY];
 
-/// The link's rate, and losses in per mille.
+/// The link's rate in Mbit/s, and its loss in per mille.
 const PATHS: [(u64, u64); 4] = [(1_000, 0), (1_000, 1), (1_000, 10), (100, 1)];
 /// The remembered rate: none, that of an earlier copy on 1 Gbit/s, four times that.
 const KNOWN: [(&str, Option<u64>); 3] =

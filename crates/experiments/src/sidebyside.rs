@@ -40,7 +40,7 @@ const TSUNAMI: &str = "tsunami";
 const SIZES: [u64; 2] = [300, 3_000];
 /// In per mille.
 const LOSSES: [u64; 4] = [0, 1, 10, 50];
-/// Goodput as a share of C·(1 − L).
+/// Goodput as a share of C·(1 − L): the link's capacity for UDP payload, minus the lost share.
 const SHARE: Quantity = Quantity { name: "goodput of C·(1 − L)", unit: Unit::Share };
 
 fn condition(megabytes: u64, loss: u64) -> String {

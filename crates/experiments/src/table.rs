@@ -167,7 +167,7 @@ impl Row {
         Row { aim: Some(aim), ..self }
     }
 
-    /// Whether the simulated and the emulated values meet the goal, for those present.
+    /// Says for the simulated and the emulated value, if present, whether it meets the goal.
     fn met(&self) -> String {
         let Some(aim) = self.aim else { return String::new() };
         let say = |value: Option<f64>, of: &str| {

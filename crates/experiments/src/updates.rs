@@ -42,11 +42,11 @@ const CARRIERS: [(&str, Carrier); 5] = [
     ("XOR 3", Carrier::Datagrams(Code::Xor { group: 3 })),
     ("Reed-Solomon 4+2", Carrier::Datagrams(Code::ReedSolomon { group: 4, repairs: 2 })),
 ];
-/// The name of the carrier whose code follows the losses.
+/// The name of the carrier whose code adapts to the measured losses.
 const FOLLOWS: &str = "deadline";
 /// Bytes of an update: a name, a position, an orientation.
 const SIZE: usize = 100;
-/// Updates of a run.
+/// The number of updates in a run.
 const COUNT: u32 = 3_000;
 /// An update is in time if its delay is at most half a round-trip time plus this.
 const GRACE: Span = Span::from_millis(30);
@@ -86,8 +86,8 @@ fn path(rate: u64, rtt: u64, loss: (u32, u32)) -> Vec<(String, UpdatesRun)> {
     carriers.map(run).collect()
 }
 
-/// The updates of an experiment that are also run in real time, by name. Those of one path are in
-/// one list, because they run at the same time. Only one page has any.
+/// The updates of an experiment that are also run in real time, by name. Each list has the runs of
+/// one path, which run at the same time. Only `quanta-fec` has any.
 pub fn in_real_time(experiment: &Experiment) -> Vec<Vec<(String, UpdatesRun)>> {
     let mut paths = Vec::new();
     for rate in REAL.into_iter().filter(|_| experiment.id == FEC.id) {
@@ -190,7 +190,7 @@ pub(crate) static FEC: Experiment = Experiment {
             Emulated, at 100 and 1,000 updates a second: a real reflector and its subscriber run \
             on one emulated host, and a real sender on the other. TCP is a connection of the \
             kernel. All carriers of a case run at the same time, each on its own path. A delay \
-            begins when an update is due in the sender's pipe, and ends when the subscriber prints \
+            begins when an update is due at the sender, and ends when the subscriber prints \
             it. Not emulated: 10 updates a second, which would take 70 minutes. `longhaul \
             reproduce quanta-fec --how emulate --update` takes 10 minutes.",
     cases: Vec::new,

@@ -31,9 +31,9 @@ impl Reading {
         Reading { now: now(), wall: SystemTime::now() }
     }
 
-    /// Converts the kernel's timestamp (since 1970) of a message that arrived after `since`;
-    /// without a timestamp, the result is the current time. The system's clock may have been set
-    /// meanwhile.
+    /// Converts the kernel's timestamp (since 1970) of a message that arrived after `since` and
+    /// before this reading. Without a timestamp, returns the time of this reading. The result is
+    /// always between both times, because the system's clock may have been set meanwhile.
     pub(crate) fn at(&self, stamp: Option<Duration>, since: Time) -> Time {
         let came = stamp.and_then(|stamp| SystemTime::UNIX_EPOCH.checked_add(stamp));
         let age = came.and_then(|came| self.wall.duration_since(came).ok()).unwrap_or_default();

@@ -1,12 +1,12 @@
-//! The data plane: UDP sockets, batches, sealed datagrams. It depends on no protocol, session or
-//! file.
+//! The data plane: UDP sockets, batches, sealed (encrypted and authenticated) datagrams. It
+//! contains no transfer protocol, no session and no access to files.
 //!
 //! In reading order:
 //! - [`clock`], [`wait`]: time since the start of the process; waiting for a point in time.
 //! - [`zone`]: addresses with an interface, such as `fe80::1%eth0`. [`network`]: the unit by which
 //!   limits count clients. [`meter`]: rate limits for networks.
 //! - [`socket`]: one UDP socket, which sends and receives many datagrams in one system call.
-//!   [`batch`]: datagrams on their way out.
+//!   [`batch`]: outgoing datagrams.
 //! - [`multicast`]: sockets of multicast groups.
 //! - [`sealing`]: keys, sealing, opening, replay protection.
 //! - [`buffers`]: memory for chunks, and the blocks that fill them.
@@ -16,8 +16,8 @@
 //!
 //! A sender writes into a [`batch::Batch`] through a [`sealing::seal::Sealer`] and sends the batch
 //! through a [`socket::Socket`]. A receiver registers a flow at a [`port::Port`]. The port passes
-//! the flow's datagrams to the flow, and an [`sealing::open::Opener`] opens each datagram into its
-//! place.
+//! the flow's datagrams to the flow, and an [`sealing::open::Opener`] decrypts each datagram into
+//! its place in a chunk's buffer.
 
 pub mod access;
 pub mod batch;

@@ -1,10 +1,10 @@
 //! Rate limits by decaying charges; the caller passes the time.
 //!
-//! A charge is a time span. Each event adds a charge to its key, and the key's charge decays by one
-//! second a second. A key is over its limit while its charge exceeds the free amount. Each event of
-//! a key over its limit costs twice as much as the event before, up to a longest charge. The cost
-//! returns to the first charge when the key's charge has decayed completely. sshd's
-//! `PerSourcePenalties` works like this.
+//! A charge is a time span. Each event adds a charge to its key (such as a client's network), and
+//! the key's charge decays by one second a second. A key is over its limit while its charge exceeds
+//! the free amount. If an event leaves its key over the limit, the key's next event costs twice as
+//! much, up to a longest charge. The cost returns to the first charge when the key's charge has
+//! decayed completely. sshd's `PerSourcePenalties` works like this.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -27,7 +27,7 @@ const MOST: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 struct Charge {
-    /// When the charge has decayed.
+    /// When the charge will have decayed completely.
     until: Time,
     /// The charge of the next event.
     next: Span,
@@ -51,17 +51,18 @@ impl<K: Copy + Eq + Hash> Meter<K> {
         self.charge(now, key) > self.tariff.free
     }
 
-    /// Whether `key` would be within its limit after one more event.
+    /// Whether `key` would be within its limit after one more event that costs [`Tariff::each`].
     pub fn has_room(&self, now: Time, key: K) -> bool {
         self.charge(now, key) + self.tariff.each <= self.tariff.free
     }
 
-    /// Time until `key` is within its limit again.
+    /// Time until `key` is within its limit again; zero if it is.
     pub fn over_for(&self, now: Time, key: K) -> Span {
         self.charge(now, key).saturating_sub(self.tariff.free)
     }
 
-    /// Charges `key` for one event. Returns whether that exceeded its limit.
+    /// Charges `key` for one event. Returns whether this event took `key` over its limit; `false`
+    /// if `key` was over its limit before.
     pub fn add(&mut self, now: Time, key: K) -> bool {
         let Tariff { each, free, longest } = self.tariff;
         let before = self.charge(now, key);

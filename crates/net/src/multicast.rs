@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::socket::request_receive_buffer;
 use crate::zone;
 
-/// Requested receive buffer: a burst of large messages.
+/// Bytes of receive buffer to request: room for a burst of large messages.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// The address and port of a group that programs may use.
+/// The address and port of a multicast group that is not reserved for protocols of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupAddress(SocketAddr);
 
@@ -107,8 +107,8 @@ pub fn interface_towards(peer: SocketAddr) -> Option<u32> {
 }
 
 impl Group {
-    /// Opens a non-blocking socket that sends to the group and receives what other programs send to
-    /// it, also those of this host.
+    /// Opens a non-blocking socket that sends to the group and receives the datagrams that other
+    /// programs, including programs of this host, send to the group.
     ///
     /// # Errors
     /// The kernel's error: the interface is missing or does not support multicast.

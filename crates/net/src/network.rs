@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Prefix bits of an IPv6 network: every host may use all addresses of its /64.
 const PREFIX: u32 = 64;
 
-/// The part of a client's address that it cannot choose: an IPv4 address, or an IPv6 /64.
+/// The part of its address that a client cannot choose: an IPv4 address, or an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Network(IpAddr);
 

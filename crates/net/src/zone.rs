@@ -1,5 +1,5 @@
-//! IPv6 addresses with a zone, `fe80::1%eth0`: a link-local address needs the interface of this
-//! host (RFC 4007, section 11).
+//! IPv6 addresses with a zone, `fe80::1%eth0`. A link-local address is complete only with the
+//! interface of this host that leads to it (RFC 4007, section 11).
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -36,11 +36,11 @@ pub fn write(host: &str) -> String {
     }
 }
 
-/// The address in `host`, if it is a link-local one; `None` for a name, or an address that needs no
-/// interface.
+/// The address in `host`, if it has a zone; `None` for a name, or for an address that needs no
+/// zone.
 ///
 /// # Errors
-/// The address names no interface, or an interface that this host does not have.
+/// A link-local address has no zone, or the zone names an interface that this host does not have.
 pub fn address(host: &str, port: u16) -> Result<Option<SocketAddr>, Error> {
     let (address, zone) = split(host);
     let Ok(ip) = address.parse::<Ipv6Addr>() else { return Ok(None) };
@@ -73,7 +73,7 @@ pub(crate) fn number(zone: &str) -> Option<u32> {
     })
 }
 
-/// The host of `address` as [`address`](address()) reads it.
+/// The host part of `address`, in the form that [`address`](address()) reads.
 pub fn host(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
@@ -87,7 +87,7 @@ pub fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// Returns `address` with an IPv4-mapped address as IPv4; the zone stays.
+/// Returns an IPv4-mapped IPv6 address as IPv4, and any other address unchanged, with its zone.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => {

@@ -29,9 +29,9 @@ use longhaul_testbed::scenario::{Duplex, Topology};
 
 /// UDP payload of a full packet at MTU 1500.
 const PAYLOAD: usize = 1_472;
-/// The IP packet with this payload.
+/// Bytes of the IP packet with [`PAYLOAD`].
 const PACKET: u32 = 1_500;
-/// Its bytes on the wire.
+/// Bytes on the wire of an IP packet of [`PACKET`] bytes.
 const WIRE: f64 = 1_538.0;
 /// Segments per super-packet.
 const SEGMENTS: usize = 44;
@@ -45,7 +45,8 @@ enum Shape {
 }
 
 impl Shape {
-    /// Its name, the nodes from the sender to the receiver, and the index of the lossy link.
+    /// The network's name, the nodes from the sender to the receiver, and the index of the lossy
+    /// link.
     fn way(self) -> (&'static str, &'static [&'static str], usize) {
         match self {
             Shape::Pair => ("", &["a", "b"], 0),

@@ -1,6 +1,6 @@
 //! A small seeded random generator: xoshiro256++ (Blackman and Vigna, 2021), seeded by splitmix64.
 //!
-//! The same seed gives the same numbers on every machine; floats go through `libm`.
+//! The same seed gives the same numbers on every machine, because logarithms come from `libm`.
 
 use longhaul_proto::time::Span;
 

@@ -577,8 +577,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
 
-/// A host's card makes the host's own programs wait. Otherwise 4 MB sent at once would exceed the
-/// queue before the card's rate three times over, and most of it would be dropped.
+/// A host's card makes the host's own programs wait. If it did not, 4 MB sent at once would be
+/// three times as much as the card's queue holds, and most of them would be dropped.
 #[test]
 fn a_card_holds_its_own_programs_back() {
     need!(available().map_err(skip::forbidden));

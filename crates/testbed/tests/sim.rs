@@ -44,7 +44,7 @@ fn a_copy_that_lasts_has_an_object_for_the_fastest_that_its_path_becomes() {
     let link = r#"rate = "10M", delay = "5ms", changes = [{ at = "1s", rate = "40M" }]"#;
     let outcome = run(&pair(link, &["protocol = \"rbudp\"\nlasts = \"3s\""]));
     let delivered = outcome.flows[0].delivered;
-    // An object sized for 10 Mbit/s would be 3 s and 1 MiB: 4.8 MB.
+    // An object sized for 10 Mbit/s would hold 3 s of this rate and 1 MiB: 4.8 MB.
     assert!(delivered > Bytes::new(5_000_000), "{delivered}");
 }
 
@@ -100,7 +100,7 @@ fn a_run_without_end_ends_at_the_time_limit() {
     assert!(flow.goodput > Rate::from_bps(9_000_000) && flow.goodput < Rate::from_bps(9_415_000));
 }
 
-/// The first flow of a 3 MB copy at 80 Mbit/s over 100 Mbit/s, between hosts with these keys.
+/// The outcome of a 3 MB copy at 80 Mbit/s over 100 Mbit/s, between hosts with these keys.
 fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
     let hosts = format!("[[host]]\nname = \"a\"\n{a}\n[[host]]\nname = \"b\"\n{b}\n");
     let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
@@ -293,7 +293,8 @@ fn intermittent_udp_has_its_rate_for_its_share_of_the_time() {
         let flow = format!("{flow}\nrandom = {random}");
         let outcome = run(&pair(r#"rate = "1G", delay = "1ms""#, &[&flow]));
         let mean = outcome.flows[0].delivered.get() as f64 * 8.0 / 150.0;
-        // About 1,000 phases: their share of the time varies by 1.5 %.
+        // In about 1,000 phases of each kind, the sending phases' share of the time varies by
+        // 1.5 %.
         let expected = 10e6 * 100.0 / (100.0 + 50.0);
         assert!((mean / expected - 1.0).abs() < tolerance, "random {random}: {mean}");
     }
@@ -306,7 +307,7 @@ fn mice_by_turn(arrivals: &str) -> Vec<f64> {
         format!("mice = 4000\nsize = \"{SIZE}B\"\narrivals = \"{arrivals}\"\nevery = \"10ms\"");
     let path = pair(r#"rate = "1G", delay = "1ms""#, &[&flow]);
     let outcome = run(&format!("record-every = \"50ms\"\n{path}"));
-    // Each is one segment, and arrives a constant time after its start.
+    // Each mouse is one segment, which arrives a constant time after the mouse's start.
     let mut so_far: Vec<u64> =
         outcome.flows[0].series.iter().map(|point| point.delivered.get() / SIZE).collect();
     so_far.retain(|mice| *mice < 4_000);
@@ -320,7 +321,8 @@ fn mice_that_come_at_random_are_as_many_on_average_and_scatter_as_poisson_says()
         let count = turns.len() as f64;
         let mean = turns.iter().sum::<f64>() / count;
         assert!((mean / 5.0 - 1.0).abs() < 0.06, "{arrivals}: {mean} in a turn");
-        // The variance of Poisson counts is the mean; over 800 intervals within 5 %.
+        // The variance of Poisson counts is their mean. The variance measured over 800 intervals
+        // deviates from it by about 5 %.
         let variance = turns.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
         assert!((variance / mean - scatter).abs() < 0.2, "{arrivals}: {variance} over {mean}");
     }
@@ -387,7 +389,7 @@ fn tracked_tcp_gets_its_share_among_equals() {
         ("others = 'fair', receive-rate = '95.7M'", ""),
     ] {
         let (tcp, gtp) = beside_tcp(settings, host, "cubic");
-        // One of four.
+        // TCP is one of four equal flows.
         let fair = 94.1 / 4.0;
         assert!(tcp > 0.75 * fair && tcp < 1.5 * fair, "{settings}: TCP {tcp}, GTP {gtp}");
         assert!(tcp + gtp > 0.85 * 94.1, "{settings}: TCP {tcp}, GTP {gtp}");

@@ -11,7 +11,7 @@ pub use call_option::CallOption;
 /// Maximum characters of a peer's text that errors and events show.
 const LONGEST: usize = 2000;
 
-/// Returns the start of a text whose length the peer chose.
+/// Returns at most the first 2000 characters of a text from a peer.
 pub fn clipped(text: &str) -> String {
     // A text has at most as many characters as bytes.
     match text.len() <= LONGEST {

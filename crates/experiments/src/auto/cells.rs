@@ -13,7 +13,7 @@ use crate::paths::{BLOCK, OVERHEAD, payload_ceiling};
 
 const RATES: [u64; 3] = [10, 100, 1_000];
 const RTTS: [u64; 4] = [1, 30, 100, 300];
-/// In per cent.
+/// The paths' losses in per cent.
 const LOSSES: [f64; 6] = [0.0, 0.01, 0.1, 1.0, 5.0, 12.0];
 pub(super) const QUEUES: [Queue; 5] = [
     Queue::Products(0.1),
@@ -22,30 +22,31 @@ pub(super) const QUEUES: [Queue; 5] = [
     Queue::Products(4.0),
     Queue::CoDel,
 ];
-/// Mbit/s and ms of the paths that flows share.
+/// Rate in Mbit/s and round-trip time in ms of the paths that flows share.
 pub(super) const SHARED: [(u64, u64); 6] =
     [(10, 40), (50, 20), (50, 200), (100, 10), (100, 100), (200, 40)];
 pub(super) const SHARED_QUEUES: [Queue; 4] =
     [Queue::Products(0.25), Queue::Products(1.0), Queue::Products(4.0), Queue::CoDel];
-/// Mbit/s and ms of the paths with a disturbance.
+/// Rate in Mbit/s and round-trip time in ms of the paths with a disturbance.
 const TROUBLED: [(u64, u64); 6] =
     [(10, 30), (10, 100), (100, 30), (100, 100), (500, 30), (500, 100)];
 
 /// How long flows share a path, and how long a disturbed path is observed.
 const SHARES: Span = Span::from_secs(30);
 const WATCHED: Span = Span::from_secs(10);
+/// When a disturbance begins, and how long an outage lasts.
 const CHANGES: Span = Span::from_secs(4);
 const HOLE: Span = Span::from_secs(2);
-/// The part of a path that plain UDP and mice use.
+/// The share of a path's rate that plain UDP and mice use.
 const OTHERS: f64 = 0.3;
 const MOUSE: Bytes = Bytes::new(100_000);
 
-/// A queue before the path's rate.
+/// The queue before the path's bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Queue {
-    /// In bandwidth-delay products, drop-tail.
+    /// A drop-tail queue of this many bandwidth-delay products.
     Products(f64),
-    /// Four bandwidth-delay products, under CoDel.
+    /// A queue of four bandwidth-delay products, controlled by CoDel.
     CoDel,
 }
 
@@ -177,8 +178,8 @@ impl Cell {
         format!("{}: {}, loss {loss} %, {}", family.name(), self.path(), queue.name())
     }
 
-    /// Laws are tuned on one half of the cells and judged by the other; FNV-1a of the name selects
-    /// the half.
+    /// Whether the cell is in the half on which the rate laws are tuned; the other half judges
+    /// them. FNV-1a of the name selects the half.
     pub(super) fn is_tuned(&self) -> bool {
         hash(&self.name()) >> 32 & 1 == 0
     }
@@ -211,8 +212,9 @@ impl Cell {
         }
     }
 
-    /// The copy with `law`. `seed` selects the random numbers and also changes round trip and queue
-    /// by up to 2 %: otherwise two runs without loss would be identical.
+    /// The scenario of the cell: a copy with the rate law `law`, and the other traffic. `seed`
+    /// selects the random numbers and also changes round trip and queue by up to 2 %: otherwise two
+    /// runs without loss would be identical.
     pub(super) fn scenario(&self, base: &Scenario, law: Law, seed: u64) -> Scenario {
         let mut scenario = self.network(base, seed);
         let lasts = if self.family.is_shared() { SHARES } else { WATCHED };

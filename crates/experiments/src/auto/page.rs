@@ -1,4 +1,5 @@
-//! The page: one number per family and law, the worst cell, and a figure per competitor.
+//! The page of the automatic mode: one number for each family of cells and each rate law, the worst
+//! cell, and a figure for each competitor.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +55,7 @@ fn of_seeds(seeds: u64) -> std::ops::Range<u64> {
     FIRST_SEED..FIRST_SEED + seeds
 }
 
-/// The cells of one form of the page.
+/// The cells of the page's full form, or of its short form.
 fn chosen(seeds: u64) -> Vec<Cell> {
     let all = cells();
     if seeds == SEEDS { all } else { all.into_iter().step_by(SHORT_SHARE).collect() }
@@ -125,7 +126,7 @@ fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.get(values.len() / 10).copied()
 }
 
-/// The measurements of one form of the page.
+/// The measurements of the page's full form, or of its short form.
 struct Judge<'o> {
     outcomes: &'o Outcomes,
     cells: Vec<Cell>,

@@ -24,11 +24,12 @@ use longhaul_testbed::sim::updates::{UpdatesOutcome, UpdatesRun};
 use crate::experiment::{Case, LONGEST};
 use crate::outcome::{CaseFlow, CaseOutcome, Count, Outcomes};
 
-/// A second attempt helps if the machine was busy for a moment.
+/// Attempts for each case: a second one helps if the machine was busy for a moment.
 const ATTEMPTS: u32 = 2;
 /// The sampling interval of rates, if the scenario sets none.
 const POINTS_APART: Span = Span::from_millis(100);
-/// A case's overhead besides its flows: starting and stopping hosts, servers, objects.
+/// The time that a case takes besides its flows: to start and stop hosts and servers, and to write
+/// objects.
 const AROUND: Span = Span::from_secs(3);
 /// A case is stopped after its virtual duration times this factor, plus [`PATIENCE`].
 const SLOWER: u64 = 3;

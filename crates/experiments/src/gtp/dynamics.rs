@@ -1,5 +1,5 @@
-//! Figures 7 to 12: rates over time as flows join, compete with TCP, and share one receiver. Each
-//! of GTP's figures is reproduced with our rules and with the paper's.
+//! Figures 7 to 12 of the GTP paper: rates over time as flows join, compete with TCP, and share one
+//! receiver. Each figure of GTP flows is reproduced with longhaul's rules and with the paper's.
 
 use longhaul_proto::units::Rate;
 
@@ -269,7 +269,7 @@ pub(super) static FIG9: Experiment = Experiment {
 const CAPACITIES: [(&str, u32); 2] = [("all of the link", 100), ("85 % of the link", 85)];
 /// The case of all of the link, with GTP's packets delayed as by a busy host.
 const LATE: &str = "all of the link, GTP's packets up to 2 ms late";
-/// Why that case is not emulated.
+/// Why the case [`LATE`] is not emulated.
 const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";
 const TCP_FLOWS: usize = 3;
 const TCP_SHARE: Quantity = Quantity { name: "three TCP flows together", unit: Unit::Rate };

@@ -1,5 +1,5 @@
-//! Two features that the paper only plans: room for other traffic (3.6), and a controller that
-//! reacts to delay (4.1).
+//! Two features that the GTP paper only plans: room for other traffic (section 3.6), and a
+//! controller that reacts to delay (section 4.1).
 
 use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::{CaseOutcome, Outcomes};
@@ -8,7 +8,8 @@ use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
 const SENDERS: usize = 3;
-/// The time after which both kinds of traffic have settled, and the end.
+/// The seconds between which goodputs are measured: from when both kinds of traffic have settled
+/// to the end of the run.
 const SETTLED: (f64, f64) = (5.0, 20.0);
 const GTP_SHARE: Quantity = Quantity { name: "three GTP flows together", unit: Unit::Rate };
 const TCP_GOODPUT: Quantity = Quantity { name: "the TCP flow", unit: Unit::Rate };

@@ -1,4 +1,4 @@
-//! Many senders: one receiver's scheduler with ten, a hundred, a thousand of them.
+//! GTP with many senders: one receiver's scheduler with up to a thousand senders.
 
 use longhaul_proto::gtp::{Demand, shares};
 use longhaul_proto::units::Rate;
@@ -15,13 +15,13 @@ const SENDERS: [usize; 4] = [1, 10, 100, 1_000];
 const LINKS: [u64; 3] = [1, 10, 100];
 /// The interval in which all flows but the late one run and have settled.
 const BEFORE: (f64, f64) = (2.0, 3.0);
-/// When the late flow starts, and when all end.
+/// When the late flow starts, and when all flows end, in seconds.
 const JOIN: f64 = 3.0;
 const END: f64 = 5.0;
 /// The tolerance for an equal share.
 const NEAR: f64 = 0.1;
 
-/// Why it is not emulated.
+/// Why these cases are not emulated.
 const TOO_MANY: &str = "one machine has neither the cores nor the memory for so many hosts, each \
                         with an object that lasts seconds at its link's rate";
 
@@ -43,7 +43,7 @@ fn ceiling(senders: usize, gigabits: u64) -> f64 {
     payload_ceiling(Rate::from_mbps(link)).scale(object).as_bps() as f64 / 1e6
 }
 
-/// Goodputs of all flows but the late one before it joins.
+/// Goodputs of all flows but the late one, before the late flow joins.
 fn before(outcome: &CaseOutcome) -> Vec<f64> {
     let (_, others) = outcome.flows.split_last().expect("the late one is always there");
     others.iter().map(|flow| flow.goodput_between(BEFORE.0, BEFORE.1)).collect()

@@ -1,4 +1,4 @@
-//! Figure 1: the cost of TCP's slow start.
+//! Figure 1 of the GTP paper: the cost of TCP's slow start.
 
 use super::UNTUNED;
 use crate::experiment::{Case, Experiment, Figure, Set};

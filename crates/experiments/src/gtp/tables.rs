@@ -1,4 +1,5 @@
-//! Tables 2 to 5: TCP, RBUDP, SABUL and GTP from one, from three and from two senders.
+//! Tables 2 to 5 of the GTP paper: TCP, RBUDP, SABUL and GTP from one, from three and from two
+//! senders.
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::{CaseFlow, CaseOutcome, Outcomes, fairness};

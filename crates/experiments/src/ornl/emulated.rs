@@ -1,4 +1,4 @@
-//! Section 4.3: "Tests using a LAN, a private network and NISTNET".
+//! Section 4.3 of the Oak Ridge study: "Tests using a LAN, a private network and NISTNET".
 
 use super::{Columns, Contender, case_name, columns, contender, rows, runs, tables};
 use crate::experiment::{Case, Experiment, Figure, Set};
@@ -306,7 +306,7 @@ pub(super) static FILE: Experiment = Experiment {
             let runs = (0..REPEATS).filter_map(|run| {
                 outcomes.first(&repeat_name(contender.name, run), CaseFlow::goodput)
             });
-            // With missing runs the slowest is unknown.
+            // If a run is missing, the slowest and the fastest are unknown.
             let runs: Vec<f64> = runs.collect();
             let runs = if runs.len() as u64 == REPEATS { runs } else { Vec::new() };
             let (low, high) = contender.repeats;

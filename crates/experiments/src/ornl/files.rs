@@ -1,4 +1,5 @@
-//! Section 4.2: files over the internet, from Berkeley to Oak Ridge and from there to CERN.
+//! Section 4.2 of the Oak Ridge study: files over the internet, from Berkeley to Oak Ridge and from
+//! Oak Ridge to CERN.
 
 use longhaul_proto::units::Rate;
 
@@ -13,7 +14,7 @@ use crate::table::Row;
 
 const DAYS: [&str; 2] = ["best case", "worst case"];
 
-/// The study's columns for these runs: rate, lost, packets received, duplicates.
+/// The columns of a run for which the study gives rate, lost, packets received and duplicates.
 const fn received([rate, lost, received, duplicates]: [f64; 4]) -> Columns {
     Columns {
         rate: Some(rate),
@@ -25,7 +26,8 @@ const fn received([rate, lost, received, duplicates]: [f64; 4]) -> Columns {
     }
 }
 
-/// Rate, lost, retransmitted, sent, received, duplicates.
+/// The columns of a run for which the study gives all: rate, lost, retransmitted, sent, received,
+/// duplicates.
 const fn all([rate, lost, retransmitted, sent, received, duplicates]: [f64; 6]) -> Columns {
     Columns {
         rate: Some(rate),
@@ -37,7 +39,7 @@ const fn all([rate, lost, retransmitted, sent, received, duplicates]: [f64; 6]) 
     }
 }
 
-/// For runs with only a published rate.
+/// The columns of a run for which the study gives only the rate.
 const fn rate(rate: f64) -> Columns {
     Columns {
         rate: Some(rate),
@@ -80,8 +82,8 @@ const FROM_LBL: [Contender; 4] = [
 const SLOW_DISK: &str = "the result depends on the receiving disk, and emulated files are in \
                          memory";
 
-/// The settings of a day on the path from Berkeley: the disk's rate, the sender's, the loss, and
-/// the configured rate.
+/// The settings of a day on the path from Berkeley: the rate of the receiving disk, the limit of
+/// the sending host, the loss, and the protocols' configured rate in Mbit/s of object data.
 const LBL_DAYS: [(&str, &str, f64, u64); 2] =
     [("55.2M", "489M", 73.0 / 137_742.0, 370), ("32.3M", "420M", 4_415.0 / 142_157.0, 335)];
 

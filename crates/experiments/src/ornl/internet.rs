@@ -1,4 +1,4 @@
-//! Section 4.1: memory to memory between Oak Ridge and Berkeley.
+//! Section 4.1 of the Oak Ridge study: memory to memory between Oak Ridge and Berkeley.
 
 use longhaul_proto::units::{Bytes, Rate};
 
@@ -86,7 +86,7 @@ pub(super) static INTERNET: Experiment = Experiment {
                 .set("host.a.sends-rate", capacity.as_bps())
                 .set("topology.link.loss", loss.0 as f64 / loss.1 as f64);
             match contender.flow {
-                // iperf's 200M: 2²⁰ bytes each.
+                // iperf's `M` is 2²⁰ bytes.
                 "udp" => {
                     let lasts = Bytes::mebi(200) / *capacity;
                     let udp = day.set("flow.udp.udp", capacity.as_bps());

@@ -37,7 +37,7 @@ struct Columns {
     duplicates: Option<f64>,
 }
 
-/// Rate, lost, retransmitted, sent, duplicates.
+/// The columns of a run for which the study gives rate, lost, retransmitted, sent and duplicates.
 const fn columns(values: [f64; 5]) -> Columns {
     let [rate, lost, retransmitted, sent, duplicates] = values;
     Columns {

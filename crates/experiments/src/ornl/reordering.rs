@@ -1,5 +1,5 @@
-//! Section 6: "That would seem to indicate that packets may not be received in strict order but
-//! more study needs to be done on this problem."
+//! Section 6 of the Oak Ridge study: "That would seem to indicate that packets may not be received
+//! in strict order but more study needs to be done on this problem."
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::CaseFlow;
@@ -32,7 +32,7 @@ fn case_name(contender: &str, share: f64, by: f64) -> String {
     }
 }
 
-/// Every degree of reordering once.
+/// Every degree of reordering, as share and delay; first none.
 fn degrees() -> impl Iterator<Item = (f64, f64)> {
     let some = SHARES.into_iter().filter(|share| *share > 0.0);
     let some = some.flat_map(|share| BY.into_iter().map(move |by| (share, by)));

@@ -1,4 +1,5 @@
-//! Figure 2, Figure 5 and Table 1: SABUL alone on a path, and with the paper's receiver.
+//! Figure 2, Figure 5 and Table 1 of the SABUL paper: SABUL alone on a path, and with the paper's
+//! receiver.
 
 use crate::experiment::{Case, Experiment, Figure, Set};
 use crate::outcome::CaseFlow;

@@ -1,4 +1,4 @@
-//! Table 2: SABUL from disk to disk.
+//! Table 2 of the SABUL paper: from disk to disk.
 
 use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::CaseFlow;
@@ -39,7 +39,7 @@ const RUNS: [Run; 7] = [
     run("SARA to SARA", SITE, (900, 800), 600.0),
 ];
 
-/// Why it is not emulated.
+/// Why these cases are not emulated.
 const DISKS: &str = "the result depends on the disks, and emulated files are in memory";
 
 /// Table 2.

@@ -1,4 +1,4 @@
-//! Figures 3, 4, 6 and 7: SABUL with other SABUL flows, and with TCP.
+//! Figures 3, 4, 6 and 7 of the SABUL paper: SABUL with other SABUL flows, and with TCP.
 
 use super::alone::queue;
 use crate::experiment::{Case, Experiment, Figure, Set};
@@ -106,7 +106,7 @@ pub(super) static FIG4: Experiment = Experiment {
     cases: || {
         let all = CAPACITIES.iter().flat_map(|capacity| RTTS.map(|rtt| (*capacity, rtt)));
         all.map(|(capacity, rtt)| {
-            // "TCP SACK with the maximum window size set to BDP": kbit are bytes times eight.
+            // "TCP SACK with the maximum window size set to BDP"; Mbit/s times ms are kbit.
             let window = (capacity * rtt * 1_000 / 8).max(65_535);
             let both = vary("sabul-fig4")
                 .set("topology.link.rate", format!("{capacity}M"))
@@ -164,7 +164,7 @@ pub(super) static FIG4: Experiment = Experiment {
 };
 
 const LAN: &str = "2 TCP and 2 SABUL";
-/// In the scenario's order.
+/// The flows' names, in the scenario's order.
 const LAN_FLOWS: [&str; 4] = ["TCP 1", "TCP 2", "SABUL 1", "SABUL 2"];
 
 /// Figure 6.
@@ -217,7 +217,7 @@ fn with_mice(background: usize) -> Variant {
     match background {
         0 => mice.only(&[MICE_NAME]),
         flows => {
-            // A rate is a whole number of bit/s, and 900 Mbit/s has no seventh.
+            // A rate is a whole number of bit/s; a seventh of 900 Mbit/s is not.
             let each = (900e6 / flows as f64).round();
             mice.set("flow.sabul.copies", flows)
                 .set("flow.sabul.settings.initial-rate", format!("{each}bit/s"))

@@ -15,12 +15,12 @@ const SLOWEST: u64 = 10;
 const FASTEST: u64 = 1_600_000;
 /// Maximum depth of the search for cards: a VLAN on a bond of cards.
 const DEPTH: u32 = 3;
-/// Ethernet's header, check sequence, preamble and gap.
+/// Bytes of Ethernet's header, check sequence, preamble and gap.
 const FRAMING: u32 = 38;
 
 /// Returns the speed of the card `name` on the wire, from the files in `folder`. `None` if `name`
-/// is not a card, reports no speed, or has another number than `index`. An interface with another
-/// number belongs to another namespace.
+/// is not a card or reports no speed, or if its interface number is not `index`: then `folder`
+/// shows another network namespace.
 pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     let file = |file: &str| fs::read_to_string(folder.join(name).join(file)).ok();
     if file("ifindex")?.trim().parse() != Ok(index) || !is_card(folder, name, DEPTH) {
@@ -31,7 +31,7 @@ pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     (SLOWEST..=FASTEST).contains(&megabits).then(|| Rate::from_mbps(megabits))
 }
 
-/// Whether it is a card, or consists of cards only.
+/// Whether the interface `name` is a card, or consists of cards only.
 fn is_card(folder: &Path, name: &str, depth: u32) -> bool {
     let own = folder.join(name);
     if own.join("device").exists() {

@@ -2,14 +2,15 @@
 //! does not.
 //!
 //! From each packet counted by the interface, the header size of our datagrams is subtracted. Our
-//! own traffic then matches our sockets' count, even if the interface counts a train as one packet.
-//! The rest is other traffic, within a few per cent.
+//! own traffic then matches our sockets' count, even if the interface counts a train (datagrams
+//! merged by the card or the kernel) as one packet. The rest is other traffic, within a few per
+//! cent.
 
 /// Largest believable jump of a counter: more than 1.6 Tbit/s for a tenth of a second means a reset
 /// or a wrap.
 const MOST: u64 = 20_000_000_000;
-/// Only the interface counts our own datagrams that wait in the socket's buffer. This much of
-/// apparent other traffic may turn out to be ours.
+/// Bytes of apparent other traffic that may turn out to be ours: the interface has counted our
+/// datagrams that still wait in a socket's buffer, but we have not.
 const WAITING: i64 = 32 << 20;
 
 /// Traffic received by this host.
@@ -35,8 +36,8 @@ pub(super) fn payload(before: Counted, now: Counted, header: u64) -> Option<u64>
 }
 
 impl Others {
-    /// Adds a reading: `came` bytes arrived in total, `ours` of them for our own sockets. Returns
-    /// the total of other traffic, which never decreases.
+    /// Adds a reading: since the last one, `came` bytes arrived at the interfaces, and our own
+    /// sockets received `ours`. Returns the total of other traffic, which never decreases.
     pub(super) fn note(&mut self, came: u64, ours: u64) -> u64 {
         let [came, ours] = [came, ours].map(|bytes| bytes.min(MOST) as i64);
         self.sum = (self.sum + came - ours).max(self.told - WAITING);

@@ -3,8 +3,8 @@
 //!
 //! `netlink` asks the kernel which interface a route uses, for its counters, and for the active TCP
 //! connections. `card` reads the interface's speed from sysfs. `count` makes the counters of the
-//! interface and of our own sockets comparable. `watch` connects the parts. Unknown values are left
-//! out: nothing here is an error.
+//! interface and of our own sockets comparable. `watch` connects the parts. A value that cannot be
+//! read is left out and causes no error.
 
 mod card;
 mod count;

@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, soc
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
 /// Maximum bytes of the kernel's answer per call, and maximum number of calls for a listing.
-/// Further sockets are left out.
+/// Connections beyond these limits are left out.
 const ANSWER: usize = 32 << 10;
 const MOST_ANSWERS: usize = 64;
 
@@ -38,14 +38,14 @@ const BYTES_RECEIVED: usize = 128;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// Its kind, as ARP numbers it.
+    /// Its link type: an ARP hardware type (`ARPHRD_…`).
     pub(super) kind: u16,
     /// Received bytes and packets, link headers included.
     pub(super) bytes: u64,
     pub(super) packets: u64,
 }
 
-/// Bytes received by a TCP connection from another host.
+/// An established TCP connection with another host, and the bytes that this host received by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
     /// The connection's unique cookie.
@@ -71,7 +71,7 @@ pub(super) fn route_to(address: IpAddr) -> io::Result<u32> {
     found.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// The interface of this number.
+/// The interface with the number `index`.
 pub(super) fn interface(index: u32) -> io::Result<Interface> {
     // struct ifinfomsg: family, padding, kind, number, flags, change.
     let mut question = vec![0; 16];
@@ -96,7 +96,7 @@ fn parse_interface(body: &[u8]) -> Option<Interface> {
     Some(Interface { name, kind, packets: count(0)?, bytes: count(16)? })
 }
 
-/// The TCP connections of this host to others, by IPv4 and IPv6.
+/// The established TCP connections between this host and others, by IPv4 and IPv6.
 pub(super) fn connections() -> io::Result<Vec<Connection>> {
     let mut all = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -113,7 +113,7 @@ pub(super) fn connections() -> io::Result<Vec<Connection>> {
     Ok(all)
 }
 
-/// A connection; `None` for one within this host.
+/// Parses a connection; `None` if it is within this host, or if the message is too short.
 fn parse_connection(body: &[u8]) -> Option<Connection> {
     let (source, destination) = (body.get(DIAG_SOURCE..24)?, body.get(DIAG_DESTINATION..40)?);
     // A connection to one of the host's own addresses, such as 127.0.0.1, has that address at both
@@ -127,7 +127,7 @@ fn parse_connection(body: &[u8]) -> Option<Connection> {
     Some(Connection { cookie, received })
 }
 
-/// The first bytes of `bytes`.
+/// The first `N` bytes; `None` if there are fewer.
 fn number<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.first_chunk().copied()
 }
@@ -152,7 +152,8 @@ fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// Sends a query and passes the body of each answer message to `each` until that stops.
+/// Sends a query and passes the body of each answer message to `each`, until `each` returns
+/// `Some`.
 fn ask(
     protocol: Option<Protocol>,
     kind: u16,
@@ -181,7 +182,8 @@ fn ask(
     Ok(())
 }
 
-/// Reads the messages of one call; returns whether the listing is complete.
+/// Reads the messages of one call; returns whether no more are needed: the listing is complete, or
+/// `each` returned `Some`.
 fn read_answer(mut answer: &[u8], each: &mut impl FnMut(&[u8]) -> Option<()>) -> io::Result<bool> {
     const ERROR: u16 = libc::NLMSG_ERROR as u16;
     const DONE: u16 = libc::NLMSG_DONE as u16;

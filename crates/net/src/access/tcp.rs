@@ -1,11 +1,11 @@
-//! The approximate number of other flows: this host's TCP connections with at least a twentieth of
-//! the other traffic.
+//! The approximate number of other flows on the access link: this host's TCP connections that
+//! received at least a twentieth of the traffic that is not longhaul's.
 
 use std::collections::BTreeMap;
 
 use super::netlink::Connection;
 
-/// A connection counts if it has at least one part in this many of all other traffic.
+/// A connection counts if it received at least 1/`PART` of all other traffic.
 const PART: u64 = 20;
 
 /// Bytes received by each connection at the last reading.
@@ -16,8 +16,8 @@ pub(super) struct Flows {
 
 impl Flows {
     /// Handles a new list of connections; `others` bytes of other traffic arrived since the last
-    /// list. Returns how many connections count; zero if the other traffic is not TCP or passes
-    /// through this host.
+    /// list. Returns how many connections count; zero if the other traffic is not TCP, or if this
+    /// host only forwards it.
     pub(super) fn count(&mut self, now: &[Connection], others: u64) -> u32 {
         let least = (others / PART).max(1);
         let brought = |connection: &&Connection| {

@@ -1,4 +1,4 @@
-//! Observes the host's access link for a receiving core.
+//! Observes the host's access link for a receiver.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -27,12 +27,15 @@ pub struct Watch {
     links: Vec<Link>,
     others: count::Others,
     flows: Flows,
-    /// The next reading, the next count of flows, the other traffic at the last count, and the
-    /// number of flows.
+    /// Time of the next reading.
     next_look: Time,
+    /// Time of the next count of other flows.
     next_count: Time,
+    /// Bytes of other traffic at the last count of other flows.
     counted: u64,
+    /// The number of other flows that the last count found.
     number: u32,
+    /// Whether a reading was returned before.
     has_told: bool,
 }
 
@@ -74,9 +77,10 @@ impl Watch {
         now >= self.next_look && !self.links.is_empty()
     }
 
-    /// Takes a reading. `ours` returns the bytes of our sockets since the last reading. It is
-    /// called after the interfaces were read, so data in between do not count as other traffic.
-    /// Returns `None` if no counter has moved: some cards update their counters only once a second.
+    /// Takes a reading. `ours` returns the bytes of our sockets since the last reading; it is
+    /// called after the interfaces were read, so our data that arrive in between do not count as
+    /// other traffic. Returns `None` if no counter has moved since the last reading: some cards
+    /// update their counters only once a second. The first reading is never `None`.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;
         let came: Vec<Option<u64>> = self.links.iter_mut().map(Link::look).collect();

@@ -1,9 +1,12 @@
 //! Assembly of chunks: the position of each block's bytes, and detection of complete chunks.
 //!
+//! A *block* is the payload of one datagram. A *chunk* consists of blocks; it is the unit that is
+//! verified and written. A *coded symbol* (forward error correction) can replace any missing block
+//! of its chunk.
+//!
 //! A *place* is a block's memory in its chunk's buffer. A place is lent only while its block is
-//! missing, so a datagram that fails to open cannot damage received data. Complete chunks are
-//! returned as owned buffers, to be verified and written. Memory is allocated per chunk, never per
-//! datagram.
+//! missing, so a datagram that fails to open (decrypt) cannot damage received data. Complete chunks
+//! are returned as owned buffers. Memory is allocated per chunk, never per datagram.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -23,7 +26,7 @@ pub enum Placed<E> {
     Present(Block),
     /// The pool has no buffer for the block's chunk. The block counts as never received.
     NoRoom,
-    /// The object has no such block, or the block has another length.
+    /// The object has no such block, or the payload does not have the block's length.
     Unfit,
     /// The fill function failed; the block is still missing.
     Failed(E),
@@ -33,7 +36,7 @@ pub enum Placed<E> {
 pub struct WholeChunk {
     /// The chunk's number in the object.
     pub chunk: u64,
-    /// Its memory. Bytes of skipped blocks are undefined.
+    /// Its memory. Bytes of skipped blocks ([`Assembly::skip`]) are undefined.
     pub buffer: ChunkBuffer,
     /// Number of its bytes that belong to the object.
     pub len: usize,
@@ -154,8 +157,10 @@ impl Assembly {
         Placed::Filled(block)
     }
 
-    /// Calls `fill` to write a coded symbol of `len` bytes, unless its chunk is complete. The
-    /// symbols of a chunk take a buffer of the pool, if enough are free.
+    /// Calls `fill` to write a coded symbol of `len` bytes, unless its chunk is complete. All
+    /// symbols of a chunk share one buffer of the pool. [`Placed::NoRoom`] if that buffer is full,
+    /// if taking it would leave less than a quarter of the pool free, or if the pool has no buffer
+    /// for the chunk itself.
     pub fn place_symbol<E>(
         &mut self,
         symbol: Symbol,
@@ -188,7 +193,7 @@ impl Assembly {
             Some(Err(error)) => Placed::Failed(error),
             None => Placed::NoRoom,
         };
-        // A forged datagram takes no memory.
+        // A symbol that was not placed, such as a forged one, keeps no buffer.
         if !had {
             *symbols = None;
         }
@@ -196,7 +201,8 @@ impl Assembly {
         placed
     }
 
-    /// Completes a chunk in which symbols replace the missing blocks, for [`WholeChunk::repair`].
+    /// Completes a chunk whose symbols replace the missing blocks: [`WholeChunk::repair`] computes
+    /// those blocks later. The caller must know that enough symbols have arrived.
     pub fn restore(&mut self, chunk: u64) {
         let Some((&at, shape)) = self.index.get(&chunk).zip(shape(&self.layout, chunk)) else {
             return;
@@ -216,8 +222,8 @@ impl Assembly {
         self.finish(at, repair);
     }
 
-    /// Skips blocks that are present already or never arrive: their chunks are complete without
-    /// them. A chunk that is skipped completely is never returned.
+    /// Skips blocks that the destination already has or that will never arrive: their chunks are
+    /// complete without them. A chunk that is skipped completely is never returned.
     pub fn skip(&mut self, blocks: BlockRange) {
         let mut at = blocks.first;
         let mut left = blocks.count.min(self.layout.blocks_in(at.segment).saturating_sub(at.index));
@@ -236,9 +242,10 @@ impl Assembly {
         }
     }
 
-    /// Lends the places of up to `max` missing blocks, from block `number` on, and appends them to
-    /// `places`. All are in the returned buffer of one chunk; only the last block may be shorter
-    /// than the others. `None` if no place can be lent.
+    /// Lends the places of up to `max` missing blocks of the chunk of block `number`, from that
+    /// block on. Replaces the content of `places`, and returns the chunk's buffer. Only the last
+    /// block may be shorter than the others. `None` if there is no such block, its chunk is
+    /// complete, or no buffer is left.
     pub(crate) fn lend(
         &mut self,
         number: u64,
@@ -277,7 +284,8 @@ impl Assembly {
         Some(&mut self.open[at].buffer)
     }
 
-    /// Records that a block was received into its lent place.
+    /// Records that block `number` was received into its lent place. `None` if there is no such
+    /// block, if the block was present before, or if its chunk is not open.
     pub(crate) fn mark(&mut self, number: u64) -> Option<Block> {
         let block = self.layout.block(number)?;
         let chunk = self.layout.chunk_of(block);
@@ -333,7 +341,7 @@ impl Assembly {
         is_set(&self.done, chunk as usize)
     }
 
-    /// The chunk's index among the open ones; `None` if no buffer is left.
+    /// Opens the chunk if necessary and returns its index in `open`; `None` if no buffer is left.
     fn open_chunk(&mut self, chunk: u64) -> Option<usize> {
         if self.open.get(self.last).is_some_and(|filling| filling.chunk == chunk) {
             return Some(self.last);
@@ -517,7 +525,7 @@ mod tests {
         for number in (0..20).filter(|number| *number != 4) {
             put(&mut assembly, number);
         }
-        // The buffer of the chunk was used before.
+        // As if another chunk had used this buffer before.
         assembly.open[0].buffer[600..].fill(7);
         assert!(put_symbol(&mut assembly, 0, 3, &symbols[90..120]));
         assembly.restore(0);
@@ -555,13 +563,14 @@ mod tests {
         let symbol = Symbol { chunk: 1, number: 0 };
         assert_eq!(assembly.place_symbol(symbol, 30, forged), Placed::Failed(()));
         assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (0, 0));
-        // A chunk and its symbols have two of four buffers; the next chunk leaves one, for blocks.
+        // Chunk 1 and its symbols have two of the four buffers. Chunk 0 would take the third; the
+        // fourth must stay free for blocks.
         assert!(put_symbol(&mut assembly, 1, 0, &[0; 30]));
         assert_eq!(assembly.pool.lent(), 2);
         let (symbol, fill) = (Symbol { chunk: 0, number: 0 }, |_: &mut [u8]| Ok::<(), ()>(()));
         assert_eq!(assembly.place_symbol(symbol, 30, fill), Placed::NoRoom);
         assert_eq!((assembly.open_chunks(), assembly.pool.lent()), (1, 2));
-        // A buffer of 1,000 bytes has 33 symbols of 30.
+        // A buffer of 1,000 bytes holds 33 symbols of 30 bytes.
         assert!((1..33).all(|number| put_symbol(&mut assembly, 1, number, &[0; 30])));
         assert!(!put_symbol(&mut assembly, 1, 33, &[0; 30]));
         // The chunk completes without its symbols.

@@ -1,7 +1,7 @@
 //! Buffers of one chunk each, within a budget that may change.
 //!
-//! The budget covers buffers in use and idle buffers. The buffer returned last is handed out first:
-//! its memory is still in the cache, and pages that were never needed stay untouched.
+//! The budget covers buffers in use and idle buffers. The buffer returned last is handed out first,
+//! because its memory is still in the CPU's cache.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ struct State {
     lent: usize,
 }
 
-/// One chunk's memory; returns to its pool when dropped. Its old content stays.
+/// One chunk's memory; returns to its pool when dropped. A reused buffer has its old content.
 pub struct ChunkBuffer {
     bytes: Box<[u8]>,
     pool: Arc<Pool>,
@@ -46,7 +46,7 @@ impl ChunkPool {
         self.take_within(|most| most)
     }
 
-    /// Returns a buffer, if fewer are lent than `limit` allows for the capacity.
+    /// Returns a buffer if fewer buffers are lent than `limit` returns for the capacity.
     fn take_within(&self, limit: impl FnOnce(usize) -> usize) -> Option<ChunkBuffer> {
         let mut state = self.0.state();
         if state.lent >= limit(state.most) {
@@ -59,8 +59,8 @@ impl ChunkPool {
         Some(ChunkBuffer { bytes, pool: self.0.clone() })
     }
 
-    /// Returns a buffer for data that were not granted; `None` if less than a quarter of the
-    /// budget would stay free.
+    /// Returns a buffer for data that flow control does not cover (coded symbols); `None` if less
+    /// than a quarter of the budget would stay free.
     pub fn take_spare(&self) -> Option<ChunkBuffer> {
         self.take_within(|most| most - most.div_ceil(4))
     }
@@ -75,7 +75,7 @@ impl ChunkPool {
         self.0.state().most
     }
 
-    /// Changes the number of buffers. Buffers in use beyond it are not reused.
+    /// Changes the largest number of buffers. Buffers in use beyond it are freed when dropped.
     pub fn set_capacity(&self, most: usize) {
         let mut state = self.0.state();
         state.most = most;

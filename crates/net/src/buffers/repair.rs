@@ -4,7 +4,8 @@ use longhaul_proto::fec::{Decoder, Shape};
 
 use crate::buffers::chunks::ChunkBuffer;
 
-/// The symbols of one chunk. They fill a buffer of the chunks' pool, so they count as memory.
+/// The symbols of one chunk. They are kept in a buffer of the chunk pool, so the pool's budget
+/// covers them.
 pub(super) struct Symbols {
     buffer: ChunkBuffer,
     size: usize,
@@ -51,8 +52,8 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Writes the missing blocks into the chunk's content. If the symbols do not fit, the blocks
-    /// keep arbitrary bytes: the chunk's digest decides whether the content is right.
+    /// Writes the missing blocks into the chunk's content. If symbols are wrong or too few, these
+    /// blocks have arbitrary bytes: the chunk's digest decides whether the content is right.
     pub fn apply(self, content: &mut [u8]) {
         let Repair { shape, symbols, present } = self;
         let is_present = |within: usize| present[within / 64] >> (within % 64) & 1 == 1;

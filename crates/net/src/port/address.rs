@@ -1,9 +1,10 @@
 //! The addresses to which data may be sent.
 //!
-//! Data go only to an address that is known to want them. That is the contacted address, or the
-//! control path's IP address at a port from which a *sealed* datagram came. Any other source of
-//! sealed datagrams must first echo a random challenge, also after a change of address. Until then
-//! the source gets at most three times the bytes that it sent (RFC 9000, section 8).
+//! Data go only to an address that is known to want them. That is the address that this end
+//! contacted, or the control path's IP address at the port from which the first *sealed* datagram
+//! came. Any other source of sealed datagrams, such as a peer that has moved, must first echo a
+//! random challenge. Until then the source gets at most three times the bytes that it sent (RFC
+//! 9000, section 8).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,20 +20,20 @@ pub type Challenge = [u8; 16];
 /// Bytes of the datagram that carries a challenge.
 pub const CHALLENGE_COST: usize = SEALED_OVERHEAD + size_of::<Challenge>();
 
-/// Interval between repeats of a challenge, and the time limit of an address for its echo.
+/// Interval between repeats of a challenge, and the age at which a new challenge replaces it.
 const REPEAT: Span = Span::from_millis(250);
 const PATIENCE: Span = Span::from_secs(10);
-/// Bytes sent to an unvalidated address for each byte received from it.
+/// Maximum bytes sent to an unvalidated address for each byte received from it.
 const AMPLIFICATION: u64 = 3;
 
 /// What to do after a sealed datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing: it came from the current address, or gives no reason to act.
+    /// Nothing: the datagram came from the current address, or gives no reason to act.
     Nothing,
-    /// Data may be sent to its source from now on.
+    /// Data may be sent to the datagram's source from now on.
     Adopted,
-    /// Send this challenge to its source, sealed.
+    /// Send this challenge to the datagram's source, sealed.
     Send(Challenge),
 }
 
@@ -57,13 +58,14 @@ struct Pending {
 }
 
 impl AddressRule {
-    /// Creates the rule if the peer's data address is unknown. `validated` is the control path's
+    /// Creates the rule for a peer whose data address is unknown. `validated` is the control path's
     /// address.
     pub fn waiting(validated: IpAddr) -> AddressRule {
         AddressRule { validated: validated.to_canonical(), current: None, pending: None }
     }
 
-    /// Creates the rule if this end contacted `address`, at the control path's IP address.
+    /// Creates the rule for a peer that this end contacted at `address`, which has the control
+    /// path's IP address.
     pub fn contacted(address: SocketAddr) -> AddressRule {
         let address = zone::canonical(address);
         let current = Some(Path::from(address));
@@ -75,9 +77,9 @@ impl AddressRule {
         self.current
     }
 
-    /// Handles a sealed datagram of `len` bytes from `path`, which was opened and has a new packet
-    /// number. `random` makes a fresh challenge if one is needed; the challenge takes a datagram of
-    /// `cost` bytes.
+    /// Handles a sealed datagram of `len` bytes from `path` that is authentic and no replay.
+    /// `random` makes a fresh challenge if one is needed; the challenge takes a datagram of `cost`
+    /// bytes.
     pub fn on_genuine(
         &mut self,
         now: Time,
@@ -100,8 +102,9 @@ impl AddressRule {
         }
         let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
-            // The newest claim counts, so an old path that still delivers cannot delay a move. But
-            // a claim is kept for one interval; otherwise two claims would starve each other.
+            // The newest unvalidated address counts, so an old path that still delivers cannot
+            // delay a move. But each stays pending for one interval; otherwise two addresses would
+            // keep replacing each other.
             if self.pending.as_ref().is_some_and(|p| now.since(p.since) < REPEAT) {
                 return Advice::Nothing;
             }
@@ -114,7 +117,7 @@ impl AddressRule {
         })
     }
 
-    /// Handles a sealed echo from `path`. Returns whether data go there from now on.
+    /// Handles a sealed echo from `path`. Returns whether data go to `path` from now on.
     pub fn on_echo(&mut self, path: Path, echo: &Challenge) -> bool {
         let right = self.pending.as_ref().is_some_and(|pending| {
             pending.path.remote == path.remote && pending.challenge == *echo

@@ -1,9 +1,10 @@
 //! The limit on answers to path-MTU probes.
 //!
-//! A probe needs no session, and its source address may be forged. Each network therefore has its
-//! own budget. All networks without a handshake (strangers) share another budget, so they cannot
-//! use up a client's budget. The table has a fixed number of slots; a secret hash chooses a
-//! network's slot. Only an answer is charged, so strangers cannot use up others' slots either.
+//! A probe needs no session, and its source address may be forged. Each network (an IPv4 address
+//! or an IPv6 /64) therefore has its own budget. All networks without a handshake (strangers) also
+//! share one budget. The table has a fixed number of slots; a secret hash chooses a network's slot.
+//! A probe without an answer is not charged, so strangers beyond their shared budget cannot use up
+//! the slots of clients.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -42,7 +43,8 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Whether to answer a probe from `address`; `is_expected` marks a client's address.
+    /// Returns whether to answer a probe from `address`, and charges the answer. `is_expected` is
+    /// true if `address` had or has a handshake with this port.
     pub(super) fn may(&mut self, now: Time, address: IpAddr, is_expected: bool) -> bool {
         let slot = self.hasher.hash_one(Network::of(address)) as usize % SLOTS;
         let own = &mut self.networks[slot];
@@ -56,7 +58,7 @@ impl Answers {
 }
 
 impl Budget {
-    /// Whether any of `limit` is left in this second.
+    /// Whether fewer than `limit` answers were spent in this second.
     fn has(&mut self, now: Time, limit: u32) -> bool {
         if now.since(self.since) >= Span::from_secs(1) {
             *self = Budget { since: now, spent: 0 };

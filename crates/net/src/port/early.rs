@@ -1,14 +1,14 @@
-//! Early datagrams: datagrams that arrive before their flow is registered. They are kept for a
-//! moment.
+//! Early datagrams: datagrams that arrive before their flow is registered. They are kept for up to
+//! two seconds.
 //!
 //! The first data follow the request immediately and may arrive before the server has decided on
 //! the request. Early datagrams are kept only for addresses with a handshake in progress or
 //! completed, and for flow ids that such an address announced. An address can be forged, and its
 //! datagrams may claim flow ids that nobody announced. All unannounced flows together get at most
-//! half of the memory. Each network gets at most the memory of two flows. (A network is an IPv4
-//! address, or an IPv6 /64, because one host may use all its addresses.) Announced flows therefore
-//! always have room. Datagrams beyond the limits are dropped unread. Dropped datagrams with data
-//! are counted for their flow, because they did cross the path.
+//! half of the memory, and those of one network at most the memory of two flows. (A network is an
+//! IPv4 address, or an IPv6 /64, because one host may use all addresses of a /64.) So unannounced
+//! flows cannot use up the room for announced flows. Datagrams beyond the limits are dropped.
+//! Dropped datagrams with data are counted for their flow, because they did cross the path.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -48,7 +48,8 @@ pub(super) enum EarlyVerdict {
     Held,
     /// Dropped because of the limits.
     Full,
-    /// Dropped because its flow and its address are not expected.
+    /// Dropped because neither its flow nor its address is expected, or because the flow id belongs
+    /// to another address.
     Foreign,
 }
 
@@ -68,15 +69,15 @@ pub(super) struct HeldFlow {
     announced: bool,
     pub(super) bytes: Vec<u8>,
     pub(super) datagrams: Vec<Held>,
-    /// Datagrams with data that exceeded the limits or were kept for too long.
+    /// Number of dropped datagrams with data: they exceeded the limits or were kept for too long.
     pub(super) fallen: u64,
 }
 
-/// Memory of flows that were not announced.
+/// The unannounced flows of one network that keep datagrams.
 #[derive(Clone, Copy, Default)]
 struct Share {
-    /// Number of those flows with kept datagrams.
     flows: usize,
+    /// Bytes kept for these flows.
     bytes: usize,
 }
 
@@ -86,7 +87,7 @@ pub(super) struct EarlyDatagrams {
     announced: HashMap<FlowId, (IpAddr, Time)>,
     flows: HashMap<FlowId, HeldFlow>,
     total: usize,
-    /// Flows that were not announced: the total, and each network's share.
+    /// Bytes kept for all flows that were not announced, and each network's share of them.
     unannounced: usize,
     shares: HashMap<Network, Share>,
     /// Nothing expires before this time; stored because every sleep needs it.
@@ -166,7 +167,8 @@ impl EarlyDatagrams {
         let size = datagram.len() + size_of::<Held>();
         let fits = self.total + size <= TOTAL_BYTES && (announced || self.has_room(from, size));
         if !fits && !announced && !self.flows.contains_key(&header.flow) {
-            // Otherwise a forged address could fill the memory with made-up flow ids.
+            // An entry in `flows` takes memory even without datagrams: a forged address could add
+            // any number of made-up flow ids.
             return EarlyVerdict::Full;
         }
         let flow = self.flows.entry(header.flow).or_insert_with(|| HeldFlow {
@@ -198,7 +200,7 @@ impl EarlyDatagrams {
         EarlyVerdict::Held
     }
 
-    /// Whether a flow may be opened, and whether it was announced.
+    /// Returns whether `flow` was announced, or the verdict if `from` may not open it.
     fn may_open(&self, now: Time, flow: FlowId, from: IpAddr) -> Result<bool, EarlyVerdict> {
         if let Some((address, until)) = self.announced.get(&flow) {
             let ours = *address == from && now <= *until;
@@ -211,7 +213,7 @@ impl EarlyDatagrams {
         if open < FLOWS_PER_NETWORK { Ok(false) } else { Err(EarlyVerdict::Full) }
     }
 
-    /// Whether `size` more bytes fit for flows that were not announced.
+    /// Whether `size` more bytes of `from` fit into the memory for flows that were not announced.
     fn has_room(&self, from: IpAddr, size: usize) -> bool {
         let its = self.shares.get(&Network::of(from)).map_or(0, |share| share.bytes);
         self.unannounced + size <= UNANNOUNCED_BYTES && its + size <= NETWORK_BYTES
@@ -242,8 +244,8 @@ impl EarlyDatagrams {
     }
 
     /// Drops datagrams that were kept for too long, and expired expectations; returns the number
-    /// of dropped datagrams. The count of a flow's drops is kept as long as the flow may still be
-    /// registered.
+    /// of dropped datagrams. The count of a flow's drops is kept for [`EXPECT`], or while the
+    /// flow's announcement is valid.
     pub(super) fn expire(&mut self, now: Time) -> u64 {
         if now < self.expiry {
             return 0;
@@ -290,7 +292,7 @@ impl EarlyDatagrams {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
 
-    /// Lets datagrams that are kept until `time` expire just after it.
+    /// Schedules the next expiry just after `time`, or earlier.
     fn expire_by(&mut self, time: Time) {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }

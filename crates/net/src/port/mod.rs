@@ -38,11 +38,11 @@ use crate::socket::{Message, Path, Socket};
 pub struct Datagram<'a> {
     /// The header.
     pub header: Header,
-    /// Its source, and the local address it was sent to.
+    /// The datagram's source, and the local address that it was sent to.
     pub path: Path,
     /// The whole datagram with its header.
     pub bytes: &'a [u8],
-    /// Its arrival time at this host.
+    /// The datagram's arrival time at this host.
     pub at: Time,
 }
 
@@ -56,8 +56,9 @@ pub trait FlowSink: Send {
     /// one system call. Flows that share state may now advance their time.
     fn on_told(&mut self, _now: Time) {}
 
-    /// Reports datagrams with data that arrived before the flow was registered and exceeded the
-    /// limits for early datagrams. Called once, before the early datagrams are delivered.
+    /// Reports the number of datagrams with data that arrived before the flow was registered and
+    /// were dropped by the limits of size and age. Called once, before the early datagrams are
+    /// delivered.
     fn on_fallen(&mut self, _count: u64) {}
 
     /// Called at the time of [`FlowSink::next_wakeup`], after [`PortHandle::wake`], and after
@@ -130,11 +131,11 @@ impl ExactSizeIterator for Datagrams<'_> {}
 pub struct PortStatistics {
     /// Datagrams received, of any kind.
     pub received: u64,
-    /// Messages that contained these datagrams: trains merged by the kernel, or single datagrams.
+    /// Messages received: trains of datagrams merged by the kernel, or single datagrams.
     pub trains: u64,
     /// Bytes received.
     pub bytes: u64,
-    /// Datagrams that do not belong to longhaul, or to flows that nobody expects.
+    /// Datagrams that are not longhaul's, or that belong to flows that nobody expects.
     pub foreign: u64,
     /// Datagrams kept for flows that were not registered yet.
     pub held: u64,
@@ -183,7 +184,7 @@ pub(super) enum PortCommand {
     Close,
 }
 
-/// State that both sides share.
+/// State that the handles and the receive thread share.
 pub(super) struct Shared {
     pub(super) socket: Arc<Socket>,
     /// Written after every command, so that it ends the thread's wait.
@@ -208,7 +209,7 @@ impl Shared {
     /// Closes the port: no more flows are registered.
     pub(super) fn close(&self, why: &str) {
         let _flows = self.flows();
-        // Only the receive thread closes it, once.
+        // Only the receive thread sets this, once.
         let _ = self.closed.set(why.to_owned());
     }
 }
@@ -299,7 +300,7 @@ impl PortHandle {
         &self.shared.socket
     }
 
-    /// Registers `sink` for `flow`; its early datagrams are delivered immediately.
+    /// Registers `sink` for `flow`; the flow's early datagrams are delivered immediately.
     ///
     /// # Errors
     /// The flow id is in use here, or the port has closed.
@@ -308,8 +309,8 @@ impl PortHandle {
             let address = self.shared.socket.local_addr();
             Err(Error::new(format!("UDP {address}: {why}")))
         };
-        // Needs the lock that the thread takes to close. Otherwise a sink could be registered and
-        // then forgotten.
+        // The thread takes the same lock to close the port. Without the lock, a sink could be
+        // registered just after the thread has read its last command.
         let mut flows = self.shared.flows();
         if let Some(why) = self.shared.closed.get() {
             return refused(&format!("the port has closed: {why}"));
@@ -331,9 +332,9 @@ impl PortHandle {
         self.tell(PortCommand::Wake(flow));
     }
 
-    /// Expects data from `address`, because a handshake with it is in progress or completed: its
-    /// early datagrams are kept for flows yet to be registered. Repeat the call every few seconds
-    /// as long as the client stays.
+    /// Expects data from `address`, with which a handshake is in progress or completed: early
+    /// datagrams from `address` are kept until their flow is registered. Repeat the call every few
+    /// seconds as long as the client stays.
     pub fn expect(&self, address: IpAddr) {
         self.tell(PortCommand::Expect(address.to_canonical()));
     }
@@ -373,7 +374,8 @@ impl PortHandle {
     }
 
     fn tell(&self, command: PortCommand) {
-        // A thread that has ended needs no commands, and a full counter in `bell` already wakes it.
+        // A thread that has ended needs no commands. If the counter in `bell` is full, the thread
+        // is about to wake anyway.
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
         }

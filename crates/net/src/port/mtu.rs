@@ -21,11 +21,11 @@ use crate::error::Error;
 use crate::port::{Datagrams, FlowSink, PortHandle};
 use crate::socket::{Path, SendError, SendOutcome, Socket};
 
-/// The shortest probe that is answered.
+/// Bytes of the shortest probe that is answered.
 const SHORTEST: usize = 64;
-/// Header and the size that arrived.
+/// Bytes of an answer: the header, and the size of the probe that arrived.
 const ANSWER_LEN: usize = Header::LEN + 2;
-/// MTUs worth a probe: the old minimum, IPv6's minimum, nested tunnels, WireGuard, VXLAN, PPPoE,
+/// MTUs worth a probe: IPv4's minimum, IPv6's minimum, nested tunnels, WireGuard, VXLAN, PPPoE,
 /// Ethernet, jumbo frames.
 const MTUS: [u16; 8] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 9000];
 /// How often a probe is sent before its size counts as too large.
@@ -109,8 +109,8 @@ impl Search {
         };
         let first = Found { size, rtt: now.since(began) };
         if self.found.is_none() {
-            // Earlier rounds had no measured round-trip time: a missing answer to them may only be
-            // late.
+            // Before the round-trip time was known, rounds may have followed each other too fast:
+            // a missing answer may only be late.
             self.candidates.iter_mut().for_each(|c| c.said = c.said.min(1));
         }
         self.found = Some(Found { size, ..self.found.unwrap_or(first) });
@@ -134,7 +134,7 @@ impl Search {
         now >= self.deadline || self.found.is_some() && tried
     }
 
-    /// When to call again without an answer.
+    /// When to call [`Search::poll_probe`] again if no answer arrives.
     pub fn next_wakeup(&self) -> Time {
         self.round_ends().min(self.deadline)
     }
@@ -164,16 +164,17 @@ const SUSPICIOUS: u64 = 50;
 const REPORTS: Span = Span::from_millis(750);
 
 impl HoleWatch {
-    /// Starts with a pass.
+    /// Starts at the beginning of a pass (one flow of a transfer).
     pub fn new(now: Time) -> HoleWatch {
         HoleWatch { arrived: 0, sent: 0, since: now, reported: now }
     }
 
     /// Handles a report, which shows that small datagrams pass: of `sent` data datagrams so far,
-    /// `arrived` have arrived. Returns whether the path has a hole: many were sent for some time,
-    /// and none of them has arrived.
+    /// `arrived` have arrived. Returns whether the path has a hole: at least 50 have been sent
+    /// since the last arrival, and none of these has arrived for four round trips (at least 1 s).
     pub fn on_report(&mut self, now: Time, sent: u64, arrived: u64, rtt: Span) -> bool {
-        // After a pause, the network or a host was unavailable: data sent meanwhile prove nothing.
+        // If the reports paused, the network or a host was unavailable: data that were sent
+        // meanwhile prove nothing.
         let paused = now.since(self.reported) > REPORTS.max(rtt * 2);
         if arrived != self.arrived || paused {
             *self = HoleWatch { arrived, sent, since: now, reported: now };
@@ -203,7 +204,7 @@ pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
 /// Needs only a longhaul port at the other end: no session, no keys.
 ///
 /// # Errors
-/// The port has closed; `done` is not called then.
+/// The port has closed; `done` is never called.
 pub fn search(
     port: &PortHandle,
     path: Path,

@@ -1,7 +1,7 @@
-//! How payloads move from a received batch to a chunk's buffer.
+//! How payloads move from a received batch to a chunk's buffer: *naive* or *fake*.
 //!
-//! *Naive* reads each header and then opens the payload into its place; opening moves sealed data
-//! only once. *Fake* opens the payload into a scratch buffer, counts it, and keeps nothing.
+//! *Naive* reads each header and then decrypts the payload into its place; the decryption is the
+//! only copy. *Fake* decrypts the payload into a scratch buffer, counts it, and keeps nothing.
 //! (*Scatter* has its own receive call: [`scatter`](crate::port::scatter).)
 //!
 //! A datagram that fails to open is dropped. A datagram that opens but is not needed is opened into
@@ -15,16 +15,16 @@ use crate::buffers::assembly::{Assembly, Placed};
 use crate::port::Datagram;
 use crate::sealing::open::{OpenError, Opener};
 
-/// Counts of data datagrams that opened but could not be used directly.
+/// Counts of data datagrams: those that could not be used, and how scatter received the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaceCounts {
     /// Genuine datagrams without a free buffer: they count as never received.
     pub no_room: u64,
     /// Blocks that the object does not have, or of a wrong length: the sender is faulty.
     pub unfit: u64,
-    /// Payloads received straight into their place.
+    /// Payloads that scatter received straight into their place.
     pub predicted: u64,
-    /// Payloads that were predicted elsewhere and had to be moved.
+    /// Payloads that scatter received into a wrongly predicted place and had to move.
     pub mispredicted: u64,
 }
 
@@ -80,7 +80,8 @@ impl Placer {
         self.placed(now, datagram, placed)
     }
 
-    /// As [`Placer::place`], for a coded symbol.
+    /// Opens a coded symbol into its place. Returns the block that the symbol counts as, if the
+    /// symbol is now present.
     fn place_symbol(
         &mut self,
         now: Time,
@@ -99,8 +100,8 @@ impl Placer {
         self.placed(now, datagram, placed)
     }
 
-    /// Returns the block of a datagram that is `placed`. A datagram without a place is opened
-    /// too.
+    /// Turns the outcome `placed` into the datagram's block. Opens a datagram that got no place
+    /// into the scratch buffer.
     fn placed(
         &mut self,
         now: Time,
@@ -121,8 +122,7 @@ impl Placer {
                 self.counts.unfit += 1;
                 Ok(None)
             }
-            // The datagram is opened anyway, so a stranger's datagrams do not count as lack of
-            // memory.
+            // Only a datagram that opens counts as lack of memory; a stranger's does not.
             Placed::NoRoom => {
                 opener.open(now, header, bytes, scratch)?;
                 self.counts.no_room += 1;

@@ -27,7 +27,7 @@ use crate::{clock, wait};
 
 /// Receiving system calls before timers and mailboxes get their turn.
 const CALLS_PER_TURN: usize = 64;
-/// Consecutive receive errors after which the socket is given up.
+/// Consecutive receive errors after which the port closes.
 const MAX_ERRORS: u32 = 100;
 
 pub(super) struct ReceiveLoop {
@@ -212,7 +212,7 @@ impl ReceiveLoop {
                 self.errors = 0;
                 let message = [spill.message()];
                 self.hear(message[0].at);
-                // The datagram belongs to a train that was counted already.
+                // `receive_scattered` has counted the train.
                 self.sort_out(0, &message);
                 self.deliver(&message);
                 return true;

@@ -1,4 +1,5 @@
-//! Predicted placement: the kernel scatters a train's payloads into their predicted places.
+//! Predicted placement: the kernel scatters the payloads of a train (datagrams that it merged) into
+//! their predicted places.
 //!
 //! The receiver predicts the next blocks: the missing blocks after the last arrival. In one call it
 //! gives the kernel a list of slices: header, place, tag, header, place, tag, …. A correctly
@@ -28,7 +29,7 @@ const MOST: usize = 64;
 /// Bytes of the longest train.
 const TRAIN: usize = 1 << 16;
 
-/// A train that a scattered call received and could not use, in one piece.
+/// The datagrams of a train that are not in their predicted places, gathered into one buffer.
 pub struct Spill {
     bytes: Vec<u8>,
     stride: usize,
@@ -79,7 +80,7 @@ impl<'a> ScatterCall<'a> {
         self.taken
     }
 
-    /// Bytes of those datagrams.
+    /// Bytes of the datagrams that [`ScatterCall::taken`] counts.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.taken * self.spill.stride as u64
     }
@@ -155,7 +156,8 @@ impl Scatter {
         Ok(())
     }
 
-    /// Gathers every datagram that is not in its place; returns a bit for each datagram that is.
+    /// Gathers every datagram that is not in its place; returns a bit for each that is in its
+    /// place.
     fn sort(&self, train: &Train, parts: &[&mut [u8]], spill: &mut Vec<u8>) -> u64 {
         let mut right = 0;
         let first = self.places.first().map(|place| train.planned(place));
@@ -184,7 +186,8 @@ impl Scatter {
         right
     }
 
-    /// Returns the last of this flow's blocks in a train, and the number of mispredicted blocks.
+    /// Returns the highest number of this flow's blocks in a train, and how many of its blocks were
+    /// mispredicted.
     fn look_over(&self, right: u64, spill: &[u8], stride: usize) -> (Option<u64>, u64) {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);

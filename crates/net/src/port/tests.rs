@@ -266,7 +266,7 @@ fn a_flood_is_counted_and_stops_no_flow() {
     let mut genuine = vec![0; 100];
     let mut sent = 0;
     for block in 0..1000u64 {
-        // Datagrams of a known flow and of unknown ones, a short one, random bytes, and a replay.
+        // Forged datagrams of a known flow and of unknown flows; then a short one and a replay.
         for n in 0..8u64 {
             let mut forged = datagram([4, n as u32 * 7919][n as usize % 2], block * 8 + n);
             forged.resize(24 + (n as usize * 37) % 200, n as u8);

@@ -68,7 +68,7 @@ impl Suite {
         }
     }
 
-    /// The sealing suite called `name`; `None` for an unknown name, and for `none`.
+    /// The encrypting suite called `name`; `None` for an unknown name, and for `none`.
     pub fn sealed(name: &str) -> Option<Suite> {
         let all = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305];
         all.into_iter().find(|suite| suite.name() == name)
@@ -102,12 +102,13 @@ pub enum Direction {
     Backward,
 }
 
-/// The number space of a datagram within a direction.
+/// The packet-number space of a datagram within a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Blocks of the object.
     Data,
-    /// Everything else: control messages, probes, challenges. Sealed in every suite.
+    /// Everything else that is sealed: control messages and challenges. Sealed in every suite.
+    /// (Path-MTU probes are never sealed.)
     Control,
 }
 
@@ -133,7 +134,7 @@ pub struct FlowKeys {
 pub struct SenderKeys {
     /// Seals blocks.
     pub data: Sealer,
-    /// Seals control messages, probes, challenges.
+    /// Seals control messages and challenges.
     pub control: Sealer,
     /// Opens datagrams from the receiver.
     pub reports: Opener,
@@ -143,7 +144,7 @@ pub struct SenderKeys {
 pub struct ReceiverKeys {
     /// Opens blocks.
     pub data: Opener,
-    /// Opens control messages, probes, challenges.
+    /// Opens control messages and challenges.
     pub control: Opener,
     /// Seals datagrams to the sender.
     pub reports: Sealer,

@@ -27,7 +27,7 @@ const KEPT: Span = Span::from_secs(4);
 /// Why a datagram was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// Shorter than header and tag, or of the other class, or of another flow.
+    /// Shorter than header and tag, or of the other class (data or control), or of another flow.
     Malformed,
     /// Opened before under this number: a duplicate or a replay.
     Replayed,
@@ -148,7 +148,8 @@ impl Opener {
     /// place of a missing block or a scratch buffer, never bytes that are still needed.
     ///
     /// # Errors
-    /// [`OpenError`]; each is counted. An `out` shorter than the payload is `Malformed`.
+    /// [`OpenError`]; each except `Ended` is counted. An `out` shorter than the payload is
+    /// `Malformed`.
     pub fn open(
         &mut self,
         now: Time,
@@ -291,8 +292,8 @@ impl Opener {
         }
     }
 
-    /// Notes that a datagram opened under the key at `place`. If that is a later epoch, the epoch
-    /// begins.
+    /// Notes that a datagram opened under the key at `place`. If the key's epoch is later than the
+    /// current one, it becomes the current one.
     fn adopt(&mut self, now: Time, place: KeyPlace) {
         if let KeyPlace::Ahead(index) = place {
             let next = self.ahead.swap_remove(index);

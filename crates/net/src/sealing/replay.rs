@@ -1,7 +1,8 @@
 //! Replay protection: a sliding window over the newest packet numbers.
 //!
-//! Replays are dropped before the core sees them, because they would falsify its RTT, counters and
-//! reports. The window is the ring of RFC 6479: advancing clears whole words and never shifts.
+//! Replays are dropped before the flow's protocol sees them, because they would falsify its RTT,
+//! counters and reports. The window is the ring of RFC 6479: advancing clears whole words and never
+//! shifts.
 
 use longhaul_proto::endpoint::PacketNumber;
 
@@ -61,7 +62,8 @@ impl ReplayWindow {
     pub fn mark(&mut self, number: PacketNumber) {
         let PacketNumber(n) = number;
         if n >= self.end {
-            // Words entered for the first time; the newest number's word is in use.
+            // Clears the words that the window enters. The word of the newest number so far is in
+            // use.
             let first = self.end.div_ceil(64);
             let last = n / 64;
             for word in first.max((last + 1).saturating_sub(WORDS))..=last {

@@ -36,7 +36,7 @@ pub enum SealError {
     Exhausted,
     /// The output buffer is shorter than payload and overhead.
     Room,
-    /// The kind belongs to the other class's sealer.
+    /// A data datagram at the sealer for control, or the reverse.
     Kind,
 }
 
@@ -84,7 +84,7 @@ impl Sealer {
     /// length.
     ///
     /// # Errors
-    /// [`SealError`]; no packet number is used then.
+    /// [`SealError`]; the packet number stays unused.
     pub fn seal(
         &mut self,
         kind: Kind,

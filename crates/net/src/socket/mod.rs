@@ -19,7 +19,7 @@ use crate::zone;
 
 pub use sys::{Segments, tcp_round_trip, tcp_segments};
 
-/// Requested receive buffer. It covers scheduler stalls of 2 to 5 ms at tens of Gbit/s.
+/// Bytes of receive buffer to request. They cover scheduler stalls of 2 to 5 ms at tens of Gbit/s.
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 /// Messages in one receiving system call; more would exceed the second-level cache.
 pub(crate) const MESSAGES: usize = 8;
@@ -28,7 +28,7 @@ const MESSAGE_LEN: usize = 1 << 16;
 /// The largest datagram that a common link carries whole (jumbo frames). Larger datagrams are sent
 /// only at the user's request, as IP fragments.
 pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
-/// How long to wait for a full send buffer before the datagrams count as lost.
+/// How long to wait for room in the send buffer before the datagrams count as lost.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The two addresses of a datagram.
@@ -41,7 +41,7 @@ pub struct Path {
     pub local: Option<IpAddr>,
 }
 
-/// A received message: a train from one source.
+/// A received message: a train (datagrams merged by the kernel) from one source.
 pub(crate) struct Message<'a> {
     pub(crate) path: Path,
     pub(crate) bytes: &'a [u8],
@@ -151,8 +151,8 @@ impl Socket {
         self.state.gro_segments() > 1
     }
 
-    /// Datagrams dropped at this socket for lack of receive buffer, wrapping at 2³²; `None` if the
-    /// kernel does not report them.
+    /// Trains and single datagrams dropped at this socket for lack of receive buffer, wrapping at
+    /// 2³²; `None` if the kernel does not report them.
     pub fn kernel_drops(&self) -> Option<u32> {
         sys::socket_drops(&self.io).ok()
     }
@@ -161,7 +161,7 @@ impl Socket {
     /// datagrams are not affected.
     ///
     /// # Errors
-    /// The kernel's error; larger datagrams are then still refused.
+    /// The kernel's error; after it, larger datagrams are still refused.
     pub fn allow_fragments(&self) -> io::Result<()> {
         if self.local.is_ipv6() {
             sockopt::set_ipv6_mtu_discover(&self.io, Ipv6PathMtuDiscovery::DONT)?;
@@ -199,8 +199,8 @@ impl Socket {
             match self.transmit(path, now, size) {
                 Ok(()) => rest = later,
                 Err(error) => match classify(error) {
-                    // The device refused to segment and quinn-udp has turned it off: send one by
-                    // one.
+                    // The device refused to segment and quinn-udp has turned segmentation off: the
+                    // next turn sends one datagram at a time.
                     _ if segments > 1 && self.segments() == 1 => {}
                     Refusal::Fatal(error) => return Err(error),
                     Refusal::Loss(error) => {
@@ -234,7 +234,7 @@ impl Socket {
         }
     }
 
-    /// An IPv6 socket reaches IPv4 addresses in their mapped form.
+    /// `remote` as this socket reaches it: an IPv6 socket needs the mapped form of IPv4 addresses.
     fn reachable(&self, remote: SocketAddr) -> SocketAddr {
         match (self.local, remote.ip()) {
             (SocketAddr::V6(_), IpAddr::V4(ip)) => {
@@ -252,7 +252,7 @@ impl Socket {
         sys::receive_scattered(&self.io, slices)
     }
 
-    /// Receives all available messages into `inbox`; `WouldBlock` if there is none.
+    /// Receives up to [`MESSAGES`] waiting messages into `inbox`; `WouldBlock` if there is none.
     pub(crate) fn receive(&self, inbox: &mut Inbox) -> io::Result<()> {
         inbox.filled = 0;
         let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));

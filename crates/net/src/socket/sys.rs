@@ -1,7 +1,7 @@
 //! System calls for which neither rustix, socket2 nor quinn-udp has a safe form.
 //!
-//! - `SO_MEMINFO`: datagrams that the kernel dropped for lack of receive buffer. The alternatives
-//!   are a control message with every datagram, or reading all of `/proc/net/udp`.
+//! - `SO_MEMINFO`: packets that the kernel dropped for lack of receive buffer. The alternatives are
+//!   a control message with every datagram, or reading all of `/proc/net/udp`.
 //! - `TCP_INFO`: segments that a connection has sent and resent, and its round-trip time.
 //! - `recvmsg` into many slices that also returns the segment size of merged datagrams. rustix and
 //!   socket2 hide the control message with that size; quinn-udp takes only one slice a message.
@@ -18,7 +18,8 @@ use crate::zone;
 const DROPS: usize = 8;
 const VARS: usize = 9;
 
-/// Datagrams that the kernel dropped at this socket since it was opened; the count wraps at 2³².
+/// Packets that the kernel dropped at this socket since it was opened; merged datagrams count as
+/// one packet. The count wraps at 2³².
 pub(crate) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
     let mut memory = [0u32; VARS];
     ask(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
@@ -35,7 +36,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Resent segments as a share of those sent for the first time.
+    /// Resent segments as a share of the segments sent for the first time.
     pub fn waste(&self) -> f64 {
         self.retransmitted as f64 / self.sent.saturating_sub(self.retransmitted).max(1) as f64
     }
@@ -66,7 +67,8 @@ fn tcp_info<const N: usize>(socket: impl AsFd, which: [usize; N]) -> io::Result<
     Ok(which.map(|word| told[word]))
 }
 
-/// Reads a socket option into `words`, which may hold only its beginning; returns the words filled.
+/// Reads a socket option into `words`, only its beginning if `words` is shorter; returns the words
+/// that the kernel wrote.
 fn ask(
     socket: impl AsFd,
     level: libc::c_int,
@@ -107,7 +109,7 @@ const CONTROL_WORDS: usize = 32;
 #[repr(align(8))]
 struct Name([u8; NAME_LEN]);
 
-/// Receives one message into `slices`, which may be at most 1024; `WouldBlock` if there is none.
+/// Receives one message into at most 1024 `slices`; `WouldBlock` if there is no message.
 pub(crate) fn receive_scattered(
     socket: impl AsFd,
     slices: &mut [IoSliceMut<'_>],

@@ -22,7 +22,7 @@ const LINGER: Span = Span::from_secs(1);
 /// Loop iterations between looks at the clock: about ten microseconds.
 const TURNS: u32 = 1_000;
 
-/// The threads; they end when this is dropped.
+/// The owner's handle to the threads, which end when the handle is dropped.
 pub(super) struct Awake {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -61,7 +61,7 @@ impl Awake {
         Rouser { shared: self.shared.clone(), threads: threads.collect(), until: None }
     }
 
-    /// Otherwise idle processor time that the threads used.
+    /// Processor time that the threads used; it would have been idle time otherwise.
     pub(super) fn taken(&self) -> Span {
         Span::from_nanos(self.shared.taken.load(Ordering::Relaxed))
     }
@@ -79,7 +79,8 @@ impl Drop for Awake {
 }
 
 impl Shared {
-    /// Keeps a processor busy while it must stay awake, until the end.
+    /// Runs one of the threads: keeps a processor busy while `roused` is set. Returns when `ended`
+    /// is set.
     fn take(&self) {
         if sys::run_last().is_err() {
             return;

@@ -80,7 +80,7 @@ impl<'e> HostCommand<'e> {
         self
     }
 
-    /// Starts it; streams that were not set are inherited.
+    /// Starts the program; streams that were not set are inherited.
     ///
     /// # Errors
     /// If the program cannot be started.
@@ -91,7 +91,7 @@ impl<'e> HostCommand<'e> {
         self.keeper.spawn(self.command)
     }
 
-    /// Runs it to its end; streams that were not set are inherited.
+    /// Runs the program to its end; streams that were not set are inherited.
     ///
     /// # Errors
     /// If the program cannot be started or waited for.
@@ -99,7 +99,7 @@ impl<'e> HostCommand<'e> {
         self.spawn()?.wait()
     }
 
-    /// Runs it to its end and returns its output; its input is empty.
+    /// Runs the program with empty input to its end, and returns its output.
     ///
     /// # Errors
     /// If the program cannot be started or waited for.

@@ -25,7 +25,7 @@ pub struct Emulation {
     keeper: Keeper,
     remote: Remote,
     hosts: Vec<Host>,
-    /// Dropped after all of these.
+    /// Dropped after programs, path and hosts.
     awake: Awake,
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,
@@ -131,8 +131,8 @@ impl Emulation {
         &self.notices
     }
 
-    /// Replaces the link from one node to another; packets in flight keep their fate. The times of
-    /// the schedule count from the start of the emulation.
+    /// Replaces the link from node `from` to node `to`. Packets in flight are not affected. The
+    /// times of the link's schedule count from the start of the emulation.
     ///
     /// # Errors
     /// [`EmulationError::NoSuchHost`]; an error if there is no such link, or the new link is

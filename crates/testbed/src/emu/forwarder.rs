@@ -6,8 +6,8 @@
 //! handles it. Lateness therefore does not add up from link to link.
 //!
 //! Each segment of a super-packet has its own fate. Consecutive segments that arrive within 50 µs
-//! of each other are written as one packet, when the last of them is due. At 1 Gbit/s these are
-//! about four segments; above about 10 Gbit/s they are whole super-packets.
+//! of each other are written as one packet, when the last of them is due. At 1 Gbit/s such a packet
+//! has about four segments; above about 10 Gbit/s it is a whole super-packet.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -74,7 +74,7 @@ pub(super) struct LinkReport {
     pub(super) delay: Span,
 }
 
-/// The owner's handle to a running forwarder, which stops when this is dropped.
+/// The owner's handle to a running forwarder, which stops when the handle is dropped.
 pub(super) struct Remote {
     orders: Option<Sender<Order>>,
     wake: OwnedFd,
@@ -119,11 +119,11 @@ impl Drop for Remote {
 /// The result of a check for work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
-    /// There was none.
+    /// There was no work.
     Idle,
-    /// All of it is done.
+    /// All work is done.
     Done,
-    /// Some of it is done; there may be more.
+    /// Some work is done; there may be more.
     More,
 }
 
@@ -136,7 +136,7 @@ impl Pass {
 /// The forwarder's state for a host's port.
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// When it was last found empty.
+    /// When the port was last found empty.
     empty_at: Time,
     frames: u64,
     segments: u64,
@@ -145,7 +145,7 @@ struct Entry {
 pub(super) struct Forwarder {
     start: Instant,
     ports: Vec<Port>,
-    /// By port.
+    /// The state for each port, in the order of `ports`.
     entries: Vec<Entry>,
     lanes: Vec<Lane>,
     ways: Ways,
@@ -298,8 +298,8 @@ impl Forwarder {
         let before = self.starved.so_far();
         // An interrupted or refused wait only means another look.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // No packet had arrived before this thread was woken; any wait since then was for a
-        // processor.
+        // No packet had arrived before the thread became runnable. After that, the thread waited
+        // for a processor for `starved`.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);
         for entry in &mut self.entries {
@@ -397,7 +397,8 @@ impl Forwarder {
             self.in_flight -= packets;
             let slot = run.slot;
             if run.left > 0 {
-                // A link without delay passes it on immediately instead of one tick later.
+                // A packet that is already due on the next link is passed on now, not one tick
+                // later.
                 let due = self.pass_on(run, now);
                 pass = pass.max(if due { Pass::More } else { Pass::Done });
             } else {

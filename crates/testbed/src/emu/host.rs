@@ -34,7 +34,7 @@ pub(super) struct Host {
     pub(super) addresses: HostAddresses,
     /// Its network namespace.
     pub(super) namespace: OwnedFd,
-    /// Counts datagrams that found a full socket there.
+    /// Counts datagrams that found a full socket on this host.
     pub(super) socket_drops: SocketDrops,
     /// Limitations of this machine's kernel or user; each is a sentence for the user.
     pub(super) notices: Vec<String>,
@@ -65,15 +65,15 @@ pub(super) fn make(
         let device = set_up.map_err(EmulationError::system("set up a host's devices"))?;
         if let Some(Err(error)) = card.map(|rate| hold_back(device, rate, mtu)) {
             notices.push(format!(
-                "no limit of programs to their card's rate ({error}; the kernel needs sch_tbf): \
-                 cards drop what is too much for them"
+                "programs are not limited to their card's rate ({error}; the kernel needs \
+                 sch_tbf): cards drop the excess"
             ));
         }
         if let Err(error) = widen_tcp() {
             let kept = ["tcp_rmem", "tcp_wmem"].map(|name| tcp_buffer(name).unwrap_or_default());
             notices.push(format!(
                 "TCP on the hosts keeps this machine's limits (tcp_rmem {}, tcp_wmem {}): {error}; \
-                 what it carries is bounded by them",
+                 they may limit its rate",
                 kept[0].trim(),
                 kept[1].trim()
             ));
@@ -105,8 +105,8 @@ fn in_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 fn forbidden(what: &'static str) -> impl FnOnce(io::Error) -> EmulationError {
     move |error| {
         EmulationError::Forbidden(format!(
-            "making {what} failed: {error}; run as root, or where the kernel allows user \
-             namespaces to everybody"
+            "making {what} failed: {error}; run as root, or where the kernel lets every user \
+             create user namespaces"
         ))
     }
 }
@@ -125,7 +125,7 @@ fn open_tun() -> Result<(OwnedFd, sys::Offload), EmulationError> {
 }
 
 const NO_USO: &str = "this kernel passes no UDP super-packets through a TUN device (6.2 does): UDP \
-    goes packet by packet, which costs more of a core";
+    goes packet by packet, which costs more processor time";
 
 /// A TCP buffer limit in the calling thread's network namespace: minimum, default, maximum.
 fn tcp_buffer(name: &str) -> io::Result<String> {
@@ -195,8 +195,8 @@ pub fn available() -> Result<(), String> {
 /// root of that namespace it may create them. The kernel allows this only before the process starts
 /// threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
-    // Trying it in a thread would be wrong: the kernel may still count a thread that was just
-    // joined, and then refuses the user namespace.
+    // This checks the capability instead of creating a namespace in a thread: the kernel may still
+    // count a thread that was just joined, and would then refuse the user namespace.
     let may = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if may {

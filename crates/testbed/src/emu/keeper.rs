@@ -109,7 +109,7 @@ impl Household {
 impl Drop for Household {
     fn drop(&mut self) {
         // The first process sees the pipe close and ends; the kernel kills the others. The first
-        // process has really ended only when every child was waited for, possibly by the child's
+        // process can be waited for only after every child was waited for, here or by the child's
         // owner.
         self.lifeline = None;
         for child in &self.children {

@@ -38,7 +38,7 @@ pub struct KernelTcp {
     pub port: u16,
     /// Connections that share the bytes.
     pub streams: u16,
-    /// The total amount; an endless transfer is stopped.
+    /// The total amount; [`Running::stop`] ends an endless transfer.
     pub amount: Amount,
     /// Maximum data in flight on each connection: the receiver offers no larger window, and both
     /// ends' buffers have room for it. `None`: the kernel's choice.
@@ -50,7 +50,7 @@ pub struct KernelTcp {
 /// A running [`KernelTcp`]; dropping it stops the transfer.
 pub struct Running {
     received: Arc<AtomicU64>,
-    /// Nanoseconds from the start to the last byte, of connections that have ended.
+    /// Nanoseconds from the start until the last of the finished connections was complete.
     ended: Arc<AtomicU64>,
     counts: Arc<Mutex<Segments>>,
     stop: Arc<AtomicBool>,
@@ -257,13 +257,13 @@ fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
 /// Limits the other end to `window` bytes in flight.
 ///
 /// Must be repeated while a connection runs. From version 6.4 on, kernels re-estimate the
-/// bookkeeping share of a buffer as packets arrive, and with it their own window.
+/// bookkeeping share of a buffer as packets arrive, and so change the window that they offer.
 fn clamp(socket: BorrowedFd<'_>, window: Bytes) -> io::Result<()> {
     let window = libc::c_int::try_from(window.get()).unwrap_or(libc::c_int::MAX);
     sys::set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, window)
 }
 
-/// Connects a socket; `None` if it was stopped first.
+/// Connects a socket; `None` if `stop` was set first.
 pub(super) fn connect(
     socket: OwnedFd,
     address: SocketAddr,
@@ -288,7 +288,7 @@ pub(super) fn connect(
     Ok(Some(socket.into()))
 }
 
-/// Accepts the next connection; `None` if it was stopped first.
+/// Accepts the next connection; `None` if `stop` was set first.
 pub(super) fn accept(
     listener: &TcpListener,
     stop: &AtomicBool,
@@ -349,7 +349,8 @@ fn pour(mut stream: &TcpStream, end: End, stop: &AtomicBool) -> io::Result<()> {
     take(stream, None, &AtomicU64::new(0), stop)
 }
 
-/// Reads until the other end closes, and never offers it more than `window`.
+/// Reads until the other end closes or `stop` is set. Never offers the other end more than
+/// `window`.
 pub(super) fn take(
     mut stream: &TcpStream,
     window: Option<Bytes>,

@@ -16,7 +16,7 @@ const CLUMP: Span = Span::from_micros(50);
 
 /// A link, and the packets in flight on it.
 pub(super) struct Lane {
-    /// The node at its end; a host, if the link is the last of a route.
+    /// The node at the link's end; a host, if the link is the last of a route.
     pub(super) to: usize,
     pub(super) link: Link,
     /// The latest time at which a packet was offered: a link's time must not go back, and the lanes
@@ -112,7 +112,7 @@ impl Run {
         Run { at, segments, turned_bit, ..self.clone() }
     }
 
-    /// Whether `next` can be written with these segments, the first of which is due at `first`.
+    /// Whether `next` can be written together with this run, whose first segment is due at `first`.
     fn takes(&self, next: &Run, first: Time) -> bool {
         self.segments.end == next.segments.start
             && next.at >= self.at

@@ -1,4 +1,4 @@
-//! An emulator of wide-area paths: hosts in network namespaces, connected by the link code.
+//! An emulator of wide-area paths: hosts in network namespaces, connected by emulated links.
 //!
 //! Every host is a network namespace with a TUN device that passes 64 kB super-packets (TSO and
 //! USO); one thread in the middle runs [`crate::link`] in real time. Root is not needed if the

@@ -80,7 +80,7 @@ pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::R
     /// `struct tc_tbf_qopt`: two rates of 12 bytes, the room, and two fields that the burst
     /// replaces.
     const RATE: usize = 12;
-    // No emulation carries more than 34 Gbit/s, so no limit is needed there.
+    // No emulation carries more than 34 Gbit/s (2³² bytes/s), so higher limits are not needed.
     let bytes_per_second = u32::try_from(rate.as_bps() / 8).unwrap_or(u32::MAX);
     let mut options = [0; 2 * RATE + 12];
     options[1] = TC_LINKLAYER_ETHERNET;

@@ -35,9 +35,9 @@ pub struct EmulationSpec {
 /// The addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddresses {
-    /// Its IPv4 address, 10.77.0.N.
+    /// The host's IPv4 address, 10.77.0.N.
     pub v4: Ipv4Addr,
-    /// Its IPv6 address, fd77::N.
+    /// The host's IPv6 address, fd77::N.
     pub v6: Ipv6Addr,
 }
 
@@ -117,7 +117,7 @@ impl EmulationSpec {
             links.push(LinkBetween { from: program, to: place, link });
             routes.iter_mut().filter(|r| r.to == place).for_each(|r| r.via.push(program));
         }
-        // Programs do not wait for a card that drops.
+        // Programs do not wait for a card with a queue of its own: it drops the excess.
         let waits = |(host, _): &(usize, Rate)| scenario.hosts[*host].nic_queue.is_none();
         let cards = cards.into_iter().filter(waits).collect();
         let hosts = scenario.hosts.iter().map(|host| host.name.clone()).collect();

@@ -27,7 +27,7 @@ pub struct Statistics {
     pub in_flight: u64,
     /// Packets that the hosts sent: offered to the first link of a route.
     pub offered: u64,
-    /// Frames that carried these packets; a super-packet is one frame.
+    /// Frames that carried the offered packets; a super-packet is one frame.
     pub frames: u64,
     /// Packets delivered to a host, duplicates included.
     pub delivered: u64,
@@ -40,7 +40,7 @@ pub struct Statistics {
     /// The lateness of delivered packets relative to their due times.
     pub late: Lateness,
     /// An upper bound of the time that packets waited before the emulator read them: the time since
-    /// it last found the device empty. A path starts when a packet is read.
+    /// the emulator last found the device empty. The emulated delay starts when a packet is read.
     pub waited: Lateness,
     /// Packets that a queue of the path dropped after they had arrived in a burst, because they had
     /// waited more than [`LATE_ALLOWANCE`] to be read. Some of these would have fitted if the
@@ -50,8 +50,8 @@ pub struct Statistics {
     pub notices: Vec<String>,
     /// Processor time of the forwarding thread.
     pub processor: Span,
-    /// Otherwise idle processor time, on all processors together, used to keep processors awake
-    /// while packets were in flight.
+    /// Processor time, on all processors together, spent only to keep processors awake while
+    /// packets were in flight; it would have been idle time otherwise.
     pub awake: Span,
     /// Time since the start.
     pub elapsed: Span,
@@ -73,10 +73,10 @@ pub struct LinkStatistics {
 /// The statistics of one host.
 #[derive(Clone, Debug)]
 pub struct HostStatistics {
-    /// Its name.
+    /// The host's name.
     pub host: String,
-    /// UDP datagrams that reached the host but no program, because its socket was full. Coalesced
-    /// datagrams count once.
+    /// UDP datagrams that reached the host but no program, because the program's socket was full.
+    /// Coalesced datagrams count once.
     pub socket_drops: u64,
 }
 
@@ -96,7 +96,7 @@ impl Statistics {
     /// - The 99th percentile of lateness, and that of the wait before packets were read, are within
     ///   0.3 ms, or within 1 % of the shortest delay if that is more.
     /// - Bursts that the emulator caused made the path's queues drop at most 1 packet of 10,000, or
-    ///   less than a tenth of all queue drops.
+    ///   at most a tenth of all queue drops.
     pub fn verdict(&self) -> Verdict {
         let allowance = LATE_ALLOWANCE.max(self.shortest_delay / 100);
         let (offered, sent) = (self.offered, self.offered + self.own_drops);

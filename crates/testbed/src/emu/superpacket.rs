@@ -2,7 +2,7 @@
 //!
 //! TUN puts a virtio header of 10 bytes before each packet. If the header has a segment size, the
 //! packet represents many packets on the wire, each with a copy of the headers and one segment of
-//! the payload. Any run of these can be written as a smaller super-packet. Its lengths, IPv4
+//! the payload. Any run of segments can be written as a smaller super-packet. Its lengths, IPv4
 //! identification and checksum, and TCP sequence number and flags are the same as after the
 //! kernel's own segmentation. The transport checksum stays incomplete (to be filled in later), so
 //! only its pseudo-header sum must be recomputed.

@@ -229,8 +229,8 @@ pub(super) fn tcp_segments(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
 }
 
 /// Forks the first process of the process namespace that the calling thread created for its
-/// children. It ends when `lifeline` (a pipe's reading end) closes, and the kernel then kills every
-/// process in the namespace. Returns its process id.
+/// children, and returns its id. This first process ends when the writing end of `lifeline`'s pipe
+/// closes; the kernel then kills every process in the namespace.
 pub(super) fn fork_first(lifeline: &OwnedFd) -> io::Result<i32> {
     let lifeline = lifeline.as_fd().as_raw_fd();
     // SAFETY: the child makes system calls only, on memory that exists before the fork, and ends

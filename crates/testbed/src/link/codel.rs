@@ -3,9 +3,9 @@
 //!
 //! The RFC decides when a packet leaves the queue. A queue with one rate serves in order, so the
 //! packet's departure time is known when it arrives, and so is CoDel's decision. The link therefore
-//! decides on arrival, packet by packet in queue order. One input is still unknown then: whether
-//! more than one packet waits *behind* the leaving packet. The bytes that waited *before* the
-//! packet when it arrived are used instead.
+//! decides on arrival, packet by packet in queue order. One input of the RFC is unknown on arrival:
+//! whether more than one packet will wait *behind* the packet when it leaves. The link uses the
+//! bytes that wait *before* the packet when it arrives instead.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -152,7 +152,7 @@ mod tests {
         Link::new(spec, 1)
     }
 
-    /// RFC 8289 §5 line by line, over a queue with packets in it. Returns the dropped packets.
+    /// RFC 8289 §5 line by line, over a queue with packets in it.
     struct Rfc {
         arrivals: VecDeque<(usize, Time)>,
         rate: Rate,
@@ -177,6 +177,7 @@ mod tests {
             Some((i, now >= *self.first_above.get_or_insert(now + codel.interval)))
         }
 
+        /// The dropped packets.
         fn drops(mut self) -> Vec<usize> {
             let interval = CoDel::default().interval;
             let law = |at: Time, count: u32| {

@@ -13,9 +13,9 @@ pub enum Loss {
     /// No loss.
     #[default]
     None,
-    /// Each packet with this probability, independent of the others.
+    /// Each packet is lost with this probability, independently of the others.
     Independent(LossRatio),
-    /// In bursts.
+    /// Packets are lost in bursts.
     GilbertElliott(GilbertElliott),
     /// Each bit on the wire is wrong with this probability, and one wrong bit loses the packet, so
     /// large packets are lost more often.

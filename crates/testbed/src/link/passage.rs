@@ -91,8 +91,8 @@ pub struct LinkCount {
     pub name: &'static str,
     /// The count.
     pub value: u64,
-    /// The words after the count in a printed account; empty for the counts at the start of each
-    /// account.
+    /// The words after the count in a printed summary; empty for the counts that start every
+    /// summary.
     pub words: &'static str,
 }
 

@@ -12,7 +12,7 @@ pub struct Policer {
     pub burst: Bytes,
 }
 
-/// The bucket: the time when it is full again.
+/// The state of the bucket: the time when the bucket will be full again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PolicerState {
     full: Time,
@@ -47,9 +47,9 @@ mod tests {
             (0..count).filter(passes).count()
         };
         assert_eq!(passed(0, 10, 0), 5);
-        // Twice the rate: every second packet.
+        // At twice the policer's rate every second packet passes.
         assert_eq!(passed(1_000, 20, 500), 10);
-        // After a pause, a full burst again.
+        // After a pause a full burst passes again.
         assert_eq!(passed(100_000, 10, 0), 5);
     }
 }

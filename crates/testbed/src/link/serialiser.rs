@@ -7,18 +7,18 @@ use longhaul_proto::units::{Bytes, Rate};
 
 /// Sends packets one after another at the link's rate.
 ///
-/// It stores no packets, only periods in which the wire is busy at one rate. The queue is the sum,
-/// over these periods, of rate times remaining time. Queued bytes therefore stay constant when the
-/// rate changes while they wait.
+/// The serialiser stores no packets, only periods in which the wire is busy at one rate. The queue
+/// is the sum, over these periods, of rate times remaining time. Queued bytes therefore stay
+/// constant if the rate changes while they wait.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serialiser {
     free_at: Time,
-    /// The fraction of a nanosecond to add to `free_at`, in units of 1 ns / rate. With it rounding
-    /// errors never add up.
+    /// The fraction of a nanosecond to add to `free_at`: a numerator over the rate in bit/s. It is
+    /// carried from packet to packet, so rounding errors never add up.
     fraction: u64,
     /// Contiguous and in order; finished periods are removed at the next packet.
     busy: VecDeque<Stretch>,
-    /// Bytes sent in all these periods.
+    /// Bytes sent in all periods of `busy`.
     bytes: Bytes,
 }
 

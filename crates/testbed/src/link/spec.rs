@@ -53,10 +53,10 @@ pub struct LinkSpec {
 /// Drops by a queue that still has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueControl {
-    /// None.
+    /// No such drops.
     #[default]
     DropTail,
-    /// CoDel's decisions.
+    /// Drops that CoDel decides.
     CoDel(CoDel),
 }
 

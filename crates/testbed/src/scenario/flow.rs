@@ -15,7 +15,7 @@ pub struct Flow {
     pub from: usize,
     /// The index of the receiving host; for a command, its peer.
     pub to: usize,
-    /// When it starts.
+    /// When the flow starts.
     pub start: Time,
     /// The amount; for [`Traffic::Mice`], the size of each connection.
     pub amount: Amount,
@@ -66,7 +66,7 @@ pub enum Traffic {
     Tcp(Tcp),
     /// UDP without retransmission: constant, or on and off.
     Udp(Udp),
-    /// Short TCP connections, one after the other.
+    /// Short TCP connections; [`Mice::arrivals`] chooses when each starts.
     Mice(Mice),
     /// A shell command on the sending host (emulator only).
     Command(String),
@@ -85,7 +85,8 @@ pub struct Transfer {
     pub law: Law,
     /// The weight on a shared path, as `--share`. Selects the rate law that shares the path.
     pub share: Option<Weight>,
-    /// The rate that the path memory holds, in the simulator; by default the path is unknown.
+    /// The rate that an earlier copy found on this path, in the simulator; by default the path is
+    /// unknown.
     pub remembered: Option<Rate>,
     /// Bytes of a segment; by default the protocol's. A segment of at least the object's size holds
     /// the whole object.
@@ -117,7 +118,7 @@ pub enum Strategy {
     Naive,
     /// Reads directly to the expected place.
     Scatter,
-    /// Only counts.
+    /// Only counts the datagrams, and stores nothing.
     Fake,
 }
 
@@ -178,29 +179,29 @@ pub struct Udp {
     pub datagram: Option<u32>,
     /// The lengths of the alternating sending and silent phases; by default it always sends.
     pub bursts: Option<(Span, Span)>,
-    /// Whether the lengths are the means of exponential distributions.
+    /// Whether the phases have random lengths: exponentially distributed, with `bursts` as means.
     pub random: bool,
 }
 
 /// Short connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mice {
-    /// How many.
+    /// The number of connections.
     pub count: u32,
-    /// When they start.
+    /// When the connections start.
     pub arrivals: Arrivals,
-    /// The TCP of each.
+    /// The TCP settings of each connection.
     pub tcp: Tcp,
 }
 
 /// When short connections start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// One per time span.
+    /// At equal intervals of this length.
     Regular(Span),
-    /// Poisson: independent, with this mean interval.
+    /// At independent random times (a Poisson process), with this mean interval.
     Poisson(Span),
-    /// Each after the end of the one before.
+    /// Each connection starts after the one before has ended.
     InTurn,
 }
 

@@ -55,7 +55,7 @@ pub struct Route {
 #[derive(Clone, Debug)]
 pub struct Routes<'n> {
     network: &'n Network,
-    /// The number of nodes; those from `first_router` on forward.
+    /// The number of nodes. Only nodes from `first_router` on forward packets.
     nodes: usize,
     first_router: usize,
     /// The links into each node.

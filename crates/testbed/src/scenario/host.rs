@@ -30,20 +30,20 @@ pub struct Host {
     pub receives: Pace,
     /// The time that the receiving program needs for each datagram that it sends back: "the data
     /// receiver must frequently stop pulling packets off of the network to create and send
-    /// acknowledgement packets" (FOBS, section 3.2). With this limit, it reads datagrams one by
-    /// one.
+    /// acknowledgement packets" (FOBS, section 3.2). With this limit, the program reads datagrams
+    /// one by one.
     pub report_cost: Span,
     /// The socket's receive buffer; a datagram that does not fit is lost.
     pub socket_buffer: Bytes,
-    /// The memory of all copies to this host for incomplete and undrained data, shared in equal
-    /// parts as a server shares its `--memory`. `None`: each copy has 512 MiB if it writes to a
-    /// disk, and no limit otherwise.
+    /// The memory of all copies to this host for data that are incomplete or not yet written,
+    /// shared in equal parts as a server shares its `--memory`. `None`: each copy has 512 MiB if it
+    /// writes to a disk, and no limit otherwise.
     pub memory: Option<Bytes>,
     /// The disk of copies to and from files. `None`: copies never wait for a disk.
     pub disk: Option<Disk>,
 }
 
-/// A program's speed: each datagram costs the longer of the two times.
+/// A program's speed. With both limits, each datagram takes the longer of their two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// Datagrams a second.
@@ -77,7 +77,8 @@ impl Host {
     /// The default send buffer: Linux's `net.core.wmem_default`.
     pub(crate) const DEFAULT_SEND_BUFFER: Bytes = Bytes::new(212_992);
 
-    /// The minimum memory for copies: the bytes that a sender may send before any grant.
+    /// The minimum memory for copies: the bytes that a sender may send before the receiver grants
+    /// more.
     pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
     /// A host without limits.
@@ -110,8 +111,8 @@ impl Pace {
         each.max(bytes)
     }
 
-    /// The rate that keeps the program busy with datagrams of `payload`; `None` if there is no
-    /// limit. It counts `size` for each datagram: the payload, or the whole frame around it.
+    /// The highest rate at which the program processes datagrams of `payload`; `None` if there is
+    /// no limit. The rate counts `size` for each datagram: the payload, or the whole frame.
     pub(crate) fn keeps_up_with(&self, payload: Bytes, size: Bytes) -> Option<Rate> {
         let cost = self.cost(payload).as_secs_f64();
         (cost > 0.0).then(|| Rate::from_bps_f64(size.get() as f64 * 8.0 / cost))

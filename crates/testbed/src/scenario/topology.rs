@@ -26,8 +26,8 @@ pub enum Topology {
     Pair(Duplex),
     /// Hosts `left1`, `left2`, … at router `left`, hosts `right1`, `right2`, … at router `right`,
     /// and a shared link between the routers. Each host has an access link to its router. The hosts
-    /// take the entries of `access` in turn, the left hosts first. After the last entry follows the
-    /// first one again.
+    /// take the entries of `access` in turn, the left hosts first. After the last entry, the first
+    /// one follows again.
     Dumbbell {
         /// Hosts on the left.
         left: usize,

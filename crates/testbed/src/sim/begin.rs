@@ -257,7 +257,8 @@ impl<'s> World<'s> {
         rates.chain(rate).min()
     }
 
-    /// The core that receives a protocol's copies on a host.
+    /// The index of the core (protocol state machine) that receives a protocol's copies on a host;
+    /// creates the core if there is none.
     fn receiver(
         &mut self,
         protocol: &'static str,

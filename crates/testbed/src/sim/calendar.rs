@@ -81,7 +81,7 @@ impl<T: Copy> Calendar<T> {
         Some((first.due, first.what))
     }
 
-    /// The first of a node's children.
+    /// The earliest of a node's children.
     fn least_after(&self, place: usize) -> Option<(usize, Due)> {
         let from = place * BRANCHES + 1;
         let to = (from + BRANCHES).min(self.heap.len());

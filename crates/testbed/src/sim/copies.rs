@@ -1,5 +1,5 @@
-//! Arrivals for copies: datagrams pass through the host's program to the receiver's core, and the
-//! host drains data.
+//! Arrivals for copies: datagrams pass through the host's receiving program to the receiver's core
+//! (the protocol's state machine), and the host drains data: writes them and frees their memory.
 
 use longhaul_proto::accounting::ReceiverAccounting;
 use longhaul_proto::coded::Symbol;
@@ -19,7 +19,8 @@ use super::{SimError, What};
 const DRAIN_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
-    /// Records a genuine datagram at the driver; returns whether its number is new.
+    /// Records a genuine datagram at the driver (the program around the core); returns whether to
+    /// pass it to the core.
     fn accept(&mut self, now: Time, arrival: &Arrival) -> bool {
         if !self.numbers.insert(arrival.number.0) {
             self.replayed += 1;
@@ -37,7 +38,7 @@ impl CopyAgent {
         true
     }
 
-    /// Notes that symbols replace the missing blocks of a chunk.
+    /// Notes that coded symbols replace the missing blocks of a chunk.
     fn restore(&mut self, now: Time, chunk: u64) {
         let (first, count) = self.setup.layout.blocks_of_chunk(chunk);
         for index in first.index..first.index + count {
@@ -113,7 +114,8 @@ impl World<'_> {
         }
     }
 
-    /// Ends the receiving program's batch: passes it to the cores, run by run.
+    /// Ends the receiving program's batch: passes consecutive datagrams of one copy together to the
+    /// copy's core.
     pub(super) fn end_batch(&mut self, host: usize) -> Result<(), SimError> {
         let mut batch = core::mem::take(&mut self.batch);
         batch.clear();
@@ -223,8 +225,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Frees memory at a host, once in each turn. Data on a disk are freed when they were written,
-    /// data in a limited memory when their chunk is complete.
+    /// Frees memory at a host, once per [`DRAIN_TURN`]. Data for a disk are freed when they are
+    /// written, data in a limited memory when their chunk is complete.
     pub(super) fn drain_host(&mut self, host: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let mut drains = core::mem::take(&mut self.drains[host]);

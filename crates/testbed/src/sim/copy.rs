@@ -20,7 +20,7 @@ use crate::scenario::{Disk, Pace};
 const BATCH: usize = 44;
 /// A slow sending program polls only for the datagrams that it can send in this time.
 const TURN: Span = Span::from_micros(250);
-/// A core that is polled more often in one instant is stuck.
+/// A core (protocol state machine) that is polled more often in one instant is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
 /// The limits of a sending program.
@@ -31,7 +31,7 @@ pub(super) struct SendingHost {
     pub(super) disk: Option<(usize, Disk)>,
     /// The link that models the host's card.
     pub(super) card: Option<u32>,
-    /// Maximum bytes in the card before the program must wait.
+    /// Maximum bytes of the program in the card's queue before the program must wait.
     pub(super) buffer: Bytes,
 }
 
@@ -65,9 +65,9 @@ pub(super) struct InOrder {
 
 /// One copy of the run.
 pub(super) struct CopyAgent {
-    /// Its index among the agents.
+    /// The copy's index among the agents.
     pub(super) agent: u32,
-    /// The indices of its flow, of the receiving host, and of the receiver's core.
+    /// The indices of the copy's flow, of the receiving host, and of the receiver's core.
     pub(super) flow: usize,
     pub(super) host: usize,
     pub(super) receiver: usize,
@@ -93,7 +93,7 @@ pub(super) struct CopyAgent {
     pub(super) stall: Stall,
     /// Bytes on the disk, if the object goes to a disk.
     pub(super) written: Option<Bytes>,
-    /// Its share of the host's memory, if that is limited.
+    /// The copy's share of the receiving host's memory, if that memory is limited.
     pub(super) holding: Option<Holding>,
     pub(super) replayed: u64,
     pub(super) corrupted: u64,

@@ -157,7 +157,7 @@ impl World<'_> {
     }
 }
 
-/// Adds the network's counters for an agent's load.
+/// Adds the network's counters for an agent's data packets.
 fn add_fares(accounts: &mut Accounts, fares: &Fares, under_way: u64) {
     accounts.dropped = fares.dropped;
     accounts.queue_full = fares.queue_full;

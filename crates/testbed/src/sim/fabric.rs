@@ -25,13 +25,14 @@ pub(super) struct Wire {
     pub(super) queue_max: Bytes,
     /// Packets that left the link, duplicates included.
     pub(super) delivered: u64,
-    /// Packets on it that have a calendar entry themselves.
+    /// Packets on the link that overtook others and have their own calendar entry.
     loose: u64,
-    /// Whether its first packet is in the calendar, or its packets are being taken out.
+    /// Whether the first packet of the queue is in the calendar, or the queue's packets are being
+    /// taken out.
     active: bool,
 }
 
-/// Counts of an agent's packets on the way.
+/// Counts of an agent's data packets on links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fares {
     /// Packets offered to the route's first link.
@@ -48,11 +49,11 @@ pub(super) struct Fares {
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
-    /// Its sequence number among its sender's messages, on either carrier.
+    /// The message's sequence number among its sender's messages, on either carrier.
     pub(super) number: u64,
-    /// Its sequence number on the stream, if it is sent there.
+    /// The message's sequence number on the stream, if it is sent on the stream.
     pub(super) on_stream: u64,
-    /// How often the stream has sent it.
+    /// How often the stream has repeated the message.
     pub(super) tries: u32,
     pub(super) uses: u32,
 }
@@ -231,7 +232,8 @@ impl Fabric {
         }
     }
 
-    /// Takes the first packet from a link, if it is the next of all events.
+    /// Takes the first packet from a link's queue. The caller makes sure that the packet's arrival
+    /// is the next event.
     pub(super) fn take_first(&mut self, index: u32) -> Option<Packet> {
         let wire = &mut self.wires[index as usize];
         let (_, packet) = wire.flying.pop_front()?;
@@ -276,7 +278,7 @@ impl Fabric {
         }
     }
 
-    /// The load of each agent that is still on links.
+    /// By agent: the number of its data packets that are still on links.
     pub(super) fn under_way(&self) -> Vec<u64> {
         let mut counts = vec![0; self.ways.len()];
         let flying = self.wires.iter().flat_map(|wire| wire.flying.iter().map(|(_, p)| p));

@@ -26,12 +26,12 @@ pub(super) struct Waiting {
 pub(super) struct Program {
     pace: Pace,
     report_cost: Span,
-    /// When it finishes sending its reports.
+    /// When the program finishes sending its reports.
     free: Time,
     buffer: Bytes,
     waiting: VecDeque<Waiting>,
     occupied: Bytes,
-    /// The datagrams that it is processing.
+    /// The datagrams that the program is processing.
     pub(super) batch: Vec<Waiting>,
     busy: bool,
 }
@@ -50,12 +50,12 @@ impl Program {
         }
     }
 
-    /// Whether it processes datagrams without delay.
+    /// Whether the program processes datagrams without delay.
     pub(super) fn is_instant(&self) -> bool {
         !self.pace.is_limited() && self.report_cost == Span::ZERO
     }
 
-    /// Notes that the program has sent `count` datagrams.
+    /// Notes that the program has sent `count` reports, each of which takes it time.
     pub(super) fn report(&mut self, now: Time, count: u64) {
         self.free = self.free.max(now) + self.report_cost * count;
     }
@@ -71,8 +71,8 @@ impl Program {
         true
     }
 
-    /// Lets an idle program take waiting datagrams or continue sending reports; returns how long
-    /// that takes.
+    /// Lets the program take waiting datagrams, or first finish its reports; returns how long that
+    /// takes. `None` if the program is busy, or if no datagram waits.
     pub(super) fn begin(&mut self, now: Time) -> Option<Span> {
         if self.busy || self.waiting.is_empty() {
             return None;

@@ -60,7 +60,7 @@ impl Lane {
         }
     }
 
-    /// Takes a packet with a message: adds the messages that can now be delivered to `out`.
+    /// Takes a packet with a message, and appends to `out` all messages that can be delivered now.
     pub(super) fn take(
         &mut self,
         fabric: &mut Fabric,

@@ -1,7 +1,8 @@
 //! A receiving host's memory, divided among its copies as a server divides its own.
 //!
 //! Each copy is granted a share; shares grow and shrink as copies start and end. A grant is never
-//! withdrawn, so a copy above its share keeps its memory until its data has drained.
+//! withdrawn, so a copy above its share keeps its memory until its data have drained (were
+//! written).
 
 use std::collections::BTreeMap;
 
@@ -51,7 +52,7 @@ impl Memory {
 pub(super) struct Holding {
     /// Missing blocks of each chunk.
     missing: Vec<u32>,
-    /// Bytes of complete chunks; without a slower disk they have drained.
+    /// Bytes of complete chunks. If the host has no slower disk, these bytes have drained.
     pub(super) whole: Bytes,
     /// Bytes granted to the sender since the start.
     pub(super) granted: Bytes,

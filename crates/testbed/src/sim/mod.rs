@@ -1,5 +1,5 @@
-//! The simulator: runs a scenario in virtual time, with the protocols' own cores and the links' own
-//! code.
+//! The simulator: runs a scenario in virtual time. It uses the real program's protocol cores (state
+//! machines without I/O) and the emulator's link code.
 //!
 //! [`run`] runs a [`Scenario`] and returns a [`SimOutcome`]. A run is identical bit for bit on
 //! every machine. One seed determines all randomness, and each link and each flow has its own
@@ -8,7 +8,7 @@
 //! A run checks these invariants as it goes and at its end; [`SimError::Broken`] names the one that
 //! failed:
 //! - A finished object is complete.
-//! - Both ends' accounts agree with the network's.
+//! - Both ends' counters agree with the network's.
 //! - Nothing is sent after the end.
 //! - No core needs endless polling.
 //! - Each link delivers as many packets as it took.

@@ -29,7 +29,7 @@ pub struct SimOutcome {
 /// The outcome of a flow, all its connections together if it has several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOutcome {
-    /// Its name.
+    /// The flow's name.
     pub name: String,
     /// The protocol's name, `tcp cubic`, `tcp newreno`, `udp` or `mice`.
     pub carrier: String,
@@ -37,16 +37,17 @@ pub struct FlowOutcome {
     pub from: String,
     /// The name of the receiving host.
     pub to: String,
-    /// The round-trip time of its route without queues.
+    /// The round-trip time of the flow's route without queues.
     pub rtt: Span,
-    /// When it started.
+    /// When the flow started.
     pub started: Time,
     /// When the object was complete at the receiving host (on the disk, for a copy to a disk).
     /// `None` for a flow without an end, or that did not reach its end.
     pub finished: Option<Time>,
     /// When the sender learned that the object is complete; `None` for UDP.
     pub known: Option<Time>,
-    /// The object's size; for mice, of all together; `None` for a flow without an end.
+    /// The object's size; for mice, the size of all mice together; `None` for a flow without an
+    /// end.
     pub object: Option<Bytes>,
     /// Bytes of the object that arrived.
     pub delivered: Bytes,
@@ -87,9 +88,9 @@ pub struct Accounts {
     pub duplicates: u64,
     /// First measure of loss: sent datagrams that did not arrive. Counted by the receiver.
     pub path_lost: u64,
-    /// Second measure: missing blocks, each counted once. Counted by the receiver.
+    /// Second measure of loss: missing blocks, each counted once. Counted by the receiver.
     pub blocks_lost: u64,
-    /// Third measure: losses reported to the sender, with repeated reports of a block.
+    /// Third measure of loss: losses reported to the sender, with repeated reports of a block.
     pub reported_lost: u64,
     /// Packets that links really dropped.
     pub dropped: u64,
@@ -99,7 +100,7 @@ pub struct Accounts {
     pub socket_lost: u64,
     /// Second copies that links made.
     pub copied: u64,
-    /// Duplicates that the receiving driver discarded before the protocol.
+    /// Duplicates that the receiving driver discarded before the protocol saw them.
     pub replayed: u64,
     /// Arrived with a flipped bit and was discarded.
     pub corrupted: u64,
@@ -124,7 +125,7 @@ pub struct Point {
     pub delivered: Bytes,
     /// Losses as reported to the sender.
     pub reported_lost: u64,
-    /// Arrivals of data that was already there.
+    /// Arrivals of data that had arrived before.
     pub duplicates: u64,
     /// The sending rate: the protocol's rate; for TCP, its window divided by its round-trip time.
     pub rate: Rate,
@@ -135,9 +136,9 @@ pub struct Point {
 pub struct LinkOutcome {
     /// `from > to` by the names of its nodes; a card is `host card out` or `host card in`.
     pub name: String,
-    /// Its counters for the packets offered to it.
+    /// The link's counters.
     pub tally: LinkTally,
-    /// The longest queue before it, in bytes on the wire.
+    /// The longest queue before the link, in bytes on the wire.
     pub queue_max: Bytes,
 }
 

@@ -6,7 +6,7 @@ use longhaul_proto::layout::Block;
 pub(super) use crate::link::UDP_IP;
 use crate::tcp;
 
-/// One end of an agent: a copy, a connection, a stream of UDP.
+/// One end of an agent. An agent is a copy, a TCP connection or a stream of UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Sender,
@@ -16,7 +16,7 @@ pub(super) enum End {
 /// A packet on links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// The agent of the packet.
+    /// The agent (copy, connection or stream of UDP) that the packet belongs to.
     pub(super) agent: u32,
     /// The end of the agent to which the packet goes.
     pub(super) to: End,
@@ -24,7 +24,7 @@ pub(super) struct Packet {
     pub(super) corrupted: bool,
     /// How many links of the route the packet has passed.
     pub(super) hop: u16,
-    /// Its size as an IP packet.
+    /// The size as an IP packet, in bytes.
     pub(super) bytes: u32,
     pub(super) body: Body,
 }
@@ -34,7 +34,8 @@ pub(super) struct Packet {
 pub(super) enum Body {
     /// A block of a copy.
     Block { number: PacketNumber, block: Block },
-    /// A control message of a copy, by the index of its bytes; on the stream, or ahead of it.
+    /// A control message of a copy, by the index of its bytes; on the ordered stream, or as a
+    /// datagram.
     Control { message: u32, on_stream: bool },
     /// A segment of TCP.
     Tcp(tcp::Segment),
@@ -47,7 +48,7 @@ impl Packet {
         Packet { agent, to, corrupted: false, hop: 0, bytes, body }
     }
 
-    /// Whether the accounts count the packet as load.
+    /// Whether the accounts count the packet: it carries data.
     pub(super) fn is_load(&self) -> bool {
         match self.body {
             Body::Block { .. } | Body::Plain => true,

@@ -1,5 +1,5 @@
-//! A coded stream over one link in virtual time: frames at regular intervals, without a return
-//! path.
+//! A coded stream (with forward error correction) over one link in virtual time: frames at regular
+//! intervals, without a return path.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -37,20 +37,20 @@ pub(super) struct World<'s> {
     pub(super) drains: Vec<Vec<u32>>,
     pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
-    /// By host: UDP payload that arrived at its card, or the equivalent of other packets.
+    /// By host: bytes that arrived at its card, without 28 bytes of headers for each packet.
     pub(super) arrived: Vec<Bytes>,
     /// Flows that can end and have not ended.
     pub(super) open: usize,
     pub(super) ended: Option<Time>,
     pub(super) timed_out: bool,
     pub(super) events: u64,
-    /// Reused buffer, so that a packet needs no allocation.
+    /// Buffers that are reused, so a packet needs no allocation.
     pub(super) blocks: Vec<Block>,
     pub(super) controls: Vec<Control>,
     pub(super) batch: Vec<Waiting>,
 }
 
-/// A sender together with its receiver.
+/// A copy, a TCP connection or a stream of UDP: a sender together with its receiver.
 pub(super) enum Agent {
     Copy(Box<CopyAgent>),
     Tcp(Box<Connection>),
@@ -62,11 +62,12 @@ pub(super) struct Core {
     pub(super) protocol: &'static str,
     pub(super) host: usize,
     pub(super) core: BoxedReceiver,
-    /// When it is next woken, and how often it was woken at that time.
+    /// When the core is next woken; the time of the last wake-up, and how often the core was woken
+    /// at that time.
     pub(super) wake: Time,
     pub(super) polls: (Time, u32),
-    /// Its own arrivals, counted like `World::arrived`, and whether it gets reports of other
-    /// traffic.
+    /// Bytes of this core's copies that arrived, counted like `World::arrived`, and whether the
+    /// core gets reports of other traffic.
     pub(super) own: Bytes,
     pub(super) is_told: bool,
 }
@@ -74,7 +75,7 @@ pub(super) struct Core {
 /// A flow of the scenario.
 pub(super) struct FlowState {
     pub(super) agents: Vec<u32>,
-    /// Its routes, there and back, and their total delay.
+    /// The flow's routes, there and back, and their total delay.
     pub(super) ways: ((u32, u32), (u32, u32)),
     pub(super) rtt: Span,
     pub(super) random: Random,
@@ -82,7 +83,7 @@ pub(super) struct FlowState {
     pub(super) busy: usize,
     pub(super) mice: u32,
     pub(super) can_end: bool,
-    /// When it ended, and how much had arrived by then if its time was over.
+    /// When the flow ended; and, if its time was over, how much had arrived by then.
     pub(super) ended: Option<Time>,
     pub(super) delivered: Option<Bytes>,
     pub(super) series: Vec<Point>,

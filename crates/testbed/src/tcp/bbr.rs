@@ -15,7 +15,7 @@ const HIGH_GAIN: f64 = 2.885;
 const WINDOW_GAIN: f64 = 2.0;
 /// The pacing gains of a cycle, one per round trip.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Pacing margin below the gain, so that no standing queue builds up.
+/// Factor on the pace: slightly below 1, so that no standing queue builds up.
 const MARGIN: f64 = 0.99;
 /// Round trips for which the largest delivery rate is kept.
 const RATE_ROUNDS: u64 = 10;
@@ -26,7 +26,7 @@ const LEAST: u32 = 4;
 /// Start-up ends after this many rounds with less growth than required.
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// Segments of one segmented send.
+/// Maximum number of segments in one burst: those of one segmented send.
 const MOST_AT_ONCE: f64 = 44.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) struct Acked {
     pub(super) lost: u32,
     /// Segments delivered since the start.
     pub(super) delivered: u64,
-    /// Segments in flight before it, and after.
+    /// Segments in flight before the acknowledgement, and after.
     pub(super) flight: (u32, u32),
     pub(super) rtt: Option<Span>,
     pub(super) sample: Option<Sample>,
@@ -283,7 +283,7 @@ impl Bbr {
         }
     }
 
-    /// Handles the first loss of a window: the window is restored afterwards.
+    /// Handles the first loss of a window: saves the window, to restore it after the recovery.
     pub(super) fn on_loss(&mut self) {
         if self.mode != Mode::ProbeRtt {
             self.saved = self.window;

@@ -1,4 +1,7 @@
 //! The scoreboard of RFC 6675: which sent segments have arrived, are lost, or are in flight.
+//!
+//! A *sacked* segment was reported by a selective acknowledgement. A *repair* is a retransmission
+//! of a lost segment.
 
 use std::collections::VecDeque;
 
@@ -29,7 +32,7 @@ struct Sent {
 struct Mark {
     delivered: u64,
     at: Time,
-    /// The sending time of the newest segment that was delivered by then.
+    /// The sending time of the newest segment that had been delivered when the mark was set.
     sent: Time,
 }
 
@@ -61,13 +64,13 @@ pub(super) struct Board {
 pub(super) struct Change {
     /// Segments newly known to have arrived.
     pub(super) arrived: u32,
-    /// Number of segments in `arrived` below the cumulative acknowledgement.
+    /// Segments that the cumulative acknowledgement newly covers, also those sacked before.
     pub(super) acked: u32,
-    /// Segments found lost.
+    /// Segments and repairs found lost.
     pub(super) lost: u32,
-    /// The rate sample of the newest of them.
+    /// The delivery rate, measured at the segment of `arrived` that was sent last.
     pub(super) sample: Option<Sample>,
-    /// The transmission time and mark of the newest of them.
+    /// The transmission time and mark of the segment of `arrived` that was sent last.
     newest: Option<(Time, Mark)>,
 }
 
@@ -176,7 +179,8 @@ impl Board {
         }
     }
 
-    /// RFC 6675, `IsLost`: three segments above it are sacked.
+    /// Marks segments as lost that have three sacked segments above them (RFC 6675, `IsLost`);
+    /// returns their number.
     fn judge(&mut self) -> u32 {
         let (mut above, mut number) = (0, self.highest);
         while above < REORDERING {
@@ -202,7 +206,8 @@ impl Board {
         found
     }
 
-    /// RFC 8985, 6.2: a repair is lost if something sent later by `reordering` has arrived.
+    /// Finds lost repairs: a segment that was sent more than `reordering` later has arrived (RFC
+    /// 8985, 6.2). Returns their number.
     fn judge_repairs(&mut self, reordering: Span) -> u32 {
         let mut found = 0;
         while let Some(&(at, number)) = self.repairs.front() {

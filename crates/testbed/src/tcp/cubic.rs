@@ -1,10 +1,11 @@
 //! CUBIC's congestion avoidance (RFC 9438) as Linux has it. Windows are in segments.
 //!
-//! Linux does not compute a window, but the number of arrivals per increment, in whole numbers. It
-//! updates that number rarely: every 32 ms while the window does not change. It updates the curve
-//! at most once per clock tick. With shorter round trips the window therefore stays constant after
-//! a loss, far below the window of RFC 9438 (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss
-//! and an RTT of 1 ms it is a third of that window.
+//! Linux does not compute a window, but how many segments must arrive per increment of the window,
+//! as a whole number. It updates that number rarely: every 32 ms while the window does not change.
+//! It updates the curve at most once per clock tick. With round trips shorter than these times the
+//! window therefore stays constant after a loss, far below the window of RFC 9438
+//! (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an RTT of 1 ms it is a third of that
+//! window.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -30,7 +31,7 @@ const HARDLY: u32 = 100;
 /// The state between two losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cubic {
-    /// The window at the last reduction, lowered by fast convergence; `None` before the first.
+    /// The window at the last reduction, lowered by fast convergence; zero before the first.
     max: u32,
     epoch: Option<Epoch>,
     /// Arrivals per increment of the window.
@@ -38,7 +39,7 @@ pub(super) struct Cubic {
     /// The window at the last update, and the time of the update.
     seen: u32,
     looked: Time,
-    /// Arrivals since then that the estimate of Reno's window has not used.
+    /// Arrivals in this epoch that the estimate of Reno's window has not used.
     arrived: u32,
 }
 

@@ -1,9 +1,10 @@
 //! Ends slow start before the queue overflows, as Linux's CUBIC does (Ha and Rhee, "Taming the
 //! elephants: new TCP slow start", Computer Networks 55, 2011).
 //!
-//! Either of two signs is enough. First sign: acknowledgements arrived closely spaced for half the
-//! minimum round trip, so the window's data fill half the path each way. Second sign: this round's
-//! round trips exceed the minimum by an eighth of the minimum (4 to 16 ms), so a queue builds up.
+//! Either of two signs is enough. First sign: acknowledgements have arrived closely spaced for half
+//! the minimum round-trip time. The data that they acknowledge then fill the path to the receiver.
+//! Second sign: all round-trip times of this round exceed the minimum by an eighth of the minimum
+//! (4 to 16 ms), so a queue builds up.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -33,8 +34,8 @@ impl HyStart {
         HyStart { round_end: 0, began, last, samples: 0, round_min: Span::MAX }
     }
 
-    /// Processes an acknowledgement below `acked` in slow start; `sent` is the next segment to be
-    /// sent. Returns whether slow start should end.
+    /// Processes an acknowledgement of all segments below `acked` in slow start; `sent` is the next
+    /// segment to be sent. Returns whether slow start should end.
     pub(super) fn on_ack(
         &mut self,
         now: Time,

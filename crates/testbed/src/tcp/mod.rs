@@ -2,7 +2,8 @@
 //!
 //! A connection is a [`Sender`] and a [`Receiver`] with the same interface as the protocols' cores:
 //! time is an argument, input enters by `on_…`, output is polled, and `next_timeout` returns the
-//! next wake-up. All segments but the last have the same size, so segments are counted.
+//! next wake-up. All segments but the last have the same size, so the model counts segments, not
+//! bytes.
 //!
 //! Implemented, with the source of each rule:
 //! - connection set-up by SYN and SYN-ACK, each repeated after 1 s, 2 s, … (RFC 6298, section 2.1);
@@ -77,11 +78,11 @@ pub(crate) struct Data {
 /// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
-    /// All segments below have arrived.
+    /// All segments below this number have arrived.
     pub next: u32,
     /// The timestamp that it echoes.
     pub echo: Time,
-    /// Runs that arrived beyond, the latest first; empty runs are unused.
+    /// Runs of segments that arrived beyond `next`, the latest first; empty runs are unused.
     pub sacked: [(u32, u32); SACK_RUNS],
 }
 

@@ -70,7 +70,7 @@ mod tests {
     fn the_window_is_halved_evenly_over_a_round_trip() {
         let mut reduction = Reduction::new(20, 10);
         let sent: Vec<u32> = (0..10).map(|i| sends(&mut reduction, 1, 19 - i / 2, true)).collect();
-        // RFC 6937, section 4: one for every second arrival.
+        // RFC 6937, section 4: one segment is sent for every second arrival.
         assert_eq!(sent, [1, 0, 1, 0, 1, 0, 1, 0, 1, 0]);
     }
 

@@ -10,7 +10,7 @@ const DELAY: Span = Span::from_millis(40);
 /// Segments at the start that Linux acknowledges individually.
 const QUICK: u32 = 16;
 
-/// What a receiver counts, in segments.
+/// A receiver's counters, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceiverCounts {
     /// Segments that arrived.
@@ -28,7 +28,8 @@ pub(crate) struct Receiver {
     next: u32,
     /// Runs beyond `next`, the latest first (RFC 2018, section 4).
     runs: Vec<(u32, u32)>,
-    /// Segments in order since the last acknowledgement, and the timestamp of the first of them.
+    /// Number of segments in order since the last acknowledgement, and the timestamp of the first
+    /// of these segments.
     unacked: u32,
     echo: Time,
     due: Option<Time>,

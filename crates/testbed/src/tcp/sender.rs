@@ -16,7 +16,7 @@ const PROBE_SINGLE: Span = Span::from_millis(200);
 /// Linux's minimum time before a probe.
 const MIN_PROBE: Span = Span::from_millis(2);
 
-/// What a sender counts, in segments.
+/// A sender's counters, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounts {
     /// Sent in all.
@@ -33,12 +33,12 @@ pub(crate) struct SenderCounts {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The SYN is unanswered; it is due at this time.
+    /// The SYN is unanswered; its next transmission is due at this time.
     Opening(Time),
     Open,
-    /// Losses are being repaired, until all segments below have arrived.
+    /// Losses are being repaired, until all segments below this number have arrived.
     Recovery(u32, Reduction),
-    /// A timeout is being repaired, until all segments below have arrived.
+    /// A timeout is being repaired, until all segments below this number have arrived.
     Loss(u32),
 }
 
@@ -59,7 +59,8 @@ pub(crate) struct Sender {
     syns: u32,
     /// When the retransmission timer expires, if anything is in flight.
     deadline: Option<Time>,
-    /// When to probe, if that is sooner; one probe until the next new acknowledgement.
+    /// When to send a probe, if before `deadline`; and whether one was sent since new data were
+    /// last acknowledged.
     probe: Option<Time>,
     probed: bool,
     /// Whether the window stopped the last poll.
@@ -190,8 +191,8 @@ impl Sender {
         }
     }
 
-    /// RFC 6298, 5.2 and 5.3: stops when nothing is in flight, restarts when new data was
-    /// acknowledged.
+    /// RFC 6298, 5.2 and 5.3: stops the timer when nothing is in flight, otherwise restarts it,
+    /// because new data were acknowledged.
     fn restart_timer(&mut self, now: Time) {
         self.probed = false;
         let flight = self.board.flight();

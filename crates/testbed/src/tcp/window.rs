@@ -29,7 +29,7 @@ enum Growth {
 pub(super) struct Acked {
     /// Segments newly known to have arrived.
     pub(super) count: u32,
-    /// All segments below have arrived.
+    /// All segments below this number have arrived.
     pub(super) next: u32,
     /// The next new segment.
     pub(super) sent: u32,
@@ -71,7 +71,7 @@ impl Window {
         }
     }
 
-    /// Grows the window, unless a loss is being repaired or the window is not the limit.
+    /// Grows the window. Not called in recovery, or while the window does not limit the sender.
     pub(super) fn on_ack(&mut self, now: Time, acked: Acked) {
         if self.bbr().is_some() {
             return;

@@ -26,7 +26,7 @@ const OWN: [(&str, Span); 8] = [
     ("fobs-table", Span::from_millis(50)),
     ("gtp", Span::from_millis(4_500)),
 ];
-/// Settings that are such timers.
+/// Settings that are protocol timers.
 const SET: [&str; 3] = ["sync-interval", "ack-interval", "report-interval"];
 
 /// A scenario, its time limit, and the longest allowed time without new data.
@@ -40,12 +40,12 @@ pub(crate) struct Case {
 
 /// A link with faults.
 struct Path {
-    /// Its keys.
+    /// The link's keys in the scenario file.
     link: String,
     mbps: u64,
     delay: Span,
     loss: f64,
-    /// When the last fault that only time resolves has ended.
+    /// When the last temporary fault ends.
     faults: Span,
     /// The factor by which the link is slower at its slowest.
     slows: u64,
@@ -103,8 +103,8 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     // A queue of one BDP, or of 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // Data lost again after a timer waits for the timer again. At 10 % loss a sender slows down
-    // until single datagrams are seconds apart.
+    // A repair that is lost waits for a timer again. At 10 % loss a sender slows down until single
+    // datagrams are seconds apart.
     let times = if path.loss < 0.1 { 1 } else { 2 };
     let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
     let most = Span::from_secs_f64(sending) + stall * 4;
@@ -146,7 +146,7 @@ fn path(random: &mut Random) -> Path {
     } else if random.chance(0.2) {
         let _ = write!(link, ", queue = \"{} packets\"", one_of(random, &[3, 20, 500]));
     }
-    // A separate random stream, so that later draws stay the same.
+    // A separate random stream: this draw does not change the draws after it.
     if Random::new(micros ^ mbps).chance(0.2) {
         let _ = write!(link, ", policer-rate = \"{mbps}M\", policer-burst = \"64KB\"");
     }

@@ -1,4 +1,4 @@
-//! Copies by the real program: a server on each receiving host, a client for each flow.
+//! Copies by the real program `longhaul`: a server on each receiving host, a client for each flow.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,7 +25,8 @@ use crate::sim::check_copy;
 
 /// The variable with the program's configuration folder.
 pub(super) const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
-/// The memory limit for an object in one segment, if the scenario sets none.
+/// The `--memory` of clients, and of servers without a limit in the scenario: enough for an object
+/// in one segment.
 const BUDGET: &str = "4Gi";
 /// Header and tag of a sealed datagram.
 const OVERHEAD: u32 = 32;
@@ -45,11 +46,11 @@ pub(super) struct Copies {
 /// A running server; killed when dropped.
 struct Server {
     _child: Kept,
-    /// Its public id.
+    /// The server's public id.
     id: String,
 }
 
-/// A child process that is killed when this is dropped.
+/// A child process that is killed when this handle is dropped.
 pub(super) struct Kept(pub(super) Child);
 
 impl Drop for Kept {
@@ -98,7 +99,7 @@ impl Copies {
         Ok(Some(copies))
     }
 
-    /// The id of the copying side.
+    /// Returns the id of the clients.
     fn identity(&self) -> Result<String, EmulationError> {
         let output = Command::new(&self.binary).arg("id").env(CONFIG, self.client()).output();
         let output = output.map_err(|error| failed("run longhaul id", &error))?;
@@ -195,8 +196,8 @@ impl Copies {
             if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
                 drop(child);
                 told.tell(end)?;
-                // A copy's progress after its last report is unknown, so the copy's time ends
-                // there.
+                // A copy's progress after its last report is unknown, so the copy's time ends with
+                // that report.
                 end.finished = over.is_some_and(|over| over <= Instant::now());
                 return Ok(());
             }
@@ -340,8 +341,8 @@ fn settings(transfer: &Transfer) -> impl Iterator<Item = String> {
     })
 }
 
-/// The sending program's limit as a flag; `None` if the host has no limit or the flow shares the
-/// host.
+/// The sending program's limit as a flag with its value; empty if the host has no limit or the flow
+/// shares the host.
 fn limit(scenario: &Scenario, flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let full = Bytes::new(u64::from(scenario.mtu) - u64::from(UDP_IP));
     let payload = transfer.block.map_or(full, |block| Bytes::new((block + OVERHEAD).into()));

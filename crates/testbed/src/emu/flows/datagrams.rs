@@ -17,7 +17,8 @@ use crate::scenario::{Amount, Udp};
 
 /// The requested receive buffer in bytes.
 const BUFFER: usize = 8 << 20;
-/// The receiver's polling interval; datagrams later than twice this are not counted.
+/// The receiver's polling interval. The receiver counts until no datagram has arrived for a round
+/// trip plus twice this interval.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of datagrams in one batch after a wait; the sender reads the clock between
 /// batches.
@@ -122,7 +123,8 @@ fn send(run: &Run<'_>, udp: &Udp, payload: u32, socket: &UdpSocket) -> io::Resul
         for _ in 0..TURN {
             match socket.send(&piece) {
                 Ok(_) => {}
-                // The receiver has closed, or the card is full: lost as on the line.
+                // The receiver has closed, or the card's queue is full: the datagram counts as
+                // lost.
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
             }

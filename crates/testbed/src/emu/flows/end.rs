@@ -8,7 +8,7 @@ use crate::scenario::{Flow, Scenario};
 /// The result of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowEnd {
-    /// Its name.
+    /// The flow's name.
     pub name: String,
     /// The protocol's name, `tcp cubic`, `udp`, …
     pub carrier: String,
@@ -16,7 +16,7 @@ pub struct FlowEnd {
     pub from: String,
     /// The name of the receiving host.
     pub to: String,
-    /// When it started.
+    /// When the flow started.
     pub started: Time,
     /// The amount to deliver; `None` for an endless flow.
     pub object: Option<Bytes>,
@@ -27,13 +27,13 @@ pub struct FlowEnd {
     pub took: Span,
     /// The part of `took` that a copy's session needed before the first datagram of the object.
     pub setup: Span,
-    /// Whether it delivered everything, or ran for its full time.
+    /// Whether the flow delivered everything, or ran for its full time.
     pub finished: bool,
     /// Why the flow did not finish.
     pub error: Option<String>,
     /// The counters.
     pub counts: FlowCounts,
-    /// The duration of each mouse, in the order of their starts.
+    /// The duration of each mouse (short TCP connection), in the order of their starts.
     pub lives: Vec<Span>,
     /// For copies and TCP: time since the start, and bytes delivered by then.
     pub series: Vec<(Span, Bytes)>,
@@ -57,7 +57,7 @@ pub struct FlowCounts {
     pub reported_lost: Option<u64>,
     /// Blocks of the object.
     pub blocks: Option<u64>,
-    /// Rounds of the segment that needed most.
+    /// Rounds of that segment (part of the object) which needed the most rounds.
     pub rounds: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Short TCP connections ("mice"), one after the other.
+//! Short TCP connections ("mice"): at given times, or each after the end of the one before.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use super::{Run, duration, streams};
 use crate::random::Random;
 use crate::scenario::{Amount, Arrivals, Mice};
 
-/// Maximum number of concurrent mice; the next one waits until one finishes.
+/// Maximum number of concurrent mice; the next one waits until the oldest finishes.
 const MOST_AT_ONCE: usize = 256;
 /// How often to check for the end of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -131,7 +131,7 @@ impl Nest<'_> {
             while !self.is_over() && away.iter().any(|mouse| !mouse.is_finished()) {
                 self.run.stop.wait(Some(Instant::now() + LOOK_EVERY / 10));
             }
-            // Mice in flight were signalled to stop.
+            // After a stop of the run, this also stops mice in flight: they check only `over`.
             self.over.store(true, Ordering::Relaxed);
         });
     }
@@ -168,8 +168,8 @@ impl Nest<'_> {
         });
     }
 
-    /// Receives a mouse's bytes. The sender waits for this end to close, so its port stays unique
-    /// until then.
+    /// Receives a mouse's bytes. The sender waits for this end to close, so the sender's `port` is
+    /// unique until then.
     fn take(&self, stream: &TcpStream, port: u16) {
         let brought = AtomicU64::new(0);
         if let Err(error) = kernel_tcp::take(stream, self.tcp.window, &brought, &self.over) {

@@ -92,7 +92,7 @@ pub struct Flows<'e> {
 struct Run<'e> {
     emulation: &'e Emulation,
     scenario: &'e Scenario,
-    /// Its index in the scenario.
+    /// The flow's index in the scenario.
     place: usize,
     flow: &'e Flow,
     /// When the scenario started.
@@ -127,16 +127,17 @@ impl<'e> Flows<'e> {
         &self.absent
     }
 
-    /// Whether there is a flow to run.
+    /// Whether the scenario has a flow that is not a command.
     pub fn are_some(scenario: &Scenario) -> bool {
         scenario.flows.iter().any(|flow| !matches!(flow.traffic, Traffic::Command(_)))
     }
 
-    /// Runs each flow at its time after `began`, until every flow that can end has ended, or until
-    /// `stop`. Returns the results in the scenario's order, without commands. The links' schedules
-    /// start at the same time.
+    /// Runs each flow at its time after `began`, until every flow with a size or a duration has
+    /// ended, or until `stop`. Returns the results in the scenario's order, without commands. The
+    /// links' schedules start with this call.
     pub fn run(&self, began: Instant, stop: &Stop) -> Vec<FlowEnd> {
-        // Servers and objects took time to prepare. If the emulation has ended, the flows fail.
+        // The preparation took time, which the schedules must not count. If the emulation has
+        // ended, the flows fail.
         let _ = self.emulation.begin_schedules();
         let flows = self.scenario.flows.iter().enumerate();
         let flows: Vec<_> =
@@ -191,7 +192,7 @@ impl Run<'_> {
         self.began + duration(self.flow.start.since(Time::ZERO))
     }
 
-    /// When its time ends, if it has a duration.
+    /// When the flow's time ends, if it has a duration.
     fn over(&self) -> Option<Instant> {
         match self.flow.amount {
             Amount::Lasts(span) => Some(self.start() + duration(span)),

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 const MEMORY: &str = "/dev/shm";
 /// Removes a folder when the script's standard input closes. Only this process holds the other end
 /// of that pipe, and writes to it before a normal exit. If nothing was written, this process was
-/// killed. Its programs are then being killed too, and may still create files in the folder.
+/// killed. The programs of the run are then being killed too, and may still create files in the
+/// folder, so the script tries several times.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 read -r word
@@ -38,7 +39,7 @@ impl Scratch {
         let place = places.into_iter().find(|place| room(place) >= bytes.get());
         let Some(place) = place else {
             let what = format!(
-                "its objects, here and there, need {bytes}; neither {MEMORY} nor {} has that much \
+                "the objects at both ends need {bytes}; neither {MEMORY} nor {} has that much \
                  room: send less, or set TMPDIR",
                 elsewhere.display()
             );

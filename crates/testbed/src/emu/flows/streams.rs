@@ -65,11 +65,11 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// The kernel transfer for a flow.
+/// The transfer by the kernel's TCP for a flow, with its congestion control if the kernel has it.
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
-            // If this is forbidden, the kernel's limit stays; `absent` has reported that.
+            // If this is forbidden, the kernel's limit stays; the emulation's notices say so.
             let _ = run.emulation.enter_host(host, widen);
         }
     }

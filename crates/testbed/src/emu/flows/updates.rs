@@ -148,7 +148,8 @@ fn tcp(emulation: &Emulation) -> Result<(TcpStream, Arrivals), EmulationError> {
     Ok((out, came))
 }
 
-/// A channel through a reflector on host `b`; the subscriber is on `b` too.
+/// A channel through a reflector (the server that forwards a channel's messages) on host `b`; the
+/// subscriber is on `b` too.
 struct Channel<'e> {
     emulation: &'e Emulation,
     binary: &'e Path,
@@ -203,7 +204,7 @@ impl<'e> Channel<'e> {
         let trouble = |error: io::Error| failed("write an update", &error);
         let mut out =
             sender.0.stdin.take().ok_or_else(|| trouble(io::ErrorKind::NotFound.into()))?;
-        // Repeats until the subscriber and the sender are in the room.
+        // Repeats until the subscriber and the sender have joined the channel.
         let late = Instant::now() + READY_WITHIN;
         loop {
             writeln!(out, "{HELLO}").map_err(trouble)?;

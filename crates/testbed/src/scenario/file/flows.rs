@@ -26,8 +26,8 @@ const CONGESTION: [(&str, Congestion); 3] =
 const STRATEGY: [(&str, Strategy); 3] =
     [("naive", Strategy::Naive), ("scatter", Strategy::Scatter), ("fake", Strategy::Fake)];
 
-/// The flows of an entry: one for each copy and each pair of hosts that match its names. `hosts`
-/// are all host names; `nth` is the entry's index.
+/// The flows of an entry: `copies` for each pair of hosts that match the entry's names. `hosts` are
+/// all host names; `nth` is the entry's index.
 pub(super) fn flows(
     entry: &Section<'_>,
     hosts: &[&str],
@@ -218,7 +218,7 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
     })
 }
 
-/// The settings of the protocol that an entry sets.
+/// The protocol's settings that an entry sets.
 fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f64>, FileError> {
     let mut settings = BTreeMap::new();
     let Some(value) = entry.value("settings") else { return Ok(settings) };

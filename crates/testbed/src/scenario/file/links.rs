@@ -73,7 +73,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         Layers { tables: tables.into_iter().flatten().collect(), shared, delay: None }
     }
 
-    /// Both directions; `back` overrides these tables for the second one.
+    /// Builds both directions of a link; `back` overrides the tables for the second direction.
     pub(super) fn duplex(&self, back: Option<&'s Section<'a>>) -> Result<Duplex, FileError> {
         let forward = self.direction()?;
         let tables = self.tables.iter().copied().chain(back).map(Some);
@@ -85,7 +85,7 @@ impl<'s, 'a> Layers<'s, 'a> {
         Ok(Duplex { forward: self.finish(forward, rtt)?, back: self.finish(back, rtt)? })
     }
 
-    /// One direction only.
+    /// Builds a link of one direction.
     pub(super) fn one_way(&self) -> Result<LinkSpec, FileError> {
         let direction = self.direction()?;
         let own = direction.link.delay * 2;

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 /// An error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
-    /// The line, from 1; `None` if the value comes from outside.
+    /// The line, from 1; `None` if the value comes from outside the file (`--sweep`).
     pub line: Option<usize>,
     /// The error.
     pub what: String,
@@ -52,7 +52,7 @@ impl fmt::Display for FileError {
 
 impl core::error::Error for FileError {}
 
-/// The range of a value in the text; empty if the value comes from outside.
+/// The range of a value in the text; empty if the value comes from outside the file.
 pub(super) type Extent = Range<usize>;
 
 /// The text of the file.
@@ -128,7 +128,7 @@ impl<'a> Section<'a> {
         self.value(key).map_or_else(|| self.extent.clone(), Spanned::span)
     }
 
-    /// An error in the value of `key`, or in the table without that key.
+    /// An error at the value of `key`, or at the whole table if the key is missing.
     pub(super) fn error(&self, key: &str, what: impl Into<String>) -> FileError {
         self.source.error(&self.extent_of(key), what)
     }

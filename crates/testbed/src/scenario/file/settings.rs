@@ -1,4 +1,4 @@
-//! Values from outside that override those of the file: `--seed`, `--sweep`.
+//! Values from outside the file (`--seed`, `--sweep`) that override values of the file.
 
 use std::borrow::Cow;
 
@@ -82,7 +82,7 @@ fn named((nth, entry): (usize, &Spanned<DeValue<'_>>)) -> String {
     name.and_then(|name| name.get_ref().as_str()).map_or_else(|| nth.to_string(), str::to_owned)
 }
 
-/// Whether an entry is called `name`, or has these ends with a hyphen between.
+/// Whether an entry is called `name`, or is a link whose two ends, joined by a hyphen, make `name`.
 fn is_named(entry: &DeValue<'_>, name: &str) -> bool {
     let text = |key: &str| entry.as_table()?.get(key)?.get_ref().as_str();
     let ends = || {

@@ -1,4 +1,5 @@
-//! Updates by datagrams.
+//! State updates by datagrams in virtual time: with a fixed code, or with the code that a deadline
+//! needs on the measured path.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +18,7 @@ type Flying = (Time, u64, u64, Vec<u8>);
 const SEALED: u32 = 32;
 /// The longest content of a datagram.
 const PAYLOAD: usize = 1_420;
-/// How long a group may be incomplete.
+/// The longest time from a group's first update to the group's repairs.
 const WAIT: Span = Span::from_millis(20);
 
 /// How often the receiver reports. Each report reaches the sender half a round trip later.

@@ -50,7 +50,7 @@ pub struct UpdatesOutcome {
     pub jitter: Span,
     /// IP packets sent to the receiver.
     pub packets: u64,
-    /// Bytes of those packets.
+    /// Bytes of the IP packets sent to the receiver.
     pub bytes: u64,
 }
 
@@ -61,7 +61,8 @@ impl UpdatesOutcome {
         on_time as f64 / (self.delays.len() as f64 + f64::from(self.lost)).max(1.0)
     }
 
-    /// The delay that `share` of all updates did not exceed; `None` if more of them were lost.
+    /// The delay that `share` of all updates did not exceed; `None` if a smaller share was
+    /// delivered.
     pub fn delay_of_all(&self, share: f64) -> Option<Span> {
         let all = self.delays.len() as f64 + f64::from(self.lost);
         let count = (all * share).ceil() as usize;

@@ -36,9 +36,9 @@ enum Event {
 struct Segment {
     updates: Vec<u32>,
     sent: Time,
-    /// Its last transmission's position among all transmissions.
+    /// The position of the segment's last transmission among all transmissions.
     order: u64,
-    /// Whether it waits to be sent again.
+    /// Whether the segment waits to be sent again.
     is_lost: bool,
 }
 
