@@ -26,7 +26,7 @@ pub use crate::wire::{FlowId, PacketNumber};
 /// A data datagram that passed authentication and replay protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its number.
+    /// The packet number of the datagram.
     pub number: PacketNumber,
     /// The block that it carried.
     pub block: Block,
@@ -147,7 +147,8 @@ pub enum Event {
         /// The chunk, counted from the start of the object.
         chunk: u64,
     },
-    /// The network changed state; this is the rate for the new state.
+    /// The sender has changed its estimate of the network's state; this is the rate for the new
+    /// state (`fobs-table`).
     Rate(Rate),
     /// Nothing of the object is missing.
     Finished,
@@ -239,7 +240,7 @@ pub struct Others {
     pub link: Option<Rate>,
     /// Bytes received since a fixed point in time.
     pub bytes: Bytes,
-    /// Approximate number of flows that carried them; zero counts as one.
+    /// Approximate number of flows that carried these bytes; zero counts as one.
     pub flows: u32,
 }
 
@@ -337,8 +338,8 @@ pub trait Receiver: Send {
     /// Handles the timeout that [`Receiver::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// Counts blocks that the host already has as arrived: blocks from an earlier attempt, or
-    /// blocks implied by the object.
+    /// Marks blocks as arrived that need no transfer: blocks from an earlier attempt, or blocks
+    /// whose content the description of the object already gives.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the grant and the drain rate. The grant is the total of blocks, in bytes, that may be

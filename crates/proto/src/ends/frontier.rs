@@ -25,9 +25,9 @@ pub struct Frontier {
     next: u64,
     /// Blocks that the receiver is known to have.
     there: RangeSet,
-    /// Bytes of blocks sent for the first time and not skipped since, and the grant that limits
-    /// them.
+    /// Bytes of blocks sent for the first time and not skipped since.
     first_sent: Bytes,
+    /// The limit of `first_sent`.
     grant: Bytes,
     unacknowledged: u64,
 }
@@ -134,7 +134,7 @@ impl Frontier {
         self.next = self.next.max(end);
     }
 
-    /// Records blocks that the receiver reported; returns how many were new.
+    /// Records blocks that the receiver reported as arrived; returns how many were new.
     pub(crate) fn set_there(&mut self, blocks: Range<u64>) -> u64 {
         let end = blocks.end.min(self.layout.blocks());
         let sent = self.there.insert(blocks.start..end.min(self.next));

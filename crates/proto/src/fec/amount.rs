@@ -46,7 +46,7 @@ const LEAST_EPSILON: f64 = 1e-10;
 
 /// The probability of each number of losses among the packets so far.
 struct Course {
-    /// The number of losses of the first element of `good` and `bad`.
+    /// The number of losses for which `good[0]` and `bad[0]` are the probabilities.
     first: usize,
     /// Probabilities if the last packet arrived.
     good: Vec<f64>,

@@ -112,9 +112,8 @@ impl Encoder {
     /// Replaces the content of `repairs` with the repairs of a block, concatenated. A shorter
     /// original counts as if zeros followed it.
     ///
-    /// # Errors
-    /// [`SymbolError`] if the number of originals differs from the shape's, or one is too long. The
-    /// content of `repairs` is then undefined.
+    /// # Errors [`SymbolError`] if the number of originals differs from the shape's, or an original
+    /// is too long. The content of `repairs` is then undefined.
     pub fn encode<'a>(
         &mut self,
         shape: Shape,

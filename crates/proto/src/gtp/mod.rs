@@ -11,12 +11,12 @@
 //! > Lost UDB's are requested again by the receiver. (section 3.5)
 //!
 //! Where the paper leaves a choice open, or this code goes beyond the paper:
-//! - A flow's requested rate follows a new target immediately (after its delay, section 4.4). The
+//! - A flow's requested rate follows a new target immediately after the delay of section 4.4. The
 //!   SFC's steps of 2 % only lead back to the target after a cut. With these steps alone a flow
 //!   would need a hundred round trips to reach a fair share. The requested rate never exceeds the
 //!   target.
 //! - After a cut, the CE begins again with its first step. The paper does so only if the last step
-//!   was "= 0", and would double the cut itself in an interval without loss.
+//!   was "= 0"; after any other cut, an interval without loss would double the cut.
 //! - A measurement begins a round trip after the target took effect, because earlier data were sent
 //!   under the old target. Loss is counted after a grace of max(RTT/4, 1 ms), so reordered data do
 //!   not count as lost.
