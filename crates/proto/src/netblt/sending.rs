@@ -34,8 +34,9 @@ pub(super) struct Sending {
     resends: VecDeque<Range<u32>>,
     /// The last resend.
     resent: Option<Mark>,
-    /// The current request, and the blocks that its messages have covered.
+    /// The number of the current request.
     round: u32,
+    /// The blocks that messages of the current request have covered.
     covered: RangeSet,
 }
 

@@ -1,5 +1,6 @@
-//! Messages of protocols that number blocks through the object: the receiver's progress, and
-//! missing blocks. Block numbers are those of [`Layout::number`](crate::layout::Layout::number).
+//! Messages of protocols that number blocks from the start of the object: the receiver's
+//! progress, and missing blocks. Block numbers are those of
+//! [`Layout::number`](crate::layout::Layout::number).
 
 use alloc::vec::Vec;
 use core::ops::Range;
