@@ -28,10 +28,10 @@ pub use crate::wire::{FlowId, PacketNumber};
 pub struct Arrival {
     /// The packet number of the datagram.
     pub number: PacketNumber,
-    /// The block that it carried.
+    /// The block that the datagram carried.
     pub block: Block,
-    /// When it reached the host. Not later than the call that passes it; earlier if the program was
-    /// busy.
+    /// When the datagram reached the host: not later than the call that passes it here, and earlier
+    /// if the program was busy.
     pub at: Time,
 }
 
@@ -45,14 +45,16 @@ pub struct BlockRange {
 }
 
 impl BlockRange {
-    /// Returns the indices within the segment that the object really has; may be empty.
+    /// Returns the indices of the blocks within the segment, without blocks that the object
+    /// does not have; may be empty.
     pub fn indices(&self, layout: &Layout) -> Range<u32> {
         let BlockRange { first: Block { segment, index }, count } = *self;
         let end = index.saturating_add(count).min(layout.blocks_in(segment));
         index.min(end)..end
     }
 
-    /// Returns the same range as block numbers of the whole object.
+    /// Returns the numbers of the blocks in the object, without blocks that the object does not
+    /// have; may be empty.
     pub fn numbers(&self, layout: &Layout) -> Range<u64> {
         let indices = self.indices(layout);
         let base = layout.number(Block { index: 0, ..self.first });
@@ -260,9 +262,9 @@ pub enum Origin {
 /// The capacity of a receiver that divides a link among its flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiveCapacity {
-    /// Total of its flows, in bits a second of UDP payload.
+    /// Total rate for the receiver's flows, in bits a second of UDP payload.
     pub rate: Rate,
-    /// Total of all traffic on the link, in the same unit.
+    /// Total rate for all traffic on the link, in bits a second of UDP payload.
     pub link: Rate,
     /// How the receiver learned the number.
     pub origin: Origin,

@@ -115,14 +115,15 @@ impl Pacer {
     }
 
     /// Lets a late driver send the datagrams of `late`, at least ten, together and in addition to
-    /// its burst. Without this, at a slow rate, where a burst is a single datagram, a busy core
-    /// that runs its programs once a millisecond would send only one datagram a millisecond.
+    /// its burst. At a slow rate a burst is a single datagram. Without this call, a busy core
+    /// that runs its programs once a millisecond would then send only one datagram a millisecond.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }
 
-    /// Number of full datagrams that may leave now. Zero before [`Pacer::next`]: a driver that
-    /// polls continuously would otherwise send each datagram in its own system call.
+    /// Number of full datagrams that may leave now. Zero before the time of [`Pacer::next`]: a
+    /// driver that polls continuously would otherwise send each datagram in its own system
+    /// call.
     pub fn allowance(&self, now: Time) -> u64 {
         if self.rate == Rate::ZERO {
             return 0;

@@ -179,7 +179,7 @@ impl TrainMeter {
         TrainMeter { datagram, first_len: TRAIN_LEN, current: None, ended: None }
     }
 
-    /// Records a datagram; returns whether it ended a train.
+    /// Records a datagram; returns whether the datagram ended a train that could be timed.
     fn arrive(&mut self, at: Time, number: PacketNumber) -> bool {
         let place = number.0 % TRAIN_EVERY;
         let start = number.0 - place;

@@ -28,7 +28,7 @@ pub enum Code {
     /// No repairs.
     #[default]
     None,
-    /// One repair: the XOR of each group of datagrams.
+    /// One repair for each group: the XOR of the group's datagrams.
     Xor {
         /// Datagrams in a group.
         group: u8,
@@ -148,8 +148,8 @@ impl Cutter {
         self.count
     }
 
-    /// Appends the datagrams of a message to `out`, and the repairs of the groups that it
-    /// completes.
+    /// Appends the datagrams of a message to `out`, and the repairs of the groups that the
+    /// message completes.
     ///
     /// # Errors
     /// The message has too many parts; no part is sent.

@@ -1,4 +1,4 @@
-//! Messages with a deadline: the age of each one, and the code that the path needs.
+//! Messages with a deadline: the age of each one, and the erasure code that the path needs.
 //!
 //! The age of a message is the time since its sender got it. Each end of a hop adds the part of the
 //! age that it knows. The sending end states the message's age at departure ([`Departure`]). The

@@ -92,7 +92,7 @@ pub struct Message {
     pub number: u64,
     /// When the sender got the message, in microseconds of the sender's clock.
     pub at: u64,
-    /// The same time in microseconds of this host's clock, as far as known.
+    /// When the sender got the message, in microseconds of this host's clock, as far as known.
     pub born: i64,
     /// Number of links between servers that the message has passed.
     pub hops: u32,

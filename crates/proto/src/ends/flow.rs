@@ -53,7 +53,7 @@ pub trait SendingFlow: Send {
     /// Whether something waits only for the pacer.
     fn has_work(&self) -> bool;
 
-    /// Whether only first sends are left.
+    /// Whether nothing but first sends is left to send.
     fn has_only_first(&self) -> bool;
 
     /// As [`Sender::found`].

@@ -7,18 +7,18 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::units::Bytes;
 
-/// A run of blocks of one segment that are sent for the first time.
+/// A run of blocks of one segment, to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The segment.
     pub segment: u32,
-    /// Its blocks.
+    /// The indices of the blocks within the segment.
     pub blocks: Range<u32>,
 }
 
 /// The position up to which all blocks have been sent or need not be sent.
 ///
-/// Blocks are numbered through the object, as by [`Layout::number`].
+/// Blocks are numbered from the start of the object, as by [`Layout::number`].
 #[derive(Clone, Debug)]
 pub struct Frontier {
     layout: Layout,

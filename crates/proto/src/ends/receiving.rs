@@ -96,9 +96,8 @@ impl ReceivingEnd {
         self.events.push_back(Event::Restored { chunk });
     }
 
-    /// Subtracts blocks that were counted as lost but need not arrive. This end may already have
-    /// such blocks from another source. The sender then skips them, possibly before this end notes
-    /// them.
+    /// Subtracts blocks that were counted as lost but need not arrive. Example: this end has the
+    /// blocks from another source, and the sender skipped them before this end noted them.
     pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);

@@ -76,8 +76,8 @@ impl Course {
         }
         let small = |(good, bad): (&f64, &f64)| good + bad < NEGLIGIBLE;
         let low = self.good.iter().zip(&self.bad).take_while(|&pair| small(pair)).count();
-        // Removing elements moves the rest, at the cost of a whole step. So many are removed at a
-        // time.
+        // Removing elements moves the rest, at the cost of a whole step. Therefore at least 64
+        // are removed at a time.
         if low >= 64 {
             self.good.drain(..low);
             self.bad.drain(..low);

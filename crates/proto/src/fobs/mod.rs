@@ -46,8 +46,8 @@
 //!
 //! The paper's other proposal, "it switches to a high-performance TCP algorithm when congestion in
 //! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
-//! switch back" (section 7), is not implemented. `fobs-table` already yields to other traffic
-//! within the flow and recovers without cost. A TCP that starts during congestion needs many round
+//! switch back" (section 7), is not implemented. `fobs-table` already yields to other traffic with
+//! its UDP flow and recovers without cost. A TCP that starts during congestion needs many round
 //! trips to find its window. At a change between UDP and TCP, data in flight would also be dropped
 //! or arrive twice. Users who want TCP's behaviour use `--protocol tcp`.
 //!

@@ -1,6 +1,6 @@
 //! The sending end: first sends, then the circle, batch after batch until the completion signal.
-//! After each chunk of new data it resends known losses first. With the rate table (`table`) it is
-//! less greedy during congestion.
+//! After each chunk of new data the sender resends known losses first. With the rate table
+//! (`table`) the sender is less greedy during congestion.
 
 use alloc::boxed::Box;
 
@@ -19,7 +19,7 @@ use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// The smallest batch after an acknowledgement: the paper's best.
+/// The smallest batch after an acknowledgement: the size that was best in the paper.
 const LEAST_BATCH: u64 = 2;
 
 /// FOBS's sender.

@@ -25,8 +25,9 @@ struct Run {
     /// Number of blocks requested before these.
     place: u64,
     blocks: Range<u64>,
-    /// The request's number, and when it was sent.
+    /// The number of the request.
     request: u64,
+    /// When the request was sent.
     at: Time,
 }
 
@@ -100,8 +101,8 @@ impl Asked {
         self.runs.get(after.checked_sub(1)?)
     }
 
-    /// Notes that the sender has sent all blocks up to `request`, with packet numbers below
-    /// `highest`.
+    /// Notes that the sender has sent all blocks of the requests up to `request`, with packet
+    /// numbers below `highest`.
     pub(super) fn on_answered(&mut self, request: u64, highest: u64) {
         let after = self.runs.partition_point(|run| run.request <= request);
         let Some(last) = after.checked_sub(1).and_then(|last| self.runs.get(last)) else { return };

@@ -34,6 +34,7 @@ use crate::time::Span;
 /// The first trains of the flows that are active now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Trains {
+    /// Number of trains, each over a path of its own.
     pub(super) paths: usize,
     /// Sum of the trains' rates, in bits a second.
     pub(super) sum: f64,
@@ -53,7 +54,9 @@ impl Trains {
 /// Measurements of all flows together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Whole {
+    /// Received rate, including lost datagrams.
     pub(super) total: f64,
+    /// Received rate.
     pub(super) current: f64,
     /// The loss ratio of the median flow.
     pub(super) loss: f64,

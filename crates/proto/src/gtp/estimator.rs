@@ -4,7 +4,6 @@
 //! > rate, the CE needs to increase the flow's estimate faster. When flow incurs a packet loss,
 //! > the estimated rate should be reduced according to the loss ratio. We use an Exponential
 //! > Increment and Loss Proportional Decrement (EIPD) scheme for estimation. (section 4.2)
-
 //!
 //! The paper's estimate follows a flow's achieved rate, and the target follows the estimate. A busy
 //! host always stays a little below its target. With the paper's rule, each interval would

@@ -14,7 +14,7 @@
 //! If the rate of other traffic exceeds its part, the estimate rises at least to this rate. Traffic
 //! that already fills the link therefore gets its share in one step. Only traffic that lasts for
 //! two periods counts. The reason is that the card counts our own datagrams before this program
-//! reads them: after a pause of the program, they look like other traffic.
+//! reads them: after a pause of the program, our own datagrams look like other traffic.
 
 use alloc::vec::Vec;
 

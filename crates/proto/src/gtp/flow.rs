@@ -98,7 +98,7 @@ pub(super) struct Flow {
     sign: Time,
     /// When the flow was last checked for silence.
     looked: Time,
-    /// How many silences in a row ended without an arrival.
+    /// Number of silences since the last arrival.
     silences: u32,
     /// Blocks that were found missing at some time.
     lost: RangeSet,

@@ -55,7 +55,8 @@ tuning! {
     /// Maximum number of requests a second to all senders together, without loss. Requests must not
     /// use up the capacity that the answers need.
     requests: u64 = 10_000;
-    /// Time after which a silent sender gets a new request; it doubles with each repetition.
+    /// Time after which a silent sender gets a new request; the time doubles with each
+    /// repetition.
     silence: Span = Span::from_millis(500);
     /// The initial wait before a new request in round trips, if that is longer than `silence`.
     silence_rtts: u64 = 4;
@@ -72,8 +73,9 @@ tuning! {
     /// Longest round-trip time that the receiver accepts from a sender, because the longest one
     /// sets the pace of all flows.
     longest_rtt: Span = Span::from_secs(2);
-    /// A late answer is forgotten over this many answers: each reduces its influence by one part in
-    /// this number. A single late answer does not describe the path.
+    /// A late answer is forgotten over about this many answers: each of them shortens the
+    /// remembered delay by one part in this number. A single late answer does not describe the
+    /// path.
     answers: u64 = 8;
     /// Length of the window for the shortest round-trip time; the current window and the one before
     /// count. Older values do not count, because the path may have become longer for good.

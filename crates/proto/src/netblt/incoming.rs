@@ -65,7 +65,7 @@ pub(super) struct Asked {
     pub(super) report: Report,
     /// Blocks of the message that are known to have been sent.
     pub(super) lost: u32,
-    /// How many of these blocks no earlier request named.
+    /// How many of the blocks in `lost` no earlier request named.
     pub(super) newly_lost: u32,
 }
 

@@ -73,7 +73,7 @@ impl Sending {
         self.covered.insert(slice.start.into()..slice.end.into());
     }
 
-    /// The current request, from 1; 0 before the first.
+    /// The number of the current request, from 1; 0 before the first request.
     pub(super) fn round(&self) -> u32 {
         self.round
     }

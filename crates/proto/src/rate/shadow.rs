@@ -91,8 +91,8 @@ const HELD: f64 = 6.0;
 const DRAINS: f64 = 0.97;
 /// The capacity is the median of this many trains.
 const TRAINS: usize = 5;
-/// Minimum length of a round: [`ROUND`] seconds and [`ROUND_LEN`] datagrams. A round that takes
-/// [`LONGEST`] times its least length contains a pause and is discarded.
+/// A round takes at least a round trip, [`ROUND`] seconds and [`ROUND_LEN`] datagrams. A round
+/// that takes [`LONGEST`] times its least duration contains a pause and is discarded.
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;
 const LONGEST: f64 = 4.0;
@@ -137,7 +137,8 @@ pub(crate) struct Shadow {
     weight: Weight,
     /// Our share of the path in the last round.
     part: f64,
-    /// A loss that has not been judged: our share and the window before the loss, and its time.
+    /// A loss that has not been judged: our share and the window before the loss, and the time
+    /// of the loss.
     judged: Option<(f64, f64, Time)>,
     /// Until when losses do not shrink windows below our fair share.
     held: Time,
@@ -441,8 +442,8 @@ impl Shadow {
         (self.windows, self.agreeing, self.judged) = (Some(windows), 0, None);
     }
 
-    /// Our fair share of the path beside one other flow: with one window, half of it. Windows that
-    /// grow back after a loss do not exceed this share.
+    /// Our fair share of the path beside one other flow: with one window, half of the path.
+    /// Windows that grow back after a loss do not exceed this share.
     fn fair(&self) -> f64 {
         let count = f64::from(self.weight.windows());
         count / (count + 1.0)

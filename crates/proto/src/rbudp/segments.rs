@@ -27,8 +27,8 @@ pub(super) struct TailCopies {
 }
 
 impl TailCopies {
-    /// How many more times a round of `blocks` may be sent. A round takes at most half of the rest,
-    /// because the following rounds are smaller and gain more from copies.
+    /// How many more times a round of `blocks` may be sent. A round takes at most half of the
+    /// remaining budget, because the following rounds are smaller and gain more from copies.
     fn more(self, blocks: u64) -> u64 {
         let most = u64::from(self.times.saturating_sub(1));
         (self.budget / 2).checked_div(blocks).unwrap_or(0).min(most)
@@ -76,7 +76,7 @@ pub(super) struct Segment {
     listed: u64,
     /// Whether the round's copies or symbols are queued.
     copied: bool,
-    /// Coded symbols to send after the repairs, as indices of the core.
+    /// Coded symbols to send after the repairs, as block indices ([`Symbol::block`]).
     symbols: VecDeque<Range<u32>>,
     /// The round's repairs by chunk, if chunks can be coded.
     repeated: BTreeMap<u64, u32>,
@@ -89,7 +89,7 @@ pub(super) struct Segment {
 /// The next step for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Only wait, or send.
+    /// Wait, or send blocks.
     Wait,
     /// Send DONE.
     Ask,

@@ -24,7 +24,7 @@ pub struct Call {
     pub number: u64,
     /// Whether the edit was sent before, on a stream that was lost.
     pub again: bool,
-    /// The edit; its owner is set here.
+    /// The edit. [`Calls::edit`] sets its owner.
     pub edit: Edit,
 }
 
@@ -90,8 +90,9 @@ impl Calls {
     /// Resumes a presence that an earlier stream of the writer created. If the presence has
     /// vanished, it is created again.
     ///
-    /// # Errors Another writer has taken the key, a strict presence has vanished, or another
-    /// stream of the writer has replaced this one.
+    /// # Errors
+    /// Another writer has taken the key, a strict presence has vanished, or another stream of the
+    /// writer has replaced this one.
     pub fn hold(&mut self, by: By, hold: Hold) -> Made {
         let owner = self.writers.owner(by.writer, by.stream).ok_or(Refusal::Replaced)?;
         let had = self.tree.entry(hold.key.as_str());

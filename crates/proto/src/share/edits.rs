@@ -48,7 +48,7 @@ pub struct Sent {
     pub number: u64,
     /// The edit.
     pub wish: Wish,
-    /// The condition for making it.
+    /// The condition for making the edit.
     pub condition: Condition,
     /// Whether the edit was sent before, on a connection that was lost.
     pub again: bool,

@@ -61,7 +61,7 @@ pub struct Edit {
     pub key: Key,
     /// The new value, at most [`MAX_VALUE`] bytes; `None` deletes the key.
     pub value: Option<Arc<[u8]>>,
-    /// The condition for making it.
+    /// The condition for making the edit.
     pub condition: Condition,
     /// The client whose departure removes the value.
     pub owner: Option<u64>,

@@ -51,7 +51,7 @@ pub enum Piece {
     },
     /// Changes, oldest first, complete from the last revision to `through`.
     Changes {
-        /// The watcher is then complete up to this revision.
+        /// After these changes the watcher is complete up to this revision.
         through: u64,
         /// The changes.
         changes: Vec<Change>,

@@ -30,11 +30,11 @@
 //!   necessary, is also larger ([`TABLE`]).
 //!
 //! Other differences. The tool requests single blocks; this code requests runs of blocks. The tool
-//! rounds its delay to whole microseconds; ours is exact. If nothing arrives for a report interval,
-//! the receiver sends requests on its own. Such requests do not enter the smoothed error rate,
-//! which is a share of the arrivals between two reports. They occur in silence or at the object's
-//! end, and would slow down a sender that has only paused. If the target has to be found, the delay
-//! begins at the target, because the search converges from below.
+//! truncates its delay to whole microseconds; ours is exact. If nothing arrives for a report
+//! interval, the receiver sends requests on its own. Such requests do not enter the smoothed error
+//! rate, which is a share of the arrivals between two reports. They occur in silence or at the
+//! object's end, and would slow down a sender that has only paused. If the target has to be found,
+//! the delay begins at the target, because the search converges from below.
 //!
 //! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may request
 //! files; everything after that is sent in the clear. Here the session authenticates both ends

@@ -20,7 +20,8 @@ pub struct Flow {
     arrived: Arrived,
     requests: Requests,
     interval: Span,
-    /// The receiver reports when its count of datagrams passes a multiple of this.
+    /// The receiver reports when its count of datagrams passes a multiple of this, at most once
+    /// in `interval`.
     every: u64,
     history: f64,
     /// The smoothed error rate, in thousandths of a percent.

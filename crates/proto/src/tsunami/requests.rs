@@ -16,7 +16,7 @@ const MIN_WAIT: Span = Span::from_millis(5);
 /// A restart in progress: the sender resends from a block on.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
-    /// How far the restart has arrived. Blocks that are still missing below were lost again.
+    /// How far the restart has arrived. Missing blocks below this one were lost again.
     at: u64,
     /// The end of the restart.
     end: u64,

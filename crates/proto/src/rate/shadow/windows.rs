@@ -32,7 +32,8 @@ struct Window {
 }
 
 impl Windows {
-    /// Returns `count` windows with a sum of `size`. If `yields`, they start as after a loss.
+    /// Returns `count` windows with a sum of `size`. If `yields`, the windows start as after a
+    /// loss.
     pub(super) fn new(now: Time, size: f64, count: u32, yields: bool) -> Windows {
         let most = size.max(LEAST) / f64::from(count);
         let size = if yields { most * BETA } else { most };
@@ -62,7 +63,7 @@ impl Windows {
     }
 
     /// Applies `lost` losses to the windows, largest first; each window takes at most one loss in
-    /// `rtt`. Returns the sum before, if a loss counted.
+    /// `rtt`. Returns the sum of the windows before the losses, if a loss counted.
     pub(super) fn lose(&mut self, now: Time, rtt: f64, lost: u64) -> Option<f64> {
         let (before, least) = (self.size(), LEAST / self.each.len() as f64);
         self.each.sort_by(|one, other| other.size.total_cmp(&one.size));

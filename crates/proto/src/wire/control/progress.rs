@@ -12,7 +12,8 @@ use crate::wire::messages;
 /// The receiver's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Number of the acknowledgement: a late one with a lower number is ignored.
+    /// Number of the acknowledgement. Senders do not need it: a late acknowledgement has a
+    /// lower `next` and changes nothing.
     pub sequence: u64,
     /// The first block that has not arrived.
     pub next: u64,

@@ -24,8 +24,8 @@ pub struct Train {
     pub bytes: Bytes,
     /// The time from the first arrival to the last; never zero.
     pub span: Span,
-    /// Number of distinct arrival times after the first. A host that reads rarely reports few steps
-    /// and times the train poorly.
+    /// Number of distinct arrival times after the first. A host that seldom reads its socket sees
+    /// few steps and times the train poorly.
     pub steps: u32,
 }
 
