@@ -19,9 +19,9 @@ use crate::layout::{Block, Layout};
 /// Symbols of a chunk.
 pub const SYMBOLS: u8 = 128;
 const BITS: u32 = SYMBOLS.ilog2();
-/// The bit of a symbol's index among the blocks of its segment.
+/// This bit marks an index within a segment as the index of a symbol.
 const INDEX: u32 = 1 << 31;
-/// A header's block number from this value on is the number of a symbol.
+/// In a header, block numbers from this value on name symbols.
 pub const FIRST_SYMBOL: u64 = 1 << 47;
 /// Maximum number of chunks whose symbols a receiver keeps.
 const MOST_CHUNKS: usize = 4_096;
@@ -41,7 +41,8 @@ pub struct Symbol {
 }
 
 impl Symbol {
-    /// The symbol as the core names it; `None` if the chunk cannot be coded.
+    /// The [`Block`] that stands for this symbol in the core; `None` if the chunk cannot be
+    /// coded.
     pub fn block(self, layout: &Layout) -> Option<Block> {
         let has_number = self.chunk >> CHUNK_BITS == 0 && layout.blocks() <= FIRST_SYMBOL;
         shape(layout, self.chunk).filter(|_| has_number)?;
@@ -52,7 +53,7 @@ impl Symbol {
         Some(Block { segment: first.segment, index })
     }
 
-    /// The symbol that the core names `block`; `None` for a real block, and for a symbol of a chunk
+    /// The symbol that `block` stands for; `None` for a real block, and for a symbol of a chunk
     /// that cannot be coded.
     pub fn of(layout: &Layout, block: Block) -> Option<Symbol> {
         if block.index < INDEX || layout.blocks_in(block.segment) > INDEX {
@@ -98,9 +99,10 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
     Shape::new(Scheme::ReedSolomon, blocks, SYMBOLS.into(), symbol).ok()
 }
 
-/// Returns the number of symbols to add to a round that sends `sent` blocks of each of several
-/// chunks. With these symbols a chunk rarely stays incomplete. All of them together are at most
-/// `budget`. If that is too few, the chunks share `budget`; each symbol still saves a repair.
+/// Returns for each chunk the number of symbols to add to a round; `sent` has the number of
+/// blocks that the round sends of each chunk. With these symbols a chunk rarely stays
+/// incomplete. All chunks together get at most `budget` symbols. If that is too few, they share
+/// `budget` in proportion to their blocks; each symbol still saves a repair.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
     let enough = |failure: f64| {
         let each = failure / sent.len() as f64;
@@ -128,7 +130,7 @@ pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
 /// Symbols that have arrived for chunks that miss more blocks than they have symbols.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting {
-    /// A bit for each symbol of a chunk.
+    /// For each chunk, a bit for each of its symbols.
     of: BTreeMap<u64, u128>,
 }
 
@@ -138,7 +140,7 @@ impl Waiting {
         self.of.is_empty()
     }
 
-    /// Keeps a symbol; drops symbols of too many chunks.
+    /// Keeps a symbol. Drops it if symbols of [`MOST_CHUNKS`] other chunks wait already.
     pub(crate) fn keep(&mut self, symbol: Symbol) {
         if self.of.len() < MOST_CHUNKS || self.of.contains_key(&symbol.chunk) {
             *self.of.entry(symbol.chunk).or_default() |= 1 << symbol.number;
@@ -150,7 +152,7 @@ impl Waiting {
         self.of.range(chunks).map(|(chunk, _)| *chunk)
     }
 
-    /// Returns the number of symbols of the chunk.
+    /// Returns the number of waiting symbols of the chunk.
     pub(crate) fn count(&self, chunk: u64) -> u32 {
         self.of.get(&chunk).map_or(0, |symbols| symbols.count_ones())
     }

@@ -26,12 +26,12 @@ pub use crate::wire::{FlowId, PacketNumber};
 /// A data datagram that passed authentication and replay protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its number.
+    /// The packet number of the datagram.
     pub number: PacketNumber,
-    /// The block that it carried.
+    /// The block that the datagram carried.
     pub block: Block,
-    /// When it reached the host. Not later than the call that passes it; earlier if the program was
-    /// busy.
+    /// When the datagram reached the host: not later than the call that passes it here, and earlier
+    /// if the program was busy.
     pub at: Time,
 }
 
@@ -45,14 +45,16 @@ pub struct BlockRange {
 }
 
 impl BlockRange {
-    /// Returns the indices within the segment that the object really has; may be empty.
+    /// Returns the indices of the blocks within the segment, without blocks that the object
+    /// does not have; may be empty.
     pub fn indices(&self, layout: &Layout) -> Range<u32> {
         let BlockRange { first: Block { segment, index }, count } = *self;
         let end = index.saturating_add(count).min(layout.blocks_in(segment));
         index.min(end)..end
     }
 
-    /// Returns the same range as block numbers of the whole object.
+    /// Returns the numbers of the blocks in the object, without blocks that the object does not
+    /// have; may be empty.
     pub fn numbers(&self, layout: &Layout) -> Range<u64> {
         let indices = self.indices(layout);
         let base = layout.number(Block { index: 0, ..self.first });
@@ -147,7 +149,8 @@ pub enum Event {
         /// The chunk, counted from the start of the object.
         chunk: u64,
     },
-    /// The network changed state; this is the rate for the new state.
+    /// The sender has changed its estimate of the network's state; this is the rate for the new
+    /// state (`fobs-table`).
     Rate(Rate),
     /// Nothing of the object is missing.
     Finished,
@@ -239,7 +242,7 @@ pub struct Others {
     pub link: Option<Rate>,
     /// Bytes received since a fixed point in time.
     pub bytes: Bytes,
-    /// Approximate number of flows that carried them; zero counts as one.
+    /// Approximate number of flows that carried these bytes; zero counts as one.
     pub flows: u32,
 }
 
@@ -259,9 +262,9 @@ pub enum Origin {
 /// The capacity of a receiver that divides a link among its flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiveCapacity {
-    /// Total of its flows, in bits a second of UDP payload.
+    /// Total rate for the receiver's flows, in bits a second of UDP payload.
     pub rate: Rate,
-    /// Total of all traffic on the link, in the same unit.
+    /// Total rate for all traffic on the link, in bits a second of UDP payload.
     pub link: Rate,
     /// How the receiver learned the number.
     pub origin: Origin,
@@ -337,8 +340,8 @@ pub trait Receiver: Send {
     /// Handles the timeout that [`Receiver::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// Counts blocks that the host already has as arrived: blocks from an earlier attempt, or
-    /// blocks implied by the object.
+    /// Marks blocks as arrived that need no transfer: blocks from an earlier attempt, or blocks
+    /// whose content the description of the object already gives.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the grant and the drain rate. The grant is the total of blocks, in bytes, that may be

@@ -31,11 +31,11 @@ pub struct Extent {
 pub enum LayoutError {
     /// Block size zero, or larger than a chunk.
     BlockSize,
-    /// Chunk size zero, or over 4 GiB while smaller than the object.
+    /// Chunk size zero, or the object rounded up to whole chunks exceeds 2⁶⁴ − 1 bytes.
     ChunkSize,
     /// The segment is not a multiple of the chunk.
     SegmentSize,
-    /// More than 2³² segments, or blocks in one segment.
+    /// 2³² or more segments, or as many blocks in one segment.
     TooMany,
 }
 
@@ -173,7 +173,8 @@ impl Layout {
             + u64::from(block.index / self.blocks_per_chunk)
     }
 
-    /// The first block of `chunk` and the number of its blocks; no blocks beyond the object.
+    /// The first block of `chunk` and the number of its blocks; zero blocks if the object has
+    /// no such chunk.
     pub fn blocks_of_chunk(&self, chunk: u64) -> (Block, u32) {
         let per_segment = self.segment / self.chunk;
         let segment = u32::try_from(chunk / per_segment).unwrap_or(u32::MAX);

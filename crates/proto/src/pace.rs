@@ -28,7 +28,8 @@ const CREDIT: Span = Span::from_millis(10);
 /// queue on a path whose capacity equals the rate.
 const CATCH_UP: u64 = 120;
 
-/// Datagrams that may leave together at any rate: TCP's initial window (RFC 6928).
+/// Datagrams that a late driver may always send together if its lateness is forgiven
+/// ([`Pacer::forgive`]): TCP's initial window (RFC 6928).
 const OWED: u64 = 10;
 
 const PICOS: u128 = 1_000_000_000_000;
@@ -39,8 +40,9 @@ pub struct Pacer {
     rate: Rate,
     datagram: Bytes,
     burst: u64,
-    /// The fixed burst size, if one was set. `begun` is the rest of the fixed burst being sent.
+    /// The fixed burst size, if one was set.
     fixed: Option<u64>,
+    /// Datagrams of the current fixed burst that have not been sent.
     begun: u64,
     /// Upper limit of the burst size at any rate.
     most: u64,
@@ -50,7 +52,7 @@ pub struct Pacer {
     is_new: bool,
     /// When the bucket of the mean rate is full, in picoseconds.
     long: u128,
-    /// When the bucket of the catch-up rate is full.
+    /// When the bucket of the catch-up rate is full, in picoseconds.
     short: u128,
 }
 
@@ -112,15 +114,16 @@ impl Pacer {
         self.fixed.unwrap_or_else(|| burst_of(self.rate, self.datagram)).min(self.most)
     }
 
-    /// Lets a late driver send the datagrams of up to `late`, or ten datagrams, together. At a slow
-    /// rate a burst is a single datagram. A busy core that runs its programs once a millisecond
-    /// would then send only one datagram a millisecond.
+    /// Lets a late driver send the datagrams of `late`, at least ten, together and in addition to
+    /// its burst. At a slow rate a burst is a single datagram. Without this call, a busy core
+    /// that runs its programs once a millisecond would then send only one datagram a millisecond.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }
 
-    /// Number of full datagrams that may leave now. Zero before [`Pacer::next`]: a driver that
-    /// polls continuously would otherwise send each datagram in its own system call.
+    /// Number of full datagrams that may leave now. Zero before the time of [`Pacer::next`]: a
+    /// driver that polls continuously would otherwise send each datagram in its own system
+    /// call.
     pub fn allowance(&self, now: Time) -> u64 {
         if self.rate == Rate::ZERO {
             return 0;
@@ -184,7 +187,8 @@ impl Pacer {
         u64::try_from(nanos).map_or(Time::NEVER, Time::from_nanos)
     }
 
-    /// Maximum number of datagrams that a late driver may send together.
+    /// Maximum number of datagrams that a late driver may send together in addition to its
+    /// burst.
     fn late(&self) -> u64 {
         if self.owed == Span::ZERO || self.fixed.is_some() {
             return 0;

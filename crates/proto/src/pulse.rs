@@ -22,8 +22,8 @@ pub(crate) const TRAIN_LEN: u64 = 32;
 /// slept do not count.
 const MIN_REST: u64 = 6;
 
-/// Datagrams from `next` on that may be sent before the next train position. A burst across that
-/// position would leave no complete train.
+/// Number of datagrams from `next` on that may be sent before the start of the next train. A
+/// burst across the start would leave no complete train.
 pub(crate) fn until_train(next: PacketNumber) -> u64 {
     TRAIN_EVERY - next.0 % TRAIN_EVERY
 }
@@ -162,13 +162,15 @@ struct Passing {
     start: u64,
     first: Time,
     last: Time,
-    /// Datagrams after the first arrival time, and the number of distinct arrival times after it.
+    /// Number of datagrams that arrived after `first`.
     after: u64,
+    /// Number of distinct arrival times after `first`.
     steps: u32,
-    /// The longest pause, the end of the pause, and the number of datagrams that arrived at that
-    /// time.
+    /// The longest pause between two arrivals.
     pause: Span,
+    /// When the longest pause ended.
     woke: Time,
+    /// Number of datagrams that arrived at `woke`.
     at_once: u64,
 }
 
@@ -177,7 +179,7 @@ impl TrainMeter {
         TrainMeter { datagram, first_len: TRAIN_LEN, current: None, ended: None }
     }
 
-    /// Records a datagram; returns whether it ended a train.
+    /// Records a datagram; returns whether the datagram ended a train that could be timed.
     fn arrive(&mut self, at: Time, number: PacketNumber) -> bool {
         let place = number.0 % TRAIN_EVERY;
         let start = number.0 - place;

@@ -12,9 +12,9 @@ use crate::settings::{ProtocolOption, SettingError, Settings};
 pub struct Row {
     /// The value of `--protocol`.
     pub name: &'static str,
-    /// Its name in a sentence.
+    /// The protocol's name in a sentence.
     pub title: &'static str,
-    /// Where it was published.
+    /// Where the protocol was published.
     pub paper: &'static str,
     /// Purpose and use of the protocol, one paragraph.
     pub summary: &'static str,

@@ -1,4 +1,5 @@
-//! Departure times of datagrams. With them an echo gives a round-trip time.
+//! Departure times of datagrams. A pulse echoes the number of a datagram; the time since that
+//! datagram left gives the round-trip time.
 
 use alloc::collections::VecDeque;
 

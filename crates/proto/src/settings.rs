@@ -11,7 +11,7 @@ use crate::units::Rate;
 /// A setting of a protocol: a number that [`Settings`] may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProtocolOption {
-    /// Its name in scenarios; a flag of the same name sets it for a copy.
+    /// The setting's name in scenarios. A flag of the same name sets it for a copy.
     pub name: &'static str,
     /// Help text.
     pub help: &'static str,

@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The arrived blocks of a number of blocks.
+/// Which of a number of blocks have arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// Bit `i % 64` of word `i / 64` is block `i`.

@@ -71,9 +71,9 @@ struct Known {
     at: Time,
     /// Whether it was on a list of losses and has not been resent since.
     listed: bool,
-    /// Whether a message has reported the block as received, and whether the sender certainly
-    /// knows.
+    /// Whether a message has reported the block as received.
     told: bool,
+    /// Whether the sender certainly knows that the block was received.
     sure: bool,
     skipped: bool,
 }
@@ -88,8 +88,10 @@ struct Pair {
     blocks: BTreeMap<u64, Known>,
     grant: Bytes,
     first_bytes: Bytes,
-    /// First sends are in order, until the receiver requests blocks by number.
+    /// The lowest block that may be sent for the first time: first sends are in order, unless
+    /// `asked`.
     next_first: u64,
+    /// Whether the receiver has requested blocks by number.
     asked: bool,
     /// Timeouts after which a silent flow's sender may resend by itself.
     waits: u32,
@@ -139,7 +141,8 @@ impl Pair {
                 Wake::At(at, _) if out.is_empty() && at > self.now + RTT => return,
                 Wake::At(at, why) => {
                     self.now = self.now.max(at);
-                    // If both are due at the same time, the breaker is reported.
+                    // If a repeat and the breaker are due at the same time, `why` is the
+                    // breaker.
                     self.waits += u32::from(matches!(why, Why::Repeat | Why::Breaker));
                 }
                 Wake::Now => {}
@@ -227,7 +230,7 @@ impl Pair {
                 let closing = Closing { highest: self.sent.saturating_sub(number), fresh: number };
                 let closing = Some(closing).filter(|_| !draw.is_multiple_of(3));
                 let told = Selective { sequence, report, closing };
-                // This message is accepted, true or not.
+                // The sender accepts this message, even if it is false.
                 (Control::Selective(told), Meaning { sure: true, ..named() })
             }
             2 => {
@@ -267,7 +270,7 @@ impl Pair {
         })
     }
 
-    /// A report on the part of the slice in its first segment.
+    /// A report on those blocks of the slice that are in the segment of its first block.
     fn report(&self, blocks: &Range<u64>, lost: &[u64], round: u32) -> Option<Report> {
         let Block { segment, index } = self.layout.block(blocks.start)?;
         let base = blocks.start - u64::from(index);
@@ -288,7 +291,8 @@ impl Pair {
         for number in blocks.start..blocks.start + count {
             let len = self.len(number);
             let known = self.blocks.get_mut(&number).expect("one of the object's");
-            // The receiver does not drain useless repeats.
+            // A skipped block that was sent no longer counts against the grant: the receiver
+            // has it already and does not drain the copy.
             if known.sends > 0 && !known.skipped {
                 self.first_bytes = self.first_bytes.saturating_sub(len);
             }

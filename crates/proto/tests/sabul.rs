@@ -41,7 +41,7 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
         for rate in [None, Some(CAPACITY)] {
             let (rig, took) = run(&ROW, path(rtt), blocks, rate);
             let sent = rig.flows[0].sender.accounting();
-            // The window doubles each round trip and interval until it reaches the path's.
+            // The window doubles each round trip and interval until it fills the path.
             let start = (rtt + Span::from_millis(10)) * 14;
             let bound = (best(blocks) + start).as_secs_f64() * 1.35;
             assert!(took.as_secs_f64() < bound, "{rtt} {rate:?}: {took}, {sent:?}");

@@ -58,7 +58,7 @@ fn reordering_within_the_grace_makes_no_requests() {
 
 #[test]
 fn no_block_is_requested_repeatedly() {
-    // Reports at intervals shorter than the path; requests late, copied and reordered.
+    // Reports at intervals shorter than the round trip; requests late, copied and reordered.
     let channel = Channel {
         duplicate: 0.1,
         reorder: 0.2,

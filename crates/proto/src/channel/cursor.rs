@@ -14,8 +14,8 @@ const DATAGRAMS: u64 = 256;
 pub enum Taken {
     /// A message.
     Message(Arc<Message>),
-    /// The log has dropped this many messages before the subscriber took them. With a filter,
-    /// messages of other keys count too.
+    /// The subscriber missed this many messages: the log has dropped them, or they are too old
+    /// for a subscriber by datagrams. With a filter, messages of other keys count too.
     Lost(u64),
 }
 

@@ -1,4 +1,6 @@
-//! Splits messages into datagrams, and adds repairs.
+//! Splits messages into datagrams, and adds *repairs*: datagrams that replace lost ones. One
+//! datagram carries one *part* of a message. A *group* is a number of consecutive datagrams
+//! (its *originals*) and their repairs.
 
 use alloc::vec::Vec;
 
@@ -11,11 +13,13 @@ pub(super) const HEAD: usize = 8 + 2 + 2;
 pub(super) const REPAIR_HEAD: usize = 3;
 /// Bytes of an original's length, which precedes the original within the code.
 pub(super) const LENGTH: usize = 2;
-/// Bits in a datagram's number: the datagram is part of a group with repairs, or is a repair.
+/// Bit in a datagram's number: the datagram belongs to a group with repairs.
 pub(super) const CODED: u64 = 1 << 15;
+/// Bit in a datagram's number: the datagram is a repair.
 pub(super) const REPAIR: u64 = 1 << 14;
-/// Maximum number of originals and repairs of a group.
+/// Maximum number of originals of a group.
 pub(super) const MAX_GROUP: u8 = 64;
+/// Maximum number of repairs of a group.
 pub(super) const MAX_REPAIRS: u8 = 32;
 
 /// The erasure code over the datagrams of a channel.
@@ -24,7 +28,7 @@ pub enum Code {
     /// No repairs.
     #[default]
     None,
-    /// One repair: the XOR of each group of datagrams.
+    /// One repair for each group: the XOR of the group's datagrams.
     Xor {
         /// Datagrams in a group.
         group: u8,
@@ -107,7 +111,7 @@ pub struct Cutter {
     count: u64,
     group: u64,
     originals: Vec<Vec<u8>>,
-    /// When the first original of the group arrived.
+    /// When the first original of the group was sent.
     since: Time,
     encoder: Encoder,
     repairs: Vec<u8>,
@@ -144,8 +148,8 @@ impl Cutter {
         self.count
     }
 
-    /// Appends the datagrams of a message to `out`, and the repairs of the groups that it
-    /// completes.
+    /// Appends the datagrams of a message to `out`, and the repairs of the groups that the
+    /// message completes.
     ///
     /// # Errors
     /// The message has too many parts; no part is sent.

@@ -1,4 +1,4 @@
-//! Messages with a deadline: the age of each one, and the code that the path needs.
+//! Messages with a deadline: the age of each one, and the erasure code that the path needs.
 //!
 //! The age of a message is the time since its sender got it. Each end of a hop adds the part of the
 //! age that it knows. The sending end states the message's age at departure ([`Departure`]). The
@@ -10,12 +10,12 @@ use crate::stream::{Clock, EPSILON, Needs, Path, plan};
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 
-/// The state of a message when it left one end of a hop.
+/// The state of a message when it left the sending end of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The message's age, in microseconds.
     pub age: u32,
-    /// The time of departure, in microseconds of that end's clock, modulo 2³².
+    /// The time of departure, in microseconds of the sending end's clock, modulo 2³².
     pub stamp: u32,
 }
 
@@ -23,8 +23,8 @@ impl Departure {
     /// Bytes of a departure in front of the message.
     pub const LEN: usize = 8;
 
-    /// The departure at `now` of a message that its sender got at `born`, in microseconds of the
-    /// sender's clock.
+    /// The departure at `now` of a message that its sender got at `born`, in microseconds of
+    /// this end's clock.
     pub fn new(now: Time, born: i64) -> Departure {
         let now = micros(now);
         let age = u32::try_from(now.saturating_sub(born).max(0)).unwrap_or(u32::MAX);
@@ -93,8 +93,8 @@ pub struct Cover {
 
 /// Returns a code for `per_second` datagrams over a hop. Messages that the code restores still
 /// arrive within `deadline`. A group collects datagrams for half of the time that remains of
-/// `deadline` after RTT/2 + jitter. It has as many repairs as a frame of the same length
-/// ([`plan`]). `None` if the deadline does not exceed RTT/2 + jitter.
+/// `deadline` after RTT/2 + jitter. It has as many repairs as [`plan`] gives a stream's frame
+/// of the same length. `None` if the deadline does not exceed RTT/2 + jitter.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let wait = path.calmed(deadline).leaves(deadline) / 2;
     if wait == Span::ZERO {

@@ -1,4 +1,5 @@
-//! Reassembles messages from datagrams, and restores lost datagrams from repairs.
+//! Reassembles messages from datagrams, each of which carries one *part* of a message. Restores
+//! lost datagrams from *repairs*, which the sender adds to each *group* of datagrams.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,11 +8,13 @@ use super::cutter::{CODED, HEAD, LENGTH, MAX_GROUP, REPAIR, REPAIR_HEAD};
 use super::seen::{Numbers, Placed};
 use crate::fec::{Decoder, Scheme, Shape};
 
-/// Maximum number and bytes of the groups whose datagrams are kept for the code.
+/// How many of the newest groups keep their datagrams to restore lost ones.
 const GROUPS: u64 = 64;
+/// Maximum bytes of the datagrams that all groups keep.
 const GROUP_BYTES: usize = 4 << 20;
-/// Maximum number and bytes of incomplete messages.
+/// Maximum number of incomplete messages.
 const PARTIAL: usize = 1_024;
+/// Maximum bytes of all incomplete messages.
 const PARTIAL_BYTES: usize = 32 << 20;
 /// Memory of a part in addition to its bytes.
 const BESIDE: usize = 64;
@@ -38,7 +41,8 @@ struct Partial {
 struct Group {
     originals: BTreeMap<u8, Vec<u8>>,
     repairs: BTreeMap<u8, Vec<u8>>,
-    /// XOR or not, originals and repairs, according to the first repair.
+    /// Whether the code is XOR, the number of originals and the number of repairs, as the first
+    /// repair that arrived states them.
     shape: Option<(bool, u8, u8)>,
     /// Whether all originals have arrived or were restored.
     done: bool,
@@ -94,7 +98,8 @@ impl Joiner {
         }
     }
 
-    /// Whether the group is one of the newest.
+    /// Whether the group is one of the newest [`GROUPS`]. Drops the groups that a new highest
+    /// number makes too old.
     fn admit(&mut self, group: u64) -> bool {
         if group > self.newest {
             self.newest = group;

@@ -11,16 +11,18 @@ use crate::share::Key;
 pub struct Limits {
     /// Messages that subscribers may lag behind.
     pub messages: usize,
-    /// Bytes of those messages. The newest message is kept, whatever its size.
+    /// Bytes of the messages that subscribers may lag behind. The newest message is kept,
+    /// whatever its size.
     pub bytes: usize,
     /// Keys whose last message is kept for late subscribers.
     pub keys: usize,
-    /// Bytes of those last messages.
+    /// Bytes of the last messages that are kept for late subscribers.
     pub key_bytes: usize,
 }
 
 impl Default for Limits {
-    /// 4,096 messages of 32 MiB, and 4,096 keys of 16 MiB.
+    /// 4,096 messages, together at most 32 MiB; 4,096 keys, their last messages together at
+    /// most 16 MiB.
     fn default() -> Limits {
         Limits { messages: 4_096, bytes: 32 << 20, keys: 4_096, key_bytes: 16 << 20 }
     }
@@ -65,7 +67,8 @@ impl Log {
         self.first + self.entries.len() as u64
     }
 
-    /// Approximate bytes of memory. A message that is kept for two reasons counts twice.
+    /// Approximate bytes of memory. A message that is among the newest and also the last of its
+    /// key counts twice.
     pub fn cost(&self) -> usize {
         self.bytes + self.kept_bytes
     }

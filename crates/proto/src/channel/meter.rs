@@ -21,7 +21,8 @@ pub struct Stats {
     pub reordered: u64,
     /// Rate of delivered content over the last one to two seconds.
     pub goodput: Rate,
-    /// Rate of everything that arrived: content, heads, keys and repairs.
+    /// Rate of everything that arrived over the last one to two seconds: content, heads, keys
+    /// and repairs.
     pub throughput: Rate,
     /// The mean deviation of delays between messages (RFC 3550, section 6.4.1).
     pub jitter: Span,
@@ -65,7 +66,8 @@ impl Meter {
         }
     }
 
-    /// Notes a delivered message. Jitter follows one sender at a time.
+    /// Notes a delivered message. It counts for the jitter only if the previous message had the
+    /// same sender.
     pub fn on_message(&mut self, now: Time, message: &Message) {
         self.stats.messages += 1;
         let len = message.bytes.len() as u64;

@@ -11,7 +11,7 @@
 //! - [`Seen`]: drops duplicate messages, after a lost connection or around a ring of servers.
 //! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs.
 //! - [`Senders`]: a [`Joiner`] for each sender of a multicast group.
-//! - [`cover`], [`Judge`]: the code that a deadline needs, and the age of each message.
+//! - [`cover`], [`Judge`]: the erasure code that a deadline needs, and the age of each message.
 //! - [`Array`]: an array of numbers as a message.
 //! - [`Meter`]: throughput, loss, reordering and jitter, at a subscriber.
 //!
@@ -92,7 +92,7 @@ pub struct Message {
     pub number: u64,
     /// When the sender got the message, in microseconds of the sender's clock.
     pub at: u64,
-    /// The same time in microseconds of this host's clock, as far as known.
+    /// When the sender got the message, in microseconds of this host's clock, as far as known.
     pub born: i64,
     /// Number of links between servers that the message has passed.
     pub hops: u32,

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-/// Numbers below the highest that are remembered individually.
+/// How many of the newest numbers are remembered individually.
 const WINDOW: u64 = 1_024;
 const WORDS: usize = (WINDOW / 64) as usize;
 
@@ -13,7 +13,7 @@ pub enum Placed {
     New {
         /// Numbers that left the window without having arrived.
         lost: u64,
-        /// Whether a higher number arrived before it.
+        /// Whether a higher number arrived before this number.
         late: bool,
     },
     /// The number has arrived before.

@@ -2,7 +2,7 @@
 
 use crate::time::{Span, Time};
 
-/// Time of the last attempt, and number of attempts.
+/// The time of the last attempt, and how often the wait has doubled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Again {
     last: Time,
@@ -21,7 +21,7 @@ impl Again {
         (self.last, self.count) = (now, 0);
     }
 
-    /// Restarts the current wait.
+    /// Restarts the current wait without changing the backoff.
     pub(crate) fn put_off(&mut self, now: Time) {
         self.last = now;
     }

@@ -1,4 +1,5 @@
-//! A receiver that numbers blocks through the object: blocks that arrived, and the gaps.
+//! The blocks that have arrived at a receiver, and the gaps between them. Blocks are numbered
+//! from the start of the object.
 
 use core::ops::Range;
 
@@ -91,7 +92,7 @@ impl Arrived {
         new
     }
 
-    /// The blocks that arrived.
+    /// The blocks that arrived or were present before.
     pub(crate) fn there(&self) -> &RangeSet {
         &self.there
     }

@@ -21,7 +21,7 @@ pub trait SendingFlow: Send {
     fn end_mut(&mut self) -> &mut SendingEnd;
 
     /// As [`Sender::on_control`], for a message of this flow. Returns whether the protocol knows
-    /// it.
+    /// this kind of message.
     fn hear(&mut self, now: Time, control: &Control) -> bool;
 
     /// As [`Sender::on_timeout`], unless the flow is at rest.
@@ -39,8 +39,9 @@ pub trait SendingFlow: Send {
     /// Number of datagrams that may leave now; the first gets number `next`.
     fn room(&mut self, now: Time, next: PacketNumber) -> u64;
 
-    /// Takes the next run to send, at most `max` blocks, and whether it is a first send. The first
-    /// block gets number `number`. `None`: nothing to send until a message or a timeout.
+    /// Takes the next run to send, at most `max` blocks; returns it and whether it is a first
+    /// send. The first block gets number `number`. `None`: nothing to send until a message or a
+    /// timeout.
     fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)>;
 
     /// Notes that a run was appended; its last datagram has number `last`.
@@ -52,7 +53,7 @@ pub trait SendingFlow: Send {
     /// Whether something waits only for the pacer.
     fn has_work(&self) -> bool;
 
-    /// Whether only first sends are left.
+    /// Whether nothing but first sends is left to send.
     fn has_only_first(&self) -> bool;
 
     /// As [`Sender::found`].

@@ -7,27 +7,27 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::units::Bytes;
 
-/// A run of blocks of one segment that are sent for the first time.
+/// A run of blocks of one segment, to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The segment.
     pub segment: u32,
-    /// Its blocks.
+    /// The indices of the blocks within the segment.
     pub blocks: Range<u32>,
 }
 
 /// The position up to which all blocks have been sent or need not be sent.
 ///
-/// Blocks are numbered through the object, as by [`Layout::number`].
+/// Blocks are numbered from the start of the object, as by [`Layout::number`].
 #[derive(Clone, Debug)]
 pub struct Frontier {
     layout: Layout,
     next: u64,
     /// Blocks that the receiver is known to have.
     there: RangeSet,
-    /// Bytes of blocks sent for the first time and not skipped since, and the grant that limits
-    /// them.
+    /// Bytes of blocks sent for the first time and not skipped since.
     first_sent: Bytes,
+    /// The limit of `first_sent`.
     grant: Bytes,
     unacknowledged: u64,
 }
@@ -134,7 +134,7 @@ impl Frontier {
         self.next = self.next.max(end);
     }
 
-    /// Records blocks that the receiver reported; returns how many were new.
+    /// Records blocks that the receiver reported as arrived; returns how many were new.
     pub(crate) fn set_there(&mut self, blocks: Range<u64>) -> u64 {
         let end = blocks.end.min(self.layout.blocks());
         let sent = self.there.insert(blocks.start..end.min(self.next));

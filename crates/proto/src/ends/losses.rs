@@ -66,14 +66,15 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Records that `blocks` are sent again now; forgets those older than `rtt`.
+    /// Records that `blocks` are sent again now; forgets blocks that were resent at least `rtt`
+    /// ago.
     pub(crate) fn insert(&mut self, now: Time, blocks: Range<u64>, rtt: Span) {
         self.forget(now, rtt);
         self.blocks.insert(blocks.clone());
         self.runs.push_back((now, blocks));
     }
 
-    /// Forgets blocks resent a round trip ago; returns the rest.
+    /// Forgets blocks resent at least a round trip ago; returns the rest.
     pub(crate) fn forget(&mut self, now: Time, rtt: Span) -> &RangeSet {
         while let Some((at, blocks)) = self.runs.front()
             && now.since(*at) >= rtt

@@ -4,13 +4,14 @@
 //! - [`sending`]: pacing, round-trip time, the receiver's pulses, the circuit breaker, counters.
 //! - [`flow`]: a sender made from a protocol's decisions.
 //! - [`mod@train`]: a first rate, from the first datagrams.
-//! - [`repairs`], [`arrived`]: the two ends of a protocol that numbers blocks through the object.
-//!   They use [`losses`], the loss list, and [`wholes`], the complete segments.
+//! - [`repairs`], [`arrived`]: the two ends of a protocol that numbers blocks from the start of
+//!   the object instead of the segment. They use [`losses`], the loss list, and [`wholes`], the
+//!   complete segments.
 //! - [`heard`]: which numbered messages have arrived. [`again`]: repetition with backoff during
 //!   silence. [`mod@grace`]: how late a datagram may be.
 //! - [`loss_window`]: the loss ratio of recent datagrams.
 //! - [`receiving`]: counters and pulses from arrivals; many flows behind one receiver.
-//! - [`tallies`]: which blocks have arrived, a tally for each segment under way.
+//! - [`tallies`]: which blocks have arrived, a bitmap for each incomplete segment.
 
 pub(crate) mod again;
 pub(crate) mod arrived;

@@ -81,7 +81,7 @@ impl ReceivingEnd {
         received
     }
 
-    /// Counts a batch: `new` blocks were new, the others duplicates.
+    /// Counts a batch of `received` datagrams: `new` blocks were new, the others duplicates.
     pub fn count(&mut self, received: u64, new: u64) {
         self.accounting.distinct += new;
         self.accounting.duplicates += received - new;
@@ -96,9 +96,8 @@ impl ReceivingEnd {
         self.events.push_back(Event::Restored { chunk });
     }
 
-    /// Subtracts blocks that were counted as lost but need not arrive. This end may already have
-    /// such blocks from another source. The sender then skips them, possibly before this end notes
-    /// them.
+    /// Subtracts blocks that were counted as lost but need not arrive. Example: this end has the
+    /// blocks from another source, and the sender skipped them before this end noted them.
     pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);
@@ -211,7 +210,7 @@ impl Few {
 
 struct Member<F> {
     flow: F,
-    /// The flow's time among the wake-ups.
+    /// The flow's time in [`Flows::wakes`]; `None` if the flow is not there.
     wake: Option<Time>,
 }
 
@@ -233,7 +232,7 @@ impl<F: ReceivingFlow> Member<F> {
 }
 
 impl<F: ReceivingFlow> Flows<F> {
-    /// Returns a flow that is about to change.
+    /// Returns a flow that is about to change, and marks it to be polled.
     fn stir(&mut self, id: FlowId) -> Option<&mut F> {
         let member = self.flows.get_mut(&id)?;
         if let Some(at) = member.wake.take() {
@@ -244,13 +243,13 @@ impl<F: ReceivingFlow> Flows<F> {
         Some(&mut member.flow)
     }
 
-    /// The next flow that is due.
+    /// The flow with the earliest wake-up, if that time has come.
     fn next_due(&self, now: Time) -> Option<FlowId> {
         let (&(at, id), _) = self.wakes.first_key_value()?;
         (at <= now).then_some(id)
     }
 
-    /// Notes that the flow has no output left and waits for its time.
+    /// Notes that the flow has no output left, and when it wants to be woken.
     fn settle(&mut self, id: FlowId) {
         self.stirred.remove(id);
         let Some(member) = self.flows.get_mut(&id) else { return };

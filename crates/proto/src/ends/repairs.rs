@@ -1,5 +1,5 @@
-//! A sender that numbers blocks through the object: blocks to send again, and blocks known to have
-//! arrived.
+//! A sender's blocks to send again, and its blocks known to have arrived. Blocks are numbered from
+//! the start of the object.
 
 use core::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::time::Time;
 pub(crate) struct Repairs {
     lost: LossList,
     recent: Recent,
-    /// All blocks below are known to have arrived.
+    /// All blocks below this number are known to have arrived.
     acknowledged: u64,
 }
 

@@ -42,9 +42,10 @@ pub struct SendingEnd {
     overhead: Bytes,
     wholes: Wholes,
     sent: SentLog,
-    /// Highest packet number used, plus one: no higher one can have arrived.
+    /// Highest packet number used, plus one. A pulse that reports a higher number is invalid.
     numbered: u64,
-    /// When something was last received; `None` before the first datagram left.
+    /// When something was last received, or if nothing was, when the first datagram left.
+    /// `None` before the first datagram left.
     heard: Option<Time>,
     silent: bool,
     finished: bool,

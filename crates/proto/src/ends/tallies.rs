@@ -1,4 +1,5 @@
-//! Which blocks of a flow's object have arrived: a tally for each incomplete segment.
+//! Which blocks of a flow's object have arrived: a tally (one bit for each block) for each
+//! incomplete segment.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -24,7 +25,7 @@ pub(crate) struct Tallies {
 pub(crate) struct Marked {
     /// Blocks that arrived for the first time.
     pub new: u64,
-    /// Whether they completed the segment.
+    /// Whether the arrivals completed the segment.
     pub is_last: bool,
 }
 
@@ -104,8 +105,8 @@ impl Tallies {
         end - blocks.start - there as u32
     }
 
-    /// The tally of an incomplete segment, begun if necessary; `None` for a complete segment or one
-    /// beyond the object.
+    /// The tally of an incomplete segment, created if necessary; `None` for a complete segment or a
+    /// segment beyond the object.
     pub(crate) fn open(&mut self, segment: u32) -> Option<&Tally> {
         let is_open = segment < self.layout.segments() && !self.is_whole(segment);
         if is_open { Some(self.begin(segment)) } else { None }

@@ -17,7 +17,7 @@ pub(crate) struct FirstTrain {
     len: u64,
     /// Upper limit of the rate.
     limit: Option<Rate>,
-    /// Whether the report is still to come.
+    /// Whether the receiver's report on the train is still to come.
     is_open: bool,
 }
 
@@ -35,7 +35,7 @@ impl FirstTrain {
         FirstTrain { len, ..self }
     }
 
-    /// Whether the report is still to come.
+    /// Whether the receiver's report on the train is still to come.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }

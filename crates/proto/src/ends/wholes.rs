@@ -1,4 +1,4 @@
-//! Complete segments, for the protocols that number blocks through the object.
+//! Complete segments, for the protocols that number blocks from the start of the object.
 
 use core::ops::Range;
 

@@ -46,7 +46,7 @@ const LEAST_EPSILON: f64 = 1e-10;
 
 /// The probability of each number of losses among the packets so far.
 struct Course {
-    /// The number of losses of the first element of `good` and `bad`.
+    /// The number of losses for which `good[0]` and `bad[0]` are the probabilities.
     first: usize,
     /// Probabilities if the last packet arrived.
     good: Vec<f64>,
@@ -76,8 +76,8 @@ impl Course {
         }
         let small = |(good, bad): (&f64, &f64)| good + bad < NEGLIGIBLE;
         let low = self.good.iter().zip(&self.bad).take_while(|&pair| small(pair)).count();
-        // Removing elements moves the rest, at the cost of a whole step. So many are removed at a
-        // time.
+        // Removing elements moves the rest, at the cost of a whole step. Therefore at least 64
+        // are removed at a time.
         if low >= 64 {
             self.good.drain(..low);
             self.bad.drain(..low);

@@ -82,7 +82,7 @@ impl core::fmt::Display for SymbolError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             SymbolError::Number { number, end } => {
-                write!(f, "symbol {number} is not in the block: its numbers end before {end}")
+                write!(f, "symbol {number} is not in the block: symbol numbers end before {end}")
             }
             SymbolError::Twice(number) => write!(f, "symbol {number} was given twice"),
             SymbolError::Length { length, symbol } => {
@@ -113,8 +113,8 @@ impl Encoder {
     /// original counts as if zeros followed it.
     ///
     /// # Errors
-    /// [`SymbolError`] if the number of originals differs from the shape's, or one is too long. The
-    /// content of `repairs` is then undefined.
+    /// [`SymbolError`] if the number of originals differs from the shape's, or an original is too
+    /// long. The content of `repairs` is then undefined.
     pub fn encode<'a>(
         &mut self,
         shape: Shape,

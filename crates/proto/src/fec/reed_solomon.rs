@@ -6,7 +6,7 @@ use reed_solomon_simd::{Error, ReedSolomonDecoder, ReedSolomonEncoder};
 
 use super::{Shape, SymbolError};
 
-/// Pads a symbol that is shorter than its shape's with zeros, in `pad`.
+/// Pads a symbol with zeros, in `pad`, to the length of the shape's symbols.
 fn padded<'a>(symbol: &'a [u8], shape: Shape, pad: &'a mut Vec<u8>) -> &'a [u8] {
     let length = usize::from(shape.symbol());
     if symbol.len() == length {

@@ -46,11 +46,11 @@ impl core::fmt::Display for ShapeError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             ShapeError::Originals(count) => {
-                write!(f, "a block of {count} originals: it has 1 to {MAX_ORIGINALS}")
+                write!(f, "a block of {count} originals: a block has 1 to {MAX_ORIGINALS}")
             }
             ShapeError::Repairs(count) => write!(
                 f,
-                "a block of {count} repairs: it has at most {MAX_REPAIRS}, and by XOR no more \
+                "a block of {count} repairs: a block has at most {MAX_REPAIRS}, and by XOR no more \
                  than originals"
             ),
             ShapeError::Symbol(bytes) => write!(
@@ -59,7 +59,7 @@ impl core::fmt::Display for ShapeError {
                  number"
             ),
             ShapeError::Block(bytes) => {
-                write!(f, "a block of {bytes} bytes: it has at most {MAX_BLOCK}")
+                write!(f, "a block of {bytes} bytes: a block has at most {MAX_BLOCK}")
             }
         }
     }

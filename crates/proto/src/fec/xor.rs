@@ -24,14 +24,14 @@ pub(super) fn encode<'a>(
     shape.check_all(given)
 }
 
-/// Adds `symbol` to the beginning of `sum`.
+/// Adds (XOR) `symbol` to the beginning of `sum`.
 fn add(sum: &mut [u8], symbol: &[u8]) {
     for (sum, byte) in sum.iter_mut().zip(symbol) {
         *sum ^= byte;
     }
 }
 
-/// A repair and the sum of the known originals that it covers.
+/// What has arrived of a repair and the originals that it covers.
 #[derive(Clone, Copy, Default)]
 struct Group {
     /// Whether the repair has arrived.

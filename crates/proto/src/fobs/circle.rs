@@ -25,7 +25,7 @@ pub(super) const STRETCH: u32 = 256;
 /// When a stretch was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Gone {
-    /// The number of its last datagram.
+    /// The packet number of the stretch's last datagram.
     last: u64,
     at: Time,
 }
@@ -38,7 +38,7 @@ struct Stretch {
     /// Blocks before this one were sent one time more than the later blocks.
     cursor: u32,
     gone: Gone,
-    /// The current repetition.
+    /// When the blocks before `cursor` were last sent.
     going: Gone,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Circle {
     layout: Layout,
     /// Segments that have begun and are not known to be complete.
     open: BTreeMap<u32, Unacked>,
-    /// By number of sends, then by first block, numbered through the object.
+    /// By number of sends, then by first block, numbered from the start of the object.
     stretches: BTreeMap<(u32, u64), Stretch>,
     /// The stretch to which first sends are still added.
     newest: Option<(u64, Stretch)>,
@@ -167,7 +167,8 @@ impl Circle {
         let base = self.base(segment);
         let end = base + u64::from(self.layout.blocks_in(segment));
         self.newest.take_if(|(first, _)| (base..end).contains(first));
-        // There are few different counts at a time: all blocks were sent about equally often.
+        // There are few different numbers of sends at a time: all blocks were sent about
+        // equally often.
         let mut times = 0;
         while let Some((&(of, first), _)) = self.stretches.range((times, base)..).next() {
             if of > times {
@@ -193,7 +194,8 @@ impl Circle {
         }
     }
 
-    /// If every block of a stretch has been sent once more, moves it behind the other stretches.
+    /// Moves a stretch whose remaining blocks have all been sent once more to the stretches of
+    /// that number of sends. Drops a stretch whose blocks have all arrived.
     fn turn(&mut self, key: (u32, u64)) {
         let Some(stretch) = self.stretches.remove(&key) else { return };
         if self.next_run(key.1, 0..stretch.len, 1).is_some() {
@@ -210,7 +212,8 @@ impl Circle {
         self.layout.block(number).map_or(0, |block| block.index)
     }
 
-    /// The first run within a stretch's part that is not known to have arrived.
+    /// The first run of blocks not known to have arrived within `part` of the stretch that
+    /// begins with block `first`.
     fn next_run(&self, first: u64, part: Range<u32>, max: u32) -> Option<Run> {
         let Block { segment, index } = self.layout.block(first)?;
         let part = index + part.start..index + part.end;
@@ -242,7 +245,8 @@ mod tests {
         circle.send_first(at, &Run { segment, blocks }, last, &RangeSet::new());
     }
 
-    /// The blocks resent at a time, numbered through the object, with their number of sends.
+    /// The blocks resent at a time, numbered from the start of the object, with their number of
+    /// sends.
     fn again(circle: &mut Circle, now: Time, known: Option<Known>) -> Option<(Range<u64>, u32)> {
         let (run, times) = circle.send_again(now, 1_000, 100, known)?;
         let base = u64::from(run.segment) * 10;

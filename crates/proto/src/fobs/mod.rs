@@ -6,18 +6,19 @@
 //! > specifying that all data has been successfully received.
 //!
 //! The sender sends a batch, checks for an acknowledgement without waiting for one, and chooses the
-//! next packet among all unacknowledged packets, as from a circular buffer. The receiver
-//! acknowledges over UDP after a fixed number of newly received packets ([`ACK_FREQUENCY`]), and
-//! sends one completion signal on the reliable channel. A sender that continues until that signal
-//! sends useless packets for one round trip. The waste is at least C·RTT/S, for a path of capacity
-//! C and an object of size S.
+//! next packet among all unacknowledged packets, as from a circular buffer (the *circle*). The
+//! receiver acknowledges over UDP after a fixed number of newly received packets
+//! ([`ACK_FREQUENCY`]), and sends one completion signal on the reliable channel. A sender that
+//! continues until that signal sends useless packets for one round trip. The waste is at least
+//! C·RTT/S, for a path of capacity C and an object of size S.
 //!
 //! Differences from the paper, and why:
 //! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or
 //!   else the measured capacity of the path. For `fobs-table` it is the slower of the two cards, if
 //!   both are known.
 //! - The acknowledgement of a large object takes several messages; the first cover the changes.
-//!   Each message is independent, and unchanged parts are repeated in turn (`telling`).
+//!   Each message is independent, and unchanged parts of the object are reported again in turn
+//!   (`telling`).
 //! - With one circle over a large object, nearly every chunk has a hole until the whole object has
 //!   been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 % a
 //!   MiB is complete with a probability of 0.99^728, one in 1,500. So the circle takes one segment
@@ -45,8 +46,8 @@
 //!
 //! The paper's other proposal, "it switches to a high-performance TCP algorithm when congestion in
 //! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
-//! switch back" (section 7), is not implemented. `fobs-table` already yields to other traffic
-//! within the flow and recovers without cost. A TCP that starts during congestion needs many round
+//! switch back" (section 7), is not implemented. `fobs-table` already yields to other traffic with
+//! its UDP flow and recovers without cost. A TCP that starts during congestion needs many round
 //! trips to find its window. At a change between UDP and TCP, data in flight would also be dropped
 //! or arrive twice. Users who want TCP's behaviour use `--protocol tcp`.
 //!

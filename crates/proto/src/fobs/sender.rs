@@ -1,6 +1,6 @@
 //! The sending end: first sends, then the circle, batch after batch until the completion signal.
-//! After each chunk of new data it resends known losses first. With the rate table (`table`) it is
-//! less greedy during congestion.
+//! After each chunk of new data the sender resends known losses first. With the rate table
+//! (`table`) the sender is less greedy during congestion.
 
 use alloc::boxed::Box;
 
@@ -19,7 +19,7 @@ use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// The smallest batch after an acknowledgement: the paper's best.
+/// The smallest batch after an acknowledgement: the size that was best in the paper.
 const LEAST_BATCH: u64 = 2;
 
 /// FOBS's sender.
@@ -28,14 +28,16 @@ pub(crate) struct FobsSender {
     speed: Speed,
     circle: Circle,
     batch: Batch,
-    /// Blocks in a chunk, and the end of the current chunk, numbered through the object.
+    /// Blocks in a chunk.
     chunk: u64,
+    /// The end of the current chunk, as a block number of the object.
     chunk_end: u64,
     /// The number of the last datagram with a first send.
     last_first: u64,
-    /// The newest acknowledgement whose last message arrived.
+    /// The number of the newest acknowledgement whose last message arrived.
     sequence: u64,
-    /// The highest arrived number in that acknowledgement.
+    /// The receiver's highest packet number plus one, from acknowledgements whose last message
+    /// arrived.
     highest: u64,
     /// Nothing is due before this time, unless a message arrives.
     rest: Option<Time>,
@@ -224,7 +226,7 @@ impl FobsSender {
         }
     }
 
-    /// Follows a change of the rate.
+    /// Sets the pacer to the controller's rate; reports a change of the table's rate.
     fn follow_rate(&mut self, now: Time) {
         let rate = self.speed.controller().rate();
         let is_state = matches!(&self.speed, Speed::Table(table) if table.state().is_some());

@@ -8,15 +8,16 @@
 //! > is compared against the pre-calculated table values to determine the current state of the
 //! > network and pull a corresponding rate from the table.
 //!
-//! The study gives no formula for the table. Ours has [`STATES`] equally spaced states, the k-th at
-//! k/20 of the maximum. After a segment the bandwidth is the rate minus the lost part. A tolerated
-//! loss raises the state by one; otherwise the new state is the lowest whose rate is at least the
-//! bandwidth.
+//! Here a segment is this number of datagrams (the setting `state-segment`), not a part of the
+//! object. The study gives no formula for the table. Ours has [`STATES`] equally spaced states, the
+//! k-th at k/20 of the maximum. After a segment the bandwidth is the rate minus the lost part. A
+//! tolerated loss raises the state by one; otherwise the new state is the lowest whose rate is at
+//! least the bandwidth.
 //!
-//! The report on a segment is the receiver's pulse. Its counts start with the flow, so a lost pulse
-//! does no harm. If no maximum is known, the sender first measures the path, like every protocol
-//! that searches for its rate, until the measured rate settles. The same holds while only one
-//! card's speed is known, because the other card may be slower.
+//! The report on a segment is the receiver's pulse. A pulse counts from the start of the flow, so a
+//! lost pulse does no harm. If no maximum is known, the sender first measures the path, like every
+//! protocol that searches for its rate, until the measured rate settles. The same holds while only
+//! one card's speed is known, because the other card may be slower.
 
 use alloc::boxed::Box;
 
@@ -34,9 +35,11 @@ const SETTLED: f64 = 1.05;
 pub(super) struct Table {
     /// The maximum, once it is known.
     top: Option<Rate>,
-    /// The user's rate, and the sending host's card speed.
+    /// The rate that the user fixed.
     fixed: Option<Rate>,
+    /// The user's upper limit.
     limit: Option<Rate>,
+    /// The speed of the sending host's card.
     card: Option<Rate>,
     finder: Box<dyn RateController>,
     /// The measured rate at the start of the segment.
@@ -47,7 +50,7 @@ pub(super) struct Table {
     tolerated: f64,
     /// Highest packet number sent, plus one.
     sent: u64,
-    /// The segment's first number.
+    /// The segment has only packet numbers from this one on.
     from: u64,
     /// The counts when the segment's first datagrams had arrived.
     start: Option<Counts>,

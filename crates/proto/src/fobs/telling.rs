@@ -1,12 +1,12 @@
 //! The content of an acknowledgement: as many messages as the changes need, for an object of any
 //! size.
 //!
-//! A segment is divided into cells. A cell with new arrivals is reported in [`TELLINGS`]
-//! acknowledgements. A cell with a repeated block is reported again too, because the sender does
-//! not know that the block arrived. A message begins with a changed cell and covers as many
-//! following cells as it can hold. A small object, or one with few losses, is therefore always
-//! reported completely. From time to time the receiver also reports some unchanged cells, in turn.
-//! The loss of any message is therefore harmless.
+//! A segment is divided into cells of [`CELL`] blocks. A cell with new arrivals is reported in
+//! [`TELLINGS`] acknowledgements. A cell with a repeated block is reported again too, because the
+//! sender does not know that the block arrived. A message begins with a changed cell and covers as
+//! many following cells as it can hold. A small object, or one with few losses, is therefore
+//! always reported completely. From time to time the receiver also reports some unchanged cells,
+//! in turn. The loss of any message is therefore harmless.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -20,14 +20,14 @@ use crate::layout::Layout;
 use crate::tally::Tally;
 use crate::wire::Report;
 
-/// Blocks of a cell: a message with a bitmap holds at least one.
+/// Blocks of a cell. A message with a bitmap holds at least one cell.
 const CELL: u32 = 8192;
 /// Maximum number of cells that a message covers; limits the message's cost.
 const SPAN: u32 = 32;
 /// Number of acknowledgements that report a change.
 const TELLINGS: u8 = 3;
 
-/// The reported state, and the changes since then.
+/// What has to be reported: new arrivals, and unchanged cells in turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Telling {
     /// Segments that have begun and are incomplete.
@@ -37,7 +37,8 @@ pub(super) struct Telling {
     news: BTreeMap<(u32, u32), u8>,
     /// The next cell to be reported although nothing changed.
     turn: (u32, u32),
-    /// The position of the current acknowledgement.
+    /// The segment and cell from which the current acknowledgement continues; `None` if none
+    /// has begun.
     told_to: Option<(u32, u32)>,
 }
 
@@ -100,7 +101,7 @@ impl Telling {
         }
     }
 
-    /// Number of a segment's missing blocks that count as lost.
+    /// Number of missing blocks among a segment's `blocks` that were counted as lost.
     pub(super) fn lost_in(&self, tallies: &Tallies, segment: u32, blocks: Range<u32>) -> u64 {
         let Some(open) = self.open.get(&segment) else { return 0 };
         let cells = blocks.start / CELL..blocks.end.div_ceil(CELL);

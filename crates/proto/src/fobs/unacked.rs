@@ -17,7 +17,8 @@ use crate::tally::words;
 /// The blocks of a segment that are not known to have arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Unacked {
-    /// The blocks, then the non-empty words of the level below.
+    /// The first level has a bit for each block; every other level has a bit for each non-empty
+    /// word of the level below.
     levels: Vec<Vec<u64>>,
     count: u32,
 }

@@ -25,8 +25,9 @@ struct Run {
     /// Number of blocks requested before these.
     place: u64,
     blocks: Range<u64>,
-    /// The request's number, and when it was sent.
+    /// The number of the request.
     request: u64,
+    /// When the request was sent.
     at: Time,
 }
 
@@ -37,15 +38,19 @@ pub(super) struct Asked {
     runs: VecDeque<Run>,
     /// The first block of each run and its place; no block is in two runs.
     places: BTreeMap<u64, u64>,
-    /// Places assigned so far, and the highest place whose block arrived, plus one.
+    /// Number of places assigned so far.
     end: u64,
+    /// The edge, plus one.
     reached: u64,
+    /// When `reached` last rose.
     risen: Time,
+    /// An edge whose grace has not ended, plus one, and when it was reached.
     edge: Option<(u64, Time)>,
     /// The number of places that the sender reports as answered, and the packet number after them.
     answered: Option<(u64, u64)>,
-    /// Blocks to be requested again: lost blocks, and blocks that the sender may never have sent.
+    /// Lost blocks, to be requested again.
     lost: VecDeque<Range<u64>>,
+    /// Blocks that the sender may never have sent, to be requested again.
     unsent: VecDeque<Range<u64>>,
 }
 
@@ -58,7 +63,7 @@ impl Asked {
         self.runs.push_back(Run { place, blocks, request, at: now });
     }
 
-    /// Requested blocks that have neither arrived nor been overtaken.
+    /// Number of requested blocks that have neither arrived nor been overtaken.
     pub(super) fn under_way(&self) -> u64 {
         self.end - self.reached
     }
@@ -96,8 +101,8 @@ impl Asked {
         self.runs.get(after.checked_sub(1)?)
     }
 
-    /// Notes that the sender has sent all blocks up to `request`, with packet numbers below
-    /// `highest`.
+    /// Notes that the sender has sent all blocks of the requests up to `request`, with packet
+    /// numbers below `highest`.
     pub(super) fn on_answered(&mut self, request: u64, highest: u64) {
         let after = self.runs.partition_point(|run| run.request <= request);
         let Some(last) = after.checked_sub(1).and_then(|last| self.runs.get(last)) else { return };
@@ -152,7 +157,8 @@ impl Asked {
         (self.edge, self.answered) = (None, None);
         let lost = core::mem::take(&mut self.lost);
         self.give_up(self.end, there, &mut Vec::new());
-        // The newest requests wait longest.
+        // Blocks left from an earlier call were requested later than the blocks given up now,
+        // so they come last.
         let waiting =
             core::mem::replace(&mut self.unsent, core::mem::replace(&mut self.lost, lost));
         self.unsent.extend(waiting);
@@ -180,8 +186,8 @@ impl Asked {
         }
     }
 
-    /// Moves up to `most` blocks to be requested again into `list`; returns the runs that were
-    /// lost.
+    /// Moves up to `most` blocks to be requested again into `list`. Returns those of them that
+    /// were lost, without the blocks that may never have been sent.
     pub(super) fn take_lost(
         &mut self,
         most: u64,

@@ -3,22 +3,22 @@
 //! The paper takes the access link's capacity as known; the search for C_r is our addition. The
 //! first value comes from a flow's first train: datagrams that are sent back to back. A host reads
 //! its card in steps, and all datagrams of a step get one time. A train may therefore have taken
-//! one step longer than it seems. This matters if it has few steps. A train of many steps is exact
-//! enough to show a ceiling. Without a train C_r doubles in each interval while flows use all of it
-//! without loss. Later C_r follows the total of all flows, by the rules with which the capacity
-//! estimator (CE) follows one flow. Near the train's rate the steps of C_r no longer grow. A rate
-//! that is too high first fills a queue, and the queue shows late.
+//! one step longer than it seems. This matters if the train has few steps. A train of many steps is
+//! exact enough to show a ceiling (see below). Without a train C_r doubles in each interval while
+//! flows use all of it without loss. Later C_r follows the total of all flows, by the rules with
+//! which the capacity estimator (CE) follows one flow. Near the train's rate the steps of C_r no
+//! longer grow: a rate that is too high first fills a queue, and the queue is noticed late.
 //!
 //! A *ceiling* is the arrival rate when there is loss, or the value of C_r before a queue grew. The
 //! first loss is enough to set a ceiling. While the ceiling holds, only loss above the CE's
 //! threshold counts, because a path may lose a little at any rate. If flows send far less than
-//! requested, the loss may come from hosts that pause and catch up. Then it counts only when it
+//! requested, the loss may come from hosts that pause and catch up. Such loss counts only when it
 //! repeats. A confirmed ceiling holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r: C_r rises in doubling
-//! steps up to the sum of the trains, or to a ceiling that all flows show. The fastest train most
-//! likely showed the receiver's link, so near its rate the steps are small and each step is
+//! steps up to the sum of the trains' rates, or to a ceiling that all flows show. The fastest train
+//! most likely showed the receiver's link, so near its rate the steps are small and each step is
 //! observed for another interval.
 //!
 //! An overloaded link delays and drops all flows alike; a bad path affects only its own flow. The
@@ -34,9 +34,11 @@ use crate::time::Span;
 /// The first trains of the flows that are active now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Trains {
+    /// Number of trains, each over a path of its own.
     pub(super) paths: usize,
-    /// Sum of their rates, and the highest, in bits a second.
+    /// Sum of the trains' rates, in bits a second.
     pub(super) sum: f64,
+    /// The highest rate of a train, in bits a second.
     pub(super) fastest: f64,
 }
 
@@ -52,7 +54,9 @@ impl Trains {
 /// Measurements of all flows together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Whole {
+    /// Received rate, including lost datagrams.
     pub(super) total: f64,
+    /// Received rate.
     pub(super) current: f64,
     /// The loss ratio of the median flow.
     pub(super) loss: f64,
@@ -78,9 +82,9 @@ impl Whole {
         Whole { total, current, loss, ..Whole::default() }
     }
 
-    /// Adds the datagrams that the host's socket dropped: `came` bits arrived and `dropped` bits
-    /// were dropped in the time `took`. The drops cover all flows, including flows that are too
-    /// slow or whose target is too new to be measured.
+    /// Replaces the totals if the datagrams that the host's socket dropped show a higher loss:
+    /// `came` bits arrived and `dropped` bits were dropped in the time `took`. The drops cover
+    /// all flows, including flows that are too slow or whose target is too new to be measured.
     pub(super) fn with_drops(self, came: f64, dropped: f64, took: Span) -> Whole {
         let loss = dropped / (came + dropped).max(1.0);
         if loss <= self.loss || took == Span::ZERO {
@@ -98,25 +102,28 @@ pub(super) struct Capacity {
     given: Option<f64>,
     share: f64,
     found: f64,
-    /// Rate of the fastest first train, infinite once a ceiling is known; and whether the train is
-    /// exact enough to show a ceiling.
+    /// Rate of the fastest first train; infinite once a ceiling is known.
     shown: f64,
+    /// Whether the fastest first train is exact enough to show a ceiling.
     exact: bool,
-    /// `alone`: C_r comes from a single path. `several`: the trains of several paths. C_r may rise
-    /// quickly up to their sum, until the paths together show a ceiling.
+    /// Whether C_r comes from a single path.
     alone: bool,
+    /// The trains of several paths. C_r may rise quickly up to their sum, until the paths together
+    /// show a ceiling.
     several: Option<Trains>,
-    /// C_r when it began to rise, and its last relative step.
+    /// C_r when it began to rise.
     base: f64,
+    /// The last relative step of C_r.
     step: f64,
-    /// Near an earlier ceiling, each step is observed for one more interval.
+    /// Whether the last interval only observed the step before it, as near an earlier ceiling.
     waits: bool,
     /// Whether no measurement has shown a limit yet.
     searching: bool,
-    /// The last ceiling, the number of intervals for which it still holds, and the number of
-    /// intervals for which it held when it was set.
+    /// The last ceiling; zero if there is none.
     ceiling: f64,
+    /// Number of intervals for which the ceiling still holds.
     belief: u64,
+    /// Number of intervals for which the ceiling held when it was set.
     lasts: u64,
     /// The shortest queue since C_r began to rise.
     queue: f64,
@@ -181,7 +188,8 @@ impl Capacity {
         self.found = found;
     }
 
-    /// Whether estimates are still meaningless, because all flows reach their requested rate.
+    /// Whether no limit has been found yet. The flows then reach every requested rate, so their
+    /// estimates mean nothing.
     pub(super) fn is_searching(&self) -> bool {
         self.given.is_none() && self.searching
     }

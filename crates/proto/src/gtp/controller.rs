@@ -55,9 +55,9 @@ impl Controller {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathRtt {
     now: Span,
-    /// The shortest round-trip time of the current window and of the one before, and the current
-    /// window's start.
+    /// The shortest round-trip times of the current window and of the window before it.
     shortest: [Span; 2],
+    /// When the current window began.
     began: Time,
     /// Length of a window for the shortest round-trip time.
     age: Span,
@@ -81,7 +81,8 @@ impl PathRtt {
         self.shortest[0].min(self.shortest[1])
     }
 
-    /// The part of the round-trip time that exceeds the allowed queue.
+    /// The queueing delay beyond the allowed delay, as a share of the path's round-trip time;
+    /// zero without `delay-control`.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
         let path = self.shortest().as_secs_f64();
         let queue = self.now.as_secs_f64() - path * (1.0 + rules.queue);

@@ -4,13 +4,12 @@
 //! > rate, the CE needs to increase the flow's estimate faster. When flow incurs a packet loss,
 //! > the estimated rate should be reduced according to the loss ratio. We use an Exponential
 //! > Increment and Loss Proportional Decrement (EIPD) scheme for estimation. (section 4.2)
-
 //!
 //! The paper's estimate follows a flow's achieved rate, and the target follows the estimate. A busy
 //! host always stays a little below its target. With the paper's rule, each interval would
 //! therefore lower the next target, down to nothing. Here the estimate falls only after the flow
 //! has stayed below its target without loss for `patience` intervals in a row. The estimate then
-//! becomes the best of these intervals.
+//! follows the highest rate of these intervals.
 
 use super::options::Rules;
 
@@ -19,8 +18,9 @@ use super::options::Rules;
 pub(super) struct Estimator {
     estimate: f64,
     step: f64,
-    /// Intervals in a row without loss but below the target, and the highest rate in one of them.
+    /// Number of intervals in a row without loss but below the target.
     missed: u32,
+    /// The highest rate in one of the `missed` intervals.
     most: f64,
 }
 
@@ -34,7 +34,7 @@ impl Estimator {
         self.estimate
     }
 
-    /// Adds the flow's part of the rate freed by departed flows.
+    /// Adds `by`, the flow's share of the rate that departed flows freed, up to `bound`.
     pub(super) fn raise(&mut self, by: f64, bound: f64) {
         self.estimate = (self.estimate + by).min(bound);
     }

@@ -4,16 +4,17 @@
 //! > estimating TCP traffic, so as to achieve max-min fairness to all flows, including both TCP
 //! > and GTP. (section 3.6)
 //!
-//! TCP flows take part in the max-min schedule as one flow, weighted by their number. The demand of
-//! other traffic is estimated from its observed rate: while other traffic uses its part, the part
-//! grows, up to a fair share. C_r is the capacity of the link minus this part. The CE's rules do
-//! not work here. A TCP flow halves its window now and then and recovers slowly, so TCP rarely uses
-//! its whole part. The CE's threshold of 95 % would mistake TCP's current rate for its limit.
+//! The *part* of other traffic is the rate that our flows leave to it. TCP flows take part in the
+//! max-min schedule as one flow, weighted by their number. The demand of other traffic is estimated
+//! from its observed rate: while other traffic uses its part, the part grows, up to a fair share.
+//! C_r is the capacity of the link minus this part. The CE's rules do not work here. A TCP flow
+//! halves its window now and then and recovers slowly, so TCP rarely uses its whole part. The CE's
+//! threshold of 95 % would mistake TCP's current rate for its limit.
 //!
 //! If the rate of other traffic exceeds its part, the estimate rises at least to this rate. Traffic
 //! that already fills the link therefore gets its share in one step. Only traffic that lasts for
 //! two periods counts. The reason is that the card counts our own datagrams before this program
-//! reads them: after a pause of the program, they look like other traffic.
+//! reads them: after a pause of the program, our own datagrams look like other traffic.
 
 use alloc::vec::Vec;
 
@@ -67,11 +68,13 @@ impl FairShare {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherTraffic {
     fair_share: FairShare,
-    /// Start of the current period, and the newest report.
+    /// The report at the start of the current period.
     from: (Time, Bytes),
+    /// The newest report.
     newest: (Time, Others),
-    /// Rate in the last period, and the smaller of the last two.
+    /// The rate in the last period.
     last: Rate,
+    /// The lower of the rates in the last two periods.
     seen: Rate,
 }
 

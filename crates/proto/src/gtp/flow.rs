@@ -50,7 +50,7 @@ pub(super) struct Flow {
     pub(super) standing: Standing,
     pub(super) outgoing: VecDeque<(Carrier, Control)>,
     pub(super) news: ScheduleChange,
-    /// Blocks requested for the first time, and blocks that arrived.
+    /// Which blocks have been requested at least once, and which have arrived.
     frontier: Frontier,
     asked: Asked,
     monitor: Monitor,
@@ -71,30 +71,34 @@ pub(super) struct Flow {
     quiet: bool,
     next_ask: Time,
     next_rtt: Time,
-    /// Where the current measurements of the SFC (`rtt_from`) and of the CE (`interval_from`)
-    /// began. The CE's measurement begins with an arrival at `settled_after` or later.
+    /// Where the current measurement of the SFC began.
     rtt_from: Option<Seen>,
+    /// Where the current measurement of the CE began.
     interval_from: Option<Seen>,
+    /// The CE's measurement begins with an arrival at this time or later.
     settled_after: Time,
-    /// Whether the socket's drops grew at their last report (`growing`), and since the last
-    /// interval (`overrun`). Reports are infrequent.
+    /// Whether the last report of the socket's drops showed new drops. Reports are infrequent.
     growing: bool,
+    /// Whether a report since the last interval showed new drops of the socket.
     overrun: bool,
     /// Arrivals and drops when the count was last taken.
     counted: Count,
-    /// Whether the sender had nothing to send at some time since the interval began: because too
-    /// little was requested (`starved`), or because this host had no room (`blocked`).
+    /// Whether the sender had nothing to send at some time since the interval began, because too
+    /// little was requested.
     starved: bool,
+    /// Whether the sender had nothing to send at some time since the interval began, because this
+    /// host had no room.
     blocked: bool,
     /// Highest packet number of the sender's last answer, plus one.
     answered: u64,
     request: u64,
     told: Rate,
     anew: bool,
-    /// When the flow last showed activity, when it was last checked, and how many requests went out
-    /// since without an answer.
+    /// When the flow last showed activity.
     sign: Time,
+    /// When the flow was last checked for silence.
     looked: Time,
+    /// Number of silences since the last arrival.
     silences: u32,
     /// Blocks that were found missing at some time.
     lost: RangeSet,
@@ -390,7 +394,8 @@ impl Flow {
         if self.end.is_finished() {
             return;
         }
-        // If this host itself was suspended, it has not read the datagrams that arrived meanwhile.
+        // If this host itself was suspended, it has not read the datagrams that arrived
+        // meanwhile, so the sender does not count as silent.
         if now.since(core::mem::replace(&mut self.looked, now)) > self.rules.tuning.silence / 2 {
             self.sign = now;
         }
@@ -415,7 +420,7 @@ impl Flow {
         }
     }
 
-    /// Ends a round trip: the SFC decides.
+    /// Ends a round trip: the SFC updates the requested rate.
     fn on_rtt(&mut self, now: Time) {
         self.next_rtt = now + self.standing.tick();
         self.standing.on_round(now);
@@ -428,30 +433,34 @@ impl Flow {
         }
     }
 
-    /// The congestion that a measurement shows: loss, or a queue that counts as loss.
+    /// The congestion that a measurement shows: loss, or a queue that counts as loss, whichever
+    /// is larger.
     fn sign_of(&self, measure: &Measure) -> f64 {
         let loss = self.rules.excess(self.loss_of(measure));
         loss.max(self.standing.queued(&self.rules))
     }
 
-    /// A measurement's loss without the path's own loss.
+    /// A measurement's loss without the path's own loss; the whole loss if this host's socket
+    /// dropped datagrams.
     fn loss_of(&self, measure: &Measure) -> f64 {
         if self.overrun { measure.loss } else { self.own.excess(measure.loss) }
     }
 
-    /// Ends a control interval: the CE decides. Returns total rate, arrival rate and loss, if they
-    /// could be measured.
+    /// Ends a control interval: the CE updates the estimate. Returns total rate, arrival rate and
+    /// loss, if they could be measured.
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
         let idle = now.since(self.sign) > self.standing.tick() * self.rules.tuning.idle_rtts;
         if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
-            // The flow waits for this host; the other flows get its share meanwhile.
+            // The sender waits for a grant of this host; the other flows get this flow's share
+            // meanwhile.
             self.quiet = true;
             self.news.gone += self.rate();
             return None;
         }
         let (from, mut seen) = (self.interval_from?, self.monitor.seen()?);
         if self.blocked {
-            // The sender could send nothing until now: the measured data were a burst.
+            // The sender waited for a grant in this interval, so its data came as a burst: the
+            // time up to now counts too.
             seen.at = now;
         }
         let measure = Measure::between(from, seen, self.datagram)?;
@@ -512,8 +521,8 @@ impl Flow {
         }
     }
 
-    /// Blocks that may be in flight: those on the path, and those the sender holds until the next
-    /// request.
+    /// Number of blocks that may be requested at a time: blocks on the path, and blocks that the
+    /// sender keeps to send until the next request arrives.
     fn window(&self) -> u64 {
         self.window_at(self.rate())
     }

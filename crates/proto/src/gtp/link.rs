@@ -5,8 +5,9 @@
 //! The card's speed alone is not enough, because the path to the host is often narrower. The user's
 //! limit for all flows is a second upper limit.
 //!
-//! If other traffic is known, C_r is found for the whole link with all its traffic, and the part of
-//! other traffic ([`fair_share`](super::fair_share)) is subtracted.
+//! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
+//! capacity minus the *part* of other traffic, the rate that is left to it
+//! ([`fair_share`](super::fair_share)).
 
 use alloc::vec::Vec;
 
@@ -20,8 +21,9 @@ use crate::units::Rate;
 /// Knowledge about the link that does not come from the flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    /// The card's speed and the user's limit for all flows, in bits a second.
+    /// The card's speed, in bits a second.
     card: f64,
+    /// The user's limit for all flows, in bits a second.
     limit: f64,
     others: Option<OtherTraffic>,
     /// Sum of the rates that users fixed; other traffic does not reduce it.
@@ -104,8 +106,8 @@ impl Link {
         Whole { total, current, loss, trains, ..whole }
     }
 
-    /// The minimum rate of one of our flows, per unit of weight: the part `even-least` of an even
-    /// share among other flows and ours. Our weights add up to `weights`.
+    /// The minimum rate of one of our flows, per unit of weight: the fraction `even_least`
+    /// (`tuning`) of an even share among other flows and ours. Our weights add up to `weights`.
     pub(super) fn even_least(&self, capacity: &Capacity, weights: f64) -> f64 {
         let flows = self.others.map_or(0, |others| others.flows());
         let even = Link::carries(capacity) / (weights + f64::from(flows)).max(1.0);

@@ -16,8 +16,9 @@ pub(super) struct Seen {
     pub(super) at: Time,
     /// Datagrams sent.
     pub(super) sent: u64,
-    /// Datagrams that arrived, and their UDP payload.
+    /// Datagrams that arrived.
     pub(super) received: u64,
+    /// UDP payload of the datagrams that arrived.
     pub(super) bytes: Bytes,
 }
 
@@ -34,8 +35,9 @@ pub(super) struct Monitor {
     edge: Option<(Time, u64)>,
     below: Count,
     above: Count,
-    /// Highest number plus one, and its arrival time.
+    /// Highest number plus one.
     highest: u64,
+    /// When the highest number arrived.
     risen: Time,
     settled: Option<Seen>,
 }
@@ -56,7 +58,8 @@ impl Monitor {
         }
     }
 
-    /// Settles the edge after a batch or a timeout, and sets the next.
+    /// Settles the edge if its grace has ended, and sets the next edge. Called after each batch
+    /// and timeout.
     pub(super) fn settle(&mut self, now: Time, grace: Span) {
         if let Some((at, sent)) = self.edge.filter(|(at, _)| now >= *at + grace) {
             let Count { received, bytes } = self.below;

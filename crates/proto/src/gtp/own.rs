@@ -2,9 +2,9 @@
 //! every loss as a sign of too high a rate, and slows a flow on such a path down for ever.
 //!
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
-//! After the rate has fallen to `own-fallen` of the rate at which losses began, the flow's loss is
-//! compared with this prediction. `own-stays` says how near to its old value the loss must be. A
-//! second comparison follows after a further, shorter fall (`own-again` of the first). If the loss
+//! After the rate has fallen to `own_fallen` of the rate at which losses began, the flow's loss is
+//! compared with this prediction. `own_stays` says how near to its old value the loss must be. A
+//! second comparison follows after a further, shorter fall (`own_again` of the first). If the loss
 //! stayed both times, it is the path's own loss and is ignored from then on. One comparison is not
 //! enough, because the drops of a full queue vary between flows. A period with less loss revokes
 //! the result.
@@ -22,7 +22,8 @@ pub(super) struct OwnLoss {
     least: f64,
     margin: f64,
     own: f64,
-    /// The highest rate since losses began, and the loss at it.
+    /// The rate and loss with which the next period is compared: at the highest rate since
+    /// losses began, or at the last comparison.
     began: Option<(f64, f64)>,
     /// Whether the loss has stayed once while the rate fell.
     has_stayed: bool,

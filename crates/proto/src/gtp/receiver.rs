@@ -5,9 +5,9 @@
 //! > rate for each flow is then fed to each SFC. (section 3.4)
 //!
 //! A queue of due times wakes the flows one by one. The receiver makes one schedule an interval,
-//! and one for all joins and departures that happen together: O(N log N) for N flows. Changes
-//! happen together if they fall within the time of one round of requests to all N flows. With a
-//! schedule for each change, a thousand joins would send a million requests.
+//! and one for all joins and departures that happen together. A schedule of N flows costs O(N
+//! log N). Changes happen together if they fall within the time of one round of requests to all
+//! N flows. With a schedule for each change, a thousand joins would send a million requests.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -31,8 +31,9 @@ use crate::wire::Control;
 /// GTP's receiver for any number of flows.
 pub struct GtpReceiver {
     flows: BTreeMap<FlowId, Flow>,
-    /// When each flow is due, by flow and by time.
+    /// When each flow is due.
     due: BTreeMap<FlowId, Time>,
+    /// The flows in the order in which they are due.
     queue: BTreeSet<(Time, FlowId)>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<(FlowId, Event)>,
@@ -41,9 +42,9 @@ pub struct GtpReceiver {
     link: Link,
     /// The newest flow's rules, which decide what all flows share.
     rules: Option<Rules>,
-    /// Whether flows have joined, left or changed since the last schedule; and the rate that
-    /// departed flows freed.
+    /// Whether flows have joined, left or changed since the last schedule.
     changed: bool,
+    /// The rate that departed flows have freed since the last schedule.
     gone: f64,
     /// No change triggers a schedule before this time, so changes close together share one
     /// schedule.
@@ -203,8 +204,9 @@ impl GtpReceiver {
                 None => self.gone += core::mem::take(&mut flow.news.gone),
             }
         }
-        // The shortest queue alone would show late, because the nearest senders report a queue
-        // first. The queue of a single path does not count, because another path then has none.
+        // The shortest queue alone would rise late, only after the farthest sender has
+        // reported. With the geometric mean the queue of a single path does not count, because
+        // the shortest queue is then zero.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Whole { unmeasured, queue, trains, ..Whole::of(&mut did) };
         let took = now.since(core::mem::replace(&mut self.last_interval, now));

@@ -16,7 +16,7 @@ use core::cmp::Ordering;
 pub struct Demand {
     /// The maximum rate of the flow, in bits a second.
     pub estimate: f64,
-    /// Its weight; positive.
+    /// The weight of the flow; positive.
     pub weight: f64,
 }
 
@@ -26,9 +26,10 @@ impl Demand {
     }
 }
 
-/// The minimum share of a flow of this weight. A flow with a low estimate needs it to be measured.
-/// The minimum is `least`, but at most the flow's even share of `capacity` if all weights add up to
-/// `weights`. All minimum shares together therefore never exceed the capacity.
+/// The minimum share of a flow of this weight. Without it, a flow with a low estimate would get too
+/// few requests to be measured. The minimum is `least`, but at most the flow's even share of
+/// `capacity` if all weights add up to `weights`. All minimum shares together therefore never
+/// exceed the capacity.
 pub(super) fn floor(least: f64, capacity: f64, weight: f64, weights: f64) -> f64 {
     least.min(capacity * (weight / weights))
 }

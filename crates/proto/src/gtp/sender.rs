@@ -20,9 +20,9 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
 
-/// Maximum number of runs of blocks waiting to be sent, and of requests waiting for an earlier
-/// request. An honest receiver needs fewer.
+/// Maximum number of runs of blocks waiting to be sent. An honest receiver needs fewer.
 const MAX_RUNS: usize = 1 << 16;
+/// Maximum number of requests waiting for an earlier request. An honest receiver needs fewer.
 const MAX_AHEAD: usize = 1 << 12;
 
 /// GTP's sender.
@@ -32,19 +32,21 @@ pub struct GtpSender {
     cap: Option<Rate>,
     /// The first train, which shows the receiver the path's rate if it has to be measured.
     train: FirstTrain,
-    /// Minimum relative change of the round-trip time for another report. The value is smaller if
-    /// the receiver has to find its capacity, because the queue then shows the capacity.
+    /// Minimum relative change of the round-trip time for another report to the receiver. The
+    /// value is smaller if the receiver has to find its capacity, because the queue then shows
+    /// the capacity.
     rtt_news: f64,
-    /// Minimum absolute change for another report.
+    /// Minimum absolute change of the round-trip time for another report to the receiver.
     least_news: Span,
     /// Blocks to be sent, in the order of the requests.
     wanted: VecDeque<Range<u64>>,
     /// Blocks that were sent.
     sent: RangeSet,
-    /// The last request in order, and requests that wait for a missing request.
+    /// The number of the last request in order.
     obeyed: u64,
+    /// Requests that wait for an earlier request that is missing.
     ahead: BTreeMap<u64, Request>,
-    /// The request whose rate applies.
+    /// The number of the request whose rate applies.
     newest: u64,
     /// Whether something was requested since the last offer that said all was sent.
     unanswered: bool,

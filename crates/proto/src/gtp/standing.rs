@@ -28,8 +28,9 @@ pub(super) struct Standing {
     limit: f64,
     offered: f64,
     drain: f64,
-    /// The longest accepted round-trip time, and the shortest that rate decisions use.
+    /// The longest accepted round-trip time.
     longest: Span,
+    /// The shortest round-trip time that rate decisions use.
     shortest: Span,
     /// Factor on the host's drain rate up to which data may be requested.
     more: f64,
@@ -108,7 +109,8 @@ impl Standing {
         grace(self.rtt())
     }
 
-    /// The part of the round-trip time that exceeds the allowed queue.
+    /// The queueing delay beyond the allowed delay, as a share of the path's round-trip time;
+    /// zero without `delay-control`.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
         self.path.queued(rules)
     }

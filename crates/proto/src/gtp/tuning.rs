@@ -32,8 +32,8 @@ impl Tuning {
 tuning! {
     /// Datagrams that a flow must have sent before it is measured; fewer are not enough to judge.
     measure_datagrams: u64 = 16;
-    /// Minimum duration of the requested data that a sender has in hand: a busy host may pause for
-    /// this long.
+    /// Minimum amount of requested data that a sender has in hand, as time at its rate: a busy
+    /// host may pause for this long.
     ahead: Span = Span::from_millis(100);
     /// Minimum number of blocks in flight, however slow the flow.
     ahead_blocks: u64 = 4;
@@ -55,7 +55,8 @@ tuning! {
     /// Maximum number of requests a second to all senders together, without loss. Requests must not
     /// use up the capacity that the answers need.
     requests: u64 = 10_000;
-    /// Time after which a silent sender gets a new request; it doubles with each repetition.
+    /// Time after which a silent sender gets a new request; the time doubles with each
+    /// repetition.
     silence: Span = Span::from_millis(500);
     /// The initial wait before a new request in round trips, if that is longer than `silence`.
     silence_rtts: u64 = 4;
@@ -63,16 +64,18 @@ tuning! {
     longest_silence: Span = Span::from_secs(4);
     /// Round trips without data after which a flow that waits for its host leaves the schedule.
     idle_rtts: u64 = 3;
-    /// Share of its target below which a flow's new target takes effect immediately. When many
-    /// flows join, they need not wait for the flow that holds most of the link.
+    /// A flow's new target takes effect immediately if it is below this share of the current
+    /// target. When many flows join, they need not wait for the flow that holds most of the
+    /// link.
     crowded: f64 = 0.25;
     /// Minimum time between two decisions on a flow's rate; clocks and threads are no finer.
     shortest_turn: Span = Span::from_millis(10);
     /// Longest round-trip time that the receiver accepts from a sender, because the longest one
     /// sets the pace of all flows.
     longest_rtt: Span = Span::from_secs(2);
-    /// A late answer is forgotten over this many answers: each reduces its influence by one part in
-    /// this number. A single late answer does not describe the path.
+    /// A late answer is forgotten over about this many answers: each of them shortens the
+    /// remembered delay by one part in this number. A single late answer does not describe the
+    /// path.
     answers: u64 = 8;
     /// Length of the window for the shortest round-trip time; the current window and the one before
     /// count. Older values do not count, because the path may have become longer for good.
@@ -86,11 +89,11 @@ tuning! {
     longest_interval: Span = Span::from_secs(3);
     /// Relative change of its round-trip time that a sender reports.
     rtt_news: f64 = 0.125;
-    /// The same threshold if the receiver has to find its capacity: a queue then shows how large
-    /// the capacity is.
+    /// Relative change of its round-trip time that a sender reports if the receiver has to find
+    /// its capacity: a queue then shows how large the capacity is.
     rtt_news_found: f64 = 0.03125;
-    /// Minimum change of the round-trip time that is reported in that case. Hosts cause smaller
-    /// changes by themselves.
+    /// Minimum absolute change of its round-trip time that a sender reports if the receiver has
+    /// to find its capacity. Hosts cause smaller changes by themselves.
     least_news: Span = Span::from_millis(1);
     /// Lateness that a sender makes up for in one burst. Otherwise a busy sender would fall behind
     /// its rate and seem unable to reach it.
@@ -98,8 +101,8 @@ tuning! {
 
     /// Maximum share of a first packet train's rate that is used.
     train: f64 = 0.9;
-    /// Steps of a first packet train that show a ceiling. Fewer steps may be due to late reading by
-    /// the receiving host.
+    /// Minimum number of steps (distinct arrival times) of a first packet train that shows a
+    /// ceiling. Fewer steps may be due to late reading by the receiving host.
     train_steps: u64 = 16;
     /// Factor on the receive rate in each interval until a limit is found: nothing yet shows the
     /// capacity.
@@ -120,11 +123,11 @@ tuning! {
     /// Receive rate after a ceiling, as a share of the ceiling. Loss shows immediately, so one step
     /// is enough.
     below_ceiling: f64 = 0.98;
-    /// Number of such steps down after a queue showed a ceiling, because a queue shows two
-    /// intervals late.
+    /// Number of steps down by the factor `below_ceiling` after a queue showed a ceiling,
+    /// because a queue shows two intervals late.
     steps_back: u64 = 3;
-    /// Loss ratio that shows a ceiling while no ceiling holds. One step too far loses a larger
-    /// share of an interval's data.
+    /// Loss ratio that shows a ceiling while no ceiling holds. A step beyond the capacity loses
+    /// more than this in an interval.
     first_loss: f64 = 0.003;
     /// Growth of the queue on all paths that shows a ceiling. Busy hosts cause the same growth, but
     /// not on all flows.
@@ -151,11 +154,12 @@ tuning! {
     own_stays: f64 = 0.5;
     /// Loss ratio of a path below which nothing is learned.
     own_least: f64 = 0.001;
-    /// Factor above the learned own loss that still counts as own loss; it varies over time.
+    /// Loss up to this multiple of the learned own loss counts as own loss too, because own
+    /// loss varies over time.
     own_margin: f64 = 1.25;
 
-    /// Minimum weight of a flow against other traffic, as a share of an even share. Without it, a
-    /// flow whose rate is pushed down would lose more and more weight.
+    /// Minimum estimate of a flow when other traffic gets its part, as a share of an even share.
+    /// Without it, a flow whose rate is pushed down would lose more and more of its share.
     even_least: f64 = 0.5;
     /// Minimum share of the link for other traffic. Without it the demand of other traffic could
     /// not show.

@@ -51,13 +51,13 @@ impl Buffers {
     /// The segment of a buffer and its blocks; `None` beyond the object.
     pub(super) fn place(&self, buffer: u64) -> Option<(u32, Range<u32>)> {
         let segment = u32::try_from(buffer / self.per_segment).ok()?;
-        // A segment's buffers start within it.
+        // A buffer starts within its segment, so the product fits.
         let start = (buffer % self.per_segment) as u32 * self.size;
         let end = start.saturating_add(self.size).min(self.layout.blocks_in(segment));
         (start < end).then_some((segment, start..end))
     }
 
-    /// The buffers that hold a part of a segment's blocks.
+    /// The buffers that hold any of a segment's `blocks`.
     pub(super) fn touching(&self, segment: u32, blocks: Range<u32>) -> Range<u64> {
         let first = self.of(Block { segment, index: blocks.start });
         let last = self.of(Block { segment, index: blocks.end.max(1) - 1 });

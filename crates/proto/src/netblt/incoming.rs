@@ -11,7 +11,8 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// The interval between repeats of an unanswered request grows up to this (or four round trips).
+/// The interval between repeats of an unanswered request grows up to this, or to four round
+/// trips if that is longer.
 const MAX_REPEAT: Span = Span::from_secs(2);
 
 /// How long to wait for a buffer's data.
@@ -44,11 +45,12 @@ pub(super) struct Incoming {
     reach: u32,
     /// The last expected block: the last of the buffer, or the last of the newest request.
     last: u32,
-    /// Whether that block or later data have arrived.
+    /// Whether the block `last` or later data have arrived.
     ended: bool,
     burst: Option<Burst>,
-    /// Number of requests so far, and since data last arrived.
+    /// Number of requests so far.
     round: u32,
+    /// Number of requests since data last arrived.
     unanswered: u32,
     /// The part of the request that is still to be sent.
     rest: Range<u32>,
@@ -63,7 +65,7 @@ pub(super) struct Asked {
     pub(super) report: Report,
     /// Blocks of the message that are known to have been sent.
     pub(super) lost: u32,
-    /// How many of these blocks no earlier request named.
+    /// How many of the blocks in `lost` no earlier request named.
     pub(super) newly_lost: u32,
 }
 

@@ -45,7 +45,7 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// The parameters that the ends of RFC 998 negotiate when they open a connection.
+/// "Buffer size", which the ends of RFC 998 negotiate when they open a connection.
 pub const BUFFER: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "buffer",

@@ -31,8 +31,9 @@ pub struct Flow {
     buffers: Buffers,
     datagram: Bytes,
     burst: u32,
-    /// Buffers that may be in flight together, and the total allowed so far.
+    /// Number of buffers that may be in flight together.
     most: u64,
+    /// Total number of buffers that GO has allowed so far.
     go: u64,
     /// Buffers that have begun and are incomplete.
     open: BTreeMap<u64, Incoming>,
@@ -40,8 +41,9 @@ pub struct Flow {
     /// Highest buffer with a received block, plus one.
     seen: u64,
     patience: Patience,
-    /// Output: messages, GO, then requests for these buffers.
+    /// Messages to send, before GO and requests.
     say: VecDeque<Control>,
+    /// Buffers whose missing blocks are to be requested.
     asking: VecDeque<u64>,
 }
 
@@ -67,7 +69,7 @@ impl Flow {
         if self.whole.insert(buffer..buffer + 1) == 0 {
             return;
         }
-        // The sender knows that this buffer came from another source.
+        // A buffer that never began came from another source, which the sender knows.
         if begun {
             let drain = self.end.pulses.drain().map(|drain| drain.scale(OFFER));
             let offer = drain.and_then(|drain| Burst::of(drain, self.burst, self.datagram));

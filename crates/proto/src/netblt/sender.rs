@@ -30,8 +30,9 @@ pub struct NetbltSender {
     open: BTreeMap<u64, Sending>,
     /// The open buffers that have blocks to resend.
     resending: BTreeSet<u64>,
-    /// The receiver's newest offer, and the buffer with which it came.
+    /// The rate that the receiver offered last.
     offer: Option<Rate>,
+    /// The buffer whose OK carried the last offer.
     offered_with: u64,
 }
 

@@ -34,8 +34,9 @@ pub(super) struct Sending {
     resends: VecDeque<Range<u32>>,
     /// The last resend.
     resent: Option<Mark>,
-    /// The current request, and the blocks that its messages have covered.
+    /// The number of the current request.
     round: u32,
+    /// The blocks that messages of the current request have covered.
     covered: RangeSet,
 }
 
@@ -72,7 +73,7 @@ impl Sending {
         self.covered.insert(slice.start.into()..slice.end.into());
     }
 
-    /// The current request, from 1; 0 before the first.
+    /// The number of the current request, from 1; 0 before the first request.
     pub(super) fn round(&self) -> u32 {
         self.round
     }

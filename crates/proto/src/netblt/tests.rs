@@ -369,7 +369,7 @@ fn missing_blocks_are_requested_a_grace_after_the_last_block() {
     inn.arrive(ms(30), 10..19);
     inn.arrive(ms(40), 20..21);
     assert_eq!(inn.request(ms(65)), Some((1, 1, [19].into())));
-    // All requested blocks arrive except one, the last on the list among them.
+    // All requested blocks except one arrive, including the last on the list.
     inn.arrive(ms(130), [2, 4, 5, 7, 8]);
     let first = |found: Option<(u64, u32, Vec<u32>)>| found.filter(|(buffer, ..)| *buffer == 0);
     assert_eq!(first(inn.request(ms(155))), Some((0, 2, [6].into())));

@@ -5,9 +5,9 @@ use alloc::collections::VecDeque;
 
 use crate::time::{Span, Time};
 
-/// Minimum time between two notes: [`SPACING`], and at least this share of the round-trip time.
-/// Between two notes the sending rate is taken to be constant.
+/// Minimum time between two notes. Between two notes the sending rate is taken to be constant.
 const SPACING: Span = Span::from_millis(1);
+/// Two notes are at least this fraction of a round trip apart.
 const SHARE: u64 = 256;
 
 /// Departure times over the last round trips.

@@ -4,8 +4,9 @@
 //!   too much, the path is treated as unknown: [`Remembered::fits`].
 //! - **Unvalidated** (section 3.3): until the report on the first packet train arrives, the flow
 //!   sends at most half of the remembered bandwidth-delay product, at half of the remembered rate.
-//! - **Validating and Safe Retreat** (sections 3.4 and 3.5): that report carries the current
-//!   capacity. From then on the controller decides alone, and the remembered rate has no influence.
+//! - **Validating and Safe Retreat** (sections 3.4 and 3.5): the report on the first packet train
+//!   shows the current capacity. From then on the controller decides alone, and the remembered rate
+//!   has no influence.
 
 use alloc::boxed::Box;
 

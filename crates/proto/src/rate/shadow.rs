@@ -22,9 +22,9 @@
 //! while others are present it sends only enough to notice when they leave.
 //!
 //! While no window is in use, the sender drains every queue at a little less than the capacity,
-//! even a queue of other flows. Otherwise another flow could fill a short queue, and the law would
-//! mistake the losses there for the path's own loss. To make up for them, the law would send faster
-//! and starve that flow.
+//! even a queue of other flows. Otherwise another flow could fill a short queue, and this
+//! controller would mistake the losses there for the path's own loss. To make up for the losses,
+//! the controller would send faster and starve the other flow.
 //!
 //! [`Trains`] takes over again once all of the capacity arrives, or once others have made no queue
 //! for a long time.
@@ -73,8 +73,8 @@ const IDLE: f64 = 4.0;
 const IDLE_RTTS: f64 = 40.0;
 /// Share of the path that one window holds at least until the first loss.
 const FLOOR: f64 = 0.3;
-/// A copy of the lowest weight takes this share of the path while others are present, but sends at
-/// least this number of datagrams in a round.
+/// While others are present, a copy of the lowest weight takes the share [`LEAST_PART`] of the
+/// path, but sends at least [`LEAST_LEN`] datagrams in a round.
 const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
 /// The other flows have not slowed down after a loss if our share of the path falls below
@@ -91,12 +91,12 @@ const HELD: f64 = 6.0;
 const DRAINS: f64 = 0.97;
 /// The capacity is the median of this many trains.
 const TRAINS: usize = 5;
-/// Minimum length of a round, in seconds and in datagrams. A round that takes [`LONGEST`] times its
-/// least length contains a pause and is discarded.
+/// A round takes at least a round trip, [`ROUND`] seconds and [`ROUND_LEN`] datagrams. A round
+/// that takes [`LONGEST`] times its least duration contains a pause and is discarded.
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;
 const LONGEST: f64 = 4.0;
-/// Minimum and maximum number of datagrams over which the path's own loss ratio is computed. Only
+/// The path's own loss ratio is computed over [`CALM_LEN`] to [`CALM_MOST`] datagrams. Only
 /// rounds without a queue count.
 const CALM_LEN: f64 = 150.0;
 const CALM_MOST: f64 = 20_000.0;
@@ -115,9 +115,9 @@ pub(crate) struct Shadow {
     departures: Departures,
     queue: Queue,
     round: Option<Round>,
-    /// Capacities that the last trains showed, in bits a second, and the first number of the newest
-    /// train.
+    /// Capacities that the last trains showed, in bits a second.
     carries: Vec<f64>,
+    /// The first packet number of the newest train that was reported.
     shown: Option<u64>,
     /// The trains that left back to back and did not end before the current round.
     asked: Asked,
@@ -127,16 +127,18 @@ pub(crate) struct Shadow {
     fits: bool,
     /// Number of rounds for which the last train still affects the queue.
     after_train: u32,
-    /// Rounds that support a change of state.
+    /// Number of recent rounds that support a change of state.
     agreeing: u32,
-    /// Longest queue of the previous round, and datagrams sent and lost in rounds without a queue.
+    /// Longest queue of the previous round, in seconds.
     longest: f64,
+    /// Datagrams sent and lost in rounds without a queue.
     calm: (f64, f64),
     windows: Option<Windows>,
     weight: Weight,
-    /// Our share of the path in the last round. Until a loss is judged, `judged` holds our share
-    /// and the window before the loss, and the time of the loss.
+    /// Our share of the path in the last round.
     part: f64,
+    /// A loss that has not been judged: our share and the window before the loss, and the time
+    /// of the loss.
     judged: Option<(f64, f64, Time)>,
     /// Until when losses do not shrink windows below our fair share.
     held: Time,
@@ -166,13 +168,15 @@ struct Round {
 /// Measurements of one round.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
-    /// Datagrams sent and received.
+    /// Datagrams sent.
     sent: u64,
+    /// Datagrams received.
     came: u64,
     /// Length by the receiver's clock, in seconds.
     span: f64,
-    /// Rate at departure and at arrival, in bits a second.
+    /// Rate at departure, in bits a second.
     left: f64,
+    /// Rate at arrival, in bits a second.
     arrived: f64,
     /// Mean and longest queue of the path, in seconds, if a sample showed it.
     queue: Option<(f64, f64)>,
@@ -186,9 +190,11 @@ struct Queue {
     /// Smallest one-way delay towards the receiver, including the offset between the two clocks.
     base: f64,
     now: f64,
-    /// Samples of this round: sum, count and maximum.
+    /// Sum of this round's samples.
     sum: f64,
+    /// Number of this round's samples.
     count: f64,
+    /// Largest of this round's samples.
     longest: f64,
     /// The part of the queue that our own datagrams made.
     own: f64,
@@ -198,8 +204,8 @@ impl Queue {
     const NEW: Queue =
         Queue { base: f64::INFINITY, now: 0.0, sum: 0.0, count: 0.0, longest: 0.0, own: 0.0 };
 
-    /// Takes in a sample: `delay` by the two clocks, and the round-trip time's `rise` over its
-    /// minimum.
+    /// Takes in a sample: `delay` is the one-way delay by the two clocks, `rise` is the rise of
+    /// the round-trip time above its minimum, both in seconds.
     fn note(&mut self, delay: f64, rise: f64) {
         self.base = self.base.min(delay);
         self.now = (delay - self.base).min(rise).max(0.0);
@@ -419,7 +425,7 @@ impl Shadow {
         self.resize(now, own, long, carries * long / self.datagram);
     }
 
-    /// Whether other flows have been present for long enough.
+    /// Whether other flows have been present for long enough to start the windows.
     fn enters(&mut self, is_shared: bool) -> bool {
         let before = self.agreeing;
         self.agreeing = if is_shared { before + 1 } else { before.saturating_sub(1) };
@@ -429,15 +435,15 @@ impl Shadow {
         self.agreeing >= if self.is_fresh { ENTER_ROUNDS } else { BLIND_ROUNDS }
     }
 
-    /// Starts the windows with `arrived` datagrams. If that is more than our fair share, they start
-    /// as after a loss.
+    /// Starts the windows with a sum of `arrived` datagrams. If our share of the path is more than
+    /// a fair share, the windows start as after a loss.
     fn enter(&mut self, now: Time, arrived: f64) {
         let windows = Windows::new(now, arrived, self.weight.windows(), self.part > self.fair());
         (self.windows, self.agreeing, self.judged) = (Some(windows), 0, None);
     }
 
-    /// Our fair share of the path beside one other flow: with one window, half of it. Windows that
-    /// grow back after a loss do not exceed this share.
+    /// Our fair share of the path beside one other flow: with one window, half of the path.
+    /// Windows that grow back after a loss do not exceed this share.
     fn fair(&self) -> f64 {
         let count = f64::from(self.weight.windows());
         count / (count + 1.0)
@@ -461,8 +467,9 @@ impl Shadow {
         leaves
     }
 
-    /// Updates the windows after a round in which our own sending caused `lost` losses. `whole` is
-    /// the bandwidth-delay product, in datagrams.
+    /// Updates the windows after a round in which our own sending caused `lost` losses. `long` is
+    /// the round-trip time with its queue, in seconds; `whole` is the bandwidth-delay product, in
+    /// datagrams.
     fn resize(&mut self, now: Time, lost: u64, long: f64, whole: f64) {
         let (fair, floor) = (self.fair(), self.floor());
         let Some(windows) = &mut self.windows else { return };

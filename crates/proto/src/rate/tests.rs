@@ -31,7 +31,7 @@ struct Path {
     stall: Span,
     /// Highest rate of the sending host.
     fastest: Rate,
-    /// Highest read rate of the receiving host, and the size of its socket buffer.
+    /// Highest read rate of the receiving host, and the size of the host's socket buffer.
     reads: Option<(Rate, Bytes)>,
 }
 
@@ -44,8 +44,9 @@ struct Run {
     dropped: f64,
     /// The rate after each pulse.
     rates: Vec<(Time, Rate)>,
-    /// Datagrams sent during the start-up, and how many of them the queue dropped.
+    /// Datagrams sent during the start-up.
     sent_at_start: u64,
+    /// Datagrams sent during the start-up that the queue dropped.
     dropped_at_start: u64,
     /// Datagrams sent before the first report.
     sent_before_report: u64,
@@ -57,8 +58,9 @@ struct Model {
     path: Path,
     now: Time,
     free: Time,
-    /// When the receiving host will have read all arrivals, and their total waiting time.
+    /// When the receiving host will have read all arrivals.
     read: Time,
+    /// Total waiting time of all arrivals in the receiving host's socket.
     waited: Span,
     arrivals: VecDeque<(Time, u64)>,
     pulses: VecDeque<(Time, Pulse)>,

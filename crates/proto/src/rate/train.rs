@@ -1,7 +1,8 @@
 //! Finds the rate from packet trains and from the delivery rate.
 //!
 //! 1. **Start.** The first datagrams leave as a train. The bottleneck stretches the train, and the
-//!    receiver times it. Until that report arrives only a limited trickle follows.
+//!    receiver times the train and reports the result. Until the report arrives only a limited
+//!    trickle follows.
 //! 2. **Epochs.** The sender holds a rate until the receiver has reported on enough datagrams sent
 //!    at that rate. An epoch takes one and a half round trips. The arrival rate is compared with
 //!    the departure rate, because a sender slower than its rate says nothing about the path.
@@ -31,9 +32,9 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::Pulse;
 
-/// The rate between the first train and its report, and the number of datagrams until it drops to
-/// the minimum.
+/// The rate between the first train and its report.
 pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
+/// Number of datagrams sent at [`TRICKLE`], after which the rate drops to the minimum.
 const TRICKLE_LEN: u64 = 128;
 /// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
@@ -61,23 +62,24 @@ const MIN_FILLING: Span = Span::from_millis(5);
 const STRETCHED: f64 = 0.96;
 /// A sender that reaches less than this share of its rate is too slow for the rate.
 const USED: f64 = 0.9;
-/// Factor by which the rate rises to test whether loss grows with the rate, and the highest loss
-/// for that test.
+/// Factor by which the rate rises to test whether loss grows with the rate.
 const TRIED: f64 = 1.25;
+/// A raised rate is tested only if the loss is below this.
 const TRIED_LOSS: f64 = 0.2;
-/// Two shares of a ceiling: the share to which the rate goes, and the share above which the rate
-/// refutes the ceiling.
+/// Share of a ceiling to which the rate goes.
 const BELOW: f64 = 0.97;
+/// Share of a ceiling above which a clean epoch refutes the ceiling.
 const REFUTED: f64 = 1.07;
-/// Growth factors without a usable train, in three cases: nothing is known; a ceiling was refuted;
-/// a train was timed. After each clean epoch `FASTER` is added to the third one, up to `FASTEST`.
+/// Growth factors of the rate without a usable train: [`GUESSED`] if nothing is known, [`CAREFUL`]
+/// after a ceiling was refuted, [`NEAR`] after a train was timed. While the controller is `blind`,
+/// each clean epoch adds [`FASTER`] to the factor, up to [`FASTEST`].
 const GUESSED: f64 = 1.5;
 const CAREFUL: f64 = 1.25;
 const NEAR: f64 = 1.04;
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
-/// Number of epochs that a ceiling is believed, and number of epochs between checks of the path's
-/// own loss.
+/// Number of epochs for which a ceiling is believed. Also the number of epochs between checks of
+/// the path's own loss.
 const BELIEF: u32 = 16;
 
 /// Rate controller with trains and epochs.
@@ -86,31 +88,36 @@ pub(crate) struct Trains {
     limit: f64,
     rate: f64,
     drain: f64,
-    /// One more than the highest packet number sent, and departure times.
+    /// Highest packet number sent, plus one.
     sent: u64,
+    /// Departure times of the datagrams.
     departures: Departures,
     /// Trains that left back to back and await their report.
     asked: Asked,
     /// Lower bound of the rate that the last well-timed train showed.
     shown: Option<f64>,
-    /// Whether no train has been timed well and no overload has shown a ceiling. If so, the rate
-    /// grows by the factor `growth` each epoch.
+    /// Whether no train has been timed well and no overload has shown a ceiling, or the last ceiling
+    /// was refuted. The rate then grows by the factor `growth` each epoch.
     blind: bool,
+    /// Factor by which the next clean epoch raises the rate if neither a train nor a ceiling limits
+    /// it.
     growth: f64,
     /// Whether an overload has shown a ceiling.
     bounded: bool,
     /// Smallest round-trip time, as of the last pulse.
     min_rtt: Span,
-    /// The path's own loss ratio, and the number of datagrams that it was measured over.
+    /// The path's own loss ratio.
     loss: f64,
+    /// Number of datagrams over which `loss` was measured.
     seen: f64,
     mode: Mode,
     epoch: Epoch,
     ceiling: Option<Ceiling>,
     /// Epochs since the path's own loss was last checked.
     unchecked: u32,
-    /// When the first datagram left, and when the start phase ended.
+    /// When the first datagram left.
     began: Option<Time>,
+    /// When the start phase ended.
     started: Option<Time>,
 }
 
@@ -161,14 +168,17 @@ struct Snapshot {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measure {
     rate: f64,
-    /// Departure rate; arrival rate including lost datagrams; delivery rate.
+    /// Departure rate.
     left: f64,
+    /// Arrival rate, as if the lost datagrams had arrived.
     paced: f64,
+    /// Arrival rate.
     delivered: f64,
     loss: f64,
     datagrams: f64,
-    /// Length of the path's queue, and whether we fill it.
+    /// Length of the path's queue.
     queue: Span,
+    /// Whether our own datagrams fill the queue.
     queued: bool,
 }
 

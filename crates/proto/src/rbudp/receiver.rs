@@ -12,7 +12,7 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
-/// A DONE repeated sooner than this after its answer is a copy.
+/// A DONE repeated sooner than this after its answer, or within a round trip, is a copy.
 const MIN_RECENT: Span = Span::from_millis(10);
 
 /// RBUDP's receiver for any number of flows.
@@ -21,8 +21,9 @@ pub type RbudpReceiver = Flows<Flow>;
 /// One flow of the receiver.
 pub struct Flow {
     end: ReceivingEnd,
-    /// How long to wait for data that DONE overtook, and how long a DONE counts as a copy.
+    /// How long to wait for data that DONE overtook.
     grace: Span,
+    /// A DONE repeated sooner than this after its answer is a copy.
     recent: Span,
     tallies: Tallies,
     /// Segments that have begun and are incomplete.
@@ -31,7 +32,7 @@ pub struct Flow {
     asked: BTreeSet<u32>,
     /// Coded symbols of incomplete chunks.
     symbols: Waiting,
-    /// Segments to report as complete, with the round of the DONE.
+    /// Segments to report as complete, with the round of the DONE; 0 without a DONE.
     tell_whole: VecDeque<(u32, u32)>,
 }
 

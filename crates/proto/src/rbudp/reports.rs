@@ -18,8 +18,9 @@ struct Waiting {
 /// An incomplete segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
-    /// The last DONE's number, and the part of the segment that it covers.
+    /// The last DONE's number.
     round: u32,
+    /// The last DONE covers the segment's blocks before this one.
     sent_to: u32,
     waiting: Option<Waiting>,
     /// The part of the answer that is still to be sent.
@@ -87,8 +88,8 @@ impl Segment {
         !self.rest.is_empty()
     }
 
-    /// The next slice of the answer, by the segment's tally. It does not name the blocks in
-    /// `spared`, which coded symbols replace.
+    /// The next slice of the answer, by the segment's tally. The slice does not name the blocks
+    /// in `spared`, which coded symbols replace.
     pub(super) fn next_slice(
         &mut self,
         now: Time,

@@ -17,7 +17,7 @@ use crate::wire::{Done, Report};
 /// Together with the error of the expected losses, this stays within 1 %.
 const SPARE: f64 = 0.007_5;
 
-/// The remaining copies of a small last round, and how often such a round is sent.
+/// Limits for the copies of a small last round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailCopies {
     /// How often each block of the round is sent at most.
@@ -27,8 +27,8 @@ pub(super) struct TailCopies {
 }
 
 impl TailCopies {
-    /// How many more times a round of `blocks` may be sent. A round takes at most half of the rest,
-    /// because the following rounds are smaller and gain more from copies.
+    /// How many more times a round of `blocks` may be sent. A round takes at most half of the
+    /// remaining budget, because the following rounds are smaller and gain more from copies.
     fn more(self, blocks: u64) -> u64 {
         let most = u64::from(self.times.saturating_sub(1));
         (self.budget / 2).checked_div(blocks).unwrap_or(0).min(most)
@@ -39,7 +39,7 @@ impl TailCopies {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) done: Done,
-    /// When it is repeated.
+    /// When the DONE is repeated.
     pub(super) again: Time,
     wait: Span,
     /// The blocks covered by answers.
@@ -58,7 +58,7 @@ pub(super) struct Segment {
     pub(super) blocks: u32,
     /// The last DONE's number.
     round: u32,
-    /// The highest packet number that carried one of its blocks.
+    /// The highest packet number that carried a block or symbol of the segment.
     highest: PacketNumber,
     /// Datagrams sent since the last DONE.
     since_done: u32,
@@ -72,10 +72,11 @@ pub(super) struct Segment {
     in_repair: bool,
     /// The round's repairs, as long as there are few enough to copy.
     list: Vec<Range<u32>>,
+    /// Number of blocks that the round's repairs have sent.
     listed: u64,
     /// Whether the round's copies or symbols are queued.
     copied: bool,
-    /// Coded symbols to send after the repairs, as indices of the core.
+    /// Coded symbols to send after the repairs, as block indices ([`Symbol::block`]).
     symbols: VecDeque<Range<u32>>,
     /// The round's repairs by chunk, if chunks can be coded.
     repeated: BTreeMap<u64, u32>,
@@ -88,7 +89,7 @@ pub(super) struct Segment {
 /// The next step for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Only wait, or send.
+    /// Wait, or send blocks.
     Wait,
     /// Send DONE.
     Ask,
@@ -131,8 +132,9 @@ impl Segment {
         self.since_done
     }
 
-    /// The next run of at most `max` blocks to repair. `skipped` holds blocks that the receiver has
-    /// from elsewhere, counted from `base`.
+    /// The next run of at most `max` blocks to repair. `skipped` holds the blocks that the receiver
+    /// has from elsewhere, numbered from the start of the object; `base` is the number of the
+    /// segment's first block.
     pub(super) fn next_repair(
         &mut self,
         max: u32,
@@ -271,8 +273,8 @@ impl Segment {
     }
 
     /// The next step when no block of the segment may be sent now. The blocks up to `sent_to` have
-    /// been sent. `rest_skipped`: a block and all after it are skipped. `blocked`: no first send is
-    /// allowed.
+    /// been sent. `rest_skipped` says whether a block and all blocks after it are skipped;
+    /// `blocked` says that no first send is allowed.
     pub(super) fn next(
         &self,
         sent_to: u32,

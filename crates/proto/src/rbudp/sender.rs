@@ -16,14 +16,15 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, LossRatio};
 use crate::wire::{Control, Done, Pulse, Report};
 
-/// Longest time before DONE is repeated (unless the path is longer).
+/// Longest wait before DONE is repeated, or two timeouts if they are longer.
 const MAX_REPEAT: Span = Span::from_secs(2);
 /// The sender copies at most one in this many of the object's blocks.
 const COPY_SHARE: u64 = 256;
 /// Minimum loss ratio assumed when computing symbols for a round with repairs, because that round
 /// had losses.
 const LEAST_LOSS: f64 = 0.000_5;
-/// Minimum number of datagrams in a round of first sends from which its loss ratio is computed.
+/// Minimum number of reported datagrams from which the loss of a round of first sends is
+/// estimated.
 const KNOWN: u64 = 500;
 /// Above this loss ratio no symbols are sent.
 const MOST_LOSS: f64 = 0.5;
@@ -36,7 +37,7 @@ pub struct RbudpSender {
     open: BTreeMap<u32, Segment>,
     /// The open segments that have repairs to send.
     repairing: BTreeSet<u32>,
-    /// When DONE is repeated.
+    /// When DONE is repeated, and for which segment.
     repeats: BTreeSet<(Time, u32)>,
     copies: TailCopies,
     /// Whether last rounds get coded symbols instead of copies.

@@ -28,7 +28,8 @@ pub enum Order {
     Credit(u64, u32),
 }
 
-/// The part of the limits that the calls on the caller's other connections leave.
+/// Whether the limits leave room for more calls, given the calls on the caller's other
+/// connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Whether there is room for another call.
@@ -44,8 +45,9 @@ pub struct Callee {
     is_odd: bool,
     /// Whether the other end had calls before this state existed.
     is_late: bool,
-    /// Highest number on this connection, and on all connections.
+    /// Highest number of a call on this connection.
     last: u64,
+    /// Highest number of a call on all connections.
     seen: u64,
     calls: BTreeMap<u64, State>,
     kept: BTreeSet<u64>,
@@ -224,7 +226,7 @@ impl Callee {
         self.queue.push_back(Message::Answer(id, answer));
     }
 
-    /// Sends an item of a method.
+    /// Sends an item of a method. Drops the item if the call has ended or has no credit left.
     ///
     /// # Errors
     /// The item is too long.

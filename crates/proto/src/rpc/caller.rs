@@ -91,7 +91,7 @@ impl Caller {
         Ok(id)
     }
 
-    /// Sends an item of a call.
+    /// Sends an item of a call. Drops the item if the call has ended or has no credit left.
     ///
     /// # Errors
     /// The item is too long.
@@ -125,7 +125,7 @@ impl Caller {
         }
     }
 
-    /// Drops a call, and cancels it at the other side if that side knows the call.
+    /// Drops a call. Cancels it at the other side if it was sent on this connection.
     pub fn cancel(&mut self, id: u64) {
         match self.open.remove(&id) {
             Some(open) if open.is_sent => self.queue.push_back(Message::Cancel(id)),

@@ -16,8 +16,8 @@
 //! - "The initial sending rate can be determined by application": it is `initial-rate`, otherwise
 //!   the user's rate, otherwise the rate that a first packet train shows. A given rate is also the
 //!   upper limit.
-//! - Sequence numbers are block numbers. A block below the highest so far fills a hole; a gap above
-//!   it is a loss and is reported immediately.
+//! - Sequence numbers are block numbers. A block below the highest block so far fills a hole. A gap
+//!   above the highest block is a loss and is reported immediately.
 //! - A gap shows only when a later block arrives. If no later block follows, because all blocks are
 //!   sent or the flow window is full, the sender resends the last block after a timeout. This block
 //!   shows the gap.
@@ -25,9 +25,9 @@
 //!   release. Each repetition waits longer, up to four times as long.
 //! - A loss report about a block that was resent less than a round trip ago is ignored: the
 //!   receiver made the report before the block could arrive.
-//! - At most 32 loss reports are sent in an interval; the rest waits.
-//! - The rate is at least a datagram in an interval, and an interval without sending does not raise
-//!   it.
+//! - At most 32 loss reports are sent in an interval; other reports wait for the next.
+//! - The rate is at least one datagram in an interval. An interval without sending does not raise
+//!   the rate.
 //!
 //! The paper's outlook (section 7) names two ideas. One is "to use bandwidth estimation techniques
 //! to set the rate control parameters". This sender does so only at the start, with a packet train

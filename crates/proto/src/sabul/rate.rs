@@ -9,7 +9,7 @@ pub(super) trait RateControl: Send {
     /// The sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
 
-    /// Sets the initial rate that the application found.
+    /// Sets the initial rate that the first packet train showed.
     fn start(&mut self, rate: Rate);
 
     /// A synchronization interval has ended in which `sent` datagrams were sent and `lost` losses
@@ -33,10 +33,10 @@ impl LossAverage {
         LossAverage { average: 0.0, weight: setup.settings.value(&LOSS_SMOOTHING) }
     }
 
-    /// Adds an interval; an interval without datagrams and losses is ignored. More losses than
-    /// datagrams count as a ratio of 1. Losses in an interval without sending (frozen, or the
-    /// window is full) also count as 1. They belong to earlier datagrams, but the paper divides by
-    /// the datagrams of the interval, and no ratio exceeds 1.
+    /// Adds an interval and returns the average. An interval without datagrams and losses is
+    /// ignored: `None`. More losses than datagrams count as a ratio of 1. Losses in an interval
+    /// without sending (frozen, or the window is full) also count as 1. They belong to earlier
+    /// datagrams, but the paper divides by the datagrams of the interval, and no ratio exceeds 1.
     pub(super) fn note(&mut self, sent: u64, lost: u64) -> Option<f64> {
         if sent == 0 && lost == 0 {
             return None;
@@ -63,7 +63,7 @@ pub(super) struct PaperRate {
     most: f64,
     /// Blocks below this one had been sent at the last decrease.
     decreased_at: Option<u64>,
-    /// Reports since condition 1 was satisfied.
+    /// Number of reports since condition 1 was satisfied (see `on_report`).
     reports: u64,
     dec_count: u32,
 }

@@ -24,7 +24,7 @@ const EQUAL_STEP: f64 = 0.1;
 pub(super) struct ReleaseRate {
     /// Size of a full datagram in bits.
     datagram: f64,
-    /// In microseconds.
+    /// The current delay, in microseconds.
     delay: f64,
     shortest: f64,
     longest: f64,

@@ -14,7 +14,8 @@ use crate::wire::Loss;
 /// Maximum number of loss reports in one synchronization interval.
 pub(super) const MOST_AT_ONCE: u32 = 32;
 
-/// A loss to be reported again: the time, the k of the next report, and the blocks.
+/// A loss to be reported again: when, with which k (see [`Again::AfterTrips`]), and the first
+/// block and the end of the blocks.
 type Due = Reverse<(Time, u64, u64, u64)>;
 
 /// The rule for repeated reports.
@@ -33,8 +34,9 @@ pub(super) struct Reports {
     fresh: RangeSet,
     again: Again,
     sequence: u64,
-    /// Start of the current interval, and the number of reports in it.
+    /// Start of the current interval.
     began: Time,
+    /// Number of reports made in the current interval.
     made: u32,
     interval: Span,
 }

@@ -31,8 +31,9 @@ pub struct SabulSender {
     pub(super) window: Window,
     control: Box<dyn RateControl>,
     interval: Interval,
-    /// Timer for silence while blocks are in flight.
+    /// Timer that resends the last block during silence while blocks are in flight.
     probes: Again,
+    /// Timer that gives up all blocks in flight during silence.
     expiries: Again,
     /// The end of a freeze, during which nothing is sent.
     frozen: Option<Time>,

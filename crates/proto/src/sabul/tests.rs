@@ -302,14 +302,14 @@ impl<R: Receiver + Default> In<R> {
         self.receiver.on_datagrams(now, FLOW, &arrivals);
     }
 
-    /// Its messages now, without pulses.
+    /// The receiver's messages now, without pulses.
     fn said(&mut self, now: Time) -> Vec<Control> {
         self.receiver.on_timeout(now);
         let polls = core::iter::from_fn(|| Some(self.receiver.poll_control(now)?.control));
         polls.filter(|control| !matches!(control, Control::Pulse(_))).collect()
     }
 
-    /// Its loss reports now.
+    /// The receiver's loss reports now.
     fn lost(&mut self, now: Time) -> Vec<Range<u64>> {
         let said = self.said(now).into_iter();
         let lost = said.filter_map(|control| match control {

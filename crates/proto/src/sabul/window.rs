@@ -6,8 +6,8 @@ use crate::units::{Bytes, Rate};
 /// Minimum of the window's maximum: a window of one block would wait for each acknowledgement.
 const LEAST: u64 = 2;
 
-/// Blocks added to the arrival rate's window, as in UDT. Without them the window would never let
-/// the rate grow.
+/// Blocks added to a window that follows the arrival rate, as in UDT. Without these blocks the
+/// window would never let the rate grow.
 const MORE: u64 = 16;
 
 /// Weight of the newest acknowledgement in the average arrival rate, as in the average of losses.
@@ -22,7 +22,7 @@ pub(super) struct Window {
     size: u64,
     /// Minimum value of the maximum.
     least: u64,
-    /// The maximum, if one was set.
+    /// The maximum that the application set, if any.
     set: Option<u64>,
     datagram: Bytes,
     /// The highest rate of the flow so far.
@@ -35,7 +35,7 @@ pub(super) struct Window {
 /// The arrival rate according to the receiver's acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 struct Available {
-    /// Time and content of the last acknowledgement: the number of arrived blocks.
+    /// Time of the last acknowledgement, and the number of arrived blocks that it reported.
     last: Option<(Time, u64)>,
     /// Blocks a second; `None` before the second acknowledgement.
     rate: Option<f64>,
@@ -125,7 +125,8 @@ impl Window {
         self.full = true;
     }
 
-    /// The limit on unacknowledged blocks, with a report in each `sync`.
+    /// The limit on unacknowledged blocks on a path with round-trip time `rtt`, if the receiver
+    /// acknowledges every `sync`.
     pub(super) fn size(&self, sync: Span, rtt: Span) -> u64 {
         let most = self.most(sync, rtt);
         if self.full { most } else { self.size.min(most) }

@@ -22,9 +22,9 @@ pub struct Call {
     pub by: By,
     /// The edit's number.
     pub number: u64,
-    /// Whether it was sent before, on a stream that was lost.
+    /// Whether the edit was sent before, on a stream that was lost.
     pub again: bool,
-    /// The edit; its owner is set here.
+    /// The edit. [`Calls::edit`] sets its owner.
     pub edit: Edit,
 }
 
@@ -91,7 +91,8 @@ impl Calls {
     /// vanished, it is created again.
     ///
     /// # Errors
-    /// Another writer has taken the key, or a strict presence has vanished.
+    /// Another writer has taken the key, a strict presence has vanished, or another stream of the
+    /// writer has replaced this one.
     pub fn hold(&mut self, by: By, hold: Hold) -> Made {
         let owner = self.writers.owner(by.writer, by.stream).ok_or(Refusal::Replaced)?;
         let had = self.tree.entry(hold.key.as_str());

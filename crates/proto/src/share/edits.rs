@@ -35,7 +35,7 @@ pub enum Answer {
     Made(u64),
     /// Condition not met; contains the key's current entry.
     Conflict(Option<Entry>),
-    /// The server refused it.
+    /// The server refused the edit.
     Refused,
     /// The answer on an earlier connection was lost, and the server has discarded the outcome.
     Unknown,
@@ -44,13 +44,13 @@ pub enum Answer {
 /// An edit to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Its number; a client numbers its edits consecutively.
+    /// The number of the edit; a client numbers its edits consecutively.
     pub number: u64,
     /// The edit.
     pub wish: Wish,
-    /// The condition for making it.
+    /// The condition for making the edit.
     pub condition: Condition,
-    /// Whether it was sent before, on a connection that was lost.
+    /// Whether the edit was sent before, on a connection that was lost.
     pub again: bool,
 }
 
@@ -71,7 +71,8 @@ pub struct Hold {
 #[derive(Debug)]
 struct Waiting {
     wish: Wish,
-    /// The server's revision known to the client when the edit was made.
+    /// The newest revision that the client knew when the program requested the edit, or a later
+    /// revision that the client's own edit of the key created.
     heard: u64,
     /// Whether the edit waited for a connection. Such an edit must not overwrite changes that the
     /// client did not know.
@@ -116,12 +117,12 @@ impl Edits {
         self.waiting.len() + self.loose.len() + self.asked.len()
     }
 
-    /// Whether all edits are acknowledged.
+    /// Whether all edits are acknowledged and no presence is in doubt.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the answer to a sent edit was lost.
+    /// Whether an unacknowledged edit was sent on a connection that was lost.
     pub fn is_in_doubt(&self) -> bool {
         self.waiting.values().any(|waiting| waiting.again)
     }

@@ -18,7 +18,7 @@ pub struct Key(Arc<str>);
 /// Why a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The key is empty, or a word in it is: `//`, or `/` at an end.
+    /// The key or one of its words is empty, as in `a//b`, `/a` or `a/`.
     Empty,
     /// The key is longer than [`MAX_KEY`].
     Long,
@@ -58,7 +58,7 @@ impl Key {
     /// Checks `text`.
     ///
     /// # Errors
-    /// If it is not a key.
+    /// [`KeyError`] if `text` is not a key.
     pub fn new(text: &str) -> Result<Key, KeyError> {
         check(text).map(|()| Key(text.into()))
     }
@@ -98,7 +98,7 @@ impl Prefix {
     /// Checks `text`; an empty text is the whole tree.
     ///
     /// # Errors
-    /// If it is not a key.
+    /// [`KeyError`] if `text` is neither empty nor a key.
     pub fn new(text: &str) -> Result<Prefix, KeyError> {
         match text {
             "" => Ok(Prefix::ALL),

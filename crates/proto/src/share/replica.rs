@@ -1,4 +1,4 @@
-//! The client's side of a watch. It checks everything that the server sends.
+//! The client's side of a watch. It checks every *piece* (message) that the server sends.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ pub enum News {
     Changes(Vec<Change>),
 }
 
-/// An invalid piece; the text says why.
+/// A message that no honest peer sends; the text says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie(pub &'static str);
 

@@ -17,7 +17,7 @@ pub(super) const OVERHEAD: usize = 96;
 /// The limits of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Keys.
+    /// Maximum number of keys.
     pub keys: usize,
     /// Approximate memory of all entries in bytes.
     pub bytes: usize,
@@ -61,7 +61,7 @@ pub struct Edit {
     pub key: Key,
     /// The new value, at most [`MAX_VALUE`] bytes; `None` deletes the key.
     pub value: Option<Arc<[u8]>>,
-    /// The condition for making it.
+    /// The condition for making the edit.
     pub condition: Condition,
     /// The client whose departure removes the value.
     pub owner: Option<u64>,
@@ -163,7 +163,7 @@ impl Tree {
         self.entries.get(key)
     }
 
-    /// The entries below `prefix` in key order.
+    /// The entries of `prefix` (its own key and all keys below) in key order.
     pub fn range(&self, prefix: &Prefix) -> impl Iterator<Item = (&Key, &Entry)> {
         let own = prefix.own().and_then(|key| self.entries.get_key_value(key));
         own.into_iter().chain(self.entries.range(prefix.below()))

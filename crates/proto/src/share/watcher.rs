@@ -1,4 +1,5 @@
-//! The server's side of a watch: a watcher's progress, and its next piece.
+//! The server's side of a watch: a watcher's progress, and the next *piece* (message) for the
+//! watcher.
 
 use alloc::vec::Vec;
 
@@ -34,7 +35,7 @@ enum State {
     At(u64),
 }
 
-/// A piece of a watch's data.
+/// One message of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// A part of a snapshot, in key order.
@@ -50,7 +51,7 @@ pub enum Piece {
     },
     /// Changes, oldest first, complete from the last revision to `through`.
     Changes {
-        /// The watcher is then complete up to this revision.
+        /// After these changes the watcher is complete up to this revision.
         through: u64,
         /// The changes.
         changes: Vec<Change>,

@@ -2,9 +2,9 @@
 //! the client gets the true outcome.
 //!
 //! A writer is a client's program, identified by the client's key and a random number that the
-//! program chose. Its edits are numbered. Each new stream of a writer replaces the stream before.
-//! From then on the server refuses edits of the old stream. The server remembers which of the last
-//! [`WINDOW`] edits were made, and stores this on disk together with the values.
+//! program chose. A writer numbers its edits. Each new stream of a writer replaces the stream
+//! before. From then on the server refuses edits of the old stream. The server remembers which of
+//! the last [`WINDOW`] edits were made, and stores this on disk together with the values.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -48,7 +48,8 @@ struct Record {
     made: BTreeMap<u64, Made>,
     /// The current stream; edits of other streams are refused. `None` if there is no stream.
     stream: Option<u64>,
-    /// The owner of the writer's presence.
+    /// The owner of the writer's presence in the tree: the number of the stream that found no
+    /// open stream of the writer.
     owner: u64,
     /// Whether outcomes of edits on earlier streams may have been discarded.
     is_blind: bool,
@@ -104,8 +105,8 @@ impl Writers {
     }
 
     /// Begins the stream `stream` of `writer`; streams are numbered from 1. Returns how often
-    /// outcomes of this client were discarded. `seen` is the result for the previous stream, if the
-    /// writer received it. `is_first`: the writer had no stream before.
+    /// outcomes of this client were discarded. `seen` is the number returned for the writer's
+    /// previous stream, if the writer received it. `is_first`: the writer had no stream before.
     ///
     /// # Errors
     /// The client already has [`WRITERS`] writers with a stream.
@@ -149,7 +150,8 @@ impl Writers {
         Ok(())
     }
 
-    /// The status of edit `number` that arrived on `stream`; `again`: it was sent before.
+    /// The status of edit `number` that arrived on `stream`; `again` says whether the edit was
+    /// sent before.
     pub fn known(&self, writer: Writer, stream: u64, number: u64, again: bool) -> Known {
         let current = self.records.get(&writer).filter(|record| record.stream == Some(stream));
         let Some(record) = current else { return Known::Replaced };

@@ -1,4 +1,5 @@
-//! The delay between datagrams, and how error rates change it.
+//! The delay between datagrams, and how error rates change it. The *target* is the highest
+//! rate: the delay never falls below the target's delay.
 
 use super::{ERROR_RATE, SLOW_DOWN, SPEED_UP};
 use crate::endpoint::Setup;

@@ -19,25 +19,26 @@
 //!   block is requested again only after two round trips. The sender drops a request for a block
 //!   that waits to be sent or left less than a round trip ago. A gap counts as missing only after a
 //!   reordering grace ([`GRACE`]).
-//! - "The last block was observed being transmitted 11,876 times": the tool repeats it without
-//!   pause until it is stopped, because its receiver acts only when a datagram arrives. Here the
-//!   receiver has timers, and the last block is resent only after a timeout in silence.
+//! - "The last block was observed being transmitted 11,876 times": the tool repeats the last
+//!   block without pause until the sender is stopped, because the tool's receiver acts only when
+//!   a datagram arrives. Here the receiver has timers, and the last block is resent only after a
+//!   timeout in silence.
 //! - "REQUEST_RESTART requests seem to cause instability": everything after the first missing block
 //!   is resent, part of it is lost again, and the first missing block is still near the beginning.
 //!   Here the receiver requests no second restart during the first, only the blocks that the
 //!   restart has passed and lost again. The table of missing blocks, whose overflow makes a restart
 //!   necessary, is also larger ([`TABLE`]).
 //!
-//! Other differences. The tool requests single blocks, this code runs of blocks. The tool's
-//! interval has whole microseconds, ours is exact. If nothing arrives for a report interval, the
-//! receiver sends requests on its own. Such requests do not enter the smoothed error rate, which is
-//! a share of the arrivals between two reports. They occur in silence or at the object's end, and
-//! would slow down a sender that was only silent. If the target has to be found, the delay begins
-//! at the target, because the search converges from below.
+//! Other differences. The tool requests single blocks; this code requests runs of blocks. The tool
+//! truncates its delay to whole microseconds; ours is exact. If nothing arrives for a report
+//! interval, the receiver sends requests on its own. Such requests do not enter the smoothed error
+//! rate, which is a share of the arrivals between two reports. They occur in silence or at the
+//! object's end, and would slow down a sender that has only paused. If the target has to be found,
+//! the delay begins at the target, because the search converges from below.
 //!
 //! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may request
-//! files, and then everything is in the clear. Here the session authenticates both ends by their
-//! public keys and every datagram is sealed, so a second proof is unnecessary.
+//! files; everything after that is sent in the clear. Here the session authenticates both ends
+//! by their public keys and every datagram is sealed, so a second proof is unnecessary.
 //!
 //! Files by decision: `sender` selects blocks, `delay` sets the rate, `receiver` counts, `requests`
 //! decides when to request which blocks.

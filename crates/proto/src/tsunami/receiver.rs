@@ -20,17 +20,19 @@ pub struct Flow {
     arrived: Arrived,
     requests: Requests,
     interval: Span,
-    /// Datagrams between reports.
+    /// The receiver reports when its count of datagrams passes a multiple of this, at most once
+    /// in `interval`.
     every: u64,
     history: f64,
-    /// Smoothed, in thousandths of a percent.
+    /// The smoothed error rate, in thousandths of a percent.
     error: f64,
     reported: Time,
     /// Datagrams that had arrived at the last report.
     received: u64,
     /// When a datagram last arrived or a request was last sent.
     active: Time,
-    /// When the last block arrived, which triggers requests for missing blocks.
+    /// When missing blocks are requested because the object's last block has arrived: a grace
+    /// later.
     ending: Option<Time>,
     /// Whether something arrived since the last acknowledgement.
     news: bool,

@@ -16,7 +16,7 @@ const MIN_WAIT: Span = Span::from_millis(5);
 /// A restart in progress: the sender resends from a block on.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
-    /// How far the restart has arrived. Blocks that are still missing below were lost again.
+    /// How far the restart has arrived. Missing blocks below this one were lost again.
     at: u64,
     /// The end of the restart.
     end: u64,
@@ -31,12 +31,13 @@ pub(super) struct Requests {
     wait: Span,
     /// How late a datagram may be.
     grace: Span,
-    /// Blocks below this one have arrived or are later than the grace allows. `settling` is the
-    /// next such position, with its time.
+    /// Blocks below this one have arrived or are later than the grace allows.
     settled: u64,
+    /// The next value of `settled`, and the time from which its grace counts.
     settling: (u64, Time),
-    /// Blocks requested recently, and all requested blocks that have not arrived in order.
+    /// Blocks requested recently.
     recent: Recent,
+    /// All requested blocks, except those below the first missing block.
     counted: RangeSet,
     /// Blocks to be requested now.
     asking: RangeSet,
@@ -95,7 +96,8 @@ impl Requests {
         self.settled = highest;
     }
 
-    /// Notes a block below the highest: a restart in progress has reached it.
+    /// Notes an arrived block. If the block belongs to a restart in progress, the restart has
+    /// reached it.
     pub(super) fn note_passing(&mut self, now: Time, block: u64) {
         if let Some(passing) = &mut self.passing
             && (passing.at..passing.end).contains(&block)
@@ -104,7 +106,7 @@ impl Requests {
         }
     }
 
-    /// Requests and counts missing blocks; returns their number.
+    /// Requests and counts missing blocks. Returns their number, or a request for a restart.
     pub(super) fn ask(
         &mut self,
         now: Time,

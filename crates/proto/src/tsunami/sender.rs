@@ -28,13 +28,16 @@ pub struct TsunamiSender {
     /// not enough: if the host slept for a moment, the train shows a rate that is far too high or
     /// too low.
     target: Box<dyn RateController>,
-    /// Whether a message has arrived; before that the search has no result.
+    /// Whether the rate was given, or a pulse has arrived; before that the search has no
+    /// result.
     begun: bool,
-    /// The session's round-trip time, and the bytes of a train.
+    /// The session's round-trip time.
     rtt: Span,
+    /// UDP payload of a packet train.
     train: Bytes,
-    /// Requests and error rates that arrived.
+    /// Requests that arrived.
     requests: Heard,
+    /// Error rates that arrived.
     rates: Heard,
     /// When a report last arrived, or its absence was last counted; `None` before the first
     /// datagram.

@@ -5,7 +5,7 @@
 //! | 0 | [`Kind`] |
 //! | 1–4 | flow |
 //! | 5–9 | packet number |
-//! | 10–15 | block, counted through the whole object |
+//! | 10–15 | block, counted from the start of the object |
 //!
 //! Probes, their answers and challenges store their own data in the block field.
 
@@ -13,7 +13,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 
-/// The number of a datagram within its flow. Every transmission has its own number, also a repeat.
+/// The number of a datagram within its flow. Every transmission has its own number, even if it
+/// repeats a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketNumber(pub u64);
 
@@ -68,7 +69,7 @@ pub struct Header {
     pub flow: FlowId,
     /// Its number within the flow; below 2⁴⁰.
     pub number: PacketNumber,
-    /// The block's number through the whole object; below 2⁴⁸.
+    /// The block's number, counted from the start of the object; below 2⁴⁸.
     pub block: u64,
 }
 

@@ -310,9 +310,9 @@ impl Stretch {
         self.left.keys().next().copied()
     }
 
-    /// Whether those blocks are known to be lost. They are if the receiver has reported on all
-    /// blocks sent equally often. They also are if the receiver has had time for such a report and
-    /// none of these blocks had a number above `by_time_to`.
+    /// Whether the blocks that are sent next are known to be lost. They are if the receiver has
+    /// reported on all blocks sent equally often. They also are if the receiver has had time for
+    /// such a report and none of these blocks had a number above `by_time_to`.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
             let (last, at) = self.gone[least as usize - 1];
@@ -327,9 +327,9 @@ struct Model {
     goes: BTreeMap<Block, (u32, usize)>,
     there: BTreeSet<Block>,
     stretches: Vec<Stretch>,
-    /// The blocks that the newest stretch would include.
+    /// The block that would extend the newest stretch.
     next: Option<Block>,
-    /// The receiver's state at its last complete acknowledgement.
+    /// The highest packet number plus one in the receiver's last complete acknowledgement.
     highest: u64,
     /// The number of the last first send.
     last_first: u64,

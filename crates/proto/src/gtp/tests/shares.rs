@@ -375,7 +375,8 @@ fn many_senders_get_few_requests_and_none_starves() {
     star.run(ms(3000));
     let before = star.requests;
     star.run(ms(6000));
-    // Each schedule sends one more request to all senders, and is made no more often than that.
+    // Each schedule sends one more request to every sender. There are no more schedules than
+    // rounds of other requests.
     let asked = star.requests - before;
     assert!(asked < 2 * 3 * 200, "{asked}");
     let rates = star.rates(3000, 6000);

@@ -52,11 +52,13 @@ pub(super) struct Path {
     pub(super) sender: GtpSender,
     blocks: u64,
     next: u64,
-    /// When the host, and the narrow link, are ready for the next datagram.
+    /// When the host is ready for the next datagram.
     ready: Time,
+    /// When the narrow link is ready for the next datagram.
     free: Time,
-    /// Received UDP payload by 100 ms; datagrams that the receiver's link dropped.
+    /// Received UDP payload in each 100 ms, in bytes.
     came: Vec<u64>,
+    /// Datagrams that the receiver's link dropped.
     pub(super) dropped: u64,
 }
 
@@ -80,8 +82,9 @@ pub(super) struct Star {
     pub(super) looks: Span,
     /// Length and period of the receiving host's sleep, at the start of each period.
     pub(super) sleeps: Option<(Span, Span)>,
-    /// Number of requests of the receiver, and the times of requests with a new rate by flow.
+    /// Number of requests of the receiver.
     pub(super) requests: u64,
+    /// Requests with a new rate: time, flow and rate.
     pub(super) asked: Vec<(Time, u32, Rate)>,
     settings: Settings,
     free: Time,
@@ -215,7 +218,7 @@ impl Star {
         }
     }
 
-    /// No honest sender counts as too fast.
+    /// Asserts that no honest sender counts as too fast.
     fn assert_honest_obey(&self) {
         for (flow, _) in self.paths.iter().filter(|(_, path)| path.lie.is_none()) {
             let came = self.accounting(*flow);

@@ -23,7 +23,7 @@ fn shadow() -> Shadow {
     shadow
 }
 
-/// The sum of its windows.
+/// The sum of the controller's windows.
 fn windows(shadow: &Shadow) -> f64 {
     shadow.windows.as_ref().unwrap().size()
 }
@@ -66,7 +66,7 @@ fn the_queue_of_others_is_what_our_own_datagrams_have_not_made() {
     let mut queue = Queue::NEW;
     // 10 % too much for 0.1 s makes 10 ms of queue.
     is(queue.of_others(0.012, 1.1, 0.1), 0.002);
-    // 5 % less drains half of it.
+    // 5 % less for 0.1 s drains 5 ms of that queue.
     is(queue.of_others(0.012, 0.95, 0.1), 0.007);
     // Our part is never longer than the whole queue, and never negative.
     is(queue.of_others(0.001, 1.0, 0.1), 0.0);

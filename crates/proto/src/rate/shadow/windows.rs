@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use crate::time::Time;
 
-/// RFC 9438, sections 4.1 and 4.6.
+/// Factor of the cubic growth (RFC 9438, section 4.1).
 const C: f64 = 0.4;
+/// Share of a window that is left after a loss (RFC 9438, section 4.6).
 pub(super) const BETA: f64 = 0.7;
 /// The minimum sum of the windows.
 const LEAST: f64 = 4.0;
@@ -19,9 +20,11 @@ pub(super) struct Windows {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Window {
     size: f64,
-    /// The window before the last loss and after it, and the time of that loss.
+    /// The window before the last loss.
     most: f64,
+    /// The window after the last loss.
     from: f64,
+    /// When the last loss was.
     since: Time,
     /// Reno's window (RFC 9438, 4.3).
     reno: f64,
@@ -29,7 +32,8 @@ struct Window {
 }
 
 impl Windows {
-    /// Returns `count` windows with a sum of `size`. If `yields`, they start as after a loss.
+    /// Returns `count` windows with a sum of `size`. If `yields`, the windows start as after a
+    /// loss.
     pub(super) fn new(now: Time, size: f64, count: u32, yields: bool) -> Windows {
         let most = size.max(LEAST) / f64::from(count);
         let size = if yields { most * BETA } else { most };
@@ -59,7 +63,7 @@ impl Windows {
     }
 
     /// Applies `lost` losses to the windows, largest first; each window takes at most one loss in
-    /// `rtt`. Returns the sum before, if a loss counted.
+    /// `rtt`. Returns the sum of the windows before the losses, if a loss counted.
     pub(super) fn lose(&mut self, now: Time, rtt: f64, lost: u64) -> Option<f64> {
         let (before, least) = (self.size(), LEAST / self.each.len() as f64);
         self.each.sort_by(|one, other| other.size.total_cmp(&one.size));
@@ -87,7 +91,7 @@ impl Window {
 
     fn lose(&mut self, now: Time, least: f64) {
         // RFC 9438, 4.7 (fast convergence): a window that has not regained its last size leaves
-        // room.
+        // room for new flows.
         self.most = if self.size < self.most { self.size * (1.0 + BETA) / 2.0 } else { self.size };
         self.size = (self.size * BETA).max(least);
         (self.reno, self.from, self.since) = (self.size, self.size, now);

@@ -336,7 +336,7 @@ fn a_presence_never_overwrites_a_newer_value_of_its_own_client() {
     world.lose();
     world.settle();
     assert_eq!(world.value("k"), Some(&b"new"[..]));
-    // A stored value replaces it, and no presence comes back.
+    // A stored value replaces the presence, which does not come back.
     world.edits.add(wish("k", b"kept"));
     world.settle();
     world.lose();

@@ -1,5 +1,5 @@
 //! Messages of a protocol that moves an object buffer by buffer (RFC 998). Buffers are numbered
-//! through the object.
+//! from the start of the object.
 
 use super::{Report, WireError};
 use crate::time::Span;
@@ -39,7 +39,8 @@ pub struct Resend {
     pub buffer: u64,
     /// Highest arrived packet number plus one; datagrams sent later may be in flight.
     pub highest: u64,
-    /// Missing blocks of a slice of the buffer. Its round is the number of requests for the buffer.
+    /// Missing blocks of a slice of the buffer. The report's round is the number of requests
+    /// for the buffer.
     pub report: Report,
 }
 
@@ -48,12 +49,14 @@ pub struct Resend {
 pub struct Begun {
     /// The buffer.
     pub buffer: u64,
-    /// Its rate, if the sender knows it: the sender's own, or the offer if that is lower.
+    /// The rate of the buffer, if the sender knows it: the sender's own rate, or the offer if
+    /// that is lower.
     pub burst: Option<Burst>,
 }
 
 impl Burst {
-    /// The burst of `size` datagrams of `datagram` bytes at `rate`; `None` at rate zero.
+    /// The burst of `size` datagrams of `datagram` bytes at `rate`; `None` if `size` or `rate`
+    /// is zero, or if the interval would be zero.
     pub fn of(rate: Rate, size: u32, datagram: Bytes) -> Option<Burst> {
         let interval = Bytes::new(datagram.get() * u64::from(size)) / rate;
         let is_one = size > 0 && interval > Span::ZERO && interval < Span::MAX;
@@ -65,7 +68,7 @@ impl Burst {
         Bytes::new(datagram.get().saturating_mul(self.size.into())) / self.interval
     }
 
-    /// The duration of this many datagrams.
+    /// The duration of this many datagrams; a burst that has begun counts in full.
     pub(crate) fn time_of(self, datagrams: u64) -> Span {
         self.interval * datagrams.div_ceil(self.size.into())
     }

@@ -49,7 +49,7 @@ pub enum Control {
     Loss(Loss),
     /// Receiver to sender: blocks to send, and the rate.
     Request(Request),
-    /// Sender to receiver: its limits and its progress.
+    /// Sender to receiver: the sender's limits and progress.
     SenderOffer(SenderOffer),
     /// Receiver to sender: arrived blocks.
     Selective(Selective),

@@ -9,9 +9,9 @@ use crate::wire::messages;
 /// The newest arrived datagram and its age, from which the sender computes the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Its number.
+    /// The number of the datagram.
     pub number: PacketNumber,
-    /// The time between its arrival and the pulse.
+    /// The time between the datagram's arrival and the pulse.
     pub age: Span,
 }
 
@@ -24,15 +24,15 @@ pub struct Train {
     pub bytes: Bytes,
     /// The time from the first arrival to the last; never zero.
     pub span: Span,
-    /// Number of distinct arrival times after the first. A host that reads rarely sees few, and its
-    /// timing is poor.
+    /// Number of distinct arrival times after the first. A host that seldom reads its socket sees
+    /// few steps and times the train poorly.
     pub steps: u32,
 }
 
 /// The state of a flow at the receiver. All counts start with the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// Number of the pulse: a late pulse with a lower number is ignored.
+    /// Number of the pulse: of a late pulse with a lower number only the grant counts.
     pub sequence: u64,
     /// Time since the receiver first knew the flow.
     pub clock: Span,

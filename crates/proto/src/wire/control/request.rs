@@ -31,7 +31,7 @@ pub struct SenderOffer {
     /// All blocks of the requests up to this one have been sent, or need not be sent; 0 for blocks
     /// sent before any request.
     pub answered: u64,
-    /// Highest packet number used for those blocks, plus one.
+    /// Highest packet number used when the last block of request `answered` was sent, plus one.
     pub highest: u64,
 }
 

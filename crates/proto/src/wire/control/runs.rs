@@ -14,7 +14,7 @@ pub(super) fn len(at: u64, run: &Range<u64>) -> usize {
     varint_len(run.start - at) + varint_len(run.end - run.start)
 }
 
-/// The runs, which are in order and disjoint, counted from `first`.
+/// Encodes `runs`, which are in order and disjoint. The first gap counts from `first`.
 pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     let (mut out, mut at) = (Vec::new(), first);
     for run in runs {
@@ -25,7 +25,8 @@ pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u
     out
 }
 
-/// Reads the output of [`write()`]. All runs must lie within `bounds`; they count from its start.
+/// Reads the output of [`write()`]. All runs must lie within `bounds`; the first gap counts
+/// from the start of `bounds`.
 pub(super) fn read(mut bytes: &[u8], bounds: Range<u64>) -> Result<Vec<Range<u64>>, WireError> {
     // A run takes at least two bytes, so the message's length limits the list's.
     let mut runs: Vec<Range<u64>> = Vec::with_capacity(bytes.len() / 2);

@@ -1,6 +1,6 @@
 //! A selective acknowledgement: which blocks have arrived. It covers the changed parts of the
-//! object in as many messages as needed. Each message is useful alone, and the loss of any is
-//! harmless, because unchanged parts are repeated from time to time.
+//! object in as many messages as needed. Each message is useful alone. The loss of a message is
+//! harmless, because unchanged parts are reported again from time to time.
 
 use super::{Report, WireError};
 use crate::wire::header::Header;
@@ -11,7 +11,7 @@ use crate::wire::messages;
 pub struct Selective {
     /// Number of the acknowledgement, the same in all its messages.
     pub sequence: u64,
-    /// Missing blocks of a slice; the rest of the slice has arrived. Its round is 0.
+    /// Missing blocks of a slice; the rest of the slice has arrived. The report's round is 0.
     pub report: Report,
     /// Set in the last message of an acknowledgement: information about the whole acknowledgement.
     pub closing: Option<Closing>,
