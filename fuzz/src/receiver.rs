@@ -28,9 +28,9 @@ pub fn run(bytes: &[u8]) {
 }
 
 struct Receiving {
-    /// Whether it accepts only requested blocks (GTP, section 3.3).
+    /// Whether the receiver accepts only requested blocks (GTP, section 3.3).
     picky: bool,
-    /// Whether it takes coded symbols.
+    /// Whether the receiver accepts coded symbols.
     coded: bool,
     /// The symbols that arrived.
     symbols: BTreeSet<Symbol>,

@@ -68,7 +68,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
             .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
-/// Returns `.NAME.suffix`, or the same with a hash of the name if this is too long.
+/// Returns `.NAME` and the suffix. If that is too long, a hash of the name replaces NAME.
 fn beside(name: &[u8], suffix: &str) -> Vec<u8> {
     let mut out = vec![b'.'];
     if 1 + name.len() + suffix.len() <= NAME_MAX {

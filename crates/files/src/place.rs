@@ -130,8 +130,8 @@ impl Place {
         }
     }
 
-    /// Returns whether this is a folder, following links. Returns `false` if the place is empty and
-    /// its parent folder exists.
+    /// Returns whether this is a folder, following links. Returns `false` if nothing exists at the
+    /// place and its parent folder exists.
     ///
     /// # Errors
     /// Its parent folder is missing, or the system refuses (`File`).

@@ -47,7 +47,7 @@ pub struct ChunkRead {
 #[derive(Debug)]
 struct Origin {
     folders: Folders,
-    /// Length of the part of a manifest path that is not below the folder.
+    /// Bytes at the start of a manifest path that do not belong to the path below the base folder.
     strip: usize,
     /// The file's own name, if a link to it was given.
     own_name: Option<Vec<u8>>,
@@ -276,8 +276,8 @@ impl Source {
 
     /// Returns which chunks of a file have the values that the other end found.
     ///
-    /// `values` are chunks counted in the file, also for a small file. They may come from anybody;
-    /// a chunk outside of the file does not match.
+    /// `values` has numbers of chunks within the file, also for a small file. A peer may have sent
+    /// any numbers; a chunk outside of the file does not match.
     pub fn compare(&mut self, entry: u32, values: &[(u64, Digest)]) -> Vec<bool> {
         let size = self.manifest.entries().get(entry as usize).and_then(Entry::size);
         let size = size.unwrap_or(0);

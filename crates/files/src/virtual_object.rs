@@ -33,7 +33,7 @@ pub enum ChunkKind {
     Large {
         /// The manifest's entry.
         entry: u32,
-        /// The chunk counted in the file.
+        /// The number of the chunk within the file.
         chunk: u64,
     },
     /// Several small files.

@@ -30,7 +30,7 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
     /// Bytes that `failures` and `warnings` take.
     said: u64,
-    /// Counts each name.
+    /// Counts each name found, and can cancel the walk.
     pub(crate) watch: Watch,
     /// The memory account of the entries.
     pub(crate) memory: Box<dyn ListMemory>,
@@ -200,7 +200,7 @@ impl Walk {
         self.memory.hold(self.bytes())
     }
 
-    /// Bytes that everything found so far takes.
+    /// Returns the bytes of memory that everything found so far takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.listing.bytes() + self.said
     }

@@ -1,8 +1,8 @@
 //! The state of a host: a page for browsers, events, and metrics for monitors.
 //!
-//! The page is read-only, and each request needs a token. The page is one file, and its policy
-//! forbids it to load anything else. The server renders the state at most ten times a second,
-//! however many pages are open.
+//! The page is read-only, and each request needs a token. The page is one file, and its
+//! Content-Security-Policy forbids it to load anything else. The server renders the state at most
+//! ten times a second, however many pages are open.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -230,7 +230,7 @@ fn typed(text: Option<String>, kind: &str) -> Reply {
     }
 }
 
-/// The page. Its policy allows only the script and the style that carry the nonce.
+/// The page. Its Content-Security-Policy allows only the script and the style that have the nonce.
 fn page() -> Reply {
     let Ok(nonce) = random() else {
         return reply::plain(StatusCode::INTERNAL_SERVER_ERROR, "no random bytes");

@@ -27,9 +27,9 @@ pub struct Told {
     pub address: SocketAddr,
     /// The user, from the comment after the token.
     pub name: Option<String>,
-    /// Its method.
+    /// The request's method.
     pub method: String,
-    /// Its path, still encoded.
+    /// The request's path, still percent-encoded.
     pub path: String,
     /// The `Content-Length` of the request.
     pub bytes: Option<u64>,
@@ -62,14 +62,14 @@ pub(crate) struct Shared {
     tell: Box<dyn Fn(Told) + Send + Sync>,
 }
 
-/// The number of reported refusals, and the start of the period.
+/// The number of refusals in the current minute, and the start of this minute.
 struct Refusals {
     since: Instant,
     count: u32,
 }
 
 impl Shared {
-    /// Makes the state; `tell` is called for refusals.
+    /// Makes the state; `tell` is called for refusals and changes.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,
@@ -110,7 +110,7 @@ impl Shared {
         right.write && !self.read_only
     }
 
-    /// Reports a change; reports a refusal unless the limit of the period is reached.
+    /// Reports a change; reports a refusal unless the limit of this minute is reached.
     pub(crate) fn tell(&self, told: Told) {
         if told.is_refused() && !self.refuses_few() {
             return;

@@ -42,7 +42,7 @@ fn code(error: &Error) -> Errno {
     }
 }
 
-/// How often to retry, and since when.
+/// The retries of one request: the time of the first try, and the next pause.
 #[derive(Debug)]
 pub(crate) struct Retry {
     since: Instant,
@@ -137,7 +137,7 @@ impl Host {
             (self.told)(format!("a request failed: {}", error.what()));
             return Err(Errno::ETIMEDOUT.into());
         }
-        // The server may have closed an idle connection: the first retry is immediate.
+        // The first pause is short, because the server may only have closed an idle connection.
         sleep(retry.pause).await;
         retry.pause = (retry.pause * 2).min(PAUSES.1);
         Ok(())

@@ -40,7 +40,7 @@ struct Program {
     /// The number of connections so far: a new connection ends the earlier one.
     connections: watch::Sender<u64>,
     running: Cell<(usize, usize)>,
-    /// When its last connection ended.
+    /// When the program's last connection ended; `None` while the program is connected.
     left: Cell<Option<Instant>>,
 }
 
@@ -159,7 +159,8 @@ impl Calls {
         Room { calls: calls < 2 * CALLS, streams: streams < 2 * STREAMS }
     }
 
-    /// Keeps a program that may reconnect, and removes it after [`KEEP`].
+    /// Keeps a program that may reconnect. Removes the program after [`KEEP`], or earlier if none of
+    /// its calls or methods is pending.
     fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
         let calls = Rc::downgrade(self);
         tokio::task::spawn_local(async move {

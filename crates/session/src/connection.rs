@@ -43,8 +43,9 @@ impl Connection {
         Connection { below, facts, versions }
     }
 
-    /// Opens a stream to `service`, which needs at least the version `needs`. The call sends
-    /// nothing and waits for no answer, because the first message carries the request.
+    /// Opens a stream to `service` in version `needs` or later. The call itself sends nothing: the
+    /// stream's first message carries the request. While too many streams are open, the call waits
+    /// up to 10 s.
     ///
     /// # Errors
     /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams.

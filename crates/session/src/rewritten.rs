@@ -25,7 +25,7 @@ impl Rewriting {
         Ok(Rewriting(folder))
     }
 
-    /// Like `wait`, but returns `None` if another process is changing files in `folder`.
+    /// Takes the lock without waiting; `None` if another process is changing files in `folder`.
     ///
     /// # Errors
     /// As [`Rewriting::wait`].

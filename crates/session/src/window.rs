@@ -75,10 +75,10 @@ enum Jump {
     Validating(u64),
 }
 
-/// A round trip's packets.
+/// A round: the packets from its first packet until that packet's acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The number of its first packet.
+    /// The number of the round's first packet.
     first: u64,
     begun: Instant,
     sent: u64,

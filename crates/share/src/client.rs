@@ -1,4 +1,5 @@
-//! The client's side: calls and watches over successive connections.
+//! The client's side: calls and watches over successive connections. A presence is a value that the
+//! server deletes when its writer disconnects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

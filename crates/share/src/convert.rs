@@ -99,7 +99,7 @@ pub(crate) fn answered(answer: &Answer, asked: &Key) -> Result<Option<Entry>, Er
     }
 }
 
-/// The message of a piece.
+/// Returns the message of a piece, which is a part of a watch's snapshot or changes.
 pub fn part(run: u64, piece: Piece) -> Part {
     match piece {
         Piece::Snapshot { revision, is_first, is_last, entries } => {
@@ -126,7 +126,7 @@ pub fn part(run: u64, piece: Piece) -> Part {
     }
 }
 
-/// Parses a part.
+/// Parses the message of a piece.
 ///
 /// # Errors
 /// The message is invalid.

@@ -1,7 +1,8 @@
 //! The tree's file: a redb database.
 //!
 //! Every commit is synced before it is acknowledged (`Durability::Immediate`), so acknowledged
-//! changes survive a killed process and a power cut. Presence is not stored.
+//! changes survive a killed process and a power cut. Presence (values that the server deletes when
+//! their writer disconnects) is not stored.
 
 use std::path::Path;
 use std::sync::Arc;

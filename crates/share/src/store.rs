@@ -46,17 +46,19 @@ type Read = (u64, Option<Entry>);
 pub struct Size {
     /// Keys that have a value.
     pub keys: u64,
-    /// Changes so far, including those in earlier runs.
+    /// The revision of the tree: at least the number of changes in this and earlier runs. A restart
+    /// skips up to 4096 revisions.
     pub changes: u64,
     /// Watches that have received all changes.
     pub watches: u64,
 }
 
 pub(crate) enum Command {
-    /// A stream of a writer starts. The flag says whether it is the writer's first stream; the
-    /// number is the last edit whose outcome the writer knows.
+    /// A stream of a writer starts. The flag says whether it is the writer's first stream. The
+    /// number says how many times outcomes of the client's edits had been discarded when the writer
+    /// last had no pending edit.
     Begin(By, bool, Option<u64>, Reply<u64>),
-    /// An edit, and whether it is a presence.
+    /// An edit, and whether its value is a presence: deleted when the writer's stream ends.
     Edit(Call, bool, Reply<(u64, u64)>),
     Hold(By, Hold, Reply<(u64, u64)>),
     Read(Key, Reply<Read>),

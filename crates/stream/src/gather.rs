@@ -1,5 +1,6 @@
 //! A receiver's flow: gathers the symbols of frames, and passes complete frames to the thread
-//! that restores them.
+//! that restores them. A frame is sent as symbols, one in a datagram: its originals have the bytes
+//! of the frame, its repairs restore lost originals.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};

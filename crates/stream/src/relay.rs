@@ -17,7 +17,7 @@ use crate::place::Place;
 const BLOCKS: usize = 64;
 const BLOCK: usize = 64 << 10;
 
-/// Opened datagrams.
+/// A buffer of opened (decrypted) datagrams.
 pub(crate) struct Block {
     bytes: Box<[u8]>,
     filled: usize,
@@ -72,7 +72,7 @@ impl Block {
 pub(crate) struct Outlet {
     pub(crate) place: Arc<Place>,
     pub(crate) data: Sealer,
-    /// The last frame that was counted as withheld.
+    /// The last frame that was counted as withheld, which means not forwarded completely.
     pub(crate) withheld: Option<u64>,
 }
 
@@ -151,7 +151,8 @@ fn forward(
         return;
     };
     for (number, payload) in block.iter() {
-        // Its keys are used up, or the sender lied about its sizes: the datagram is not sent.
+        // The receiver's keys are used up, or the sender lied about its sizes: the datagram is not
+        // sent.
         if batch.push(&mut outlet.data, Kind::Data, number, payload).is_err() {
             outlet.withhold(number);
         }

@@ -1,4 +1,5 @@
-//! The thread that restores the lost originals of frames, and passes frames to their reader.
+//! The thread that restores the lost originals of frames, and passes frames to their reader. The
+//! originals of a frame are the datagrams with its bytes; further datagrams have repairs.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

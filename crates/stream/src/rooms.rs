@@ -36,7 +36,7 @@ pub(crate) struct Live {
     pub(crate) relay: Sender<Work>,
     pub(crate) came: Arc<Came>,
     pub(crate) rtt: LeastRtt,
-    /// Ends this sender's stream when a newer one replaces it.
+    /// Ends this sender's stream when a newer sender replaces this sender.
     pub(crate) replaced: oneshot::Sender<()>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Member {
     pub(crate) flow: FlowId,
     pub(crate) rtt: LeastRtt,
     pub(crate) seen: Option<Seen>,
-    /// The number of its current data keys.
+    /// The number of this receiver's current data keys.
     epoch: u64,
     /// The number of frames, if the stream ended while this receiver was in the room.
     ended: Option<u32>,

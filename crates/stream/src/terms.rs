@@ -127,7 +127,8 @@ pub fn suite(cipher: &str) -> Result<Suite, Error> {
     })
 }
 
-/// Returns the keys of a flow. Each number above 0 is for data of one sealer.
+/// Returns the keys of a flow. Number 0 is for control datagrams, and for data whose keys never
+/// change. Each higher number is for the data of one sealer, from the server to a receiver.
 pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId) -> FlowKeys {
     FlowKeys::new(&exporter.export(b"longhaul stream", &[]), suite, number, flow)
 }

@@ -32,8 +32,9 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Returns the final mode of a file in `folder`. `replaced` is the name of the file that it may
-    /// replace. The set-id bits are dropped, because other content must not run as another user.
+    /// Returns the final mode of a new file in `folder`. `replaced` is the name of an existing file
+    /// that the new file may replace. The mode of an existing file is kept without its set-id bits,
+    /// because new content must not run as another user.
     pub(super) fn final_mode(
         self,
         folder: &dyn Folder,

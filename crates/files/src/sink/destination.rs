@@ -33,7 +33,7 @@ pub(super) struct Ground {
     /// Whether the base is missing and was not created, because of a dry run.
     pub(super) is_missing: bool,
     /// Whether the name of the base may be missing on disk: this copy has created the base, or the
-    /// file system cannot sync it.
+    /// base's parent folder could not be synced.
     pub(super) has_new_base: bool,
     /// The destination, for errors.
     pub(super) place: PathBuf,
@@ -253,8 +253,8 @@ pub fn make_folders(place: &Place) -> Result<(), Error> {
     make_path(place, false).map(drop)
 }
 
-/// Creates the folder `place` and its missing parents. With `dry` it creates nothing; if a folder
-/// is missing, it returns the innermost existing folder.
+/// Creates the folder `place` and its missing parents. With `dry`, creates nothing and, if a folder
+/// is missing, returns the innermost existing folder.
 fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
     let cannot = |place: &Place, error| file_error("make the folder", place.named(), &error);
     if place.path().as_os_str().len() > manifest::MAX_PATH {

@@ -38,8 +38,8 @@ pub struct Delete {
 pub struct Deleted {
     /// The number of files, links and folders.
     pub count: u64,
-    /// Their paths, folders with a trailing slash, in the order of removal; the list ends at 16
-    /// MiB.
+    /// The paths of the files, links and folders in the order of removal, folders with a trailing
+    /// slash. The list ends at 16 MiB.
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
@@ -153,7 +153,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Lists the names that would be removed.
+    /// Lists the names that would be removed; none if the copy is incomplete.
     ///
     /// # Errors
     /// There are more names than the limit, or everything would be removed (`File`).
@@ -166,8 +166,8 @@ impl Sink {
         Ok(planned)
     }
 
-    /// Checks whether the copy may remove the names. Called at the start, before the copy has
-    /// changed anything.
+    /// Refuses the copy if it would remove more names than the limit, or if the source has no
+    /// files. Called before the copy has changed anything.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);
@@ -177,10 +177,11 @@ impl Sink {
         }
     }
 
-    /// Removes the names that the source lacks, after everything else is on disk.
+    /// Removes the names that the source lacks, after everything else is on disk. If there are more
+    /// names than the limit by now, removes none and adds a failure.
     ///
     /// # Errors
-    /// As [`Sink::would_delete`], and for a failed sync.
+    /// The copy was cancelled, or a sync failed.
     pub(super) fn delete_extra(&mut self) -> Result<Deleted, Error> {
         if self.extra.is_none() || self.keeps_extra() {
             return Ok(Deleted::default());
@@ -369,8 +370,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Finds the entry `name` in the folder `folder`, which the walk is in. Passes the entries
-    /// before it. Passes all entries of the folder if there is no name.
+    /// Finds the entry `name` in the folder `folder`, which the walk is in, and passes the entries
+    /// before this entry. Without a name, passes all entries of the folder.
     fn find(&mut self, folder: Option<u32>, name: Option<&[u8]>) -> Option<u32> {
         loop {
             let entry = self.manifest.entries().get(self.next as usize)?;

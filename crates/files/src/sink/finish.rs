@@ -29,13 +29,13 @@ pub struct SinkOutcome {
     pub folders: u64,
     /// Names that the source lacks and that this run removed.
     pub deleted: u64,
-    /// Their paths, if names are recorded; folders end with a slash.
+    /// The paths of the removed names, if names are recorded; folders end with a slash.
     pub deleted_names: Vec<Vec<u8>>,
     /// Whether a requested removal was left out because the copy is incomplete.
     pub kept_extra: bool,
     /// The failures at the source and here.
     pub failures: Vec<Failure>,
-    /// Named entries that were not taken by [`Sink::take_named`].
+    /// Entries with their final names that [`Sink::take_named`] has not returned.
     pub named: Vec<u32>,
     /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
     /// concatenated hashes. The first covers the encoded manifest without version stamps, the
@@ -98,7 +98,7 @@ impl Sink {
         Ok((outcome, mark))
     }
 
-    /// Calls a function for each unfinished entry of a kind.
+    /// Calls `act` for each entry whose kind is `wanted` and that has no final state yet.
     fn each(
         &mut self,
         wanted: impl Fn(&Kind) -> bool,

@@ -98,7 +98,7 @@ pub struct SinkOptions {
 pub struct Compare {
     /// The manifest's entry.
     pub entry: u32,
-    /// Chunks counted in the file, and their values (see [`digest::file_value`]).
+    /// Numbers of chunks within the file, and their values (see [`digest::file_value`]).
     pub values: Arc<[(u64, Digest)]>,
 }
 
@@ -330,13 +330,14 @@ impl Sink {
         std::mem::take(&mut self.named)
     }
 
-    /// Returns the chunks that became unnecessary because their files failed; each once.
+    /// Returns the chunks that became unnecessary, because their files failed or exist already;
+    /// each once.
     pub fn take_needless(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.needless)
     }
 
-    /// Returns the chunks that the sender treats as settled but must send again: they existed or
-    /// were written, and then a sync failed. Returns each once.
+    /// Returns the chunks that the sender treats as settled but must send again: their sync failed,
+    /// or the existing data changed after the comparison. Returns each once.
     pub fn take_changed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.changed)
     }

@@ -110,9 +110,9 @@ pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
 
-/// Returns the addresses to try: all addresses of the host name, those that the offer also contains
-/// first. Other addresses in the offer may belong to another host, to which this client must not
-/// send.
+/// Returns the addresses of the host name, to try in this order. Addresses that the offer also
+/// contains come first. Any other address in the offer may belong to another host, so it is not
+/// tried.
 fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();

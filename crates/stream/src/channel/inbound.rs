@@ -23,7 +23,7 @@ use crate::terms::{micros, written};
 
 /// Maximum number of messages queued for the task that takes them; later messages are dropped.
 const WAITING: usize = 1_024;
-/// Maximum bytes of these messages.
+/// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
 /// Interval of a subscriber's control datagrams, which tell the server its address.
 const HELLO: Span = Span::from_millis(250);

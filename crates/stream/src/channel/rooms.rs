@@ -29,11 +29,11 @@ pub struct RoomLimits {
     pub clients_of_id: usize,
     /// Messages that a room keeps for slow subscribers.
     pub messages: usize,
-    /// Bytes of these messages.
+    /// Bytes of the messages that a room keeps for slow subscribers.
     pub bytes: usize,
     /// Maximum number of keys of a room whose last message is kept for late subscribers.
     pub keys: usize,
-    /// Bytes of these messages.
+    /// Bytes of the messages that a room keeps for late subscribers.
     pub key_bytes: usize,
 }
 

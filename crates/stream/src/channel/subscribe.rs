@@ -27,7 +27,7 @@ use crate::terms::{keys, micros};
 const SEEN: Duration = Duration::from_secs(1);
 /// Maximum number of items queued for the program.
 const UNREAD: usize = 1_024;
-/// Maximum content of these items, in KiB.
+/// Maximum content of the items queued for the program, in KiB.
 const UNREAD_KIBIS: usize = 32 << 10;
 /// Maximum number of senders whose repeated messages in datagrams are detected.
 const ORIGINS: usize = 1_024;
@@ -39,7 +39,7 @@ pub struct Wish {
     pub name: Key,
     /// Which messages to receive, and how they travel.
     pub mode: Mode,
-    /// Only messages with keys below it.
+    /// Only messages with this key or a key below it; an empty prefix selects all messages.
     pub keys: Prefix,
     /// The code for datagrams.
     pub code: Code,

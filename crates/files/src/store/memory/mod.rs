@@ -51,9 +51,9 @@ pub(crate) struct Faults {
 /// One page of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Page {
-    /// Whether the cache has data for the page; false for a hole. `stored` is the same for the
-    /// device.
+    /// Whether the cache has data for the page; false for a hole.
     cached: bool,
+    /// Whether the device has data for the page; false for a hole.
     stored: bool,
     dirty: bool,
     /// Whether the page is clean although the device lacks the cache's content.

@@ -1,4 +1,5 @@
-//! Receives the messages of a multicast group.
+//! Receives the messages of a multicast group. An epoch is the time during which the same keys are
+//! valid.
 
 use std::collections::{BTreeMap, VecDeque};
 

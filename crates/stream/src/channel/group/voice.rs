@@ -83,7 +83,8 @@ impl Voice {
         }
     }
 
-    /// Sends the repairs of a group of the code that has been incomplete for too long.
+    /// Sends the repairs of the latest datagrams, if the code has waited too long for more
+    /// datagrams.
     pub(super) async fn flush(&mut self, socket: &UdpSocket) {
         self.cutter.flush(clock::now(), &mut self.cut);
         // A failed send has the effect of a loss on the path.
