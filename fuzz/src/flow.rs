@@ -21,7 +21,7 @@ pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.
 pub(crate) trait Driven {
-    /// Starts a flow by `row`'s protocol.
+    /// Starts a flow by the protocol of `row`, a row of the registry of protocols.
     fn new(row: &'static Row, setup: Setup) -> Self;
 
     /// Applies the operation that the input chooses.
@@ -97,8 +97,7 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         weight: longhaul_proto::law::Weight::default(),
         remembered: None,
     };
-    // Take these values from bytes that exist already: a network card, and a remembered path as
-    // fast as another rate.
+    // Reuse two rates that were read above: for a network card, and for a remembered path.
     let remembered = setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt });
     Setup { card: setup.rate, remembered, ..setup }
 }
@@ -120,7 +119,7 @@ fn settings(row: &'static Row, choice: u8) -> Settings {
     })
 }
 
-/// Advances the time, by zero or by years.
+/// Advances the time by 1 ns to 100 years; the time never exceeds [`CENTURY`].
 pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
     let later = match input.byte() {
         power @ 0..64 => now + Span::from_nanos(1 << power),

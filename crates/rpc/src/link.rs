@@ -34,7 +34,7 @@ impl Stuck {
 }
 
 /// Moves messages until the other side says goodbye, or this program has finished. `room` limits
-/// the calls of the other side; `noted` is called after each message.
+/// the calls of the other side; `noted` is called after each message or request.
 ///
 /// # Errors
 /// The connection is lost, or the other side breaks the protocol.

@@ -159,8 +159,8 @@ impl Calls {
         Room { calls: calls < 2 * CALLS, streams: streams < 2 * STREAMS }
     }
 
-    /// Keeps a program that may reconnect. Removes the program after [`KEEP`], or earlier if none of
-    /// its calls or methods is pending.
+    /// Keeps a program that may reconnect. Removes the program after [`KEEP`], or earlier if it has
+    /// nothing left to do.
     fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
         let calls = Rc::downgrade(self);
         tokio::task::spawn_local(async move {

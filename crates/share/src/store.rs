@@ -74,7 +74,7 @@ pub(crate) enum Command {
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     orders: mpsc::UnboundedSender<Command>,
-    /// Notifies when the tree was read again from the file.
+    /// Notifies that a commit has failed, so that the tree is read again from the file.
     anew: watch::Receiver<()>,
 }
 
@@ -121,7 +121,7 @@ impl Store {
         async { told.await.map_err(|_| Error::new(Kind::Lost, "the shared tree has ended")) }
     }
 
-    /// Completes when the tree was read again from the file.
+    /// Completes when a commit has failed, so that the tree is read again from the file.
     pub(crate) fn anew(&self) -> impl Future<Output = Error> + use<> {
         let mut anew = self.anew.clone();
         anew.mark_unchanged();

@@ -156,7 +156,7 @@ const KEPT: usize = 64;
 
 /// The files of an object at the receiving end.
 ///
-/// A drop at any moment leaves the data for a later run.
+/// A drop at any moment leaves the data for a later run, except small files that are incomplete.
 #[derive(Debug)]
 pub struct Sink {
     object: VirtualObject,

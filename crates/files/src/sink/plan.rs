@@ -350,7 +350,7 @@ impl Sink {
         }
     }
 
-    /// Returns whether to continue waiting for another copy; reports the first entry.
+    /// Returns whether to continue waiting for another copy; reports the first entry that waits.
     fn may_wait(&mut self, number: u32) -> bool {
         let patience = self.options.patience;
         if patience.is_zero() || self.watch.is_over() {

@@ -47,7 +47,8 @@ impl Sink {
         }
     }
 
-    /// Handles an error: an error of the entry ends the entry, any other error ends the copy.
+    /// Handles an error of an entry: the entry fails, and the copy continues. A full disk ends the
+    /// copy, and so does any error of a single-file copy.
     pub(super) fn local_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let it = &manifest.entries()[entry as usize];

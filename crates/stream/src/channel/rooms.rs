@@ -97,7 +97,8 @@ pub(super) enum Role {
 
 /// A room.
 pub(super) struct Room {
-    /// A random number. Positions of different runs are not comparable.
+    /// A random number for the time from the room's creation to its end. Positions of messages in
+    /// different runs are not comparable.
     pub(super) run: u64,
     state: RefCell<State>,
     changed: watch::Sender<()>,
@@ -123,7 +124,7 @@ pub(super) enum Published {
     New,
     /// The message is a repetition, or has passed too many links.
     Old,
-    /// There is no memory for it.
+    /// There is no memory for the message.
     Full,
 }
 

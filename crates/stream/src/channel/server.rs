@@ -517,7 +517,7 @@ async fn goodbye(reader: &mut FrameReader) -> Result<(), Error> {
     }
 }
 
-/// Returns the deadline of a message; `None` if it has none.
+/// Returns the deadline in a request; `None` for 0.
 fn deadline(micros: u64) -> Result<Option<Span>, Error> {
     let deadline = (micros > 0).then(|| Span::from_micros(micros));
     deadline.map(terms::check_deadline).transpose()

@@ -53,8 +53,8 @@ pub struct Wish {
 /// An item that a subscriber delivers.
 #[derive(Debug)]
 pub enum Item {
-    /// This client has entered the room. A second `Joined` means that the server was restarted; the
-    /// number of messages lost meanwhile is unknown.
+    /// This client has entered the room. A second `Joined` means that the server has created the
+    /// room anew, for example after a restart; the number of messages lost meanwhile is unknown.
     Joined,
     /// A message.
     Message(Box<Received>),
@@ -92,8 +92,9 @@ pub(super) struct State {
     pub(super) meter: Meter,
     pub(super) status: Status,
     pub(super) counts: Option<Arc<Counts>>,
-    /// Lost and late messages of flows on earlier connections.
+    /// Lost messages of flows on earlier connections.
     missed: u64,
+    /// Late messages of flows on earlier connections, and those that the server did not send.
     late: u64,
 }
 

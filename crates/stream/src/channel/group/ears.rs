@@ -153,7 +153,7 @@ impl Ears {
         self.now.senders.held() + before
     }
 
-    /// Drops incomplete messages.
+    /// Drops incomplete messages, and the keys of the previous epoch.
     pub(super) fn clear(&mut self) {
         self.before = None;
         self.now.senders.clear();
