@@ -61,7 +61,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Up to 255 of the bytes.
+    /// Up to 255 of the remaining bytes.
     pub(crate) fn slice(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.bytes.len());
         let (slice, rest) = self.bytes.split_at(length);

@@ -34,7 +34,7 @@ const MAX_COMPILED: usize = 24 << 20;
 /// search.
 const OVERHEAD: usize = 4 << 10;
 /// Maximum bytes of the search caches of all patterns. Without a limit, a hostile pattern could
-/// fill a cache of any size. One pattern needs no more than `MAX_CACHE`.
+/// fill a cache of any size. One pattern gets at most `MAX_CACHE`.
 const MAX_CACHES: usize = 16 << 20;
 const MAX_CACHE: usize = 1 << 20;
 
@@ -74,9 +74,9 @@ struct CompiledFilter {
 
 #[derive(Debug)]
 enum Test {
-    /// The subject is this text.
+    /// The tested path or name is this text.
     Is(Box<[u8]>),
-    /// The subject is this text, or ends with it after a `/`.
+    /// The tested path is this text, or ends with a `/` and this text.
     EndsWith(Box<[u8]>),
     Matches(Box<Regex>),
 }

@@ -63,7 +63,8 @@ impl RangeFile {
             Found::Nothing { .. } => Err(wrong(store::not_found())),
             Found::Other { .. } if place.says_folder() => Err(wrong(store::not_a_folder())),
             Found::Other { parent, name, .. } => {
-                // Open without blocking: a pipe in its place is detected by its kind.
+                // This does not block, even if a pipe has replaced the file. Its kind is checked
+                // below.
                 let file = parent.open(&name, Access::Read).map_err(wrong)?;
                 let attributes = file.attributes().map_err(wrong)?;
                 if attributes.kind != FileKind::File {

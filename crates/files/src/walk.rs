@@ -283,7 +283,8 @@ fn file_kind(
     Ok(Kind::File { size, sparse, holes: holes.into() })
 }
 
-/// Returns whether this process owns a file and may read it; then no check is needed.
+/// Returns whether this process's user owns a file and the mode lets the owner read it. Such a file
+/// needs no other check.
 fn is_ours(attributes: &Attributes) -> bool {
     attributes.mode & 0o400 != 0 && attributes.is_own()
 }

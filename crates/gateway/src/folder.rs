@@ -20,8 +20,8 @@ use crate::url;
 
 /// Approximate size of a piece in bytes.
 const PIECE: usize = 32 << 10;
-/// Maximum number of sorted names. Further names follow in the system's order, which limits memory
-/// for folders of any size.
+/// Maximum number of sorted names. Further names follow in the system's order, so a folder of any
+/// size needs limited memory.
 const SORTED: usize = 10_000;
 
 /// Format of a listing.
@@ -94,7 +94,7 @@ pub(crate) async fn properties(
     reply::with(reply, header::CONTENT_TYPE, "application/xml; charset=utf-8")
 }
 
-/// A body with `head`, followed by the names at `place`.
+/// Returns a body: `head`, then the names at `place`.
 async fn listing(
     shared: &Arc<Shared>,
     place: Place,

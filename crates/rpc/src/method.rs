@@ -166,7 +166,8 @@ impl RpcCall {
         &self.peer
     }
 
-    /// Returns the handle for calls to the caller's own methods. It ends with the connection.
+    /// Returns the handle for calls to the caller's own methods. The handle ends with the
+    /// connection.
     pub fn caller(&self) -> &Rpc {
         &self.rpc
     }

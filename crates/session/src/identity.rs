@@ -1,5 +1,5 @@
-//! This user's Ed25519 key. It is created at first use and stored in the config folder; only this
-//! user can read it.
+//! This user's Ed25519 key. The key is created at first use and stored in the config folder; only
+//! this user can read the key.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -39,8 +39,9 @@ const BACKLOG: i32 = 1024;
 /// client without a reason.
 const STRANGERS: usize = 32;
 
-/// The charge to a network for each handshake of a client without rights: twenty in a burst are
-/// free, or one every three seconds. Beyond that the network has to pause, for a minute at most.
+/// The charge to a network for each handshake of a client without rights. A network may make twenty
+/// such handshakes in a burst, and one every three seconds in the long run. A network that exceeds
+/// this has to pause, for a minute at most.
 const UNAUTHORISED: Tariff =
     Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
 

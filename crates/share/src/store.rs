@@ -2,7 +2,7 @@
 //! are committed together; clients and watchers get the result after the commit.
 //!
 //! If a commit fails, the thread reads the tree from the file again before it answers, and ends the
-//! streams of all clients. The clients reconnect. The file's records of writers then show them
+//! streams of all clients. The clients reconnect, and learn from the file's records of writers
 //! which edits were made.
 
 use std::path::Path;

@@ -35,11 +35,13 @@ pub(crate) struct Frame {
     /// The originals at their offsets; missing originals are zeros.
     pub(crate) originals: Vec<u8>,
     pub(crate) here: Vec<bool>,
-    /// The numbers of the received repairs, and their bytes in the same order.
+    /// The numbers of the received repairs.
     pub(crate) numbers: Vec<u16>,
+    /// The bytes of the received repairs, in the order of `numbers`.
     pub(crate) repairs: Vec<u8>,
-    /// When the frame was complete and next in order, and how long it had taken until then.
+    /// When the frame was complete and next in order.
     pub(crate) at: Time,
+    /// The delay from the sender until `at`.
     pub(crate) took: Span,
     pub(crate) deadline: Span,
 }

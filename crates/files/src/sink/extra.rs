@@ -121,7 +121,7 @@ impl Extra {
 }
 
 impl Sink {
-    /// Records that the source's list lacks existing names. Nothing is then removed.
+    /// Records that the source's list lacks existing names, so that this copy removes nothing.
     pub fn source_is_incomplete(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.is_incomplete = true;
@@ -390,8 +390,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The innermost folder does not list `entry`. If it is found by name nevertheless, the file
-    /// system stores it under another name.
+    /// Handles an `entry` that the innermost folder does not list. If the entry is found by its
+    /// name, the file system stores the entry under another name.
     fn note_unlisted(&mut self, entry: u32) {
         let Some(level) = self.stack.last() else { return };
         let name = self.manifest.name(entry);

@@ -65,7 +65,7 @@ pub(super) struct Large {
     journal_end: u64,
     /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
-    /// Whether a sync of the partial file failed. Chunks of the file must then no longer be
+    /// Whether a sync of the partial file failed. If so, chunks of the file must no longer be
     /// journalled or synced.
     has_lost: bool,
     /// When the file was last used. The least recently used file is closed first.
@@ -406,13 +406,13 @@ impl Large {
         synced
     }
 
-    /// Drops the chunks that wait for a sync. They are then never journalled.
+    /// Drops the chunks that wait for a sync, so that they are never journalled.
     pub(super) fn lose_pending(&mut self) {
         self.pending.clear();
         self.has_lost = true;
     }
 
-    /// Returns whether a sync has failed. The file must then [restart](Large::restart).
+    /// Returns whether a sync has failed. If so, the file must [restart](Large::restart).
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }

@@ -96,7 +96,7 @@ pub struct SinkOptions {
 /// Values of existing chunks, for the sender to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
-    /// The manifest's entry.
+    /// The number of the file's entry in the manifest.
     pub entry: u32,
     /// Numbers of chunks within the file, and their values (see [`digest::file_value`]).
     pub values: Arc<[(u64, Digest)]>,

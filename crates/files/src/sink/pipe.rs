@@ -122,8 +122,8 @@ impl PipeFile {
     /// `false`.
     ///
     /// # Errors
-    /// The system refuses. An existing file is unchanged then, unless only the folder could not be
-    /// synced.
+    /// The system refuses (`File`). An existing file is unchanged, unless only the sync of the
+    /// folder failed.
     pub fn finish(&mut self, total: u64, digest: &Digest) -> Result<bool, Error> {
         let chunks = self.root.chunks();
         let is_even = self.short.is_none_or(|short| short + 1 == chunks);

@@ -20,8 +20,8 @@ impl Sink {
     pub fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
         let is_due = self.states.get(entry as usize) == Some(&State::Due);
         if is_due {
-            // The sender may have sent zeros instead of its content, so its journal cannot be
-            // trusted.
+            // The sender may have sent zeros instead of the file's content, so the file's journal
+            // cannot be trusted.
             if let Some(large) = self.larges.remove(&entry)
                 && let Err(error) = large.distrust(&mut self.ground)
             {

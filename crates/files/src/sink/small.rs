@@ -186,8 +186,8 @@ impl Small {
         Ok(())
     }
 
-    /// Queues a complete file. If it was closed between two writes, a sync of `file` proves
-    /// nothing.
+    /// Queues a complete file. `may_sync` is false if the file was closed between two writes: a
+    /// sync of `file` then proves nothing about the earlier writes.
     fn enqueue(&mut self, entry: u32, file: OpenFile, may_sync: bool) -> io::Result<()> {
         let stamp = Stamp::of(&file.attributes()?);
         let keep = may_sync && self.queue.len() < ONE_BY_ONE;

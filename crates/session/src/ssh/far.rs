@@ -58,7 +58,7 @@ pub async fn accept_over_ssh(
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
-    // A client may connect before its id arrives through ssh; then it has to wait.
+    // A client that connects before its id has arrived through ssh has to wait.
     listener.hold(true);
     let offer = ContactOffer {
         id: identity.id(),
