@@ -75,7 +75,7 @@ pub struct Failure {
     pub path: Vec<u8>,
     /// The reason, as a sentence without a full stop.
     pub reason: String,
-    /// The source file changed while it was read; another walk finds its new version.
+    /// Whether the source file changed while it was read. Another walk finds the new version.
     pub changed: bool,
 }
 

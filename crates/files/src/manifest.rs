@@ -94,7 +94,7 @@ pub enum Kind {
     File {
         /// Its length in bytes.
         size: u64,
-        /// Whether the file has holes of any size: zero pages need not be written.
+        /// Whether the file has holes of any size. If so, a destination need not write zero pages.
         sparse: bool,
         /// The chunks (numbered within the file) that are holes and never sent; ascending and not
         /// adjacent.
@@ -109,7 +109,7 @@ pub enum Kind {
     },
 }
 
-/// A file, folder or link. The manifest stores its [name](Manifest::name) and
+/// A file, folder or link. The manifest returns its [name](Manifest::name) and
 /// [path](Manifest::path).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

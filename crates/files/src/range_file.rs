@@ -35,8 +35,8 @@ impl Stamp {
     }
 }
 
-/// A regular file, open for reading. Every read returns the version that was opened, or the version
-/// after the last change through this value.
+/// A regular file that is open for reading, or for changes in place. Every read returns the version
+/// that was opened, or the version after the last change through this value.
 #[derive(Debug)]
 pub struct RangeFile {
     file: OpenFile,

@@ -196,8 +196,9 @@ impl Source {
     }
 
     /// Returns the files that could not be read or that changed; new entries are added at the end.
-    /// Such an entry was sent as zeros, at least in part, and must never get its final name. The
-    /// other end must learn of the failure before it gets the value of the chunk whose read failed.
+    /// The content of such a file was sent as zeros, at least in part, so the file must never get
+    /// its final name. The other end must learn of the failure before it gets the value of the
+    /// chunk whose read failed.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }

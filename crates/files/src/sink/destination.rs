@@ -280,7 +280,7 @@ fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
             return Ok(Some(parent));
         }
         match parent.make_folder(&name, 0o777) {
-            // Another copy created it first.
+            // Another copy has created the folder first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| cannot(&place, error))?,
         }

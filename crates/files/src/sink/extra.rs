@@ -43,9 +43,9 @@ pub struct Deleted {
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A path of the source that exists at the destination but is missing in the folder's listing.
-    /// The file system stores names in another form, so a name that looks extra may be the copied
-    /// file.
+    /// A name of the source that exists at the destination but is missing in the folder's listing.
+    /// Such a name shows that the file system stores names in another form, so a name that the
+    /// source seems to lack may be the copied file.
     stored_otherwise: Option<Vec<u8>>,
 }
 

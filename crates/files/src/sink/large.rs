@@ -590,7 +590,7 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
     if !found.is_own() || found.kind != store::FileKind::File {
         return Ok(None);
     }
-    // The source may have shrunk since.
+    // The source may have shrunk since the journal was written.
     let bytes = file.read_start(Header::longest(size.max(found.size)));
     // Treat an unreadable journal as missing.
     Ok(bytes.ok().and_then(|bytes| Journal::decode(&bytes)))

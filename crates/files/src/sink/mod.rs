@@ -85,7 +85,7 @@ pub struct SinkOptions {
     pub delete: Option<Delete>,
     /// Record which entries have their final names, for [`Sink::take_named`].
     pub names: bool,
-    /// How long to wait for another copy that has locked a file or the folder; zero: not at all.
+    /// How long to wait for another copy that has locked a file or the folder; zero for no wait.
     pub patience: Duration,
     /// The state shared with other sources of the same command, which write into the same folders.
     pub together: Option<Arc<Together>>,
@@ -181,14 +181,16 @@ pub struct Sink {
     /// Entries that were written again after a failed sync. After a second failure they are given
     /// up.
     restarted: BTreeSet<u32>,
-    /// Bytes written since the last sync, and their limit.
+    /// Bytes written since the last sync.
     unsynced: u64,
+    /// The limit of `unsynced`.
     most_unsynced: u64,
     /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
-    /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
+    /// Roots of large files, in the manifest's order.
     roots: SequenceHasher,
+    /// Values of packed chunks, in order.
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,

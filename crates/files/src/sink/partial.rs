@@ -49,7 +49,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
                 match folder.open(name, Access::Read) {
                     Ok(file) => (file, false),
                     Err(_) => match folder.look_if_there(name)? {
-                        // Its lock cannot be seen.
+                        // This user cannot open the file, so its lock cannot be checked.
                         Some(found) if !found.is_own() => return Err(store::foreign(found.owner)),
                         Some(_) => {
                             folder.remove(name)?;

@@ -25,9 +25,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// The position of the walk in the tree.
 #[derive(Debug, Default)]
 struct Walk {
-    /// The outermost new folder, which must be empty.
+    /// The outermost new folder that the walk is in. Nothing exists below this folder yet.
     new: Option<u32>,
-    /// The outermost failed folder, whose content fails with it.
+    /// The outermost failed folder that the walk is in. Its content fails too.
     lost: Option<u32>,
     need: Need,
     resumed: u64,
