@@ -83,7 +83,7 @@ pub(crate) async fn idle(ends: &mut Ends, orders: &mut mpsc::UnboundedReceiver<O
     }
 }
 
-/// Waits until `at`; forever without it.
+/// Waits until `at`; forever if `at` is `None`.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at.into()).await,

@@ -63,7 +63,7 @@ impl Methods {
         Ok(())
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no methods.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }

@@ -62,10 +62,10 @@ impl Calls {
     }
 
     /// Answers a stream to its end, and says goodbye; `first` is its first message. The client may
-    /// call the methods below `may`. Ends with the reason that `stopped` returns.
+    /// call the methods below `may`. Ends early with the reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended without the client's goodbye.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         self: &Rc<Self>,
         session: Session,

@@ -76,8 +76,8 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Drops this handle. When the last user drops its handle, the connection ends after all
-    /// written data were sent.
+    /// Drops this handle. If no other handle or stream uses the connection, ends the connection
+    /// after all written data were sent.
     pub async fn close(self) {
         Below::release(self.below).await;
     }
@@ -102,7 +102,7 @@ impl Connection {
     }
 }
 
-/// A stream and its number.
+/// Returns the stream and its number.
 fn muxed(stream: mux::Stream) -> (Stream, String) {
     let number = stream.number();
     let (input, out) = tokio::io::split(stream);

@@ -111,8 +111,8 @@ impl FrameWriter {
     /// ends too.
     ///
     /// # Errors
-    /// The session is lost before everything was delivered (over QUIC) or given to the kernel (over
-    /// TCP and ssh).
+    /// The session is lost, or a wait is over, before everything was delivered (over QUIC) or given
+    /// to the kernel (over TCP and ssh).
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }

@@ -252,7 +252,7 @@ fn session(
     Some(Session::new(facts, below, stream, hello))
 }
 
-/// A stream and its number.
+/// Returns the stream and its number.
 pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) -> (Stream, String) {
     let number = send.id().index().to_string();
     let stopped = send.stopped();

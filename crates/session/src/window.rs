@@ -293,7 +293,7 @@ mod tests {
         const LIST: u64 = 50_000_000;
         for one_in in [NEVER, 1_000, 100, 30] {
             let rounds = Path::new(WIDE, one_in).rounds(LIST);
-            // With the floor alone it would be 763.
+            // With the floor alone, the list would take 763 round trips.
             assert!(rounds <= 20, "{rounds} round trips at one packet lost in {one_in}");
         }
     }

@@ -1,4 +1,5 @@
-//! The remote side of a copy over ssh. ssh starts it for one client, and it ends with ssh.
+//! The remote side of a copy over ssh. ssh starts the remote side for one client, and the remote
+//! side ends with ssh.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

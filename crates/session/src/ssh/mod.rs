@@ -48,7 +48,7 @@ pub struct SshTarget<'a> {
     pub command: &'a [String],
     /// `host` or `user@host`, as for ssh.
     pub destination: &'a str,
-    /// Path of `longhaul` on the remote side; a leading `~/` is the home folder there.
+    /// Path of `longhaul` on the remote side; a leading `~/` is the remote user's home folder.
     pub remote_path: &'a str,
     /// Ports that the remote side may open.
     pub ports: Option<(u16, u16)>,
@@ -104,8 +104,8 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the first line that a server sends to a client which connects to these ports of this
-/// host.
+/// Returns the offer of these ports of this host: the first line that the remote side sends to the
+/// client.
 pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }

@@ -140,7 +140,7 @@ impl Outbound {
     }
 }
 
-/// Waits until `at`, or forever without it.
+/// Waits until `at`; forever if `at` is `None`.
 pub(super) async fn until(at: Option<Time>) {
     match at {
         Some(at) => tokio::time::sleep(clock::duration(at.since(clock::now()))).await,

@@ -107,7 +107,7 @@ impl Channels {
     /// `link` its right to links. Ends early with the reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended without the client's goodbye.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
