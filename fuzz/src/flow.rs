@@ -142,7 +142,7 @@ pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
 pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control> {
     let control = match input.byte() % 8 {
         0 => {
-            // Bytes that are not a message choose one.
+            // If the bytes are not a message, they choose the fields of one.
             let bytes = input.slice();
             let read = Control::decode(bytes).ok();
             return read.or_else(|| spoken::message(&mut Input::new(bytes), layout));

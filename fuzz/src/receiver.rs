@@ -230,7 +230,7 @@ impl Receiving {
         match control {
             Control::Report(report) => self.names_enough(report),
             Control::Selective(selective) => {
-                // It may report an arrival late, but never early.
+                // The receiver may report an arrival late, but never early.
                 let told = selective.report.missing();
                 let lacks = |run: &Range<u32>| told.iter().any(|told| covers(told, run));
                 assert!(self.missing(&selective.report).iter().all(lacks), "{selective:?}");

@@ -18,7 +18,7 @@ use crate::reply::{self, Reply};
 use crate::shared::Shared;
 use crate::url;
 
-/// Approximate size of a piece in bytes.
+/// Approximate size of a piece of the reply, in bytes.
 const PIECE: usize = 32 << 10;
 /// Maximum number of sorted names. Further names follow in the system's order, so a folder of any
 /// size needs limited memory.

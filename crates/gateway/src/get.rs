@@ -23,7 +23,7 @@ enum Part {
     Bytes(Range<u64>),
 }
 
-/// Sends the file at `place`, or the requested ranges.
+/// Sends the file at `place`, or the ranges of it that `headers` request.
 pub(crate) async fn file(
     shared: &Arc<Shared>,
     place: Place,

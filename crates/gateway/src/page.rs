@@ -25,12 +25,12 @@ use crate::listening::Listening;
 use crate::reply::{self, Reply};
 use crate::tokens::hash;
 
-/// The page. `{nonce}` in it is replaced for each reply.
+/// The page. Each reply has a new nonce in place of `{nonce}`.
 const PAGE: &str = include_str!("page.html");
 const NONCE: &str = "{nonce}";
 /// Maximum number of pages that receive events at the same time.
 const WATCHERS: usize = 32;
-/// Minimum interval of events. All pages get the same events.
+/// Minimum time between two events. All pages get the same events.
 const EVERY: Duration = Duration::from_millis(100);
 /// Interval of keep-alive comments while the state does not change.
 const SIGN: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ pub struct PageSettings {
     pub token: Option<String>,
 }
 
-/// A running page. It stops when dropped.
+/// A running page. Dropping this value stops the page.
 pub struct Page {
     listening: Listening,
     token: String,

@@ -113,10 +113,12 @@ pub(crate) struct Gathering {
     run: Option<Run>,
     meter: Meter,
     out: SyncSender<Gathered>,
-    /// Missing frames that were not reported to the restoring thread yet.
+    /// First and last missing frame that were not reported to the restoring thread yet, and the
+    /// number of unread frames among them.
     owed: Option<(u32, u32, u32)>,
-    /// Whether the start or the end of the stream was not reported to the restoring thread yet.
+    /// Whether the start of the stream was not reported to the restoring thread yet.
     begun: bool,
+    /// Whether the stream has ended.
     ended: bool,
     over: bool,
     datagrams: u64,

@@ -83,7 +83,7 @@ impl Member {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its name.
+    /// The stream's name.
     pub name: String,
     /// The id of its sender, if it is being sent.
     pub sender: Option<PeerId>,

@@ -286,7 +286,7 @@ impl Control {
     }
 
     /// Returns the plan for all receivers. If the farthest receiver cannot meet the deadline,
-    /// returns the plan for the nearest; if this fails too, the previous plan.
+    /// returns the plan for the nearest; if it cannot either, the previous plan.
     fn plan(
         &self,
         farthest: Span,

@@ -33,7 +33,7 @@ fn wrong(what: String) -> Error {
 /// A sender's parameters of its stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Bytes of a symbol.
+    /// Bytes of a symbol, the payload of one datagram.
     pub symbol: u16,
     /// Maximum bytes of a frame.
     pub frame: u32,

@@ -101,7 +101,7 @@ pub(crate) struct Inbound {
     hello: Option<(Hello, Time)>,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
-    /// Only for messages with a deadline.
+    /// `None` if messages have no deadline.
     judge: Option<(Judge, Meter)>,
 }
 

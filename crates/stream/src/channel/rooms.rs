@@ -78,7 +78,7 @@ pub type Charges = Rc<dyn Fn(PeerId) -> Box<dyn Charge>>;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoomListed {
-    /// Its name.
+    /// The room's name.
     pub name: String,
     /// Number of senders.
     pub senders: u64,

@@ -189,7 +189,7 @@ impl Bridge {
     }
 }
 
-/// The server's record of a member of the group. Dropping it begins a new epoch.
+/// The server's record of a member of the group. A new epoch begins soon after it is dropped.
 pub(super) struct Member {
     bridge: Rc<Bridge>,
     pub(super) sender: Option<Rc<Sender>>,
