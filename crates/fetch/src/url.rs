@@ -7,7 +7,7 @@ use ureq::http::Uri;
 
 use crate::error::{Error, Kind};
 
-/// The longest address.
+/// Maximum length of an address in bytes.
 const MOST: usize = 8192;
 
 /// The address of a file, without a fragment. Its text has no password.

@@ -39,6 +39,7 @@ struct Program {
     state: Mutex<State>,
     /// The number of connections so far: a new connection ends the earlier one.
     connections: watch::Sender<u64>,
+    /// Number of running methods, and how many of them exchange items.
     running: Cell<(usize, usize)>,
     /// When the program's last connection ended; `None` while the program is connected.
     left: Cell<Option<Instant>>,

@@ -96,7 +96,7 @@ impl KnownServers {
     /// replaced atomically, so a reader never sees a partial change.
     ///
     /// # Errors
-    /// The file cannot be written; or another process has just stored another id for the name.
+    /// The file cannot be read or written, has an invalid line, or has another id for the name.
     pub fn remember(&self, name: &str, id: PeerId) -> Result<(), Error> {
         if self.folder.as_os_str().is_empty() {
             return Ok(());
@@ -128,7 +128,7 @@ impl KnownServers {
         rewriting.replace(&self.path, text.as_bytes()).map_err(trouble)
     }
 
-    /// Returns the error for a server whose key differs from the file.
+    /// Returns the error for a server that shows another key than the one in the file.
     pub fn changed(&self, name: &str, known: Known, shown: PeerId) -> Error {
         let what = format!(
             "THE KEY OF {name} HAS CHANGED: it shows {shown}, but {} line {} says {}; nothing was \

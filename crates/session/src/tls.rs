@@ -87,7 +87,7 @@ impl Seen {
     }
 }
 
-/// Checks the other side's key, and that it can sign with the key.
+/// Checks the other side's key, and that the other side can sign with it.
 #[derive(Debug)]
 struct Verifier {
     expect: Expect,

@@ -1,6 +1,6 @@
 //! A receiver's flow: gathers the symbols of frames, and passes complete frames to the thread
-//! that restores them. A frame is sent as symbols, one in a datagram: its originals have the bytes
-//! of the frame, its repairs restore lost originals.
+//! that restores them. A frame is sent as symbols, one per datagram. Its originals have the frame's
+//! bytes; its repairs restore lost originals.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -24,7 +24,7 @@ use crate::terms::{Phase, Terms, keys};
 
 /// Maximum bytes of originals of incomplete frames; their repairs may take the same amount again.
 const MEMORY: usize = 64 << 20;
-/// Interval of the receiver's control datagrams, which tell the server its address.
+/// Interval of the control datagrams that tell the server the receiver's address.
 const HELLO: Span = Span::from_millis(250);
 
 /// A frame whose symbols are being gathered, or are complete.
@@ -122,7 +122,7 @@ pub(crate) struct Gathering {
     ended: bool,
     over: bool,
     datagrams: u64,
-    /// Overdue frames of earlier runs.
+    /// Number of overdue frames in earlier runs.
     overdue: u64,
 }
 
@@ -163,7 +163,7 @@ impl Gathering {
         (self.meter.losses(), self.meter.spread(), self.meter.jitter())
     }
 
-    /// Whether the end was passed to the restoring thread, or that thread has ended.
+    /// Returns whether the end was passed to the restoring thread, or that thread has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }

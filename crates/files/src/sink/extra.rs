@@ -128,7 +128,8 @@ impl Sink {
         }
     }
 
-    /// Returns whether a requested removal is not allowed because the copy is incomplete.
+    /// Returns whether a requested removal is not allowed because an entry failed or the source's
+    /// list is incomplete.
     pub fn keeps_extra(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.is_incomplete || !self.failures.is_empty())
     }

@@ -50,7 +50,7 @@ pub(crate) struct Attributes {
     pub(crate) modified: FileTime,
     /// The change time of content or attributes. No call sets this time.
     pub(crate) changed: FileTime,
-    /// Device and inode: two handles with the same identity are one file.
+    /// Device and inode: two handles with the same identity refer to one file.
     pub(crate) identity: (u64, u64),
     pub(crate) links: u64,
     pub(crate) owner: u32,
