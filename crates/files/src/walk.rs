@@ -41,9 +41,9 @@ pub(crate) struct Walk {
 pub(crate) struct Spot<'a> {
     /// The number of the source.
     pub(crate) source: u16,
-    /// The folder that holds it, by number in the listing; `None` at the top.
+    /// The folder that holds the entry, by number in the listing; `None` at the top.
     pub(crate) folder: Option<u32>,
-    /// Its path in the copy.
+    /// The entry's path in the copy.
     pub(crate) path: &'a [u8],
 }
 
@@ -103,7 +103,7 @@ impl Walk {
         }
     }
 
-    /// Adds a folder itself; returns its number.
+    /// Adds a folder without its content; returns the folder's number.
     pub(crate) fn folder(&mut self, spot: Spot<'_>, attributes: &Attributes) -> u32 {
         let key = self.merged.is_some().then(|| (spot.folder, spot.name().to_vec()));
         let known = self.merged.as_ref().zip(key.as_ref()).and_then(|(all, key)| all.get(key));
@@ -205,7 +205,8 @@ impl Walk {
         self.listing.bytes() + self.said
     }
 
-    /// Adds an entry of the folder `parent`; returns the number of a folder, whose content follows.
+    /// Adds an entry of the folder `parent`. If the entry is a folder, returns its number; the
+    /// caller adds the content.
     fn found(
         &mut self,
         spot: Spot<'_>,

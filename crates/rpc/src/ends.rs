@@ -50,7 +50,8 @@ struct Running {
 }
 
 impl Ends {
-    /// Returns the calls of a client's or a server's end.
+    /// Returns the calls of a client's or a server's end. `is_late`: the other side made earlier
+    /// calls that this end does not know.
     pub(crate) fn new(
         is_client: bool,
         is_late: bool,
@@ -208,7 +209,7 @@ impl Ends {
             }
             Order::Item(Whose::Ours(ticket), body) => {
                 if let Some(id) = self.tickets.get(&ticket) {
-                    // The handle has checked its length.
+                    // The handle has checked the item's length.
                     let _ = self.caller.item(*id, body);
                 }
             }

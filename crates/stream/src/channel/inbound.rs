@@ -25,7 +25,7 @@ use crate::terms::{micros, written};
 const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
-/// Interval of a subscriber's control datagrams, which tell the server its address.
+/// Interval of the control datagrams that tell the server a subscriber's address.
 const HELLO: Span = Span::from_millis(250);
 /// The message interval for the loss meter. A gap after a pause of four intervals counts as an
 /// outage.

@@ -253,7 +253,7 @@ impl Control {
         }
     }
 
-    /// Updates the counters of the status, and returns it.
+    /// Updates the counters of the status, and returns the status.
     pub(super) fn count(&self) -> Status {
         let (messages, replaced) = {
             let waiting = self.shared.waiting();
@@ -388,7 +388,7 @@ pub(super) trait Feed {
     /// Completes when there may be another message, or when no more follow.
     async fn news(&mut self);
 
-    /// Whether no more messages follow.
+    /// Returns whether no more messages follow.
     fn is_finished(&self) -> bool;
 
     /// Records that bytes were sent.
