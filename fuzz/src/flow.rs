@@ -68,7 +68,7 @@ const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 /// Blocks of the largest object. More would make its model slow.
 const MOST_BLOCKS: u64 = 12_000;
 
-/// Any flow that two ends could agree on, with an object of limited size.
+/// Returns any flow that two ends could agree on, with an object of limited size.
 fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     let block = 1 + input.any_u32() % 65_000;
     let blocks = u64::from(1 + input.any_u32() % 64);
@@ -128,7 +128,7 @@ pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
     later.min(CENTURY)
 }
 
-/// Whether a core wants to be polled immediately.
+/// Returns whether a core wants to be polled immediately.
 pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
     match wake {
         Wake::Now => true,
@@ -137,8 +137,8 @@ pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
     }
 }
 
-/// A message as decoded from the wire: any bytes, or a message of a known kind with any numbers.
-/// `None` if decoding fails.
+/// Returns a message as decoded from the wire: any bytes, or a message of a known kind with any
+/// numbers. `None` if decoding fails.
 pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control> {
     let control = match input.byte() % 8 {
         0 => {

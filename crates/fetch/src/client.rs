@@ -147,7 +147,7 @@ fn tls() -> Result<TlsConfig, Error> {
     Ok(with.unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider())).build())
 }
 
-/// TLS settings that trust no authority, so a redirect to https fails.
+/// Returns TLS settings that trust no authority, so a redirect to https fails.
 fn bare() -> TlsConfig {
     let with = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[]));
     with.unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider())).build()

@@ -219,8 +219,8 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The order of a walk. Compares paths component by component, so a folder's content follows the
-/// folder directly.
+/// Compares two paths in the order of a walk: component by component, so a folder's content follows
+/// the folder directly.
 pub(crate) fn walk_order(a: &[u8], b: &[u8]) -> Ordering {
     let at = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     // A separator sorts before any byte of a name.

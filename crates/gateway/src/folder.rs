@@ -32,7 +32,7 @@ enum Form {
     Dav,
 }
 
-/// The format that the request's `Accept` prefers.
+/// Returns the format that the request's `Accept` prefers.
 fn wanted(headers: &HeaderMap) -> Form {
     let accepted = condition::text(headers, header::ACCEPT).unwrap_or_default();
     match (accepted.find("application/json"), accepted.find("text/html")) {

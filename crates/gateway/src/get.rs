@@ -92,7 +92,7 @@ pub(crate) async fn file(
     }
 }
 
-/// A reply with the headers of the file's version.
+/// Returns a reply with the headers of the file's version.
 fn dressed(reply: Reply, version: &Version) -> Reply {
     let reply = reply::with(reply, header::ETAG, &version.etag);
     let reply = reply::with(reply, header::ACCEPT_RANGES, "bytes");

@@ -43,10 +43,10 @@ pub type Watching = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 /// The source of a page's content.
 pub trait Watched: Send + Sync + 'static {
-    /// The state as one JSON object.
+    /// Returns the state as one JSON object.
     fn state(&self) -> Watching;
 
-    /// The metrics as OpenMetrics text.
+    /// Returns the metrics as OpenMetrics text.
     fn metrics(&self) -> Watching;
 }
 
@@ -91,7 +91,7 @@ impl Page {
         Ok(Page { listening, token })
     }
 
-    /// The address of the page with its token.
+    /// Returns the address of the page with its token.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.listening.address(), self.token)
     }
@@ -158,7 +158,7 @@ impl Pages {
         reply
     }
 
-    /// Whether the request has the token, in its URL or as a bearer token in a header.
+    /// Returns whether the request has the token, in its URL or as a bearer token in a header.
     fn may_read(&self, request: &Request<Incoming>) -> bool {
         let query = request.uri().query().unwrap_or_default();
         let in_query = query.split('&').find_map(|pair| pair.strip_prefix("token="));
@@ -166,7 +166,7 @@ impl Pages {
         token.is_some_and(|token| hash(token) == self.token_hash)
     }
 
-    /// The cached state, or a new state if the cached state is too old.
+    /// Returns the cached state, or a new state if the cached state is too old.
     async fn state(&self) -> Option<Arc<str>> {
         let mut last = self.last.lock().await;
         if let Some((made, state)) = &*last
@@ -230,7 +230,8 @@ fn typed(text: Option<String>, kind: &str) -> Reply {
     }
 }
 
-/// The page. Its Content-Security-Policy allows only the script and the style that have the nonce.
+/// Returns the page. Its Content-Security-Policy allows only the script and the style that have the
+/// nonce.
 fn page() -> Reply {
     let Ok(nonce) = random() else {
         return reply::plain(StatusCode::INTERNAL_SERVER_ERROR, "no random bytes");

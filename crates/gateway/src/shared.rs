@@ -38,12 +38,12 @@ pub struct Told {
 }
 
 impl Told {
-    /// Whether the client lacked a right.
+    /// Returns whether the client lacked a right.
     pub fn is_refused(&self) -> bool {
         matches!(self.status, 401 | 403)
     }
 
-    /// Whether the request has changed the folder.
+    /// Returns whether the request has changed the folder.
     pub fn is_write(&self) -> bool {
         let changes = ["PUT", "MKCOL", "DELETE", "MOVE"].contains(&self.method.as_str());
         changes && (200..300).contains(&self.status)
@@ -101,7 +101,7 @@ impl Shared {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).right(token).cloned()
     }
 
-    /// The right of everybody.
+    /// Returns the right of everybody.
     pub(crate) fn public(&self) -> Option<Right> {
         self.public.then_some(Right { write: false, folder: None, name: None })
     }

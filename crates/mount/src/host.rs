@@ -29,7 +29,7 @@ impl From<Errno> for Failed {
     }
 }
 
-/// Whether another try over a new connection may succeed.
+/// Returns whether another try over a new connection may succeed.
 pub(crate) fn is_lost(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled)
 }
@@ -197,7 +197,7 @@ impl Host {
     }
 }
 
-/// The names in a folder; `None` if there are too many.
+/// Returns the names in a folder; `None` if there are too many.
 async fn names(connection: &Connection, path: &Path) -> Result<Option<Vec<Named>>, Error> {
     let (mut listing, mut names) = (connection.list(path).await?, Vec::new());
     while let Some(named) = listing.next().await {

@@ -90,7 +90,7 @@ impl Disk {
         Ok(Calls::new(Tree::new(limits, newest + 1, entries), Writers::new(rows)))
     }
 
-    /// Whether changes need a commit. Changes of presence alone do not.
+    /// Returns whether changes need a commit. Changes of presence alone do not.
     pub(crate) fn must_store(&self, changes: &[Change]) -> bool {
         let last = changes.last().map_or(0, |change| change.version);
         last > self.ceiling || changes.iter().any(|change| change.disk != OnDisk::Untouched)

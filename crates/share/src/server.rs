@@ -312,7 +312,7 @@ fn refused(id: u64, why: &str) -> Answering {
     Box::pin(async { Ok(Told::Answer(answer)) })
 }
 
-/// The requested change, if the client may make it.
+/// Returns the requested change, if the client may make it.
 fn allowed<T>(
     wanted: Result<T, Error>,
     key: impl Fn(&T) -> &Key,

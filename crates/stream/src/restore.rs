@@ -30,7 +30,7 @@ pub(crate) struct Tally {
     pub(crate) delays: Delays,
 }
 
-/// No code panics while it holds the lock.
+/// Locks the tally. No code panics while it holds the lock.
 pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }

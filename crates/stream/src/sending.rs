@@ -60,7 +60,7 @@ pub(crate) struct Counts {
     pub(crate) too_large: bool,
 }
 
-/// No code panics while it holds the lock.
+/// Locks the counts. No code panics while it holds the lock.
 pub(crate) fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

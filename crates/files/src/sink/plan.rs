@@ -406,7 +406,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Two empty files are equal, without a comparison.
+    /// Keeps an empty file of the destination: empty files are equal without a comparison.
     fn keep_empty(&mut self, number: u32, walk: &mut Walk) -> io::Result<()> {
         if !self.options.dry_run {
             let basis = Basis::open(&mut self.ground, number)?;

@@ -135,7 +135,7 @@ impl SshSide {
 }
 
 impl Under {
-    /// The path of a stream through ssh is unknown.
+    /// Returns what is known of the path of a stream through ssh: nothing.
     pub(super) fn ssh() -> Under {
         Under {
             remote: SocketAddr::from(([0, 0, 0, 0], 0)),

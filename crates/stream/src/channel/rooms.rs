@@ -38,9 +38,9 @@ pub struct RoomLimits {
 }
 
 impl Default for RoomLimits {
-    /// The defaults: 256 rooms, of which one id may create 64; 2,048 clients in a room, and 2,048
-    /// of one id. A room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and
-    /// 16 MiB for late subscribers.
+    /// Returns the defaults: 256 rooms, of which one id may create 64; 2,048 clients in a room, and
+    /// 2,048 of one id. A room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys
+    /// and 16 MiB for late subscribers.
     fn default() -> RoomLimits {
         let Limits { messages, bytes, keys, key_bytes } = Limits::default();
         RoomLimits {

@@ -63,6 +63,8 @@ fn wrong(what: impl Into<String>) -> Error {
 }
 
 impl About {
+    /// Checks that the client may use the room `name`.
+    ///
     /// # Errors
     /// The client has no right to do this.
     fn may(&self, verb: &str, name: &Key, writes: bool, link: u64) -> Result<(), Error> {

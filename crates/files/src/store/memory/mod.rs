@@ -447,7 +447,7 @@ impl State {
 }
 
 impl Disk {
-    /// An empty disk without faults.
+    /// Returns an empty disk without faults.
     pub(crate) fn new(seed: u64) -> Disk {
         let root = Inode::new(Body::Folder, 0o755, FileTime::default());
         Disk(Arc::new(Mutex::new(State {
@@ -482,7 +482,7 @@ impl Disk {
         self.state().folds = true;
     }
 
-    /// The top folder.
+    /// Returns the top folder.
     pub(crate) fn root(&self) -> SharedFolder {
         handles::folder(self, &mut self.state(), ROOT).expect("the top is a folder")
     }
@@ -540,12 +540,12 @@ impl Disk {
         self.state().tree(stored)
     }
 
-    /// A file's content on the device.
+    /// Returns a file's content on the device.
     pub(crate) fn stored(&self, number: u64) -> Vec<u8> {
         self.state().inodes[&number].stored_content()
     }
 
-    /// A file's content in the cache.
+    /// Returns a file's content in the cache.
     pub(crate) fn cached(&self, number: u64) -> Vec<u8> {
         self.state().inodes[&number].cache.clone()
     }
