@@ -25,7 +25,7 @@ pub(super) struct Below {
     name: Name,
 }
 
-/// A name for messages. Clones share it.
+/// The name of the other side in error messages. Clones share the name.
 pub(super) type Name = Arc<OnceLock<String>>;
 
 /// How a connection carries streams.

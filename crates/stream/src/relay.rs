@@ -13,8 +13,9 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::place::Place;
 
-/// Blocks of one stream: at most 4 MiB wait for the relay.
+/// Number of blocks of one stream. So at most 4 MiB wait for the relay.
 const BLOCKS: usize = 64;
+/// Bytes of a block.
 const BLOCK: usize = 64 << 10;
 
 /// A buffer of opened (decrypted) datagrams.

@@ -217,9 +217,9 @@ pub(crate) fn micros(span: Span) -> u64 {
 /// The state of a stream, for a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
-    /// No client sends it.
+    /// No client sends the stream.
     Idle,
-    /// It is being sent.
+    /// A client sends the stream.
     Live {
         /// The sender's random number.
         run: u64,
@@ -232,7 +232,7 @@ pub enum Phase {
         /// The first frame that can arrive completely.
         frame: u32,
     },
-    /// It has ended after this many frames.
+    /// The stream has ended after this many frames.
     Ended(u32),
 }
 

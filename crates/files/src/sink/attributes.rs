@@ -13,7 +13,7 @@ pub(super) const PARTIAL_FILE: u32 = 0o600;
 /// folders that an interrupted copy has created.
 pub(super) const UNFINISHED_FOLDER: u32 = 0o1700;
 
-/// A folder inherits this bit from the folder that holds it.
+/// The set-group-ID bit, which a folder inherits from the folder that holds it.
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// Returns whether an unfinished copy has created a folder.

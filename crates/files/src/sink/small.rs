@@ -82,7 +82,7 @@ pub(super) struct Complete<'a> {
 pub(super) enum Settled {
     /// The file has its final name.
     Named,
-    /// Its sync failed: it must be written again.
+    /// The sync failed, so the file must be written again.
     Unsynced(io::Error),
     /// The file cannot get its name.
     Failed(io::Error),

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A transfer keeps several kinds of files and folders open. Each kind may use one part in this
-/// many of the limit.
+/// A transfer keeps several kinds of files and folders open. Each kind may use the limit divided by
+/// this number.
 const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();

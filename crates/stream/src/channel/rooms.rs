@@ -63,8 +63,8 @@ impl RoomLimits {
     }
 }
 
-/// The memory account of a room's messages, or of an incomplete message. Dropping it releases
-/// the memory.
+/// The memory account of a room's messages, or of an incomplete message. Dropping the account
+/// releases the memory.
 pub trait Charge {
     /// Sets the charge to exactly `bytes`. Returns whether there was enough memory; if not, the
     /// charge stays unchanged.
