@@ -34,10 +34,11 @@ use crate::patient::{Patient, UNREAD};
 use crate::reply::Reply;
 use crate::tokens::read_private;
 
-/// Limits on concurrent connections: in total, and from one remote address.
+/// Maximum number of concurrent connections.
 const MOST: usize = 512;
+/// Maximum number of concurrent connections from one remote address.
 const MOST_OF_ONE: usize = 64;
-/// Timeout of a TLS handshake and of a request's header. It also closes idle connections.
+/// Timeout of a TLS handshake and of a request's header. The timeout also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);
 /// Maximum size of a header in bytes.
 const HEADER: usize = 32 << 10;

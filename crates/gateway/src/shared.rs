@@ -13,8 +13,9 @@ use crate::tokens::{Right, Token, Tokens};
 
 /// Maximum number of concurrent disk accesses.
 const AT_DISK: usize = 16;
-/// Maximum number of concurrent listings, and how long a further listing waits.
+/// Maximum number of concurrent listings.
 const LISTINGS: usize = 16;
+/// How long a further listing waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of refusals logged in a minute. The limit keeps strangers from filling the log.
 const TOLD: u32 = 60;

@@ -19,9 +19,10 @@ const RATES: (f64, f64) = (0.001, 10_000.0);
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
 /// Maximum delay of a path.
 const LONGEST: Span = Span::from_secs(60);
-/// Maximum loss ratio and burst length that a sender adapts to. A lying receiver therefore cannot
-/// make the sender send without limit.
+/// Maximum loss ratio that a sender adapts to. A lying receiver therefore cannot make the sender
+/// send without limit.
 const LOSS: f64 = 0.1;
+/// Maximum burst length that a sender adapts to, in datagrams.
 const BURST: f64 = 64.0;
 
 const MILLION: f64 = 1e6;

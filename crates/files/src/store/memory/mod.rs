@@ -88,8 +88,9 @@ struct Inode {
     unreported: bool,
     links: u64,
     handles: u64,
-    /// For a folder: its entries in the cache and on the device.
+    /// A folder's entries in the cache.
     entries: BTreeMap<Vec<u8>, u64>,
+    /// A folder's entries on the device.
     stored_entries: BTreeMap<Vec<u8>, u64>,
 }
 
