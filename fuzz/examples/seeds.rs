@@ -62,7 +62,7 @@ pub fn write(root: &Path) -> io::Result<()> {
 /// Each target, and the first files of its corpus.
 pub type Seeds = Vec<(&'static str, Vec<Vec<u8>>)>;
 
-/// All targets with their seeds, including files found below `root`.
+/// Returns all targets with their seeds, including files found below `root`.
 pub fn all(root: &Path) -> io::Result<Seeds> {
     Ok(vec![
         ("client_session", client_sessions()),
@@ -88,8 +88,9 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
     ])
 }
 
-/// Coded blocks: first scheme, originals, repairs and symbol length, as `Input::any` reads them.
-/// Then an honest block that loses some symbols, or symbols of a peer.
+/// Returns coded blocks. Each begins with scheme, originals, repairs and symbol length, as
+/// `Input::any` reads them. Then follows an honest block that loses some symbols, or symbols of a
+/// peer.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
@@ -124,7 +125,7 @@ fn headers() -> Vec<Vec<u8>> {
     kinds.into_iter().map(of).chain([vec![1; 15], vec![7; 16]]).collect()
 }
 
-/// Every kind of message between the ends of a flow, at least once.
+/// Returns every kind of message between the ends of a flow, at least once.
 pub fn controls() -> Vec<Control> {
     let done = Done { segment: 3, round: 2, sent_to: 900, highest: PacketNumber(70_000) };
     let pulse = Pulse {
@@ -196,7 +197,7 @@ fn controls_of_some() -> Vec<Control> {
     ]
 }
 
-/// A source's answers: in one piece, in many, and invalid ones.
+/// Returns a source's answers: in one piece, in many, and invalid ones.
 fn answers() -> Vec<Vec<u8>> {
     let encoded = manifests().swap_remove(2);
     let of = |pieces: &[Surveyed]| -> Vec<u8> {
@@ -376,8 +377,8 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     setups.iter().map(run).collect()
 }
 
-/// For each kind of message of some protocols only: a run over the first object. After `steps`,
-/// whose last byte starts receiving, the run repeats the message with other numbers.
+/// Returns a run over the first object for each kind of message of some protocols only. After
+/// `steps`, whose last byte starts receiving, the run repeats the message with other numbers.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {
@@ -396,7 +397,7 @@ fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     (0..11).map(run).collect()
 }
 
-/// The first messages of each kind of client at a server, and the continuation of a push.
+/// Returns the first messages of each kind of client at a server, and the continuation of a push.
 fn server_sessions() -> Vec<Vec<u8>> {
     const STRANGER: u8 = 0;
     const READER: u8 = 1;
@@ -460,7 +461,7 @@ fn server_sessions() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A client's stream for a pipe into `path`, with its final message.
+/// Returns a client's stream for a pipe into `path`, with its final message.
 fn piping(who: u8, path: &[u8], end: Option<PipeEnd>) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { service: "pipe".to_owned(), needs: 1, ..Hello::new(&VERSIONS) };
@@ -472,7 +473,7 @@ fn piping(who: u8, path: &[u8], end: Option<PipeEnd>) -> Vec<u8> {
     bytes
 }
 
-/// A client's stream for `service`, with a request to list `path`.
+/// Returns a client's stream for `service`, with a request to list `path`.
 fn listing(who: u8, service: &str, needs: u32, path: &[u8]) -> Vec<u8> {
     let mut bytes = vec![who];
     let service = service.to_owned();
@@ -482,7 +483,7 @@ fn listing(who: u8, service: &str, needs: u32, path: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A client that opens one of several streams by the multiplexer.
+/// Returns the bytes of a client that opens one of several streams by the multiplexer.
 fn several(who: u8) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { streams: true, ..Hello::new(&VERSIONS) };
@@ -495,8 +496,8 @@ fn several(who: u8) -> Vec<u8> {
     bytes
 }
 
-/// Servers' output to a client, after a byte that chooses the copy: honest servers, and servers
-/// that send unrequested files.
+/// Returns servers' output to a client, after a byte that chooses the copy: honest servers, and
+/// servers that send unrequested files.
 fn client_sessions() -> Vec<Vec<u8>> {
     const PULL: u8 = 1;
     const BY_STREAM: u8 = 2;
@@ -571,7 +572,7 @@ fn frame_headers() -> Vec<Vec<u8>> {
     words.iter().map(|word: &u32| word.to_be_bytes().to_vec()).collect()
 }
 
-/// The examples for users, and a file with every key.
+/// Returns the examples for users, and a file with every key.
 fn scenarios(root: &Path) -> io::Result<Vec<Vec<u8>>> {
     let files = [
         "crates/testbed/src/scenario/file/everything.toml",

@@ -20,7 +20,7 @@ pub fn run(bytes: &[u8]) {
     let mut out = Vec::new();
     control.encode(&mut out);
     assert_eq!(Control::decode(&out).as_ref(), Ok(&control));
-    // A hostile peer may pack more into 64 KiB than an honest end sends. All other messages fit
-    // into a datagram.
+    // Messages of an honest end have at most `MAX_CONTROL` bytes. A hostile peer's message may be
+    // longer, but encoding it again must not make it longer still.
     assert!(out.len() <= MAX_CONTROL.max(bytes.len()));
 }

@@ -27,7 +27,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// An honest block; the input chooses the lost symbols.
+/// Checks that an honest block is restored; the input chooses the lost symbols.
 fn restores(decoder: &mut Decoder, shape: Shape, input: &mut Input) {
     let (k, length) = (usize::from(shape.originals()), usize::from(shape.symbol()));
     let block: Vec<u8> = (0..k * length).map(|at| ((at * 31) >> 3) as u8).collect();

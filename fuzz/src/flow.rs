@@ -21,7 +21,7 @@ pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.
 pub(crate) trait Driven {
-    /// Starts a flow by `row`'s protocol.
+    /// Starts a flow by the protocol of `row`, a row of the registry of protocols.
     fn new(row: &'static Row, setup: Setup) -> Self;
 
     /// Applies the operation that the input chooses.
@@ -68,7 +68,7 @@ const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 /// Blocks of the largest object. More would make its model slow.
 const MOST_BLOCKS: u64 = 12_000;
 
-/// Any flow that two ends could agree on, with an object of limited size.
+/// Returns any flow that two ends could agree on, with an object of limited size.
 fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     let block = 1 + input.any_u32() % 65_000;
     let blocks = u64::from(1 + input.any_u32() % 64);
@@ -97,8 +97,7 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         weight: longhaul_proto::law::Weight::default(),
         remembered: None,
     };
-    // Take these values from bytes that exist already: a network card, and a remembered path as
-    // fast as another rate.
+    // Reuse two rates that were read above: for a network card, and for a remembered path.
     let remembered = setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt });
     Setup { card: setup.rate, remembered, ..setup }
 }
@@ -120,7 +119,7 @@ fn settings(row: &'static Row, choice: u8) -> Settings {
     })
 }
 
-/// Advances the time, by zero or by years.
+/// Advances the time by 1 ns to 100 years; the time never exceeds [`CENTURY`].
 pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
     let later = match input.byte() {
         power @ 0..64 => now + Span::from_nanos(1 << power),
@@ -129,7 +128,7 @@ pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
     later.min(CENTURY)
 }
 
-/// Whether a core wants to be polled immediately.
+/// Returns whether a core wants to be polled immediately.
 pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
     match wake {
         Wake::Now => true,
@@ -138,12 +137,12 @@ pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
     }
 }
 
-/// A message as decoded from the wire: any bytes, or a message of a known kind with any numbers.
-/// `None` if decoding fails.
+/// Returns a message as decoded from the wire: any bytes, or a message of a known kind with any
+/// numbers. `None` if decoding fails.
 pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control> {
     let control = match input.byte() % 8 {
         0 => {
-            // Bytes that are not a message choose one.
+            // If the bytes are not a message, they choose the fields of one.
             let bytes = input.slice();
             let read = Control::decode(bytes).ok();
             return read.or_else(|| spoken::message(&mut Input::new(bytes), layout));

@@ -11,12 +11,12 @@ impl<'a> Input<'a> {
         Input { bytes }
     }
 
-    /// Whether all bytes are used.
+    /// Returns whether all bytes are used.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub(crate) fn byte(&mut self) -> u8 {
         match self.bytes.split_first() {
             Some((byte, rest)) => {
@@ -27,17 +27,18 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A flag.
+    /// Reads a flag.
     pub(crate) fn flag(&mut self) -> bool {
         self.byte() & 1 == 1
     }
 
-    /// A number of at most `bytes` bytes, big-endian.
+    /// Reads a number of at most `bytes` bytes, big-endian.
     fn number(&mut self, bytes: usize) -> u64 {
         (0..bytes).fold(0, |value, _| value << 8 | u64::from(self.byte()))
     }
 
-    /// Any number. Numbers below 244 take one byte, the largest nine; edge values are likely.
+    /// Reads any number. Numbers below 244 take one byte, the largest nine; edge values are
+    /// likely.
     pub(crate) fn any(&mut self) -> u64 {
         match self.byte() {
             length @ 0..=8 => self.number(length.into()),
@@ -48,12 +49,12 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Any 32-bit number.
+    /// Reads any 32-bit number.
     pub(crate) fn any_u32(&mut self) -> u32 {
         self.any() as u32
     }
 
-    /// Usually a number below `end` (not zero), rarely any number.
+    /// Reads a number that is usually below `end` (not zero), rarely any number.
     pub(crate) fn mostly_below(&mut self, end: u32) -> u32 {
         match self.byte() {
             255 => self.any_u32(),
@@ -61,7 +62,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Up to 255 of the bytes.
+    /// Reads up to 255 of the remaining bytes.
     pub(crate) fn slice(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.bytes.len());
         let (slice, rest) = self.bytes.split_at(length);

@@ -30,7 +30,7 @@ fn check(bytes: &[u8]) {
     assert_eq!(bytes[..again.len()], again[..]);
 }
 
-/// An arbitrary journal, perhaps with records of another journal and arbitrary bytes.
+/// Returns an arbitrary journal, perhaps with records of another journal and arbitrary bytes.
 fn written(bytes: &[u8]) -> Vec<u8> {
     let mut input = Input::new(bytes);
     let modified = FileTime { seconds: input.any() as i64, nanos: input.any_u32() };

@@ -28,9 +28,9 @@ pub fn run(bytes: &[u8]) {
 }
 
 struct Receiving {
-    /// Whether it accepts only requested blocks (GTP, section 3.3).
+    /// Whether the receiver accepts only requested blocks (GTP, section 3.3).
     picky: bool,
-    /// Whether it takes coded symbols.
+    /// Whether the receiver accepts coded symbols.
     coded: bool,
     /// The symbols that arrived.
     symbols: BTreeSet<Symbol>,
@@ -146,7 +146,7 @@ impl Receiving {
         }
     }
 
-    /// A block, usually one of the object's.
+    /// Returns a block, usually one of the object's.
     fn block(&self, input: &mut Input<'_>) -> Block {
         let layout = &self.setup.layout;
         let segment = input.mostly_below(layout.segments().max(1));
@@ -154,7 +154,7 @@ impl Receiving {
         Block { segment, index }
     }
 
-    /// A batch of any blocks, under any numbers.
+    /// Lets a batch of any blocks arrive, under any numbers.
     fn datagrams(&mut self, input: &mut Input<'_>) {
         let mut arrivals = Vec::new();
         for _ in 0..=input.byte() % 16 {
@@ -168,7 +168,7 @@ impl Receiving {
         self.arrive(&arrivals);
     }
 
-    /// A batch of blocks in order.
+    /// Lets a batch of blocks arrive in order.
     fn run_of_blocks(&mut self, input: &mut Input<'_>) {
         let first = self.block(input);
         let count = input.any_u32() % 3_000;
@@ -180,7 +180,7 @@ impl Receiving {
         self.arrive(&arrivals);
     }
 
-    /// A batch of coded symbols of a chunk.
+    /// Lets a batch of coded symbols of a chunk arrive.
     fn coded(&mut self, input: &mut Input<'_>) {
         let chunk = self.setup.layout.chunk_of(self.block(input));
         let mut arrivals = Vec::new();
@@ -230,7 +230,7 @@ impl Receiving {
         match control {
             Control::Report(report) => self.names_enough(report),
             Control::Selective(selective) => {
-                // It may report an arrival late, but never early.
+                // The receiver may report an arrival late, but never early.
                 let told = selective.report.missing();
                 let lacks = |run: &Range<u32>| told.iter().any(|told| covers(told, run));
                 assert!(self.missing(&selective.report).iter().all(lacks), "{selective:?}");
@@ -264,7 +264,7 @@ impl Receiving {
         assert!(named.iter().all(is_missing));
     }
 
-    /// The missing blocks of a report's slice.
+    /// Returns the missing blocks of a report's slice.
     fn missing(&self, report: &Report) -> Vec<Range<u32>> {
         let layout = &self.setup.layout;
         let segment = report.segment();

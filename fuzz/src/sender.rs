@@ -27,8 +27,9 @@ struct Sending {
     now: Time,
     next: u64,
     blocks: Vec<Block>,
-    /// Blocks that were sent at least once, and those that must not be sent any more.
+    /// Blocks that were sent at least once.
     sent: BTreeSet<u64>,
+    /// Blocks that must not be sent any more.
     needless: BTreeSet<u64>,
     first_bytes: Bytes,
     grant: Bytes,

@@ -14,8 +14,9 @@ use longhaul_transfer::session::frame::{self, Header};
 use longhaul_transfer::session::hello::{self, Hello};
 use prost::Message as _;
 
-/// The client, and another id.
+/// The id of the client.
 const CLIENT: PeerId = PeerId([1; 32]);
+/// An id that is not the client's.
 const OTHER: PeerId = PeerId([2; 32]);
 /// The server's files, and files next to its root.
 const CONTENT: &[u8] = b"longhaul";

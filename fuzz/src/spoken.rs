@@ -13,7 +13,7 @@ use longhaul_proto::wire::{
 use super::flow::report;
 use super::input::Input;
 
-/// A message as decoded from the wire; `None` if decoding fails.
+/// Returns a message as decoded from the wire; `None` if decoding fails.
 pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control> {
     let control = match input.byte() % 11 {
         0 => ack(input, layout),
@@ -47,7 +47,7 @@ pub(crate) fn message(input: &mut Input<'_>, layout: &Layout) -> Option<Control>
     Control::decode(&bytes).ok()
 }
 
-/// The number of a block, usually one of the object's.
+/// Returns the number of a block, usually one of the object's.
 fn block(input: &mut Input<'_>, layout: &Layout) -> u64 {
     u64::from(input.mostly_below(layout.blocks().clamp(1, u32::MAX.into()) as u32))
 }

@@ -1,4 +1,4 @@
-//! A source's answer about its files, before it becomes one of several sources.
+//! A server's answer about its files, before the server becomes one of several sources of a copy.
 
 use longhaul_files::{Manifest, VirtualObject};
 use longhaul_transfer::control::Surveyed;
@@ -8,8 +8,9 @@ use prost::Message as _;
 /// Maximum number of checked pieces of an answer. The first invalid piece ends the answer.
 const PIECES: u32 = 200;
 
-/// Checks that an accepted answer is complete, whatever its pieces. It has one unchanged list of
-/// files without holes, and one value for each chunk of the listed files.
+/// Checks that an accepted answer is complete, however the answer is split into pieces. A complete
+/// answer has one unchanged list of files without holes, and one value for each chunk of these
+/// files.
 pub fn run(bytes: &[u8]) {
     let (mut answer, mut rest) = (SurveyAnswer::default(), bytes);
     let (mut encoded, mut values) = (Vec::new(), Vec::new());

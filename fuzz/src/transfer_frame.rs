@@ -73,7 +73,7 @@ fn check_pass(pass: &Pass) {
     }
 }
 
-/// Edge cases of a layout that a peer chose.
+/// Checks edge cases of a layout that a peer chose.
 fn look_at(layout: &Layout) {
     let blocks = layout.blocks();
     for number in [0, blocks / 2, blocks.saturating_sub(1), blocks, u64::MAX] {

@@ -23,7 +23,7 @@ const HEADER: usize = 64 << 10;
 /// How requests are made.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The bearer token, sent to the host of the address only.
+    /// The bearer token, sent only to the server of the file's own address.
     pub token: Option<String>,
     /// Whether to follow a redirect from https to http.
     pub allow_downgrade: bool,
@@ -55,7 +55,8 @@ impl Client {
             .http_status_as_error(false)
             .https_only(url.is_https() && !options.allow_downgrade)
             .max_redirects(REDIRECTS)
-            // Another port may belong to another user's server.
+            // Never repeat the credentials after a redirect: another port of the same host may
+            // belong to another user's server.
             .redirect_auth_headers(RedirectAuthHeaders::Never)
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .accept("*/*")
@@ -146,7 +147,7 @@ fn tls() -> Result<TlsConfig, Error> {
     Ok(with.unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider())).build())
 }
 
-/// TLS settings that trust no authority, so a redirect to https fails.
+/// Returns TLS settings that trust no authority, so a redirect to https fails.
 fn bare() -> TlsConfig {
     let with = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[]));
     with.unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider())).build()

@@ -84,7 +84,7 @@ impl Remote {
         (etag.is_none() || etag == self.etag) && (modified.is_none() || modified == self.modified)
     }
 
-    /// The validator of `If-Range`.
+    /// Returns the validator of `If-Range`.
     fn validator(&self) -> Option<String> {
         self.etag.clone().or_else(|| self.modified.map(httpdate::fmt_http_date))
     }

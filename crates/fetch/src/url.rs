@@ -7,7 +7,7 @@ use ureq::http::Uri;
 
 use crate::error::{Error, Kind};
 
-/// The longest address.
+/// Maximum length of an address in bytes.
 const MOST: usize = 8192;
 
 /// The address of a file, without a fragment. Its text has no password.
@@ -90,7 +90,7 @@ impl Url {
         &self.uri
     }
 
-    /// The value of `Authorization` for the user in the address.
+    /// Returns the value of `Authorization` for the user in the address.
     pub(crate) fn basic(&self) -> Option<String> {
         self.user.as_ref().map(|user| format!("Basic {}", BASE64.encode(user.as_bytes())))
     }

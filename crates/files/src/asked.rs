@@ -29,7 +29,7 @@ pub struct Asked {
 /// The sources of a pull.
 #[derive(Debug)]
 struct Sources {
-    /// Top names that the sources themselves have.
+    /// The names of the sources that are copied as entries themselves, not as `folder/`.
     names: BTreeSet<Vec<u8>>,
     /// Whether at least one source is the content of a folder, whose names are not known here.
     contents: bool,

@@ -1,4 +1,5 @@
-//! Values of chunks, and their merge into the hash that `b3sum` prints.
+//! Values of chunks, and their merge into the hash that `b3sum` prints. The value of a chunk is its
+//! hash or its chaining value in the tree of BLAKE3.
 //!
 //! BLAKE3 is a tree over pieces of 1024 bytes. The left subtree of each node holds the largest
 //! possible power of two of pieces (BLAKE3 paper, section 2.1). So each aligned mebibyte is a
@@ -19,9 +20,9 @@ pub(crate) fn packed_value(content: &[u8]) -> Digest {
     *blake3::hash(content).as_bytes()
 }
 
-/// Returns the value of chunk `chunk` (counted in the file) of a file of `file_size` bytes. If the
-/// file has only this chunk, the value is the root hash; otherwise it is the subtree's chaining
-/// value.
+/// Returns the value of chunk `chunk` (numbered from the start of the file) of a file of
+/// `file_size` bytes. If the file has only this chunk, the value is the root hash. If the file has
+/// more chunks, the value is the chaining value of the chunk's subtree.
 ///
 /// `content` must be the whole content of that chunk, at least one byte unless the file is empty.
 pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
@@ -123,13 +124,13 @@ pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
 /// has arrived. Memory is O(log n) plus the values of early chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamRoot {
-    /// The first missing chunk.
+    /// The number of the first missing chunk.
     next: u64,
     early: BTreeMap<u64, Digest>,
-    /// The value of the chunk before it.
+    /// The value of chunk `next - 1`, which is not merged yet.
     held: Option<Digest>,
-    /// Subtrees of all earlier chunks, the largest first. Their sizes are the powers of two that
-    /// add up to the number of these chunks.
+    /// The values of the subtrees of all chunks before chunk `next - 1`, the largest subtree first.
+    /// The sizes of the subtrees are the powers of two that add up to `next - 1`.
     subtrees: Vec<Digest>,
 }
 
@@ -148,9 +149,9 @@ impl StreamRoot {
         }
     }
 
-    /// Merges the value of the chunk before the last chunk.
+    /// Merges the value of chunk `next - 1`, because chunk `next` has arrived.
     fn merge(&mut self, mut value: Digest) {
-        // `next` chunks are merged now.
+        // With this value, `next` chunks are merged.
         for _ in 0..self.next.trailing_zeros() {
             let Some(left) = self.subtrees.pop() else { break };
             value = merge_subtrees_non_root(&left, &value, Mode::Hash);
@@ -163,7 +164,7 @@ impl StreamRoot {
         chunk < self.next || self.early.contains_key(&chunk)
     }
 
-    /// Returns the number of chunks without a gap.
+    /// Returns the number of chunks before the first missing chunk.
     pub(crate) fn chunks(&self) -> u64 {
         self.next
     }

@@ -1,5 +1,5 @@
 //! Creates, replaces, renames and removes single files and folders below a root. Each change is
-//! atomic for readers.
+//! atomic for readers, except the removal of a folder with content.
 
 use std::io;
 use std::path::Path;
@@ -81,7 +81,8 @@ impl NewFile {
     /// Syncs the content and gives the file its name, replacing an existing file.
     ///
     /// # Errors
-    /// The system's error; an existing file is then unchanged.
+    /// The system's error. An existing file is unchanged, unless only the sync of the folder
+    /// failed.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         let partial = self.partial.as_deref().ok_or_else(store::not_found)?;

@@ -23,10 +23,11 @@ use super::manifest;
 use super::place::show;
 use crate::error::{Error, FileErrorKind};
 
-/// Limits on the number of patterns, the bytes of one pattern, and the bytes of all patterns.
-/// Patterns may come from the other side.
+/// Maximum number of patterns. The limits exist because patterns may come from the other side.
 const MAX_PATTERNS: usize = 10_000;
+/// Maximum bytes of one pattern.
 const MAX_PATTERN: usize = 4096;
+/// Maximum bytes of all patterns.
 const MAX_BYTES: usize = 256 << 10;
 /// Maximum bytes of all compiled patterns: enough for about 4000 short patterns with a `*`.
 const MAX_COMPILED: usize = 24 << 20;
@@ -34,13 +35,15 @@ const MAX_COMPILED: usize = 24 << 20;
 /// search.
 const OVERHEAD: usize = 4 << 10;
 /// Maximum bytes of the search caches of all patterns. Without a limit, a hostile pattern could
-/// fill a cache of any size. One pattern needs no more than `MAX_CACHE`.
+/// fill a cache of any size.
 const MAX_CACHES: usize = 16 << 20;
+/// Maximum bytes of the search cache of one pattern.
 const MAX_CACHE: usize = 1 << 20;
 
-/// Limits on the number of listed paths of one copy, and on their bytes. The request contains these
-/// paths, and a request has at most 1 MiB.
+/// Maximum number of listed paths of one copy.
 const MAX_ONLY: usize = 50_000;
+/// Maximum bytes of the listed paths. The request contains the paths, and a request has at most
+/// 1 MiB.
 const MAX_ONLY_BYTES: usize = 512 << 10;
 
 /// Special characters of a glob.
@@ -74,9 +77,9 @@ struct CompiledFilter {
 
 #[derive(Debug)]
 enum Test {
-    /// The subject is this text.
+    /// The tested path or name is this text.
     Is(Box<[u8]>),
-    /// The subject is this text, or ends with it after a `/`.
+    /// The tested path is this text, or ends with a `/` and this text.
     EndsWith(Box<[u8]>),
     Matches(Box<Regex>),
 }

@@ -1,11 +1,11 @@
 //! The journal of a partial file: its verified chunks and their values, which survive a kill.
 //!
 //! A journal only grows. A record is appended after its chunk's data are on disk, so every readable
-//! record is true. After the loss of a record, the partial file is read again. A journal of another
-//! version of the source, or of an older release, proves nothing. The sink then compares the
-//! content of the partial file with the source. Records after the first torn or damaged record do
-//! not count. The journal is independent of protocol, rate and direction: any later copy of the
-//! file can resume from it.
+//! record is true. If a record is lost, a later copy reads the chunk in the partial file and
+//! compares the chunk with the source. A journal of another version of the source, or of an older
+//! release, proves nothing: a later copy compares the whole partial file with the source. Records
+//! after the first torn or damaged record do not count. The journal is independent of protocol,
+//! rate and direction: any later copy of the file can resume from the journal.
 
 use super::CHUNK;
 use super::digest::Digest;
@@ -66,9 +66,9 @@ impl Header {
 /// A decoded journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// Its file version.
+    /// The version of the source file.
     pub header: Header,
-    /// Chunks counted in the file, and their values, in the order of writing.
+    /// Numbers of chunks within the file, and their values, in the order of writing.
     pub values: Vec<(u64, Digest)>,
     /// The number of valid bytes, which is the offset of the next record.
     pub sound: u64,

@@ -69,13 +69,13 @@ pub const LARGE: u64 = 8 << 20;
 /// A file or folder that failed, while the copy continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// The manifest's entry, if there is one.
+    /// The number of the entry in the manifest, if the manifest has the file or folder.
     pub entry: Option<u32>,
     /// The path within the copy, as bytes.
     pub path: Vec<u8>,
     /// The reason, as a sentence without a full stop.
     pub reason: String,
-    /// The source file changed while it was read; another walk finds its new version.
+    /// Whether the source file changed while it was read. Another walk finds the new version.
     pub changed: bool,
 }
 

@@ -25,7 +25,7 @@ pub enum NameKind {
 pub struct Named {
     /// The name, without a slash.
     pub name: Vec<u8>,
-    /// Its kind.
+    /// The kind of the file.
     pub kind: NameKind,
     /// The 12 permission bits.
     pub mode: u32,
@@ -59,7 +59,7 @@ pub fn list(place: &Place, tell: &mut dyn FnMut(Named) -> bool) -> Result<(), Er
                     let target = if is_link { folder.read_link(&name).ok() } else { None };
                     tell(Named { target, ..named(name, &attributes) })
                 }
-                // It was removed meanwhile.
+                // The entry was removed after its name was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => true,
                 Err(error) => {
                     failed = Some(error);

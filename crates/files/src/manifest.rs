@@ -94,9 +94,9 @@ pub enum Kind {
     File {
         /// Its length in bytes.
         size: u64,
-        /// Whether the file has holes of any size: zero pages need not be written.
+        /// Whether the file has holes of any size. If so, a destination need not write zero pages.
         sparse: bool,
-        /// The chunks (counted in the file) that are holes and never sent; ascending and not
+        /// The chunks (numbered within the file) that are holes and never sent; ascending and not
         /// adjacent.
         holes: Box<[Range<u64>]>,
     },
@@ -109,13 +109,13 @@ pub enum Kind {
     },
 }
 
-/// A file, folder or link. The manifest stores its [name](Manifest::name) and
+/// A file, folder or link. The manifest returns its [name](Manifest::name) and
 /// [path](Manifest::path).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The number of the folder that holds it; [`TOP`] for none.
+    /// The number of the folder that holds the entry; [`TOP`] at the top of the copy.
     parent: u32,
-    /// Offset of its name in the names of all entries.
+    /// Offset of the entry's name in the names of all entries.
     name: u32,
     name_len: u8,
     /// Its kind.
@@ -142,7 +142,7 @@ impl Entry {
         self
     }
 
-    /// Returns the number of the folder that holds it; `None` at the top.
+    /// Returns the number of the folder that holds the entry; `None` at the top of the copy.
     pub fn parent(&self) -> Option<u32> {
         (self.parent != TOP).then_some(self.parent)
     }
@@ -155,7 +155,7 @@ impl Entry {
         }
     }
 
-    /// Returns the holes of a regular file, as chunks counted in the file.
+    /// Returns the holes of a regular file, as numbers of chunks within the file.
     pub fn holes(&self) -> &[Range<u64>] {
         match &self.kind {
             Kind::File { holes, .. } => holes,
@@ -219,8 +219,8 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The order of a walk. Compares paths component by component, so a folder's content follows the
-/// folder directly.
+/// Compares two paths in the order of a walk: component by component, so a folder's content follows
+/// the folder directly.
 pub(crate) fn walk_order(a: &[u8], b: &[u8]) -> Ordering {
     let at = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     // A separator sorts before any byte of a name.

@@ -17,7 +17,7 @@ const LINK: &str = ".lh-link";
 const RESTARTED: &str = ".lh-new";
 const UNFINISHED: &str = ".lh-tree";
 
-/// Returns the partial file of `name`. A copy locks this file while it is open.
+/// Returns the name of the partial file of `name`. A copy locks the partial file while it is open.
 pub(crate) fn partial(name: &[u8]) -> Vec<u8> {
     beside(name, PARTIAL)
 }
@@ -38,13 +38,13 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Returns the temporary name of the link `name`. The complete link is then renamed to `name`, over
+/// Returns the temporary name of the link `name`. A copy renames the complete link to `name`, over
 /// an existing entry.
 pub(crate) fn link(name: &[u8]) -> Vec<u8> {
     beside(name, LINK)
 }
 
-/// Returns the journal of the partial file of `name`.
+/// Returns the name of the journal for the partial file of `name`.
 pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
 }
@@ -55,7 +55,7 @@ pub(crate) fn restarted(name: &[u8]) -> Vec<u8> {
     beside(name, RESTARTED)
 }
 
-/// Returns the mark of a folder `name` that an unfinished copy has created.
+/// Returns the name of the mark of a folder `name` that an unfinished copy has created.
 pub(crate) fn unfinished(name: &[u8]) -> Vec<u8> {
     beside(name, UNFINISHED)
 }
@@ -68,7 +68,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
             .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
-/// Returns `.NAME.suffix`, or the same with a hash of the name if this is too long.
+/// Returns `.NAME` and the suffix. If that is too long, a hash of the name replaces NAME.
 fn beside(name: &[u8], suffix: &str) -> Vec<u8> {
     let mut out = vec![b'.'];
     if 1 + name.len() + suffix.len() <= NAME_MAX {

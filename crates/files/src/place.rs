@@ -16,14 +16,14 @@ use longhaul_text::reason;
 /// A path, and the limit on the files that it may reach.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// A path of this host, with the rights of this process: the client's own side.
+    /// A path of this host, with the rights of this process; used at the client.
     Ambient(PathBuf),
     /// A path that cannot leave a folder. The system refuses `..`, absolute names and links that
     /// lead outside, even if a name changes between a check and a use.
     Within {
         /// The folder.
         root: Root,
-        /// The path relative to it; empty for the folder itself.
+        /// The path relative to the folder; empty for the folder itself.
         path: PathBuf,
     },
     /// A path of at most one component below the top of a store that is not a file system of this
@@ -31,7 +31,7 @@ pub enum Place {
     Stored {
         /// The top.
         root: Store,
-        /// The path relative to it; empty or with a trailing slash for a folder.
+        /// The path relative to the top; empty or with a trailing slash for a folder.
         path: PathBuf,
     },
 }
@@ -72,7 +72,8 @@ impl Root {
 pub(crate) enum Found {
     /// A folder, possibly through a link.
     Folder(SharedFolder),
-    /// Something else, in an existing folder; also a link that does not lead to a folder.
+    /// Anything that is not a folder, in an existing folder; also a link that does not lead to a
+    /// folder.
     Other { parent: SharedFolder, name: Vec<u8>, attributes: Attributes },
     /// Nothing, in an existing folder.
     Nothing { parent: SharedFolder, name: Vec<u8> },
@@ -130,11 +131,11 @@ impl Place {
         }
     }
 
-    /// Returns whether this is a folder, following links. Returns `false` if the place is empty and
-    /// its parent folder exists.
+    /// Returns whether this is a folder, following links. Returns `false` if nothing exists at the
+    /// place and its parent folder exists.
     ///
     /// # Errors
-    /// Its parent folder is missing, or the system refuses (`File`).
+    /// The parent folder is missing, or the system refuses (`File`).
     pub fn is_folder(&self) -> Result<bool, Error> {
         match self.find() {
             Ok(found) => Ok(matches!(found, Found::Folder(_))),

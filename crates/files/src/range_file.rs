@@ -35,8 +35,8 @@ impl Stamp {
     }
 }
 
-/// A regular file, open for reading. Every read returns the version that was opened, or the version
-/// after the last change through this value.
+/// A regular file that is open for reading, or for changes in place. Every read returns the version
+/// that was opened, or the version after the last change through this value.
 #[derive(Debug)]
 pub struct RangeFile {
     file: OpenFile,
@@ -63,7 +63,8 @@ impl RangeFile {
             Found::Nothing { .. } => Err(wrong(store::not_found())),
             Found::Other { .. } if place.says_folder() => Err(wrong(store::not_a_folder())),
             Found::Other { parent, name, .. } => {
-                // Open without blocking: a pipe in its place is detected by its kind.
+                // This does not block, even if a pipe has replaced the file. The kind of the opened
+                // file is checked below.
                 let file = parent.open(&name, Access::Read).map_err(wrong)?;
                 let attributes = file.attributes().map_err(wrong)?;
                 if attributes.kind != FileKind::File {
@@ -154,7 +155,7 @@ pub struct ChunkValues {
 #[derive(Debug, Default)]
 struct Kept {
     values: HashMap<(Stamp, u64), Digest>,
-    /// The oldest first.
+    /// The keys of `values`, the oldest first.
     order: VecDeque<(Stamp, u64)>,
     /// Files whose values must not be cached, by device and inode.
     uncached: HashSet<(u64, u64)>,
@@ -174,7 +175,7 @@ impl Drop for Uncached {
 }
 
 impl ChunkValues {
-    /// A cache of up to `most` values, 0.2 KiB each.
+    /// Returns an empty cache for up to `most` values, 0.2 KiB each.
     pub fn new(most: usize) -> ChunkValues {
         ChunkValues { most, kept: Mutex::default() }
     }
@@ -210,7 +211,7 @@ impl ChunkValues {
         }
     }
 
-    /// A poisoned lock means that a reader panicked; the cache is consistent.
+    /// Locks the cache. A panic of another reader leaves the cache consistent.
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,9 @@
 //! Reading at the sending end: chunks of the virtual object, hashed while they are in the cache.
 //!
-//! Names work as in `rsync -a` and `cp -r`: `folder` is the folder itself, so its entries start
-//! with its name; `folder/` (and `.`, `..`) is its content. With `recursive`, a link given as a
-//! source is copied as a link; without it, the copy follows the link and keeps the link's name.
+//! Names work as in `rsync -a` and `cp -r`: `folder` is the folder itself, so the paths of its
+//! entries start with the folder's name; `folder/` (and `.`, `..`) is the folder's content. With
+//! `recursive`, a link given as a source is copied as a link. Without `recursive`, the copy follows
+//! the link and keeps the link's name.
 //! Links within a tree stay links. Filters apply to entries found inside folders, never to the
 //! given names.
 
@@ -47,7 +48,7 @@ pub struct ChunkRead {
 #[derive(Debug)]
 struct Origin {
     folders: Folders,
-    /// Length of the part of a manifest path that is not below the folder.
+    /// Bytes at the start of a manifest path that do not belong to the path below the base folder.
     strip: usize,
     /// The file's own name, if a link to it was given.
     own_name: Option<Vec<u8>>,
@@ -195,8 +196,9 @@ impl Source {
     }
 
     /// Returns the files that could not be read or that changed; new entries are added at the end.
-    /// Such an entry was sent as zeros, at least in part, and must never get its final name. The
-    /// other end must learn of the failure before it gets the value of the chunk whose read failed.
+    /// The content of such a file was sent as zeros, at least in part, so the file must never get
+    /// its final name. The other end must learn of the failure before it gets the value of the
+    /// chunk whose read failed.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
@@ -276,8 +278,8 @@ impl Source {
 
     /// Returns which chunks of a file have the values that the other end found.
     ///
-    /// `values` are chunks counted in the file, also for a small file. They may come from anybody;
-    /// a chunk outside of the file does not match.
+    /// `values` has numbers of chunks within the file, also for a small file. A peer may have sent
+    /// any numbers; a chunk outside of the file does not match.
     pub fn compare(&mut self, entry: u32, values: &[(u64, Digest)]) -> Vec<bool> {
         let size = self.manifest.entries().get(entry as usize).and_then(Entry::size);
         let size = size.unwrap_or(0);

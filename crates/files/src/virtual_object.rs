@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use super::{CHUNK, Manifest};
 
-/// A piece of a file within a chunk.
+/// The part of a file that is in one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The manifest's entry.
+    /// The number of the file's entry in the manifest.
     pub entry: u32,
     /// Bytes from the start of the file.
     pub file_offset: u64,
@@ -31,9 +31,9 @@ pub enum ChunkKind {
     Manifest,
     /// One large file.
     Large {
-        /// The manifest's entry.
+        /// The number of the file's entry in the manifest.
         entry: u32,
-        /// The chunk counted in the file.
+        /// The number of the chunk within the file.
         chunk: u64,
     },
     /// Several small files.
@@ -86,7 +86,7 @@ impl VirtualObject {
         self.len.div_ceil(CHUNK)
     }
 
-    /// Returns the manifest of its files.
+    /// Returns the manifest of the object's files.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
@@ -118,7 +118,7 @@ impl VirtualObject {
         })
     }
 
-    /// Returns the pieces of files in chunk `chunk`, in order; none in the manifest's chunks and
+    /// Returns the parts of files in chunk `chunk`, in order; none in the manifest's chunks and
     /// outside of the object.
     pub fn extents(&self, chunk: u64) -> impl Iterator<Item = Extent> + '_ {
         let start = chunk.saturating_mul(CHUNK);

@@ -30,7 +30,7 @@ pub(crate) struct Walk {
     pub(crate) warnings: Vec<String>,
     /// Bytes that `failures` and `warnings` take.
     said: u64,
-    /// Counts each name.
+    /// Counts each name found, and can cancel the walk.
     pub(crate) watch: Watch,
     /// The memory account of the entries.
     pub(crate) memory: Box<dyn ListMemory>,
@@ -41,9 +41,9 @@ pub(crate) struct Walk {
 pub(crate) struct Spot<'a> {
     /// The number of the source.
     pub(crate) source: u16,
-    /// The folder that holds it, by number in the listing; `None` at the top.
+    /// The folder that holds the entry, by number in the listing; `None` at the top.
     pub(crate) folder: Option<u32>,
-    /// Its path in the copy.
+    /// The entry's path in the copy.
     pub(crate) path: &'a [u8],
 }
 
@@ -103,7 +103,7 @@ impl Walk {
         }
     }
 
-    /// Adds a folder itself; returns its number.
+    /// Adds a folder without its content; returns the folder's number.
     pub(crate) fn folder(&mut self, spot: Spot<'_>, attributes: &Attributes) -> u32 {
         let key = self.merged.is_some().then(|| (spot.folder, spot.name().to_vec()));
         let known = self.merged.as_ref().zip(key.as_ref()).and_then(|(all, key)| all.get(key));
@@ -200,12 +200,13 @@ impl Walk {
         self.memory.hold(self.bytes())
     }
 
-    /// Bytes that everything found so far takes.
+    /// Returns the bytes of memory that everything found so far takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.listing.bytes() + self.said
     }
 
-    /// Adds an entry of the folder `parent`; returns the number of a folder, whose content follows.
+    /// Adds an entry of the folder `parent`. If the entry is a folder, returns its number; the
+    /// caller adds the content.
     fn found(
         &mut self,
         spot: Spot<'_>,
@@ -283,7 +284,8 @@ fn file_kind(
     Ok(Kind::File { size, sparse, holes: holes.into() })
 }
 
-/// Returns whether this process owns a file and may read it; then no check is needed.
+/// Returns whether this process's user owns a file and the mode lets the owner read it. Such a file
+/// needs no other check.
 fn is_ours(attributes: &Attributes) -> bool {
     attributes.mode & 0o400 != 0 && attributes.is_own()
 }

@@ -34,16 +34,18 @@ use crate::patient::{Patient, UNREAD};
 use crate::reply::Reply;
 use crate::tokens::read_private;
 
-/// Limits on concurrent connections: in total, and from one remote address.
+/// Maximum number of concurrent connections.
 const MOST: usize = 512;
+/// Maximum number of concurrent connections from one remote address.
 const MOST_OF_ONE: usize = 64;
-/// Timeout of a TLS handshake and of a request's header. It also closes idle connections.
+/// Timeout of a TLS handshake and of a request's header. The timeout also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);
-/// Limits on a header: bytes and fields.
+/// Maximum size of a header in bytes.
 const HEADER: usize = 32 << 10;
+/// Maximum number of a header's fields.
 const FIELDS: usize = 100;
 
-/// Loads the certificates and the key of TLS from these files.
+/// Loads the certificates and the key for TLS from the files `cert` and `key`.
 ///
 /// # Errors
 /// A file cannot be read, others can read the key, or key and certificates do not match.

@@ -53,7 +53,7 @@ async fn answer(
     reply::with(reply, nosniff, "nosniff")
 }
 
-/// The right of the request's token; without a token, the public right.
+/// Returns the right of the request's token; without a token, the public right.
 fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
     let Some(said) = headers.get(header::AUTHORIZATION) else {
         return shared.public().ok_or_else(|| unknown("a token is needed"));
@@ -73,7 +73,7 @@ fn unknown(text: &str) -> Reply {
     reply
 }
 
-/// The token in a header: a bearer token, or the password of any user.
+/// Returns the token in a header: a bearer token, or the password of any user.
 fn token(said: &str) -> Option<String> {
     let (scheme, value) = said.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -149,7 +149,7 @@ fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
-/// The top folder of a token.
+/// Returns the top folder of a token.
 async fn top(shared: &Shared, right: &Right) -> io::Result<Root> {
     let root = shared.root().clone();
     match right.folder.clone() {

@@ -151,7 +151,7 @@ pub(crate) async fn move_to(
                 let is_folder = |place: &Place| -> io::Result<bool> {
                     Ok(look(place)?.kind == NameKind::Folder)
                 };
-                // rename(2) replaces only a file by a file.
+                // rename(2) replaces a file only by a file, and does not replace a full folder.
                 if there.kind == NameKind::Folder || is_folder(&from)? {
                     edit::remove(&to)?;
                 }

@@ -60,7 +60,7 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(text(headers, name)?).ok()
 }
 
-/// Whether a list of ETags contains the ETag of the version; `*` matches any existing file.
+/// Returns whether a list of ETags contains the ETag of the version; `*` matches any existing file.
 fn lists(list: &str, version: Option<&Version>) -> bool {
     let Some(version) = version else { return false };
     let is_it = |etag: &str| etag.trim().trim_start_matches("W/") == version.etag;
@@ -95,7 +95,7 @@ pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool)
     }
 }
 
-/// Whether `If-Range` permits ranges: it is absent, or names this version.
+/// Returns whether `If-Range` permits ranges: it is absent, or names this version.
 pub(crate) fn ranges_count(headers: &HeaderMap, version: &Version) -> bool {
     let Some(said) = headers.get(header::IF_RANGE) else { return true };
     let Ok(said) = said.to_str() else { return false };

@@ -18,10 +18,10 @@ use crate::reply::{self, Reply};
 use crate::shared::Shared;
 use crate::url;
 
-/// Approximate size of a piece in bytes.
+/// Approximate size of a piece of the reply, in bytes.
 const PIECE: usize = 32 << 10;
-/// Maximum number of sorted names. Further names follow in the system's order, which limits memory
-/// for folders of any size.
+/// Maximum number of sorted names. Further names follow in the system's order, so a folder of any
+/// size needs limited memory.
 const SORTED: usize = 10_000;
 
 /// Format of a listing.
@@ -32,7 +32,7 @@ enum Form {
     Dav,
 }
 
-/// The format that the request's `Accept` prefers.
+/// Returns the format that the request's `Accept` prefers.
 fn wanted(headers: &HeaderMap) -> Form {
     let accepted = condition::text(headers, header::ACCEPT).unwrap_or_default();
     match (accepted.find("application/json"), accepted.find("text/html")) {
@@ -94,7 +94,7 @@ pub(crate) async fn properties(
     reply::with(reply, header::CONTENT_TYPE, "application/xml; charset=utf-8")
 }
 
-/// A body with `head`, followed by the names at `place`.
+/// Returns a body: `head`, then the names at `place`.
 async fn listing(
     shared: &Arc<Shared>,
     place: Place,

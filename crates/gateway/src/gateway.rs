@@ -76,12 +76,12 @@ impl Gateway {
         Ok(Gateway { listening, is_tls, shared })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that the gateway listens on.
     pub fn address(&self) -> SocketAddr {
         self.listening.address()
     }
 
-    /// Its URL.
+    /// Returns the URL of the gateway.
     pub fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}/", self.address())

@@ -23,7 +23,7 @@ enum Part {
     Bytes(Range<u64>),
 }
 
-/// Sends the file at `place`, or the requested ranges.
+/// Sends the file at `place`, or the ranges of it that `headers` request.
 pub(crate) async fn file(
     shared: &Arc<Shared>,
     place: Place,
@@ -92,7 +92,7 @@ pub(crate) async fn file(
     }
 }
 
-/// A reply with the headers of the file's version.
+/// Returns a reply with the headers of the file's version.
 fn dressed(reply: Reply, version: &Version) -> Reply {
     let reply = reply::with(reply, header::ETAG, &version.etag);
     let reply = reply::with(reply, header::ACCEPT_RANGES, "bytes");

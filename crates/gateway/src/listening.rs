@@ -44,7 +44,7 @@ impl Listening {
         Ok(Listening { address, stop: Some(stop), thread })
     }
 
-    /// The address, with the port that the system chose.
+    /// Returns the address, with the port that the system chose.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

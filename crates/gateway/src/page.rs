@@ -1,8 +1,8 @@
 //! The state of a host: a page for browsers, events, and metrics for monitors.
 //!
-//! The page is read-only, and each request needs a token. The page is one file, and its policy
-//! forbids it to load anything else. The server renders the state at most ten times a second,
-//! however many pages are open.
+//! The page is read-only, and each request needs a token. The page is one file, and its
+//! Content-Security-Policy forbids it to load anything else. The server renders the state at most
+//! ten times a second, however many pages are open.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,12 +25,12 @@ use crate::listening::Listening;
 use crate::reply::{self, Reply};
 use crate::tokens::hash;
 
-/// The page. `{nonce}` in it is replaced for each reply.
+/// The page. Each reply has a new nonce in place of `{nonce}`.
 const PAGE: &str = include_str!("page.html");
 const NONCE: &str = "{nonce}";
 /// Maximum number of pages that receive events at the same time.
 const WATCHERS: usize = 32;
-/// Minimum interval of events. All pages get the same events.
+/// Minimum time between two events. All pages get the same events.
 const EVERY: Duration = Duration::from_millis(100);
 /// Interval of keep-alive comments while the state does not change.
 const SIGN: Duration = Duration::from_secs(5);
@@ -43,10 +43,10 @@ pub type Watching = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 /// The source of a page's content.
 pub trait Watched: Send + Sync + 'static {
-    /// The state as one JSON object.
+    /// Returns the state as one JSON object.
     fn state(&self) -> Watching;
 
-    /// The metrics as OpenMetrics text.
+    /// Returns the metrics as OpenMetrics text.
     fn metrics(&self) -> Watching;
 }
 
@@ -59,7 +59,7 @@ pub struct PageSettings {
     pub token: Option<String>,
 }
 
-/// A running page. It stops when dropped.
+/// A running page. Dropping this value stops the page.
 pub struct Page {
     listening: Listening,
     token: String,
@@ -91,7 +91,7 @@ impl Page {
         Ok(Page { listening, token })
     }
 
-    /// The address of the page with its token.
+    /// Returns the address of the page with its token.
     pub fn url(&self) -> String {
         format!("http://{}/?token={}", self.listening.address(), self.token)
     }
@@ -158,7 +158,7 @@ impl Pages {
         reply
     }
 
-    /// Whether the request has the token, in its URL or as a bearer token in a header.
+    /// Returns whether the request has the token, in its URL or as a bearer token in a header.
     fn may_read(&self, request: &Request<Incoming>) -> bool {
         let query = request.uri().query().unwrap_or_default();
         let in_query = query.split('&').find_map(|pair| pair.strip_prefix("token="));
@@ -166,7 +166,7 @@ impl Pages {
         token.is_some_and(|token| hash(token) == self.token_hash)
     }
 
-    /// The cached state, or a new state if the cached state is too old.
+    /// Returns the cached state, or a new state if the cached state is too old.
     async fn state(&self) -> Option<Arc<str>> {
         let mut last = self.last.lock().await;
         if let Some((made, state)) = &*last
@@ -230,7 +230,8 @@ fn typed(text: Option<String>, kind: &str) -> Reply {
     }
 }
 
-/// The page. Its policy allows only the script and the style that carry the nonce.
+/// Returns the page. Its Content-Security-Policy allows only the script and the style that have the
+/// nonce.
 fn page() -> Reply {
     let Ok(nonce) = random() else {
         return reply::plain(StatusCode::INTERNAL_SERVER_ERROR, "no random bytes");

@@ -11,7 +11,7 @@ use crate::body::Body;
 /// Type of all replies.
 pub(crate) type Reply = Response<Body>;
 
-/// A status with a line of text.
+/// Returns a reply with a line of text.
 pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Reply {
     let mut text = text.into();
     if !text.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Reply {
     reply
 }
 
-/// A status without text.
+/// Returns a reply without text.
 pub(crate) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::whole(String::new()));
     *reply.status_mut() = status;
@@ -39,7 +39,7 @@ pub(crate) fn with(mut reply: Reply, name: header::HeaderName, value: &str) -> R
     reply
 }
 
-/// Reply for an I/O error. The text never contains a path of this host.
+/// Returns the reply for an I/O error. The text never contains a path of this host.
 pub(crate) fn trouble(error: &io::Error) -> Reply {
     let (status, text) = match error.kind() {
         io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not found"),

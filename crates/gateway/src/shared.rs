@@ -13,8 +13,9 @@ use crate::tokens::{Right, Token, Tokens};
 
 /// Maximum number of concurrent disk accesses.
 const AT_DISK: usize = 16;
-/// Maximum number of concurrent listings, and how long a further listing waits.
+/// Maximum number of concurrent listings.
 const LISTINGS: usize = 16;
+/// How long a further listing waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of refusals logged in a minute. The limit keeps strangers from filling the log.
 const TOLD: u32 = 60;
@@ -27,9 +28,9 @@ pub struct Told {
     pub address: SocketAddr,
     /// The user, from the comment after the token.
     pub name: Option<String>,
-    /// Its method.
+    /// The request's method.
     pub method: String,
-    /// Its path, still encoded.
+    /// The request's path, still percent-encoded.
     pub path: String,
     /// The `Content-Length` of the request.
     pub bytes: Option<u64>,
@@ -38,12 +39,12 @@ pub struct Told {
 }
 
 impl Told {
-    /// Whether the client lacked a right.
+    /// Returns whether the client lacked a right.
     pub fn is_refused(&self) -> bool {
         matches!(self.status, 401 | 403)
     }
 
-    /// Whether the request has changed the folder.
+    /// Returns whether the request has changed the folder.
     pub fn is_write(&self) -> bool {
         let changes = ["PUT", "MKCOL", "DELETE", "MOVE"].contains(&self.method.as_str());
         changes && (200..300).contains(&self.status)
@@ -62,14 +63,14 @@ pub(crate) struct Shared {
     tell: Box<dyn Fn(Told) + Send + Sync>,
 }
 
-/// The number of reported refusals, and the start of the period.
+/// The number of refusals in the current minute, and the start of this minute.
 struct Refusals {
     since: Instant,
     count: u32,
 }
 
 impl Shared {
-    /// Makes the state; `tell` is called for refusals.
+    /// Makes the state; `tell` is called for refusals and changes.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,
@@ -101,7 +102,7 @@ impl Shared {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).right(token).cloned()
     }
 
-    /// The right of everybody.
+    /// Returns the right of everybody.
     pub(crate) fn public(&self) -> Option<Right> {
         self.public.then_some(Right { write: false, folder: None, name: None })
     }
@@ -110,7 +111,7 @@ impl Shared {
         right.write && !self.read_only
     }
 
-    /// Reports a change; reports a refusal unless the limit of the period is reached.
+    /// Reports a change; reports a refusal unless the limit of this minute is reached.
     pub(crate) fn tell(&self, told: Told) {
         if told.is_refused() && !self.refuses_few() {
             return;

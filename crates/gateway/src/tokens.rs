@@ -67,7 +67,7 @@ pub(crate) fn read_private(path: &Path) -> Result<String, Error> {
     let found = file.metadata().map_err(trouble)?;
     let own = rustix::process::geteuid().as_raw();
     if ![own, 0].contains(&found.uid()) || found.mode() & 0o077 != 0 {
-        let what = format!("others than this user can read or change {shown}");
+        let what = format!("other users can read or change {shown}");
         return Err(Error::host(what, "chown it to yourself, and run chmod 600 on it"));
     }
     let mut text = String::new();
@@ -172,7 +172,7 @@ mod tests {
         std::fs::write(&path, format!("{A} ro\n")).unwrap();
         let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         mode(0o640);
-        assert!(load(&path).unwrap_err().what.contains("others than this user"));
+        assert!(load(&path).unwrap_err().what.contains("other users can read"));
         mode(0o600);
         assert_eq!(load(&path).unwrap().len(), 1);
         assert!(load(&folder.path().join("none")).unwrap_err().what.contains("cannot read"));

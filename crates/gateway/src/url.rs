@@ -62,7 +62,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// The path of a `Destination` header: a URL of `host`, or a path.
+/// Returns the path of a `Destination` header: a URL of `host`, or a path.
 pub(crate) fn destination(text: &str, host: Option<&str>) -> Option<UrlPath> {
     let path = match text.split_once("://") {
         None => text,

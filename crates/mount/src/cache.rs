@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// A chunk: the number of the version of a file, and the chunk's index.
+/// Identifies a chunk: the number of the version of a file, and the chunk's index.
 pub(crate) type Key = (u64, u64);
 
 #[derive(Debug)]

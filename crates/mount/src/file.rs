@@ -51,7 +51,7 @@ pub(crate) struct OpenFile {
 struct State {
     /// Requested chunks; an error stays until a reader takes it.
     pending: HashMap<u64, Option<(Error, u64)>>,
-    /// The chunk after the last one that was read.
+    /// The chunk after the last chunk that was read.
     next: u64,
     /// Number of chunks to read ahead; doubles while the reads are sequential.
     ahead: u64,

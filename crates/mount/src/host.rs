@@ -29,7 +29,7 @@ impl From<Errno> for Failed {
     }
 }
 
-/// Whether another try over a new connection may succeed.
+/// Returns whether another try over a new connection may succeed.
 pub(crate) fn is_lost(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Cancelled | ErrorKind::Stalled)
 }
@@ -42,7 +42,7 @@ fn code(error: &Error) -> Errno {
     }
 }
 
-/// How often to retry, and since when.
+/// The retries of one request: the time of the first try, and the next pause.
 #[derive(Debug)]
 pub(crate) struct Retry {
     since: Instant,
@@ -137,7 +137,7 @@ impl Host {
             (self.told)(format!("a request failed: {}", error.what()));
             return Err(Errno::ETIMEDOUT.into());
         }
-        // The server may have closed an idle connection: the first retry is immediate.
+        // The first pause is short, because the server may only have closed an idle connection.
         sleep(retry.pause).await;
         retry.pause = (retry.pause * 2).min(PAUSES.1);
         Ok(())
@@ -197,7 +197,7 @@ impl Host {
     }
 }
 
-/// The names in a folder; `None` if there are too many.
+/// Returns the names in a folder; `None` if there are too many.
 async fn names(connection: &Connection, path: &Path) -> Result<Option<Vec<Named>>, Error> {
     let (mut listing, mut names) = (connection.list(path).await?, Vec::new());
     while let Some(named) = listing.next().await {

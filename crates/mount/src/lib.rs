@@ -51,7 +51,7 @@ pub struct Options {
     pub reach: ReachOptions,
 }
 
-/// A mounted folder. Dropping it unmounts.
+/// A mounted folder. Dropping this value unmounts the folder.
 pub struct Mount {
     unmounter: SessionUnmounter,
     ended: Receiver<io::Result<()>>,

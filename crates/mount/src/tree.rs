@@ -140,7 +140,7 @@ impl Tree {
         Ok((inode, named))
     }
 
-    /// The kernel forgets `count` lookups.
+    /// Records that the kernel forgot `count` lookups of a file or folder.
     pub(crate) fn forget(&self, inode: u64, count: u64) {
         let mut nodes = lock(&self.nodes);
         if let Some(node) = nodes.get_mut(&inode) {

@@ -8,7 +8,7 @@ use crate::messages::{Answer, Call, Cancel, Credit, Finish, Have, Item, Said, Sa
 /// Maximum characters of a reason.
 const REASON: usize = 1000;
 
-/// The message of the other side; `None` for a kind that this version does not know.
+/// Returns the message of the other side; `None` for a kind that this version does not know.
 ///
 /// # Errors
 /// The other side must not send this message here.
@@ -32,7 +32,7 @@ pub fn message(say: Say) -> Result<Option<Message>, Error> {
     }))
 }
 
-/// The message for the other side.
+/// Returns the message for the other side.
 pub fn say(message: Message) -> Say {
     let said = match message {
         Message::Call(rpc::Call { id, method, body, within, items, again }) => {
@@ -54,7 +54,7 @@ pub fn say(message: Message) -> Say {
     Say { said: Some(said) }
 }
 
-/// The error for an impossible message.
+/// Returns the error for an impossible message.
 pub(crate) fn wrong(what: &str) -> Error {
     Error::new(Kind::Usage, format!("the messages of the other side are invalid: {what}"))
         .advise("check that both ends run the same release")

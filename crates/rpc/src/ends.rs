@@ -50,7 +50,8 @@ struct Running {
 }
 
 impl Ends {
-    /// Returns the calls of a client's or a server's end.
+    /// Returns the calls of a client's or a server's end. `is_late`: the other side made earlier
+    /// calls that this end does not know.
     pub(crate) fn new(
         is_client: bool,
         is_late: bool,
@@ -104,7 +105,7 @@ impl Ends {
         self.callee.poll().or_else(|| self.caller.poll(self.now()))
     }
 
-    /// Completes at the deadline of a call.
+    /// Returns the earliest deadline of this end's calls.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let at = self.caller.deadline()?.as_nanos();
         // A deadline centuries ahead overflows, and counts as no deadline.
@@ -122,7 +123,7 @@ impl Ends {
     /// Handles a message of the other side.
     ///
     /// # Errors
-    /// The message is impossible.
+    /// The other side must not send this message.
     pub(crate) fn heard(&mut self, say: Say, room: Room) -> Result<(), Error> {
         let Some(message) = convert::message(say)? else { return Ok(()) };
         let is_ours = |id: &u64| (id % 2 == 1) == self.is_client;
@@ -208,7 +209,7 @@ impl Ends {
             }
             Order::Item(Whose::Ours(ticket), body) => {
                 if let Some(id) = self.tickets.get(&ticket) {
-                    // The handle has checked its length.
+                    // The handle has checked the item's length.
                     let _ = self.caller.item(*id, body);
                 }
             }
@@ -246,8 +247,8 @@ impl Ends {
         }
     }
 
-    /// The connection is lost. Calls with items end. With `keeps`, the other calls of this end wait
-    /// for the next connection; without it, they end too.
+    /// Handles the loss of the connection. Calls with items end. With `keeps`, the other calls of
+    /// this end wait for the next connection. Without `keeps`, these calls end too.
     pub(crate) fn lost(&mut self, keeps: bool) {
         for id in self.callee.lost() {
             self.running.remove(&id);

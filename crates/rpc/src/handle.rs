@@ -1,4 +1,5 @@
-//! The program's side of its calls.
+//! The program's side of its calls. Items are messages that both ends of a call may exchange before
+//! the answer.
 
 use std::fmt;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ impl Stuck {
 }
 
 /// Moves messages until the other side says goodbye, or this program has finished. `room` limits
-/// the calls of the other side; `noted` is called after each message.
+/// the calls of the other side; `noted` is called after each message or request.
 ///
 /// # Errors
 /// The connection is lost, or the other side breaks the protocol.
@@ -83,7 +83,7 @@ pub(crate) async fn idle(ends: &mut Ends, orders: &mut mpsc::UnboundedReceiver<O
     }
 }
 
-/// Waits until `at`; forever without it.
+/// Waits until `at`; forever if `at` is `None`.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at.into()).await,

@@ -63,7 +63,7 @@ impl Methods {
         Ok(())
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no methods.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
@@ -166,7 +166,8 @@ impl RpcCall {
         &self.peer
     }
 
-    /// Returns the handle for calls to the caller's own methods. It ends with the connection.
+    /// Returns the handle for calls to the caller's own methods. The handle ends with the
+    /// connection.
     pub fn caller(&self) -> &Rpc {
         &self.rpc
     }

@@ -39,8 +39,9 @@ struct Program {
     state: Mutex<State>,
     /// The number of connections so far: a new connection ends the earlier one.
     connections: watch::Sender<u64>,
+    /// Number of running methods, and how many of them exchange items.
     running: Cell<(usize, usize)>,
-    /// When its last connection ended.
+    /// When the program's last connection ended; `None` while the program is connected.
     left: Cell<Option<Instant>>,
 }
 
@@ -62,10 +63,10 @@ impl Calls {
     }
 
     /// Answers a stream to its end, and says goodbye; `first` is its first message. The client may
-    /// call the methods below `may`. Ends with the reason that `stopped` returns.
+    /// call the methods below `may`. Ends early with the reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended without the client's goodbye.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         self: &Rc<Self>,
         session: Session,
@@ -159,7 +160,8 @@ impl Calls {
         Room { calls: calls < 2 * CALLS, streams: streams < 2 * STREAMS }
     }
 
-    /// Keeps a program that may reconnect, and removes it after [`KEEP`].
+    /// Keeps a program that may reconnect. Removes the program after [`KEEP`], or earlier if it has
+    /// nothing left to do.
     fn keep(self: &Rc<Self>, name: Name, program: Rc<Program>, mine: u64) {
         let calls = Rc::downgrade(self);
         tokio::task::spawn_local(async move {

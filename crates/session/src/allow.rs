@@ -206,7 +206,7 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
 /// Parses the list in the file at `path`.
 ///
 /// # Errors
-/// The file cannot be read, or somebody else can change it; also as [`parse_list`].
+/// The file cannot be read, or another user can change it; else the errors of [`parse_list`].
 pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     let trouble = |error| {
         let what = format!("cannot read {}: {}", path.display(), reason(&error));
@@ -219,7 +219,7 @@ pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     parse_list(&text, &path.display().to_string())
 }
 
-/// Returns the rights of `id`.
+/// Returns the entry of `id`; `None` if the list has no entry for it.
 pub fn find<'a>(allowed: &'a [Allow], id: &PeerId) -> Option<&'a Allow> {
     let id = id.to_string();
     allowed.iter().find(|entry| entry.id == id)

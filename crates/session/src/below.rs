@@ -10,7 +10,7 @@ use super::mux::Mux;
 use super::segments::{Counted, SegmentWatch};
 use crate::{Error, Kind};
 
-/// A connection. Its streams and [`Connection`](super::Connection) handles hold it.
+/// A connection. The streams and the [`Connection`](super::Connection) handles keep it open.
 pub(super) struct Below {
     pub(super) peer: PeerId,
     /// The QUIC connection, if QUIC carries the streams.
@@ -25,16 +25,16 @@ pub(super) struct Below {
     name: Name,
 }
 
-/// A name for messages. Clones share it.
+/// The name of the other side in error messages. Clones share the name.
 pub(super) type Name = Arc<OnceLock<String>>;
 
 /// How a connection carries streams.
 pub(super) enum Streams {
-    /// Its bytes are one stream.
+    /// The whole connection is one stream.
     One,
-    /// By QUIC.
+    /// QUIC carries any number of streams.
     Quic(Keeper),
-    /// By a multiplexer.
+    /// A multiplexer carries several streams over TCP or ssh.
     Mux(Mux),
 }
 
@@ -48,7 +48,7 @@ impl Below {
         Below { peer, quic, mux, tcp: None, ssh: OnceLock::new(), name: Name::default() }
     }
 
-    /// Returns the connection with `tcp` below it. `name` receives the peer's name later.
+    /// Adds the TCP connection, and the place where the peer's name is stored later.
     pub(super) fn over(self, tcp: Option<Counted>, name: Name) -> Below {
         Below { tcp, name, ..self }
     }
@@ -84,8 +84,8 @@ impl Below {
         Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
     }
 
-    /// Drops one use of the connection. The last one ends the connection, after the kernel has
-    /// taken all written data.
+    /// Drops a reference to the connection. If it is the last reference, ends the connection after
+    /// the kernel has taken all written data.
     pub(super) async fn release(this: Arc<Below>) {
         if let Some(last) = Arc::into_inner(this) {
             match (&last.quic, &last.mux) {

@@ -43,8 +43,9 @@ impl Connection {
         Connection { below, facts, versions }
     }
 
-    /// Opens a stream to `service`, which needs at least the version `needs`. The call sends
-    /// nothing and waits for no answer, because the first message carries the request.
+    /// Opens a stream to `service` in version `needs` or later. The call itself sends nothing: the
+    /// stream's first message carries the request. While too many streams are open, the call waits
+    /// up to 10 s.
     ///
     /// # Errors
     /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams.
@@ -75,8 +76,8 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Drops this handle. When the last user drops its handle, the connection ends after all
-    /// written data were sent.
+    /// Drops this handle. If no other handle or stream uses the connection, ends the connection
+    /// after all written data were sent.
     pub async fn close(self) {
         Below::release(self.below).await;
     }
@@ -101,7 +102,7 @@ impl Connection {
     }
 }
 
-/// A stream and its number.
+/// Returns the stream and its number.
 fn muxed(stream: mux::Stream) -> (Stream, String) {
     let number = stream.number();
     let (input, out) = tokio::io::split(stream);

@@ -9,7 +9,7 @@ pub(super) enum Failure {
     Stranger(PeerId),
     /// No program listens on the port.
     Refused,
-    /// There was no answer.
+    /// There was no answer; the text says in which step.
     Silent(&'static str),
     /// Anything else.
     Other(String),

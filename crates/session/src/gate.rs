@@ -42,7 +42,7 @@ impl Gate {
         Gate { limit: limit.max(1), inside: Arc::default() }
     }
 
-    /// Returns the number of places of `network`, and of all.
+    /// Returns how many places `network` has, and how many all networks have together.
     pub(super) fn crowd(&self, network: Network) -> (usize, usize) {
         let inside = self.lock();
         (inside.counts.get(&network).copied().unwrap_or(0), inside.places.len())
@@ -63,7 +63,8 @@ impl Gate {
         (Place { gate: self.clone(), number, leave }, left)
     }
 
-    /// Evicts a place of the network with the most places. Returns whether there was one.
+    /// Evicts the oldest place of the network with the most places. Returns `false` if no place is
+    /// taken.
     pub(super) fn evict(&self) -> bool {
         self.lock().evict()
     }
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(
             gate.crowd(network(2)),
             (1, 4),
-            "the place of the evicted is not given back twice"
+            "an evicted place is not released a second time"
         );
     }
 

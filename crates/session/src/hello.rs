@@ -1,8 +1,8 @@
 //! The first message in each direction of each stream: the protocol versions of this end, and the
 //! service that the stream is for.
 //!
-//! The hello precedes the first real message, so the agreement costs no round trip. Both ends see
-//! both ranges, so both can report that there is no common version.
+//! The hello precedes the first real message, so the agreement costs no round trip. Each end knows
+//! the ranges of versions of both ends, so each end can report that there is no common version.
 
 use std::ops::RangeInclusive;
 
@@ -75,7 +75,7 @@ impl Hello {
             range(theirs)
         );
         let older = if theirs.max < self.max { "on the other host" } else { "here" };
-        Err(Error::new(Kind::Unreachable, what).advise(format!("install a newer one {older}")))
+        Err(Error::new(Kind::Unreachable, what).advise(format!("install a newer longhaul {older}")))
     }
 }
 
@@ -127,8 +127,8 @@ mod tests {
         for text in [&at_old, &at_new] {
             assert!(text.contains("version 1") && text.contains("versions 2 to 5"), "{text}");
         }
-        assert!(at_old.ends_with("newer one here"), "{at_old}");
-        assert!(at_new.ends_with("newer one on the other host"), "{at_new}");
+        assert!(at_old.ends_with("newer longhaul here"), "{at_old}");
+        assert!(at_new.ends_with("newer longhaul on the other host"), "{at_new}");
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl fmt::Display for IdError {
 
 impl std::error::Error for IdError {}
 
-/// RFC 4648 base 32 in lower case, without padding.
+/// Returns RFC 4648 base 32 in lower case, without padding.
 fn base32() -> Encoding {
     let mut specification = Specification::new();
     specification.symbols.push_str("abcdefghijklmnopqrstuvwxyz234567");

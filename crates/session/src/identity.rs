@@ -1,5 +1,5 @@
-//! This user's Ed25519 key. It is created at first use and stored in the config folder; only this
-//! user can read it.
+//! This user's Ed25519 key. The key is created at first use and stored in the config folder; only
+//! this user can read the key.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -34,7 +34,8 @@ const LONGEST_KEY_FILE: u64 = 4096;
 pub struct Identity {
     id: PeerId,
     pub(super) key: Arc<CertifiedKey>,
-    /// The key for QUIC's stateless resets, which is the same after a restart.
+    /// The key for QUIC's stateless resets. It is derived from the identity, so a restarted process
+    /// has the same key.
     pub(super) resets: [u8; 32],
 }
 

@@ -18,8 +18,9 @@ pub(super) const MUCH: u32 = 4 << 20;
 /// Limit for streams with the content of files: more than a path of 1 Gbit/s and 100 ms holds.
 pub(super) const BULK: u32 = 16 << 20;
 
-/// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. QUIC's
-/// own timeout doubles during an outage. The next pulse revives the connection earlier.
+/// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. They
+/// also revive the connection soon after an outage, whereas QUIC's own retransmission timeout
+/// doubles during the outage.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Delays of the pulses after a write. The third pulse reveals the loss of the written packet by
@@ -81,13 +82,13 @@ impl Keeper {
         self.wrote.notify_one();
     }
 
-    /// Prepares for much data in one direction: allows as much in flight as the path holds.
+    /// Prepares for much data in one direction: allows [`MUCH`] unread and unacknowledged bytes.
     pub(super) fn expect_much(&self) {
         self.connection.set_receive_window(VarInt::from_u32(MUCH));
         self.connection.set_send_window(MUCH.into());
     }
 
-    /// Prepares for the content of files to the other side.
+    /// Prepares to send the content of files: allows [`BULK`] unacknowledged bytes.
     pub(super) fn expect_bulk(&self) {
         self.connection.set_send_window(BULK.into());
     }
@@ -114,12 +115,13 @@ impl Keeper {
     }
 
     /// Waits until more than `before` frames of the stream have left this process, and with them
-    /// all data that the path takes immediately.
+    /// all data that the path takes immediately. Waits at most [`LAST_PACKETS`].
     pub(super) async fn sent_more_than(&self, before: u64) {
         self.until(|stats| stats.frame_tx.stream > before).await;
     }
 
-    /// Ends the connection; returns after its last packet has left this process.
+    /// Ends the connection; returns after its last packet has left this process, at the latest
+    /// after [`LAST_PACKETS`].
     pub(super) async fn close(&self) {
         if self.connection.close_reason().is_some() {
             return;

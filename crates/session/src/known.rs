@@ -26,9 +26,9 @@ pub struct KnownServers {
 /// The entry of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Its id.
+    /// The server's id.
     pub id: PeerId,
-    /// Its line in the file, from 1.
+    /// The number of the entry's line in the file, from 1.
     pub line: usize,
 }
 
@@ -46,7 +46,7 @@ impl KnownServers {
         KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -96,7 +96,7 @@ impl KnownServers {
     /// replaced atomically, so a reader never sees a partial change.
     ///
     /// # Errors
-    /// The file cannot be written; or another process has just stored another id for the name.
+    /// The file cannot be read or written, has an invalid line, or has another id for the name.
     pub fn remember(&self, name: &str, id: PeerId) -> Result<(), Error> {
         if self.folder.as_os_str().is_empty() {
             return Ok(());
@@ -105,8 +105,8 @@ impl KnownServers {
             let why = reason(&error);
             let what = format!("cannot remember {name} in {}: {why}", self.path.display());
             Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
-                "make the folder writable, or name the server's id with {}: nothing \
-                 is written then",
+                "make the folder writable, or name the server's id with {}, so that \
+                 nothing need be written",
                 CallOption::Pin
             ))
         };
@@ -128,7 +128,7 @@ impl KnownServers {
         rewriting.replace(&self.path, text.as_bytes()).map_err(trouble)
     }
 
-    /// Returns the error for a server whose key differs from the file.
+    /// Returns the error for a server that shows another key than the one in the file.
     pub fn changed(&self, name: &str, known: Known, shown: PeerId) -> Error {
         let what = format!(
             "THE KEY OF {name} HAS CHANGED: it shows {shown}, but {} line {} says {}; nothing was \
@@ -151,7 +151,7 @@ impl KnownServers {
         let trouble = |error: std::io::Error| {
             let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
             Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
-                "fix or remove it, or name the server's id with {}: it is not read then",
+                "fix or remove it, or name the server's id with {}, so that it is not read",
                 CallOption::Pin
             ))
         };

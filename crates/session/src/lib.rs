@@ -146,7 +146,8 @@ impl Default for Settings {
 const WAITING: usize = 1024;
 const DESCRIPTORS: u64 = 4;
 
-/// Returns the number of clients that may wait: a quarter of the limit on open files.
+/// Returns the number of clients that may wait: a quarter of the limit on open files, at most
+/// [`WAITING`].
 fn waiting(descriptors: Option<u64>) -> usize {
     usize::try_from(descriptors.unwrap_or(u64::MAX) / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
@@ -423,8 +424,8 @@ impl Session {
         }
     }
 
-    /// Closes the session without a request, and returns whether the other side admits this end.
-    /// For a client that keeps the [`Connection`] for later streams.
+    /// Ends this stream without a request, and checks that the other side admits this end. For a
+    /// client that keeps the [`Connection`] for later streams.
     ///
     /// # Errors
     /// The other side's reason for a refusal, or the session is lost.

@@ -17,7 +17,7 @@ use super::frame::{self, HEADER, Header};
 use super::hello::{self, Hello};
 use crate::{Error, Kind};
 
-/// Longest wait for the last message to arrive.
+/// Longest wait for the last message to be written, and longest wait for it to arrive.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Over TCP and ssh: how long [`FrameWriter::leave`] continues to read.
 const PARTING: Duration = Duration::from_millis(5);
@@ -106,12 +106,13 @@ impl FrameWriter {
 
     /// Sends a goodbye and ends this direction after the earlier writes. `why` is the error that
     /// the other side's next read returns; `None` for a normal end. Waits up to three seconds for
-    /// the delivery, unless the other side has ended already. TCP and ssh do not report the
-    /// delivery: there the call reads `reader` until the other side ends too.
+    /// the writes, and up to three more for the delivery unless the other side has ended already.
+    /// TCP and ssh do not report the delivery: the call then reads `reader` until the other side
+    /// ends too.
     ///
     /// # Errors
-    /// The session is lost before everything was delivered (over QUIC) or given to the kernel (over
-    /// TCP and ssh).
+    /// The session is lost, or a wait is over, before everything was delivered (over QUIC) or given
+    /// to the kernel (over TCP and ssh).
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }
@@ -236,15 +237,15 @@ impl FrameReader {
         FrameReader { input, line, ours, theirs: None, came: Vec::new(), start: 0 }
     }
 
-    /// Prepares for much data in one direction: allows as much in flight as the path holds.
+    /// Prepares for much data in one direction: over QUIC, allows 4 MiB unread and unacknowledged.
     pub fn expect_much(&self) {
         if let Some(keeper) = &self.line.below.quic {
             keeper.expect_much();
         }
     }
 
-    /// Prepares for the content of files: allows as much in flight as a path of 1 Gbit/s and 100 ms
-    /// holds.
+    /// Prepares to send the content of files: over QUIC, allows 16 MiB unacknowledged, more than a
+    /// path of 1 Gbit/s and 100 ms holds.
     pub fn expect_bulk(&self) {
         if let Some(keeper) = &self.line.below.quic {
             keeper.expect_bulk();

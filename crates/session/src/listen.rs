@@ -2,8 +2,9 @@
 //!
 //! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
 //! it becomes a [`Session`]. The listener refuses a client without any right before it reads the
-//! client's first message. A network with many refused clients has to pause. The listener drops all
-//! other connections silently, and counts them.
+//! client's first message. A network with many refused clients has to pause. The listener also
+//! refuses a client without a common protocol version. It drops connections of other programs
+//! silently, and counts them.
 
 use std::fmt;
 use std::io;
@@ -38,8 +39,9 @@ const BACKLOG: i32 = 1024;
 /// client without a reason.
 const STRANGERS: usize = 32;
 
-/// The charge to a network for each handshake of a client without rights: twenty in a burst are
-/// free, or one every three seconds. Beyond that the network has to pause, for a minute at most.
+/// The charge to a network for each handshake of a client without rights. A network may make twenty
+/// such handshakes in a burst, and one every three seconds in the long run. A network that exceeds
+/// this has to pause, for a minute at most.
 const UNAUTHORISED: Tariff =
     Tariff { each: Span::from_secs(3), free: Span::from_secs(60), longest: Span::from_secs(60) };
 
@@ -48,8 +50,8 @@ const UNAUTHORISED: Tariff =
 const PAUSED: Tariff =
     Tariff { each: Span::from_secs(1), free: Span::from_secs(1), longest: Span::from_secs(1) };
 
-/// Limits on handshakes in progress over UDP: of one network, and in total. Beyond either limit, a
-/// new client must first validate its address (a Retry, RFC 9000 section 8.1.2).
+/// Limits on handshakes in progress over UDP: of one network, and in total. Once either limit is
+/// reached, a new client must first validate its address (a Retry, RFC 9000 section 8.1.2).
 const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 
 /// Interval of checks for connections without streams. A connection is closed if two checks in a
@@ -234,8 +236,8 @@ impl Listener {
         let _ = self.door.admission.set(Box::new(judge));
     }
 
-    /// With `true`, lets clients wait until a call with `false`, up to the timeout of a handshake.
-    /// Used while the admitted ids are not known yet.
+    /// With `true`, makes clients wait until a call with `false`, at most for the timeout of a
+    /// handshake. Used while the admitted ids are not known yet.
     pub(crate) fn hold(&self, holds: bool) {
         self.door.holds.send_replace(holds);
     }
@@ -323,8 +325,8 @@ fn bind_exactly(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Resu
     Ok(socket)
 }
 
-/// Returns whether a client must validate its address. That is so if the address is not validated
-/// yet, and its network, or all networks together, have too many handshakes in progress.
+/// Returns whether a client must validate its address. `same` handshakes of its network are in
+/// progress, and `all` handshakes of all networks.
 fn must_validate((same, all): (usize, usize), is_validated: bool) -> bool {
     !is_validated && (same >= VALIDATE_ABOVE.0 || all >= VALIDATE_ABOVE.1)
 }
@@ -371,8 +373,8 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
 enum Arrival {
     Session(Box<Session>),
     Foreign,
-    /// A longhaul client whose connection ends here: there is no common version, or this was a
-    /// second attempt and the first one won.
+    /// A longhaul client whose connection ends here: the client was refused, there is no common
+    /// version, or this was a second attempt and the first one won.
     Done,
 }
 

@@ -5,7 +5,7 @@
 //! - Packets are sent twice while there are few ([`Twice`]).
 //! - A second attempt repeats the first flight early.
 //! - Small datagrams, called pulses, follow each write. They reveal the loss of the last packet
-//!   after one round trip, instead of a timeout of three.
+//!   after one round trip. Without pulses, a timeout of three round trips would reveal it.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -47,10 +47,11 @@ const REPEAT_AFTER: Duration = Duration::from_millis(40);
 /// Limit on unread data of one side, until much data is announced.
 const UNREAD: u32 = 256 << 10;
 
-/// Limit on unread data in each stream of a client that opens several, so that an unread stream
-/// does not block others.
+/// Limit on unread data in each stream of a client that opens several streams. The limit keeps an
+/// unread stream from blocking the other streams.
 const UNREAD_EACH: u32 = BULK;
-/// Limit on unread data in all streams of such a client: four unread streams do not block others.
+/// Limit on unread data in all streams of a client that opens several streams. Up to three unread
+/// streams do not block the others.
 const UNREAD_ALL: u32 = 4 * BULK;
 
 /// Limit on unacknowledged data of the connection, until much data is announced.
@@ -60,7 +61,7 @@ const SEND_WINDOW: u64 = 1 << 20;
 /// arrives at 1 Gbit/s.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// Buffer for unread pulses.
+/// Buffer for unread pulses, in bytes.
 const PULSE_BUFFER: usize = 64;
 
 /// Limits on queued datagrams of undecided handshakes, in bytes: for one handshake, and for all.
@@ -251,7 +252,7 @@ fn session(
     Some(Session::new(facts, below, stream, hello))
 }
 
-/// A stream and its number.
+/// Returns the stream and its number.
 pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) -> (Stream, String) {
     let number = send.id().index().to_string();
     let stopped = send.stopped();

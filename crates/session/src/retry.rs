@@ -9,11 +9,13 @@ use crate::{Error, Kind};
 
 /// The first and the longest pause between attempts to reconnect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Interval of checks for a sign of life of the server, and how many may fail.
+/// Interval of checks for a datagram of the server.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Number of failed checks in sequence after which the server counts as silent.
 const LOOKS: u32 = 4;
 
-/// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over.
+/// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over. Only a lost
+/// connection and a missing answer are not permanent.
 ///
 /// # Errors
 /// The last error of `connect`.
@@ -41,8 +43,9 @@ fn is_early(elapsed: Duration, pause: Duration, retry_for: Duration) -> bool {
     elapsed + pause < retry_for
 }
 
-/// Completes after some seconds without a sign of the server. This detects the end of a server even
-/// if no process at its address reports the end.
+/// Completes after [`LOOKS`] checks in sequence without a datagram of the server; never completes
+/// over TCP and ssh. This detects the end of a server even if no process at its address reports the
+/// end.
 pub async fn silence(rtt: RttWatch) -> Error {
     let (mut seen, mut looks) = (rtt.received(), 0);
     let mut tick = interval(LOOK_EVERY);

@@ -25,7 +25,7 @@ impl Rewriting {
         Ok(Rewriting(folder))
     }
 
-    /// Like `wait`, but returns `None` if another process is changing files in `folder`.
+    /// Takes the lock without waiting; `None` if another process is changing files in `folder`.
     ///
     /// # Errors
     /// As [`Rewriting::wait`].
@@ -40,8 +40,8 @@ impl Rewriting {
     /// Replaces the file at `path` in this folder, and syncs it.
     ///
     /// # Errors
-    /// The file cannot be written. The file is then unchanged, or has the new content and may lose
-    /// it in a power failure.
+    /// The file cannot be written. The file is unchanged, or has the new content but may lose this
+    /// content in a power failure.
     pub fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let temporary = temporary_beside(path);
         let written =

@@ -9,7 +9,7 @@ use crate::{Error, Kind};
 
 /// A service. It answers the streams that request its name.
 pub trait Service {
-    /// The name on the wire.
+    /// Returns the name on the wire.
     fn name(&self) -> &'static str;
 
     /// Returns the version of the service's messages. The version rises with each field that a

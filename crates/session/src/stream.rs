@@ -166,8 +166,8 @@ fn session(stream: impl Bytes, facts: Facts, below: Below, hello: Hello) -> Sess
     Session::new(facts, Arc::new(below), stream, hello)
 }
 
-/// Continues after both hellos with a client that opens several streams: waits for the first one
-/// and returns its session.
+/// Continues after both hellos with a client that opens several streams: waits for the client's
+/// first stream and returns its session.
 pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
     let Session { facts, versions, mut writer, reader, .. } = session;
     let peer = writer.line().below.peer;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::{Error, Kind};
 use longhaul_text::{quoted, reason};
 
-/// Others may write.
+/// The mode bits that let other users write.
 const WRITABLE: u32 = 0o022;
-/// In a folder with this bit others cannot replace this user's files.
+/// In a folder with this mode bit, other users cannot replace this user's files.
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 

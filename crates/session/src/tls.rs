@@ -54,15 +54,15 @@ pub(super) fn peer_id(presented: &[CertificateDer<'_>]) -> Option<PeerId> {
     PeerId::from_der(only)
 }
 
-/// The ids that a side accepts. The check is inside the handshake: before it, a client sends no
-/// data, not even its id.
+/// The ids that a side accepts. The check is part of the handshake: before the check, a client
+/// sends no data, not even its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expect {
     /// Only this id.
     Only(PeerId),
     /// Any id.
     Anyone,
-    /// None: only find out who answers.
+    /// No id: only find out who answers.
     Nobody,
 }
 
@@ -87,7 +87,7 @@ impl Seen {
     }
 }
 
-/// Checks the other side's key, and that it can sign with the key.
+/// Checks the other side's key, and that the other side can sign with it.
 #[derive(Debug)]
 struct Verifier {
     expect: Expect,

@@ -75,10 +75,10 @@ enum Jump {
     Validating(u64),
 }
 
-/// A round trip's packets.
+/// A round: the packets from its first packet until that packet's acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The number of its first packet.
+    /// The number of the round's first packet.
     first: u64,
     begun: Instant,
     sent: u64,
@@ -293,7 +293,7 @@ mod tests {
         const LIST: u64 = 50_000_000;
         for one_in in [NEVER, 1_000, 100, 30] {
             let rounds = Path::new(WIDE, one_in).rounds(LIST);
-            // With the floor alone it would be 763.
+            // With the floor alone, the list would take 763 round trips.
             assert!(rounds <= 20, "{rounds} round trips at one packet lost in {one_in}");
         }
     }

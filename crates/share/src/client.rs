@@ -1,4 +1,5 @@
-//! The client's side: calls and watches over successive connections.
+//! The client's side: calls and watches over successive connections. A presence is a value that the
+//! server deletes when its writer disconnects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,7 +56,8 @@ fn lie(lie: Lie) -> Error {
 
 /// Serves `orders` over the connection `first`. After a loss `connect` opens the next connection,
 /// and may retry for `retry_for`. Returns when `ends` completes, or when the program holds no
-/// handle and no order is pending. After a failure all further orders get its reason.
+/// handle and no order is pending. After a failure all further orders get the reason of the
+/// failure.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,

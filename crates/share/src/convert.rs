@@ -33,7 +33,7 @@ fn value(value: Vec<u8>) -> Result<Arc<[u8]>, Error> {
     }
 }
 
-/// The edit that a client requests.
+/// Returns the edit that a client requests.
 ///
 /// # Errors
 /// The request is invalid; the client gets the error.
@@ -48,7 +48,7 @@ pub fn edit(put: Put) -> Result<Edit, Error> {
     Ok(Edit { key: key(&put.key)?, value, condition, owner: None })
 }
 
-/// The presence that a client restores.
+/// Returns the presence that a client restores.
 ///
 /// # Errors
 /// The request is invalid; the client gets the error.
@@ -57,13 +57,13 @@ pub fn hold(hold: messages::Hold) -> Result<Hold, Error> {
     Ok(Hold { key: key(&name)?, value: value(bytes)?, version, is_strict })
 }
 
-/// The message that restores a presence, with the call number `id`.
+/// Returns the message that restores a presence, with the call number `id`.
 pub(crate) fn held(id: u64, hold: Hold) -> messages::Hold {
     let Hold { key, value, version, is_strict: strict } = hold;
     messages::Hold { id, key: key.as_str().to_owned(), value: value.to_vec(), version, strict }
 }
 
-/// The message of an edit.
+/// Returns the message of an edit.
 pub(crate) fn put(sent: Sent) -> Put {
     let Sent { number, wish, condition, again } = sent;
     let (version, not_since) = match condition {
@@ -75,7 +75,7 @@ pub(crate) fn put(sent: Sent) -> Put {
     Put { id: number * 2 + 1, key, value, version, not_since, presence: wish.presence, again }
 }
 
-/// The message of an entry.
+/// Returns the message of an entry.
 pub(crate) fn item(key: &Key, entry: Entry) -> Item {
     let Entry { value, version, owner } = entry;
     let (key, presence) = (key.as_str().to_owned(), owner.is_some());
@@ -89,7 +89,7 @@ fn entry(item: Item) -> Result<(Key, Entry), Error> {
     Ok((key(&item.key)?, Entry { value, version: item.version, owner }))
 }
 
-/// The value of the key `asked` in an answer.
+/// Returns the value of the key `asked` in an answer.
 pub(crate) fn answered(answer: &Answer, asked: &Key) -> Result<Option<Entry>, Error> {
     let Some(item) = answer.item.clone() else { return Ok(None) };
     let (key, entry) = entry(item)?;
@@ -99,7 +99,7 @@ pub(crate) fn answered(answer: &Answer, asked: &Key) -> Result<Option<Entry>, Er
     }
 }
 
-/// The message of a piece.
+/// Returns the message of a piece, which is a part of a watch's snapshot or changes.
 pub fn part(run: u64, piece: Piece) -> Part {
     match piece {
         Piece::Snapshot { revision, is_first, is_last, entries } => {
@@ -126,7 +126,7 @@ pub fn part(run: u64, piece: Piece) -> Part {
     }
 }
 
-/// Parses a part.
+/// Parses the message of a piece.
 ///
 /// # Errors
 /// The message is invalid.

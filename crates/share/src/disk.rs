@@ -1,7 +1,8 @@
 //! The tree's file: a redb database.
 //!
 //! Every commit is synced before it is acknowledged (`Durability::Immediate`), so acknowledged
-//! changes survive a killed process and a power cut. Presence is not stored.
+//! changes survive a killed process and a power cut. Presence (values that the server deletes when
+//! their writer disconnects) is not stored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +90,7 @@ impl Disk {
         Ok(Calls::new(Tree::new(limits, newest + 1, entries), Writers::new(rows)))
     }
 
-    /// Whether changes need a commit. Changes of presence alone do not.
+    /// Returns whether changes need a commit. Changes of presence alone do not.
     pub(crate) fn must_store(&self, changes: &[Change]) -> bool {
         let last = changes.last().map_or(0, |change| change.version);
         last > self.ceiling || changes.iter().any(|change| change.disk != OnDisk::Untouched)

@@ -72,11 +72,11 @@ impl Shared {
         async { size.await.ok() }
     }
 
-    /// Answers a stream to its end, and says goodbye; `first` is its first message. Ends with the
-    /// reason that `stopped` returns.
+    /// Answers a stream to its end, and says goodbye; `first` is its first message. Ends early with
+    /// the reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended without the client's goodbye.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -312,7 +312,7 @@ fn refused(id: u64, why: &str) -> Answering {
     Box::pin(async { Ok(Told::Answer(answer)) })
 }
 
-/// The requested change, if the client may make it.
+/// Returns the requested change, if the client may make it.
 fn allowed<T>(
     wanted: Result<T, Error>,
     key: impl Fn(&T) -> &Key,

@@ -2,7 +2,7 @@
 //! are committed together; clients and watchers get the result after the commit.
 //!
 //! If a commit fails, the thread reads the tree from the file again before it answers, and ends the
-//! streams of all clients. The clients reconnect. The file's records of writers then show them
+//! streams of all clients. The clients reconnect, and learn from the file's records of writers
 //! which edits were made.
 
 use std::path::Path;
@@ -46,17 +46,19 @@ type Read = (u64, Option<Entry>);
 pub struct Size {
     /// Keys that have a value.
     pub keys: u64,
-    /// Changes so far, including those in earlier runs.
+    /// The revision of the tree: at least the number of changes in this and earlier runs. A restart
+    /// skips up to 4096 revisions.
     pub changes: u64,
     /// Watches that have received all changes.
     pub watches: u64,
 }
 
 pub(crate) enum Command {
-    /// A stream of a writer starts. The flag says whether it is the writer's first stream; the
-    /// number is the last edit whose outcome the writer knows.
+    /// A stream of a writer starts. The flag says whether it is the writer's first stream. The
+    /// number says how many times outcomes of the client's edits had been discarded when the writer
+    /// last had no pending edit.
     Begin(By, bool, Option<u64>, Reply<u64>),
-    /// An edit, and whether it is a presence.
+    /// An edit, and whether its value is a presence: deleted when the writer's stream ends.
     Edit(Call, bool, Reply<(u64, u64)>),
     Hold(By, Hold, Reply<(u64, u64)>),
     Read(Key, Reply<Read>),
@@ -72,7 +74,7 @@ pub(crate) enum Command {
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     orders: mpsc::UnboundedSender<Command>,
-    /// Notifies when the tree was read again from the file.
+    /// Notifies that a commit has failed, so that the tree is read again from the file.
     anew: watch::Receiver<()>,
 }
 
@@ -119,7 +121,7 @@ impl Store {
         async { told.await.map_err(|_| Error::new(Kind::Lost, "the shared tree has ended")) }
     }
 
-    /// Completes when the tree was read again from the file.
+    /// Completes when a commit has failed, so that the tree is read again from the file.
     pub(crate) fn anew(&self) -> impl Future<Output = Error> + use<> {
         let mut anew = self.anew.clone();
         anew.mark_unchanged();

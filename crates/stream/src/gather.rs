@@ -1,5 +1,6 @@
 //! A receiver's flow: gathers the symbols of frames, and passes complete frames to the thread
-//! that restores them.
+//! that restores them. A frame is sent as symbols, one per datagram. Its originals have the frame's
+//! bytes; its repairs restore lost originals.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -23,7 +24,7 @@ use crate::terms::{Phase, Terms, keys};
 
 /// Maximum bytes of originals of incomplete frames; their repairs may take the same amount again.
 const MEMORY: usize = 64 << 20;
-/// Interval of the receiver's control datagrams, which tell the server its address.
+/// Interval of the control datagrams that tell the server the receiver's address.
 const HELLO: Span = Span::from_millis(250);
 
 /// A frame whose symbols are being gathered, or are complete.
@@ -34,11 +35,13 @@ pub(crate) struct Frame {
     /// The originals at their offsets; missing originals are zeros.
     pub(crate) originals: Vec<u8>,
     pub(crate) here: Vec<bool>,
-    /// The numbers of the received repairs, and their bytes in the same order.
+    /// The numbers of the received repairs.
     pub(crate) numbers: Vec<u16>,
+    /// The bytes of the received repairs, in the order of `numbers`.
     pub(crate) repairs: Vec<u8>,
-    /// When the frame was complete and next in order, and how long it had taken until then.
+    /// When the frame was complete and next in order.
     pub(crate) at: Time,
+    /// The delay from the sender until `at`.
     pub(crate) took: Span,
     pub(crate) deadline: Span,
 }
@@ -110,14 +113,16 @@ pub(crate) struct Gathering {
     run: Option<Run>,
     meter: Meter,
     out: SyncSender<Gathered>,
-    /// Missing frames that were not reported to the restoring thread yet.
+    /// First and last missing frame that were not reported to the restoring thread yet, and the
+    /// number of unread frames among them.
     owed: Option<(u32, u32, u32)>,
-    /// Whether the start or the end of the stream was not reported to the restoring thread yet.
+    /// Whether the start of the stream was not reported to the restoring thread yet.
     begun: bool,
+    /// Whether the stream has ended.
     ended: bool,
     over: bool,
     datagrams: u64,
-    /// Overdue frames of earlier runs.
+    /// Number of overdue frames in earlier runs.
     overdue: u64,
 }
 
@@ -158,7 +163,7 @@ impl Gathering {
         (self.meter.losses(), self.meter.spread(), self.meter.jitter())
     }
 
-    /// Whether the end was passed to the restoring thread, or that thread has ended.
+    /// Returns whether the end was passed to the restoring thread, or that thread has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }

@@ -1,4 +1,5 @@
-//! A sender's flow at the server: opens each datagram, and passes datagrams to the relay in blocks.
+//! A sender's flow at the server: opens (decrypts) each datagram, and passes datagrams to the relay
+//! in blocks. A block is a buffer of up to 64 KiB of opened datagrams.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -18,7 +19,7 @@ use crate::terms::Terms;
 #[derive(Debug)]
 pub(crate) struct Came {
     datagrams: AtomicU64,
-    /// The newest frame's number plus one.
+    /// The number of the newest frame with a received datagram, plus one.
     next: AtomicU32,
     losses: Mutex<Losses>,
 }
@@ -34,7 +35,7 @@ impl Came {
         self.datagrams.load(Ordering::Relaxed)
     }
 
-    /// Returns the first frame without a received datagram.
+    /// Returns the number of the newest frame with a received datagram, plus one.
     pub(crate) fn next(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }

@@ -27,15 +27,15 @@ pub enum Item {
 /// A frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Received {
-    /// Its number.
+    /// The frame's number.
     pub number: u32,
-    /// Its bytes.
+    /// The frame's bytes.
     pub bytes: Vec<u8>,
     /// Delay from the sender to the reader: half of the round-trip times, and how much longer the
     /// frame took than the fastest recent datagram.
     pub delay: Span,
     /// Whether the delay is longer than the deadline.
     pub is_late: bool,
-    /// Number of its datagrams that were lost and restored.
+    /// Number of the frame's datagrams that were lost and restored.
     pub restored: u16,
 }

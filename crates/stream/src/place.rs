@@ -31,7 +31,7 @@ impl Place {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether any control datagram of the receiver has arrived.
+    /// Returns whether any control datagram of the receiver has arrived.
     pub(crate) fn is_known(&self) -> bool {
         self.heard().is_some()
     }

@@ -231,6 +231,8 @@ impl Control {
 struct Passing(Option<(Instant, u32, u64)>);
 
 impl Passing {
+    /// Checks that datagrams arrive while the server forwards frames.
+    ///
     /// # Errors
     /// The server forwarded frames for some seconds, and no datagram arrived.
     fn look(&mut self, phase: &Phase, datagrams: u64) -> Result<(), Error> {

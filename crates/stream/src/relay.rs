@@ -13,11 +13,12 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::place::Place;
 
-/// Blocks of one stream: at most 4 MiB wait for the relay.
+/// Number of blocks of one stream. So at most 4 MiB wait for the relay.
 const BLOCKS: usize = 64;
+/// Bytes of a block.
 const BLOCK: usize = 64 << 10;
 
-/// Opened datagrams.
+/// A buffer of opened (decrypted) datagrams.
 pub(crate) struct Block {
     bytes: Box<[u8]>,
     filled: usize,
@@ -72,7 +73,7 @@ impl Block {
 pub(crate) struct Outlet {
     pub(crate) place: Arc<Place>,
     pub(crate) data: Sealer,
-    /// The last frame that was counted as withheld.
+    /// The last frame that was counted as withheld, which means not forwarded completely.
     pub(crate) withheld: Option<u64>,
 }
 
@@ -95,8 +96,8 @@ pub(crate) enum Work {
     Remove(u64),
 }
 
-/// Starts the thread, for datagrams of at most `datagram` bytes. It ends when all senders of
-/// work are dropped; the second channel returns the blocks.
+/// Starts the thread, for datagrams of at most `datagram` bytes. The thread ends when all senders
+/// of work are dropped. The returned receiver yields free blocks.
 pub(crate) fn start(
     socket: Arc<Socket>,
     datagram: u16,
@@ -151,7 +152,8 @@ fn forward(
         return;
     };
     for (number, payload) in block.iter() {
-        // Its keys are used up, or the sender lied about its sizes: the datagram is not sent.
+        // The receiver's keys are used up, or the sender lied about its sizes: the datagram is not
+        // sent.
         if batch.push(&mut outlet.data, Kind::Data, number, payload).is_err() {
             outlet.withhold(number);
         }

@@ -1,4 +1,5 @@
-//! The thread that restores the lost originals of frames, and passes frames to their reader.
+//! The thread that restores the lost originals of frames, and passes frames to their reader. The
+//! originals of a frame are the datagrams with its bytes; further datagrams have repairs.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +30,7 @@ pub(crate) struct Tally {
     pub(crate) delays: Delays,
 }
 
-/// No code panics while it holds the lock.
+/// Locks the tally. No code panics while it holds the lock.
 pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -22,8 +22,9 @@ use crate::place::Place;
 use crate::relay::{Outlet, Work};
 use crate::terms::{Seen, Terms, keys, micros, written};
 
-/// Maximum receivers of one stream, and of all streams of a server.
+/// Maximum receivers of one stream.
 const RECEIVERS: usize = 256;
+/// Maximum receivers of all streams of a server.
 const ALL_RECEIVERS: usize = 1_024;
 /// Maximum streams that are sent at the same time.
 const SENDERS: usize = 64;
@@ -36,7 +37,7 @@ pub(crate) struct Live {
     pub(crate) relay: Sender<Work>,
     pub(crate) came: Arc<Came>,
     pub(crate) rtt: LeastRtt,
-    /// Ends this sender's stream when a newer one replaces it.
+    /// Ends this sender's stream when a newer sender replaces this sender.
     pub(crate) replaced: oneshot::Sender<()>,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Member {
     pub(crate) flow: FlowId,
     pub(crate) rtt: LeastRtt,
     pub(crate) seen: Option<Seen>,
-    /// The number of its current data keys.
+    /// The number of this receiver's current data keys.
     epoch: u64,
     /// The number of frames, if the stream ended while this receiver was in the room.
     ended: Option<u32>,
@@ -63,7 +64,7 @@ impl Member {
         Member { place, exporter, suite, flow, rtt, seen: None, epoch: 0, ended: None }
     }
 
-    /// Whether the receiver has the keys for the forwarded datagrams.
+    /// Returns whether the receiver has the keys for the forwarded datagrams.
     fn is_ready(&self) -> bool {
         self.epoch > 0 && self.place.epoch() == self.epoch
     }
@@ -74,7 +75,7 @@ impl Member {
         self.ended = None;
         let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
         let (place, data) = (self.place.clone(), keys.sending_end().data);
-        // The thread ends only after its sender.
+        // The relay's thread does not end before the stream's sender.
         let _ = live.relay.send(Work::Add(number, Outlet { place, data, withheld: None }));
     }
 }
@@ -83,15 +84,15 @@ impl Member {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its name.
+    /// The stream's name.
     pub name: String,
-    /// The id of its sender, if it is being sent.
+    /// The id of the stream's sender, if there is one.
     pub sender: Option<PeerId>,
-    /// Number of its receivers, including those that wait for a sender.
+    /// Number of the stream's receivers, including those that wait for a sender.
     pub receivers: u64,
-    /// Frames of its sender so far.
+    /// Frames of the current sender so far.
     pub frames: u64,
-    /// Datagrams that arrived from its sender.
+    /// Datagrams that arrived from the current sender.
     pub datagrams: u64,
 }
 

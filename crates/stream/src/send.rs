@@ -70,7 +70,7 @@ pub struct Status {
     pub unwatched: u64,
     /// Datagrams sent.
     pub datagrams: u64,
-    /// Their UDP payload.
+    /// UDP payload of the sent datagrams, in bytes.
     pub bytes: u64,
 }
 
@@ -173,8 +173,9 @@ impl Drop for Control {
 }
 
 impl Control {
-    /// Sends over the link `first`, then over links from `connect`, each within `retry_for` of
-    /// the loss, until `finished` returns the number of frames and the server has received it.
+    /// Sends over the link `first` until `finished` returns the number of frames and the server has
+    /// received this number. After a loss `connect` opens the next link, and may retry for
+    /// `retry_for`.
     ///
     /// # Errors
     /// The server refuses the stream, the deadline cannot be met, or the connection cannot be
@@ -285,7 +286,7 @@ impl Control {
     }
 
     /// Returns the plan for all receivers. If the farthest receiver cannot meet the deadline,
-    /// returns the plan for the nearest; if this fails too, the previous plan.
+    /// returns the plan for the nearest; if it cannot either, the previous plan.
     fn plan(
         &self,
         farthest: Span,

@@ -52,14 +52,15 @@ pub(crate) struct Counts {
     pub(crate) skipped: u64,
     /// Frames that were not sent, because there was no receiver.
     pub(crate) unwatched: u64,
-    /// Datagrams sent, and their UDP payload.
+    /// Datagrams sent.
     pub(crate) datagrams: u64,
+    /// UDP payload of these datagrams, in bytes.
     pub(crate) bytes: u64,
     /// Whether datagrams are too large for the first link.
     pub(crate) too_large: bool,
 }
 
-/// No code panics while it holds the lock.
+/// Locks the counts. No code panics while it holds the lock.
 pub(crate) fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -110,7 +111,8 @@ struct Sending {
     terms: Terms,
     blocks: bool,
     receivers: u32,
-    /// The bytes of frames that are not sent yet. If the source blocks, each keeps its permit.
+    /// Number and bytes of each frame that is not sent yet. If the source blocks, each frame keeps
+    /// its permit.
     frames: VecDeque<(u32, Vec<u8>, Option<OwnedSemaphorePermit>)>,
     encoder: Encoder,
     /// The repairs of the frame `coded`.

@@ -19,9 +19,10 @@ const RATES: (f64, f64) = (0.001, 10_000.0);
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
 /// Maximum delay of a path.
 const LONGEST: Span = Span::from_secs(60);
-/// Maximum loss ratio and burst length that a sender adapts to. A lying receiver therefore cannot
-/// make the sender send without limit.
+/// Maximum loss ratio that a sender adapts to. A lying receiver therefore cannot make the sender
+/// send without limit.
 const LOSS: f64 = 0.1;
+/// Maximum burst length that a sender adapts to, in datagrams.
 const BURST: f64 = 64.0;
 
 const MILLION: f64 = 1e6;
@@ -33,7 +34,7 @@ fn wrong(what: String) -> Error {
 /// A sender's parameters of its stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Bytes of a symbol.
+    /// Bytes of a symbol, the payload of one datagram.
     pub symbol: u16,
     /// Maximum bytes of a frame.
     pub frame: u32,
@@ -127,7 +128,8 @@ pub fn suite(cipher: &str) -> Result<Suite, Error> {
     })
 }
 
-/// Returns the keys of a flow. Each number above 0 is for data of one sealer.
+/// Returns the keys of a flow. Number 0 is for control datagrams, and for data whose keys never
+/// change. Each higher number is for the data of one sealer, from the server to a receiver.
 pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId) -> FlowKeys {
     FlowKeys::new(&exporter.export(b"longhaul stream", &[]), suite, number, flow)
 }
@@ -216,9 +218,9 @@ pub(crate) fn micros(span: Span) -> u64 {
 /// The state of a stream, for a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
-    /// No client sends it.
+    /// No client sends the stream.
     Idle,
-    /// It is being sent.
+    /// A client sends the stream.
     Live {
         /// The sender's random number.
         run: u64,
@@ -231,7 +233,7 @@ pub enum Phase {
         /// The first frame that can arrive completely.
         frame: u32,
     },
-    /// It has ended after this many frames.
+    /// The stream has ended after this many frames.
     Ended(u32),
 }
 

@@ -4,7 +4,7 @@ use longhaul_files::manifest::MAX_PATH;
 use longhaul_transfer::control::list::{Listed, ListedName};
 use prost::Message as _;
 
-/// Valid and invalid names in a folder.
+/// Returns valid and invalid names in a folder.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let name = |name: &[u8], kind, mode, seconds, nanos| ListedName {
         name: name.to_vec(),

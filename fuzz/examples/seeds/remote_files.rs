@@ -6,7 +6,7 @@ use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;
 
-/// A client that reads a range of a file.
+/// Returns the bytes of a client that reads a range of a file.
 pub(super) fn reading(who: u8, path: &[u8], (offset, len): (u64, u64)) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { service: file::SERVICE.to_owned(), needs: 1, ..Hello::new(&VERSIONS) };
@@ -17,7 +17,7 @@ pub(super) fn reading(who: u8, path: &[u8], (offset, len): (u64, u64)) -> Vec<u8
     bytes
 }
 
-/// An opened file, and requested ranges and changes of it.
+/// Returns an opened file, and requested ranges and changes of it.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let seed = |size: u64, ranges: &[(u64, u64)]| {
         let opened = FileOpened { size, seconds: -1, nanos: 5 }.encode_to_vec();

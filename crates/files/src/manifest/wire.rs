@@ -1,8 +1,9 @@
 //! The encoding of a manifest: a head, then the entries, each with the part of its path that
 //! differs from the path before.
 //!
-//! Decoding takes two passes over the bytes. The first checks everything and measures the memory
-//! that the manifest needs; the second builds it. So no memory is allocated before it was granted.
+//! Decoding takes two passes over the bytes. The first pass checks everything and measures the
+//! memory that the manifest needs; the second pass builds the manifest. So the caller can reserve
+//! the memory before it is allocated.
 
 use prost::Message;
 
@@ -21,7 +22,7 @@ const MAX_NUMBERS: usize = 2 * MAX_HOLES + 4 * MAX_PATH;
 /// The longest entry: a chunk's number takes five bytes at most.
 const MAX_MESSAGE: usize = 5 * MAX_NUMBERS;
 
-/// A checked encoding, which takes no memory yet.
+/// A checked encoding of a manifest that is not built yet.
 #[derive(Debug)]
 pub struct Measured<'a> {
     encoded: &'a [u8],
@@ -33,7 +34,8 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Returns the memory that the manifest needs, including a destination's state for each entry.
+    /// Returns the memory that the manifest needs, in bytes, including a destination's state for
+    /// each entry.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -13,7 +13,7 @@ pub(super) const PARTIAL_FILE: u32 = 0o600;
 /// folders that an interrupted copy has created.
 pub(super) const UNFINISHED_FOLDER: u32 = 0o1700;
 
-/// A folder inherits this bit from the folder that holds it.
+/// The set-group-ID bit, which a folder inherits from the folder that holds it.
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// Returns whether an unfinished copy has created a folder.
@@ -32,8 +32,9 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// Returns the final mode of a file in `folder`. `replaced` is the name of the file that it may
-    /// replace. The set-id bits are dropped, because other content must not run as another user.
+    /// Returns the final mode of a new file in `folder`. `replaced` is the name of an existing file
+    /// that the new file may replace. The mode of an existing file is kept without its set-id bits,
+    /// because new content must not run as another user.
     pub(super) fn final_mode(
         self,
         folder: &dyn Folder,

@@ -152,7 +152,8 @@ impl Sink {
     }
 
     /// Leaves a file unchanged if the file under its final name equals the verified `content`,
-    /// which arrived before the sender's answer. Returns whether both are equal.
+    /// which arrived before the sender's answer. Returns whether the file was left unchanged;
+    /// `false` if no answer is pending.
     pub(super) fn leave_equal(&mut self, entry: u32, content: &[u8]) -> io::Result<bool> {
         if self.comparing.get(&entry).is_none_or(|asked| asked.under_final_name.is_none()) {
             return Ok(false);

@@ -33,7 +33,7 @@ pub(super) struct Ground {
     /// Whether the base is missing and was not created, because of a dry run.
     pub(super) is_missing: bool,
     /// Whether the name of the base may be missing on disk: this copy has created the base, or the
-    /// file system cannot sync it.
+    /// base's parent folder could not be synced.
     pub(super) has_new_base: bool,
     /// The destination, for errors.
     pub(super) place: PathBuf,
@@ -80,7 +80,7 @@ impl Ground {
         }
     }
 
-    /// Everything goes below `base` under the names of the manifest.
+    /// Returns the ground of a copy below `base`, under the names of the manifest.
     fn below(base: SharedFolder, place: &Place, manifest: &Arc<Manifest>) -> Ground {
         Ground {
             manifest: manifest.clone(),
@@ -93,8 +93,8 @@ impl Ground {
         }
     }
 
-    /// The destination is a folder: a copy goes into it, unless an unfinished copy of the same
-    /// folder has created it.
+    /// Returns the ground of a copy whose destination is a folder: the copy goes into the folder,
+    /// unless an unfinished copy of the same source has created the folder.
     fn in_folder(place: &Place, manifest: &Arc<Manifest>, dry: bool, base: SharedFolder) -> Ground {
         if manifest.shape() == Shape::Named
             && let Some((parent, name)) = own_top(place, manifest)
@@ -110,7 +110,8 @@ impl Ground {
         Ground { has_new_base, ..Ground::below(base, place, manifest) }
     }
 
-    /// The destination does not exist: it is the name of the new file or folder.
+    /// Returns the ground of a copy whose destination does not exist: `name` is the name of the new
+    /// file or folder.
     fn anew(
         place: &Place,
         manifest: &Arc<Manifest>,
@@ -155,7 +156,8 @@ impl Ground {
         Ok(Ground { top: Some(name), mark, ..Ground::below(parent, place, manifest) })
     }
 
-    /// The destination is a file or link, which a copy of one file or link may replace.
+    /// Returns the ground of a copy whose destination is a file or link. A copy of one file or link
+    /// may replace it.
     fn instead(
         place: &Place,
         manifest: &Arc<Manifest>,
@@ -253,8 +255,8 @@ pub fn make_folders(place: &Place) -> Result<(), Error> {
     make_path(place, false).map(drop)
 }
 
-/// Creates the folder `place` and its missing parents. With `dry` it creates nothing; if a folder
-/// is missing, it returns the innermost existing folder.
+/// Creates the folder `place` and its missing parents. With `dry`, creates nothing and, if a folder
+/// is missing, returns the innermost existing folder.
 fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
     let cannot = |place: &Place, error| file_error("make the folder", place.named(), &error);
     if place.path().as_os_str().len() > manifest::MAX_PATH {
@@ -280,7 +282,7 @@ fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
             return Ok(Some(parent));
         }
         match parent.make_folder(&name, 0o777) {
-            // Another copy created it first.
+            // Another copy has created the folder first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| cannot(&place, error))?,
         }
@@ -301,7 +303,7 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
     file_error("use", place.named(), error)
 }
 
-/// The name of a destination may come from the other side.
+/// Checks the name of a destination, which may come from the other side.
 fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
     let shown = place.shown();
     let refuse = |what| Error::new(FileErrorKind::Request, what).at(place.named());
@@ -316,8 +318,8 @@ fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
     Ok(())
 }
 
-/// A copy replaces a link only if it leads to a file. A link to a device or a pipe is a name that
-/// the system and other programs use.
+/// Checks that a link may be replaced: only a link to a file may. A link to a device or a pipe is a
+/// name that the system and other programs use.
 fn check_target(place: &Place) -> Result<(), Error> {
     if place.is_of_the_system() {
         let what = format!("{} is the system's name for an open file", place.shown());

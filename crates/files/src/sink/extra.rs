@@ -38,14 +38,14 @@ pub struct Delete {
 pub struct Deleted {
     /// The number of files, links and folders.
     pub count: u64,
-    /// Their paths, folders with a trailing slash, in the order of removal; the list ends at 16
-    /// MiB.
+    /// The paths of the files, links and folders in the order of removal, folders with a trailing
+    /// slash. The list ends at 16 MiB.
     pub names: Vec<Vec<u8>>,
     pub(super) failures: Vec<Failure>,
     listed: usize,
-    /// A path of the source that exists at the destination but is missing in the folder's listing.
-    /// The file system stores names in another form, so a name that looks extra may be the copied
-    /// file.
+    /// A name of the source that exists at the destination but is missing in the folder's listing.
+    /// Such a name shows that the file system stores names in another form, so a name that the
+    /// source seems to lack may be the copied file.
     stored_otherwise: Option<Vec<u8>>,
 }
 
@@ -121,14 +121,15 @@ impl Extra {
 }
 
 impl Sink {
-    /// Records that the source's list lacks existing names. Nothing is then removed.
+    /// Records that the source's list lacks existing names, so that this copy removes nothing.
     pub fn source_is_incomplete(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.is_incomplete = true;
         }
     }
 
-    /// Returns whether a requested removal is not allowed because the copy is incomplete.
+    /// Returns whether a requested removal is not allowed because an entry failed or the source's
+    /// list is incomplete.
     pub fn keeps_extra(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.is_incomplete || !self.failures.is_empty())
     }
@@ -153,7 +154,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Lists the names that would be removed.
+    /// Lists the names that would be removed; none if the copy is incomplete.
     ///
     /// # Errors
     /// There are more names than the limit, or everything would be removed (`File`).
@@ -166,8 +167,8 @@ impl Sink {
         Ok(planned)
     }
 
-    /// Checks whether the copy may remove the names. Called at the start, before the copy has
-    /// changed anything.
+    /// Refuses the copy if it would remove more names than the limit, or if the source has no
+    /// files. Called before the copy has changed anything.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);
@@ -177,10 +178,11 @@ impl Sink {
         }
     }
 
-    /// Removes the names that the source lacks, after everything else is on disk.
+    /// Removes the names that the source lacks, after everything else is on disk. If there are more
+    /// names than the limit by now, removes none and adds a failure.
     ///
     /// # Errors
-    /// As [`Sink::would_delete`], and for a failed sync.
+    /// The copy was cancelled, or a sync failed.
     pub(super) fn delete_extra(&mut self) -> Result<Deleted, Error> {
         if self.extra.is_none() || self.keeps_extra() {
             return Ok(Deleted::default());
@@ -369,8 +371,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Finds the entry `name` in the folder `folder`, which the walk is in. Passes the entries
-    /// before it. Passes all entries of the folder if there is no name.
+    /// Finds the entry `name` in the folder `folder`, which the walk is in, and passes the entries
+    /// before this entry. Without a name, passes all entries of the folder.
     fn find(&mut self, folder: Option<u32>, name: Option<&[u8]>) -> Option<u32> {
         loop {
             let entry = self.manifest.entries().get(self.next as usize)?;
@@ -389,8 +391,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The innermost folder does not list `entry`. If it is found by name nevertheless, the file
-    /// system stores it under another name.
+    /// Handles an `entry` that the innermost folder does not list. If the entry is found by its
+    /// name, the file system stores the entry under another name.
     fn note_unlisted(&mut self, entry: u32) {
         let Some(level) = self.stack.last() else { return };
         let name = self.manifest.name(entry);

@@ -17,7 +17,7 @@ pub struct SinkOutcome {
     pub files: u64,
     /// Files that existed and were equal.
     pub skipped: u64,
-    /// Incomplete files; the same copy resumes them.
+    /// Incomplete files; another run of the copy resumes them.
     pub unfinished: u64,
     /// Bytes of content that this run has written.
     pub bytes: u64,
@@ -29,13 +29,15 @@ pub struct SinkOutcome {
     pub folders: u64,
     /// Names that the source lacks and that this run removed.
     pub deleted: u64,
-    /// Their paths, if names are recorded; folders end with a slash.
+    /// The paths of the removed names, if names are recorded; folders end with a slash.
     pub deleted_names: Vec<Vec<u8>>,
-    /// Whether a requested removal was left out because the copy is incomplete.
+    /// Whether a requested removal was left out because an entry failed or the source's list is
+    /// incomplete.
     pub kept_extra: bool,
-    /// The failures at the source and here.
+    /// The failures at the source and at this end.
     pub failures: Vec<Failure>,
-    /// Named entries that were not taken by [`Sink::take_named`].
+    /// Numbers of the entries that have their final names and that [`Sink::take_named`] has not
+    /// returned.
     pub named: Vec<u32>,
     /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
     /// concatenated hashes. The first covers the encoded manifest without version stamps, the
@@ -98,7 +100,7 @@ impl Sink {
         Ok((outcome, mark))
     }
 
-    /// Calls a function for each unfinished entry of a kind.
+    /// Calls `act` for each entry whose kind is `wanted` and that has no final state yet.
     fn each(
         &mut self,
         wanted: impl Fn(&Kind) -> bool,
@@ -118,7 +120,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Creates the large files that consist of one hole: none of their chunks arrives.
+    /// Creates the large files that consist of one hole, because no chunk of such a file arrives.
     fn create_whole_holes(&mut self) -> Result<(), Error> {
         self.each(
             |kind| matches!(kind, Kind::File { size: 1.., .. }),
@@ -159,7 +161,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Starts with the innermost folders, because changes within a folder change its time.
+    /// Gives folders their permissions and times. Starts with the innermost folders, because a
+    /// change within a folder changes its time.
     fn finish_folders(&mut self) {
         let manifest = self.ground.manifest.clone();
         for (number, entry) in manifest.entries().iter().enumerate().rev() {
@@ -187,7 +190,7 @@ impl Sink {
         self.keep.apply_to_folder(self.ground.folder(number)?, entry)
     }
 
-    /// Syncs new names before the copy reports success.
+    /// Syncs new names before the copy reports success. Returns the mark if nothing failed.
     fn end_on_disk(&mut self) -> Result<Option<Mark>, Error> {
         self.sync_names()?;
         if !self.failures.is_empty() {
@@ -201,7 +204,7 @@ impl Sink {
         if !self.has_unsynced_names() {
             return Ok(());
         }
-        // The folder keeps names from a failed sync for the next sync.
+        // Try twice, because the second sync writes the names that the first could not.
         let base = self.ground.base();
         let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))

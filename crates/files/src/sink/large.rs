@@ -56,15 +56,16 @@ pub(super) struct Large {
     missing: u64,
     /// Chunks verified since the last write to the journal.
     pending: Vec<(u64, Digest)>,
-    /// Chunks of the partial file that are in the journal and match it.
+    /// Chunks that the journal of another version of the source records, and that match their
+    /// records. They are on disk, so [`Large::take_found`] need not write them again.
     stored: Bits,
-    /// Chunks of the partial file that the source also has, without a journal record.
+    /// Chunks of the partial file that the source also has, according to the sender's answer.
     found: Vec<(u64, Digest)>,
     /// The offset of the journal's next record; zero before it has a header.
     journal_end: u64,
     /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
-    /// Whether a sync of the partial file failed. Chunks of the file must then no longer be
+    /// Whether a sync of the partial file failed. If so, chunks of the file must no longer be
     /// journalled or synced.
     has_lost: bool,
     /// When the file was last used. The least recently used file is closed first.
@@ -144,7 +145,8 @@ impl Large {
     }
 
     /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
-    /// and matches its record. With `distrust`, no chunk counts before the comparison with the
+    /// and matches its record; if the file is unchanged since its record in `left`, the chunk
+    /// counts without a read. With `distrust`, no chunk counts before the comparison with the
     /// source. `watch` counts each chunk read, and may end the work.
     pub(super) fn resume(
         number: u32,
@@ -307,7 +309,7 @@ impl Large {
         self.found = found.to_vec();
     }
 
-    /// Takes a chunk of an earlier run that the source also has. Returns false if the chunk has
+    /// Takes a chunk of an earlier run that the source also has. Returns `false` if the chunk has
     /// changed since the comparison, or cannot be read.
     ///
     /// Without a journal record the chunk may be in the page cache only, and marked clean, because
@@ -404,13 +406,13 @@ impl Large {
         synced
     }
 
-    /// Drops the chunks that wait for a sync. They are then never journalled.
+    /// Drops the chunks that wait for a sync, so that they are never journalled.
     pub(super) fn lose_pending(&mut self) {
         self.pending.clear();
         self.has_lost = true;
     }
 
-    /// Returns whether a sync has failed. The file must then [restart](Large::restart).
+    /// Returns whether a sync has failed. If so, the file must [restart](Large::restart).
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }
@@ -429,7 +431,7 @@ impl Large {
         Ok(())
     }
 
-    /// Records the state of the partial file, which is completely on disk and in the journal.
+    /// Records the state of the partial file in `left`, if all its chunks are in the journal.
     pub(super) fn leave(&self, left: &Left) {
         let open = self.file.as_ref().and_then(|file| file.attributes().ok());
         let modified = open.map(|found| found.modified).or(self.closed);
@@ -588,7 +590,7 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
     if !found.is_own() || found.kind != store::FileKind::File {
         return Ok(None);
     }
-    // The source may have shrunk since.
+    // The source may have shrunk since the journal was written.
     let bytes = file.read_start(Header::longest(size.max(found.size)));
     // Treat an unreadable journal as missing.
     Ok(bytes.ok().and_then(|bytes| Journal::decode(&bytes)))

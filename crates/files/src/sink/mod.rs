@@ -85,7 +85,7 @@ pub struct SinkOptions {
     pub delete: Option<Delete>,
     /// Record which entries have their final names, for [`Sink::take_named`].
     pub names: bool,
-    /// How long to wait for another copy that has locked a file or the folder; zero: not at all.
+    /// How long to wait for another copy that has locked a file or the folder; zero for no wait.
     pub patience: Duration,
     /// The state shared with other sources of the same command, which write into the same folders.
     pub together: Option<Arc<Together>>,
@@ -96,9 +96,9 @@ pub struct SinkOptions {
 /// Values of existing chunks, for the sender to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
-    /// The manifest's entry.
+    /// The number of the file's entry in the manifest.
     pub entry: u32,
-    /// Chunks counted in the file, and their values (see [`digest::file_value`]).
+    /// Numbers of chunks within the file, and their values (see [`digest::file_value`]).
     pub values: Arc<[(u64, Digest)]>,
 }
 
@@ -156,7 +156,7 @@ const KEPT: usize = 64;
 
 /// The files of an object at the receiving end.
 ///
-/// A drop at any moment leaves the data for a later run.
+/// A drop at any moment leaves the data for a later run, except small files that are incomplete.
 #[derive(Debug)]
 pub struct Sink {
     object: VirtualObject,
@@ -181,14 +181,16 @@ pub struct Sink {
     /// Entries that were written again after a failed sync. After a second failure they are given
     /// up.
     restarted: BTreeSet<u32>,
-    /// Bytes written since the last sync, and their limit.
+    /// Bytes written since the last sync.
     unsynced: u64,
+    /// The limit of `unsynced`.
     most_unsynced: u64,
     /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
-    /// Roots of large files, in the manifest's order, and values of packed chunks, in order.
+    /// Roots of large files, in the manifest's order.
     roots: SequenceHasher,
+    /// Values of packed chunks, in order.
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,
@@ -330,13 +332,14 @@ impl Sink {
         std::mem::take(&mut self.named)
     }
 
-    /// Returns the chunks that became unnecessary because their files failed; each once.
+    /// Returns the chunks that became unnecessary, because their files failed or exist already;
+    /// each once.
     pub fn take_needless(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.needless)
     }
 
-    /// Returns the chunks that the sender treats as settled but must send again: they existed or
-    /// were written, and then a sync failed. Returns each once.
+    /// Returns the chunks that the sender treats as settled but must send again: their sync failed,
+    /// or the existing data changed after the comparison. Returns each once.
     pub fn take_changed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.changed)
     }

@@ -2,7 +2,8 @@
 
 use crate::{Manifest, VirtualObject};
 
-/// The large files of a manifest, and the number of chunks up to each.
+/// The large files of a manifest, each with the number of chunks of all large files up to and
+/// including this file.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     larges: Vec<(u32, u64)>,

@@ -3,8 +3,9 @@
 //!
 //! On a file system without locks, a copy writes only to files that it has created. It copies an
 //! existing partial file into a new file (`large`). Without locks, or if other users can change the
-//! folder, somebody else may replace the file at any time. The copy then renames the file to a name
-//! that no other copy knows, checks the file, and renames it to the final name.
+//! folder, somebody else may replace the file at any time. In these cases the copy first renames a
+//! complete file to a name that no other copy knows, then checks the file, then renames the file to
+//! its final name.
 
 use std::io;
 use std::ops::Range;
@@ -48,7 +49,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
                 match folder.open(name, Access::Read) {
                     Ok(file) => (file, false),
                     Err(_) => match folder.look_if_there(name)? {
-                        // Its lock cannot be seen.
+                        // This user cannot open the file, so its lock cannot be checked.
                         Some(found) if !found.is_own() => return Err(store::foreign(found.owner)),
                         Some(_) => {
                             folder.remove(name)?;
@@ -142,14 +143,15 @@ pub(super) fn rename(
     renamed
 }
 
-/// Whether no other user can remove or rename files of this process's user in `folder`. Other
-/// users cannot open a partial file, so they do not see its lock.
+/// Returns whether no other user can remove or rename files of this process's user in `folder`. A
+/// lock does not help against other users: they cannot open a partial file, so they do not see its
+/// lock.
 fn is_closed_to_others(folder: &Attributes) -> bool {
     (folder.is_own() || folder.owner == 0)
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)
 }
 
-/// Whether this mode lets the owner read the file, which locking needs.
+/// Returns whether this mode lets the owner read the file, which locking needs.
 pub(super) fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }

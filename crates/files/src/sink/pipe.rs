@@ -1,5 +1,6 @@
-//! A file of unknown length. Its chunks arrive in parts, and the final message has the length and
-//! the digest of the whole. Only then does the file get its name.
+//! A file of unknown length, such as the output of a pipe. The content arrives in parts, each by a
+//! separate transfer. The final message has the length and the digest of the whole content. Only
+//! after this message does the file get its name.
 //!
 //! A pipe cannot be resumed. So the file has no journal, and a drop before the end removes the
 //! partial file.
@@ -29,7 +30,7 @@ pub struct PipeFile {
     root: StreamRoot,
     /// The end of the received content.
     end: u64,
-    /// The first chunk that is shorter than a full chunk: only the last chunk may be short.
+    /// The first received chunk with less than [`CHUNK`] bytes. Only the last chunk may be short.
     short: Option<u64>,
     unsynced: u64,
     /// Whether a write or sync failed, so the file must not get its name.
@@ -81,8 +82,8 @@ impl PipeFile {
     /// repeated chunk is ignored, because the digest of the first one counts.
     ///
     /// # Errors
-    /// The chunk is too far ahead of the received content, or the system refuses; then the file
-    /// never gets its name.
+    /// The chunk is empty, too long, or too far ahead of the received content (`Request`). The
+    /// system refuses (`File`); the file then never gets its name.
     pub fn write(&mut self, chunk: u64, content: &[u8]) -> Result<(), Error> {
         let is_ahead = chunk.saturating_sub(self.root.chunks()) >= AHEAD;
         if is_ahead || content.is_empty() || content.len() as u64 > CHUNK {
@@ -121,8 +122,8 @@ impl PipeFile {
     /// `false`.
     ///
     /// # Errors
-    /// The system refuses. An existing file is unchanged then, unless only the folder could not be
-    /// synced.
+    /// The system refuses (`File`). An existing file is unchanged, unless only the sync of the
+    /// folder failed.
     pub fn finish(&mut self, total: u64, digest: &Digest) -> Result<bool, Error> {
         let chunks = self.root.chunks();
         let is_even = self.short.is_none_or(|short| short + 1 == chunks);

@@ -25,9 +25,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// The position of the walk in the tree.
 #[derive(Debug, Default)]
 struct Walk {
-    /// The outermost new folder, which must be empty.
+    /// The outermost new folder that the walk is in. Nothing exists below this folder yet.
     new: Option<u32>,
-    /// The outermost failed folder, whose content fails with it.
+    /// The outermost failed folder that the walk is in. Its content fails too.
     lost: Option<u32>,
     need: Need,
     resumed: u64,
@@ -350,7 +350,7 @@ impl Sink {
         }
     }
 
-    /// Returns whether to continue waiting for another copy; reports the first entry.
+    /// Returns whether to continue waiting for another copy; reports the first entry that waits.
     fn may_wait(&mut self, number: u32) -> bool {
         let patience = self.options.patience;
         if patience.is_zero() || self.watch.is_over() {
@@ -406,7 +406,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Two empty files are equal, without a comparison.
+    /// Keeps an empty file of the destination: empty files are equal without a comparison.
     fn keep_empty(&mut self, number: u32, walk: &mut Walk) -> io::Result<()> {
         if !self.options.dry_run {
             let basis = Basis::open(&mut self.ground, number)?;

@@ -20,8 +20,8 @@ impl Sink {
     pub fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
         let is_due = self.states.get(entry as usize) == Some(&State::Due);
         if is_due {
-            // The sender may have sent zeros instead of its content, so its journal cannot be
-            // trusted.
+            // The sender may have sent zeros instead of the file's content, so the file's journal
+            // cannot be trusted.
             if let Some(large) = self.larges.remove(&entry)
                 && let Err(error) = large.distrust(&mut self.ground)
             {
@@ -47,7 +47,8 @@ impl Sink {
         }
     }
 
-    /// Handles an error: an error of the entry ends the entry, any other error ends the copy.
+    /// Handles an error of an entry: the entry fails, and the copy continues. A full disk ends the
+    /// copy, and so does any error of a single-file copy.
     pub(super) fn local_failure(&mut self, entry: u32, error: &io::Error) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let it = &manifest.entries()[entry as usize];

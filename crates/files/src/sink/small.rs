@@ -1,5 +1,6 @@
-//! Small files in progress. Each has its own partial file. One call syncs many of them; then they
-//! are renamed.
+//! Small files in progress. Each has its own partial file. One call syncs many partial files, and
+//! then each gets its final name. A file that spans several chunks arrives in pieces: a piece is
+//! the part of the file in one chunk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,13 +27,13 @@ const MOST_QUEUED: usize = 100_000;
 #[derive(Debug)]
 struct Begun {
     missing: u64,
-    /// The modification time set when it was closed between two pieces.
+    /// The modification time that was set when the file was closed between two pieces.
     closed: Option<i64>,
     /// Offsets of the pieces received so far.
     pieces: Vec<u64>,
     identity: (u64, u64),
     file: Option<OpenFile>,
-    /// Its final mode.
+    /// The file's final mode.
     mode: u32,
 }
 
@@ -41,8 +42,8 @@ struct Begun {
 struct Whole {
     entry: u32,
     stamp: Stamp,
-    /// Kept open if files are synced one by one, because the file may be read-only by now.
-    /// Otherwise closed, because many descriptors would exhaust the process's limit.
+    /// Kept open if files are synced one by one, because the file may be read-only by now. Closed
+    /// if one call syncs all files, because many descriptors would exhaust the process's limit.
     file: Option<OpenFile>,
 }
 
@@ -67,7 +68,7 @@ impl Stamp {
 pub(super) struct Small {
     begun: BTreeMap<u32, Begun>,
     queue: Vec<Whole>,
-    /// Entries in folders that this copy has created. Their names are therefore free.
+    /// Entries in folders that this copy has created. No other file has their names.
     new: Bits,
 }
 
@@ -81,7 +82,7 @@ pub(super) struct Complete<'a> {
 pub(super) enum Settled {
     /// The file has its final name.
     Named,
-    /// Its sync failed: it must be written again.
+    /// The sync failed, so the file must be written again.
     Unsynced(io::Error),
     /// The file cannot get its name.
     Failed(io::Error),
@@ -93,7 +94,7 @@ impl Small {
         Small { new: Bits::new(entries as u64), ..Small::default() }
     }
 
-    /// Records that an entry's name is free.
+    /// Records that no other file has an entry's name.
     pub(super) fn set_new(&mut self, entry: u32) {
         self.new.insert(entry.into());
     }
@@ -185,8 +186,8 @@ impl Small {
         Ok(())
     }
 
-    /// Queues a complete file. If it was closed between two writes, a sync of `file` proves
-    /// nothing.
+    /// Queues a complete file. `may_sync` is false if the file was closed between two writes: a
+    /// sync of `file` then proves nothing about the earlier writes.
     fn enqueue(&mut self, entry: u32, file: OpenFile, may_sync: bool) -> io::Result<()> {
         let stamp = Stamp::of(&file.attributes()?);
         let keep = may_sync && self.queue.len() < ONE_BY_ONE;
@@ -271,8 +272,8 @@ impl Begun {
 }
 
 /// Creates a partial file, after removing an existing one. Either a killed copy has left the
-/// existing file, or another copy is writing it. In the second case that copy fails. The names of
-/// entries in `new` are free.
+/// existing file, or another copy is writing it. In the second case the other copy fails. For
+/// entries in `new` there is no existing file.
 fn begin(ground: &mut Ground, number: u32, keep: Keep, new: &Bits) -> io::Result<Begun> {
     let manifest = ground.manifest.clone();
     let entry = &manifest.entries()[number as usize];

@@ -17,8 +17,8 @@ use crate::manifest::FileTime;
 
 /// The device number of files in memory. No disk has this number.
 const DEVICE: u64 = u64::MAX;
-/// Space for a journal in addition to the content: 64 bytes for each chunk of 1 MiB, and its
-/// header.
+/// Every file may have this many bytes, even if the folder's limit is lower: a journal needs a
+/// header, and 64 bytes for each chunk of 1 MiB.
 const JOURNAL: u64 = 64 << 10;
 
 /// A folder of files in memory, of limited size. Clones refer to the same folder.
@@ -27,7 +27,7 @@ pub struct MemoryFolder(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Maximum bytes of a file.
+    /// Maximum bytes of a file, but at least [`JOURNAL`].
     limit: u64,
     files: Mutex<BTreeMap<Vec<u8>, Arc<Content>>>,
     next: AtomicU64,
@@ -72,7 +72,8 @@ impl MemoryFolder {
         Arc::new(Content { number, body: Mutex::new(Body { bytes, mode, modified, changed }) })
     }
 
-    /// A poisoned lock means that a thread panicked between two complete steps.
+    /// Locks the files. A panic of another thread leaves them consistent, because no step is left
+    /// half done.
     fn files(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Arc<Content>>> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +83,7 @@ impl MemoryFolder {
     }
 }
 
-/// The top of a store, for places in it.
+/// The top folder of a [`Place::Stored`](crate::Place::Stored).
 #[derive(Clone, Debug)]
 pub struct Store(pub(crate) SharedFolder);
 
@@ -168,7 +169,7 @@ impl Folder for MemoryFolder {
         Err(Errno::NOTDIR.into())
     }
 
-    /// No other process uses this folder.
+    /// Locks nothing, because no other process uses this folder.
     fn lock(&self) -> io::Result<SharedFolder> {
         Ok(Arc::new(self.clone()))
     }

@@ -50,7 +50,7 @@ pub(crate) struct Attributes {
     pub(crate) modified: FileTime,
     /// The change time of content or attributes. No call sets this time.
     pub(crate) changed: FileTime,
-    /// Device and inode: two handles with the same identity are one file.
+    /// Device and inode: two handles with the same identity refer to one file.
     pub(crate) identity: (u64, u64),
     pub(crate) links: u64,
     pub(crate) owner: u32,
@@ -108,7 +108,7 @@ pub(crate) struct Room {
 
 /// An open folder.
 pub(crate) trait Folder: Debug + Send + Sync {
-    /// The folder's own attributes.
+    /// Returns the folder's own attributes.
     fn attributes(&self) -> io::Result<Attributes>;
 
     /// Returns the attributes of `name`; does not follow a link.
@@ -149,7 +149,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Creates the symbolic link `name` to `target`.
     fn make_link(&self, target: &[u8], name: &[u8]) -> io::Result<()>;
 
-    /// The target of the link `name`.
+    /// Returns the target of the link `name`.
     fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>>;
 
     /// Renames `from` to `to` within this folder, replacing an existing `to`.
@@ -206,7 +206,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
 
 /// An open file.
 pub(crate) trait File: Debug + Send + Sync {
-    /// The file's attributes.
+    /// Returns the file's attributes.
     fn attributes(&self) -> io::Result<Attributes>;
 
     /// Reads up to `buf.len()` bytes at `at`; zero at the end of the file.

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A transfer keeps several kinds of files and folders open. Each kind may use one part in this
-/// many of the limit.
+/// A transfer keeps several kinds of files and folders open. Each kind may use the limit divided by
+/// this number.
 const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();
@@ -38,8 +38,8 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
     Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
 }
 
-/// Returns how many files may stay open although nothing needs them now, at most `most`. The number
-/// is a small part of this process's limit; while an open waits, it is almost zero.
+/// Returns how many files may stay open although nothing needs them now: at most `most`, and at
+/// most a 16th of this process's limit. While an open waits, the result is 1.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     if RETURNED.waiting.load(Ordering::SeqCst) > 0 {

@@ -48,7 +48,8 @@ fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
         assert!(outcome.failures[0].reason.contains(reason), "{:?}", outcome.failures);
         assert_eq!((outcome.files, outcome.unfinished), (2, 0));
         assert!(!ends.to.join("b").exists() && ends.to.join("c").exists());
-        // The zeros in place of its content are never trusted: the next run sends the real content.
+        // The zeros in place of the file's content are never trusted: the next run sends the
+        // content.
         if from.exists() && !from.is_symlink() {
             super::copy(&[&slash(&ends.from)], &ends.to);
             assert_eq!(tree(&ends.from), tree(&ends.to), "{reason}");
@@ -260,7 +261,7 @@ fn the_second_of_two_trees_into_one_folder_is_refused_and_sources_of_one_command
         let options = SinkOptions { together: together.cloned(), ..SinkOptions::default() };
         Copy::open(source(&[from]), &ambient(to), &options)
     };
-    // By its existing name, and by a new name.
+    // The destination exists, or is a new name.
     let new = ends.to.join("new");
     for (from, to) in [(&tree_of, &ends.to), (&tree_of, &new)] {
         let (one, other) = (Arc::default(), Arc::default());

@@ -1,4 +1,5 @@
-//! The remote side of a copy over ssh. ssh starts it for one client, and it ends with ssh.
+//! The remote side of a copy over ssh. ssh starts the remote side for one client, and the remote
+//! side ends with ssh.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -58,7 +59,7 @@ pub async fn accept_over_ssh(
     })?;
     let (udp, tcp) = in_range(ports, bind_both)?;
     let listener = Listener::from_sockets(udp, tcp, identity, settings)?;
-    // A client may connect before its id arrives through ssh; then it has to wait.
+    // A client that connects before its id has arrived through ssh has to wait.
     listener.hold(true);
     let offer = ContactOffer {
         id: identity.id(),
@@ -134,7 +135,7 @@ impl SshSide {
 }
 
 impl Under {
-    /// The path of a stream through ssh is unknown.
+    /// Returns what is known of the path of a stream through ssh: nothing.
     pub(super) fn ssh() -> Under {
         Under {
             remote: SocketAddr::from(([0, 0, 0, 0], 0)),

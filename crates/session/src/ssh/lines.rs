@@ -17,7 +17,7 @@ const LONGEST_LINE: usize = 4096;
 /// Maximum bytes of other output; the client gives up after more.
 const MOST_NOISE: usize = 64 << 10;
 
-/// Bytes of noise kept for an error message.
+/// Bytes of other output kept for an error message.
 const SHOWN_NOISE: usize = 300;
 
 /// Addresses that an offer may name.
@@ -27,9 +27,9 @@ const MOST_ADDRESSES: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContactOffer {
     pub(super) id: PeerId,
-    /// UDP and TCP, for the session.
+    /// The UDP and TCP port of the session.
     pub(super) port: u16,
-    /// UDP, for the data.
+    /// The UDP port of the data.
     pub(super) data_port: u16,
     pub(super) addresses: Vec<IpAddr>,
 }

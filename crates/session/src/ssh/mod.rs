@@ -48,7 +48,7 @@ pub struct SshTarget<'a> {
     pub command: &'a [String],
     /// `host` or `user@host`, as for ssh.
     pub destination: &'a str,
-    /// Path of `longhaul` on the remote side; a leading `~/` is the home folder there.
+    /// Path of `longhaul` on the remote side; a leading `~/` is the remote user's home folder.
     pub remote_path: &'a str,
     /// Ports that the remote side may open.
     pub ports: Option<(u16, u16)>,
@@ -104,15 +104,15 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the first line that a server sends to a client which connects to these ports of this
-/// host.
+/// Returns the offer of these ports of this host: the first line that the remote side sends to the
+/// client.
 pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
 
-/// Returns the addresses to try: all addresses of the host name, those that the offer also contains
-/// first. Other addresses in the offer may belong to another host, to which this client must not
-/// send.
+/// Returns the addresses of the host name, to try in this order. Addresses that the offer also
+/// contains come first. Any other address in the offer may belong to another host, so it is not
+/// tried.
 fn candidates(offer: &ContactOffer, host: &[SocketAddr]) -> Vec<SocketAddr> {
     let named = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();

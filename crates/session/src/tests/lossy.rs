@@ -13,7 +13,7 @@ use super::*;
 #[derive(Default)]
 struct Path {
     delay: Duration,
-    /// Zero for none.
+    /// One packet in this many is lost; zero: none is lost.
     one_in: u64,
     state: u64,
     /// While set, nothing passes.

@@ -107,7 +107,7 @@ fn listen(ip: IpAddr, identity: &Identity) -> Listener {
         .expect("loopback can be listened on")
 }
 
-/// A client's and a server's end of one session.
+/// Returns the client's end and the server's end of one session.
 pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
     let server = Identity::ephemeral();
     let mut listener = listen(ip, &server);

@@ -192,7 +192,7 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     store.order(Command::Next(Watcher::new(Prefix::ALL, None), tell));
     assert!(matches!(begin(2), Err(Failed::Closed(_))));
     assert!(told.try_recv().is_err(), "a watcher sees nothing");
-    // Its streams learn of the end.
+    // The streams of clients learn that the tree is read again.
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     assert!(anew.as_mut().poll(context).is_ready());
     can_open.store(true, Ordering::Relaxed);

@@ -23,9 +23,9 @@ use crate::terms::{micros, written};
 
 /// Maximum number of messages queued for the task that takes them; later messages are dropped.
 const WAITING: usize = 1_024;
-/// Maximum bytes of these messages.
+/// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
-/// Interval of a subscriber's control datagrams, which tell the server its address.
+/// Interval of the control datagrams that tell the server a subscriber's address.
 const HELLO: Span = Span::from_millis(250);
 /// The message interval for the loss meter. A gap after a pause of four intervals counts as an
 /// outage.
@@ -101,7 +101,7 @@ pub(crate) struct Inbound {
     hello: Option<(Hello, Time)>,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
-    /// Only for messages with a deadline.
+    /// `None` if messages have no deadline.
     judge: Option<(Judge, Meter)>,
 }
 

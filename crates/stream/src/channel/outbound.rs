@@ -1,5 +1,5 @@
 //! The sending end of a flow of datagrams: at a client that sends, and at a server for a
-//! subscriber.
+//! subscriber. A code protects groups of datagrams: each complete group is followed by repairs.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 pub(super) enum Sending {
     /// The whole message has left this host.
     Left,
-    /// A part of it could not be sent.
+    /// A part of the message could not be sent.
     Failed,
     /// The message was not sent, because it would have arrived after its deadline.
     Late,
@@ -140,7 +140,7 @@ impl Outbound {
     }
 }
 
-/// Waits until `at`, or forever without it.
+/// Waits until `at`; forever if `at` is `None`.
 pub(super) async fn until(at: Option<Time>) {
     match at {
         Some(at) => tokio::time::sleep(clock::duration(at.since(clock::now()))).await,

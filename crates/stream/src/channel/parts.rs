@@ -9,8 +9,8 @@ use longhaul_session::{Error, Kind};
 use super::messages::Part;
 use super::stamp;
 
-/// Maximum content of a part in bytes; it fits into a frame of the control stream with the part's
-/// head.
+/// Maximum content of a part in bytes. A part with its head fits into a frame of the control
+/// stream.
 const PART: usize = 512 << 10;
 
 /// Returns the parts of a message; `next` is the position at which its subscriber continues.
@@ -86,7 +86,7 @@ impl Parts {
     }
 }
 
-/// Returns the message of its first part, without content.
+/// Returns the message that `part` begins, without content.
 fn first(part: &Part) -> Result<Message, Error> {
     let key = match &*part.key {
         "" => None,

@@ -58,7 +58,8 @@ pub struct Status {
     pub messages: u64,
     /// Messages that the server has received; with datagrams, messages that were sent.
     pub taken: u64,
-    /// Messages that a newer message with the same key replaced before they were sent.
+    /// Messages that were not sent, because a newer message with the same key replaced them or more
+    /// than 4,096 keys waited.
     pub replaced: u64,
     /// Messages that the server has dropped, or that could not be sent.
     pub dropped: u64,
@@ -138,8 +139,8 @@ pub enum Refused {
 }
 
 impl Source {
-    /// Takes a message. In the mode `latest` it replaces a waiting message with the same key;
-    /// otherwise the call waits while too many messages wait for the server.
+    /// Takes a message. In the mode `latest`, the message replaces a waiting message with the same
+    /// key. In the other modes, the call waits while too many messages wait for the server.
     ///
     /// # Errors
     /// [`Refused`].
@@ -252,7 +253,7 @@ impl Control {
         }
     }
 
-    /// Updates the counters of the status, and returns it.
+    /// Updates the counters of the status, and returns the status.
     pub(super) fn count(&self) -> Status {
         let (messages, replaced) = {
             let waiting = self.shared.waiting();
@@ -387,7 +388,7 @@ pub(super) trait Feed {
     /// Completes when there may be another message, or when no more follow.
     async fn news(&mut self);
 
-    /// Whether no more messages follow.
+    /// Returns whether no more messages follow.
     fn is_finished(&self) -> bool;
 
     /// Records that bytes were sent.

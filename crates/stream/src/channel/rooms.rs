@@ -29,18 +29,18 @@ pub struct RoomLimits {
     pub clients_of_id: usize,
     /// Messages that a room keeps for slow subscribers.
     pub messages: usize,
-    /// Bytes of these messages.
+    /// Bytes of the messages that a room keeps for slow subscribers.
     pub bytes: usize,
     /// Maximum number of keys of a room whose last message is kept for late subscribers.
     pub keys: usize,
-    /// Bytes of these messages.
+    /// Bytes of the messages that a room keeps for late subscribers.
     pub key_bytes: usize,
 }
 
 impl Default for RoomLimits {
-    /// The defaults: 256 rooms, of which one id may create 64; 2,048 clients in a room, and 2,048
-    /// of one id. A room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys and
-    /// 16 MiB for late subscribers.
+    /// Returns the defaults: 256 rooms, of which one id may create 64; 2,048 clients in a room, and
+    /// 2,048 of one id. A room keeps 4,096 messages and 32 MiB for slow subscribers, and 4,096 keys
+    /// and 16 MiB for late subscribers.
     fn default() -> RoomLimits {
         let Limits { messages, bytes, keys, key_bytes } = Limits::default();
         RoomLimits {
@@ -63,8 +63,8 @@ impl RoomLimits {
     }
 }
 
-/// The memory account of a room's messages, or of an incomplete message. Dropping it releases
-/// the memory.
+/// The memory account of a room's messages, or of an incomplete message. Dropping the account
+/// releases the memory.
 pub trait Charge {
     /// Sets the charge to exactly `bytes`. Returns whether there was enough memory; if not, the
     /// charge stays unchanged.
@@ -78,7 +78,7 @@ pub type Charges = Rc<dyn Fn(PeerId) -> Box<dyn Charge>>;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoomListed {
-    /// Its name.
+    /// The room's name.
     pub name: String,
     /// Number of senders.
     pub senders: u64,
@@ -97,7 +97,8 @@ pub(super) enum Role {
 
 /// A room.
 pub(super) struct Room {
-    /// A random number. Positions of different runs are not comparable.
+    /// A random number for the time from the room's creation to its end. Positions of messages in
+    /// different runs are not comparable.
     pub(super) run: u64,
     state: RefCell<State>,
     changed: watch::Sender<()>,
@@ -123,7 +124,7 @@ pub(super) enum Published {
     New,
     /// The message is a repetition, or has passed too many links.
     Old,
-    /// There is no memory for it.
+    /// There is no memory for the message.
     Full,
 }
 

@@ -63,6 +63,8 @@ fn wrong(what: impl Into<String>) -> Error {
 }
 
 impl About {
+    /// Checks that the client may use the room `name`.
+    ///
     /// # Errors
     /// The client has no right to do this.
     fn may(&self, verb: &str, name: &Key, writes: bool, link: u64) -> Result<(), Error> {
@@ -107,7 +109,7 @@ impl Channels {
     /// `link` its right to links. Ends early with the reason that `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended without the client's goodbye.
+    /// The stream ended for any other reason than the client's goodbye.
     pub async fn serve(
         &self,
         session: Session,
@@ -517,7 +519,7 @@ async fn goodbye(reader: &mut FrameReader) -> Result<(), Error> {
     }
 }
 
-/// Returns the deadline of a message; `None` if it has none.
+/// Returns the deadline in a request; `None` for 0.
 fn deadline(micros: u64) -> Result<Option<Span>, Error> {
     let deadline = (micros > 0).then(|| Span::from_micros(micros));
     deadline.map(terms::check_deadline).transpose()

@@ -27,7 +27,7 @@ use crate::terms::{keys, micros};
 const SEEN: Duration = Duration::from_secs(1);
 /// Maximum number of items queued for the program.
 const UNREAD: usize = 1_024;
-/// Maximum content of these items, in KiB.
+/// Maximum content of the items queued for the program, in KiB.
 const UNREAD_KIBIS: usize = 32 << 10;
 /// Maximum number of senders whose repeated messages in datagrams are detected.
 const ORIGINS: usize = 1_024;
@@ -39,7 +39,7 @@ pub struct Wish {
     pub name: Key,
     /// Which messages to receive, and how they travel.
     pub mode: Mode,
-    /// Only messages with keys below it.
+    /// Only messages with this key or a key below it; an empty prefix selects all messages.
     pub keys: Prefix,
     /// The code for datagrams.
     pub code: Code,
@@ -53,8 +53,8 @@ pub struct Wish {
 /// An item that a subscriber delivers.
 #[derive(Debug)]
 pub enum Item {
-    /// This client has entered the room. A second `Joined` means that the server was restarted; the
-    /// number of messages lost meanwhile is unknown.
+    /// This client has entered the room. A second `Joined` means that the server has created the
+    /// room anew, for example after a restart; the number of messages lost meanwhile is unknown.
     Joined,
     /// A message.
     Message(Box<Received>),
@@ -92,8 +92,9 @@ pub(super) struct State {
     pub(super) meter: Meter,
     pub(super) status: Status,
     pub(super) counts: Option<Arc<Counts>>,
-    /// Lost and late messages of flows on earlier connections.
+    /// Lost messages of flows on earlier connections.
     missed: u64,
+    /// Late messages of flows on earlier connections, and those that the server did not send.
     late: u64,
 }
 

@@ -51,9 +51,9 @@ pub(crate) struct Faults {
 /// One page of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Page {
-    /// Whether the cache has data for the page; false for a hole. `stored` is the same for the
-    /// device.
+    /// Whether the cache has data for the page; false for a hole.
     cached: bool,
+    /// Whether the device has data for the page; false for a hole.
     stored: bool,
     dirty: bool,
     /// Whether the page is clean although the device lacks the cache's content.
@@ -88,8 +88,9 @@ struct Inode {
     unreported: bool,
     links: u64,
     handles: u64,
-    /// For a folder: its entries in the cache and on the device.
+    /// A folder's entries in the cache.
     entries: BTreeMap<Vec<u8>, u64>,
+    /// A folder's entries on the device.
     stored_entries: BTreeMap<Vec<u8>, u64>,
 }
 
@@ -447,7 +448,7 @@ impl State {
 }
 
 impl Disk {
-    /// An empty disk without faults.
+    /// Returns an empty disk without faults.
     pub(crate) fn new(seed: u64) -> Disk {
         let root = Inode::new(Body::Folder, 0o755, FileTime::default());
         Disk(Arc::new(Mutex::new(State {
@@ -482,7 +483,7 @@ impl Disk {
         self.state().folds = true;
     }
 
-    /// The top folder.
+    /// Returns the top folder.
     pub(crate) fn root(&self) -> SharedFolder {
         handles::folder(self, &mut self.state(), ROOT).expect("the top is a folder")
     }
@@ -540,12 +541,12 @@ impl Disk {
         self.state().tree(stored)
     }
 
-    /// A file's content on the device.
+    /// Returns a file's content on the device.
     pub(crate) fn stored(&self, number: u64) -> Vec<u8> {
         self.state().inodes[&number].stored_content()
     }
 
-    /// A file's content in the cache.
+    /// Returns a file's content in the cache.
     pub(crate) fn cached(&self, number: u64) -> Vec<u8> {
         self.state().inodes[&number].cache.clone()
     }

@@ -1,4 +1,5 @@
-//! The bridge between a room and its multicast group, at the server.
+//! The bridge between a room and its multicast group, at the server. An epoch is the time during
+//! which the members have the same keys; after a member has left, a new epoch begins.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,8 +30,8 @@ use crate::send::ethernet;
 /// Delay from a member's goodbye to the new epoch. One new epoch covers all members that leave
 /// meanwhile.
 const SOON: Duration = Duration::from_secs(1);
-/// Delay if the member did not say goodbye, because it may have lost its right. Also the minimum
-/// length of an epoch.
+/// Delay to the new epoch if the member did not say goodbye. This delay is short, because the
+/// member may have lost its right. Also the minimum length of an epoch.
 const AT_ONCE: Duration = Duration::from_millis(100);
 /// Maximum number of sending members: each may need two numbers in an epoch.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
@@ -177,7 +178,7 @@ impl Bridge {
         count.set(count.get() + 1);
     }
 
-    /// Records how many messages of each sender were lost.
+    /// Records how many messages of each sender were lost in the current epoch.
     fn count(&self, ears: &Ears) {
         let state = self.state.borrow();
         for ((epoch, number), sender) in &state.senders {
@@ -188,7 +189,7 @@ impl Bridge {
     }
 }
 
-/// The server's record of a member of the group. Dropping it begins a new epoch.
+/// The server's record of a member of the group. A new epoch begins soon after it is dropped.
 pub(super) struct Member {
     bridge: Rc<Bridge>,
     pub(super) sender: Option<Rc<Sender>>,

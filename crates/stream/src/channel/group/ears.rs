@@ -1,4 +1,5 @@
-//! Receives the messages of a multicast group.
+//! Receives the messages of a multicast group. An epoch is the time during which the same keys are
+//! valid.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,8 +24,9 @@ pub(super) struct Heard {
     /// The epoch of the message, and its sender in that epoch.
     pub(super) sender: (u64, u32),
     pub(super) message: Message,
-    /// The encoded message, which the author's code covers, and this code.
+    /// The encoded message, as covered by `code`.
     pub(super) signed: Vec<u8>,
+    /// The author's code for `signed`.
     pub(super) code: [u8; CODE],
     /// Whether a datagram of the message was lost and restored.
     pub(super) restored: bool,
@@ -49,7 +51,7 @@ impl Known {
 pub(super) struct Ears {
     now: Known,
     before: Option<(Known, Time)>,
-    /// The sender whose datagrams are ignored: this end itself, or `None`.
+    /// The number of this end, whose own datagrams are ignored; `None` for a subscriber.
     own: Option<u32>,
     /// Datagrams of unknown flows, with their arrival times. They may belong to an epoch whose key
     /// has not arrived yet.
@@ -152,7 +154,7 @@ impl Ears {
         self.now.senders.held() + before
     }
 
-    /// Drops incomplete messages.
+    /// Drops incomplete messages, and the keys of the previous epoch.
     pub(super) fn clear(&mut self) {
         self.before = None;
         self.now.senders.clear();

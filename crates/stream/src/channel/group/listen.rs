@@ -1,7 +1,7 @@
 //! A subscriber that receives from the multicast group of its room.
 //!
-//! It stays in the group while the connection to its server is lost, so the members still receive
-//! each other's messages.
+//! The subscriber stays in the group while the connection to its server is lost, so the members
+//! still receive each other's messages.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A sender to the multicast group of its room.
 //!
-//! It continues to send while the connection to its server is lost, so the members still receive
-//! its messages.
+//! The sender continues to send while the connection to its server is lost, so the members still
+//! receive its messages.
 
 use std::time::Duration;
 
@@ -31,8 +31,7 @@ struct Place {
     key: FlowKey,
     author: Author,
     origin: u64,
-    /// Whether this is the first key of a session. The keys of earlier sessions are then no longer
-    /// valid.
+    /// Whether this is the first key of a session: keys of earlier sessions are no longer valid.
     is_first: bool,
 }
 

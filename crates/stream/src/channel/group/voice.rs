@@ -19,7 +19,7 @@ pub(super) struct Voice {
     to: SocketAddr,
     cutter: Cutter,
     seal: Sealer,
-    /// `None` at the server, which ignores its own datagrams.
+    /// `None` at the server: only the server checks codes, and it ignores its own datagrams.
     author: Option<Author>,
     next: Option<(Sealer, Option<Author>, Time)>,
     cut: Vec<Datagram>,
@@ -40,8 +40,8 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Sets a new key. The sender uses it after [`SWITCH`], or immediately with `at_once`, because
-    /// the old key is then no longer valid.
+    /// Sets a new key. The sender uses the key after [`SWITCH`]. With `at_once`, which means that
+    /// the old key is no longer valid, the sender uses the new key for the next message.
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let wait = if at_once { Span::ZERO } else { SWITCH };
         self.next = Some((seal, author, clock::now() + wait));
@@ -83,7 +83,8 @@ impl Voice {
         }
     }
 
-    /// Sends the repairs of a group of the code that has been incomplete for too long.
+    /// Sends the repairs of the latest datagrams, if the code has waited too long for more
+    /// datagrams.
     pub(super) async fn flush(&mut self, socket: &UdpSocket) {
         self.cutter.flush(clock::now(), &mut self.cut);
         // A failed send has the effect of a loss on the path.
