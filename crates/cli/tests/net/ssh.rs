@@ -27,9 +27,9 @@ pub(super) struct Ssh {
     pub(super) here: PathBuf,
     there: PathBuf,
     pub(super) content: Vec<u8>,
-    scratch: TempDir,
-    // sshd, which is killed when this field is dropped.
+    // sshd, which is killed when this field is dropped: before its folder is removed.
     _daemon: Option<Child>,
+    scratch: TempDir,
 }
 
 impl Ssh {
