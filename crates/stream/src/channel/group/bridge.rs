@@ -189,7 +189,8 @@ impl Bridge {
     }
 }
 
-/// The server's record of a member of the group. A new epoch begins soon after it is dropped.
+/// The server's record of a member of the group. A new epoch begins soon after this value is
+/// dropped.
 pub(super) struct Member {
     bridge: Rc<Bridge>,
     pub(super) sender: Option<Rc<Sender>>,
