@@ -294,7 +294,7 @@ impl Running {
             }
             tokio::select! {
                 biased;
-                // The room lives as long as the seat.
+                // This task keeps the bridge and the room, so waits for their changes cannot fail.
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);
