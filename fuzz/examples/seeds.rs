@@ -161,7 +161,7 @@ pub fn controls() -> Vec<Control> {
     .collect()
 }
 
-/// Messages of some protocols only.
+/// Returns messages that only some protocols have.
 fn controls_of_some() -> Vec<Control> {
     let report = || Report::fill(3, 2, 0..9000, [0..1, 5..70].into_iter());
     let burst = Some(Burst { size: 25, interval: Span::from_millis(3) });
@@ -355,7 +355,7 @@ fn journals() -> Vec<Vec<u8>> {
     vec![bytes, torn, made]
 }
 
-/// Setups of three objects, followed by steps.
+/// Returns setups of three objects, each followed by `steps`.
 fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [
         // Blocks of 1440 bytes, 16 in a chunk, an object of 5 MB in segments of four chunks.

@@ -103,7 +103,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Whether one of the server's digests is `value`.
+/// Returns whether one of the server's digests is `value`.
 fn vouched_for(said: &[u8], value: &[u8]) -> bool {
     let mut rest = said;
     while let Some((header, body)) = rest.split_first_chunk() {

@@ -55,7 +55,7 @@ fn restores(decoder: &mut Decoder, shape: Shape, input: &mut Input) {
     assert!(missing == 0 || !enough || shape.scheme() == Scheme::Xor);
 }
 
-/// Symbols with any numbers and lengths.
+/// Decodes symbols with any numbers and lengths.
 fn lies(decoder: &mut Decoder, shape: Shape, input: &mut Input) {
     let (mut originals, mut repairs) = (Vec::<(u16, Vec<u8>)>::new(), Vec::<(u16, Vec<u8>)>::new());
     while !input.is_empty() && originals.len() + repairs.len() < 1024 {

@@ -102,8 +102,8 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     Setup { card: setup.rate, remembered, ..setup }
 }
 
-/// Settings that a user may give. `choice` selects each value. For a small range of whole numbers
-/// or words it may be any value, otherwise a limit or the default.
+/// Returns settings that a user may give. `choice` selects each value: any value of a small range
+/// of whole numbers or words, otherwise a limit or the default.
 fn settings(row: &'static Row, choice: u8) -> Settings {
     row.options.iter().enumerate().fold(Settings::default(), |settings, (nth, option)| {
         let value = match choice.rotate_right(nth as u32) & 3 {

@@ -66,7 +66,7 @@ pub fn run(bytes: &[u8]) {
     look_at(scratch.path(), who == 2);
 }
 
-/// The client's hello; empty if it sends none.
+/// Returns the client's hello; an empty one if the client sends none.
 fn hello_of(said: &[u8]) -> Hello {
     let Some((header, body)) = said.split_first_chunk() else { return Hello::default() };
     match frame::decode_header(*header) {

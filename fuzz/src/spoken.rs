@@ -52,7 +52,7 @@ fn block(input: &mut Input<'_>, layout: &Layout) -> u64 {
     u64::from(input.mostly_below(layout.blocks().clamp(1, u32::MAX.into()) as u32))
 }
 
-/// Runs of blocks, in order.
+/// Returns ranges of blocks, in order.
 fn runs(input: &mut Input<'_>, layout: &Layout) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut at = block(input, layout);

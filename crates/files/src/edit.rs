@@ -33,8 +33,8 @@ fn parent_and_name(place: &Place) -> io::Result<(SharedFolder, Vec<u8>)> {
     Ok((place.parent().folder()?, name))
 }
 
-/// A file that is written under a temporary name until it is complete. Dropping it earlier removes
-/// the file.
+/// A file that is written under a temporary name until it is complete. Dropping this value earlier
+/// removes the file.
 #[derive(Debug)]
 pub struct NewFile {
     folder: SharedFolder,
@@ -104,7 +104,7 @@ impl Drop for NewFile {
 /// Creates the folder at `place`.
 ///
 /// # Errors
-/// `AlreadyExists`, `NotFound` for its parent folder, or the system's error.
+/// `AlreadyExists`, `NotFound` if the parent folder is missing, or the system's error.
 pub fn make_folder(place: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(place)?;
     folder.make_folder(&name, 0o777)?;

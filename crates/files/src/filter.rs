@@ -282,7 +282,7 @@ impl CompiledFilter {
     }
 }
 
-/// Compiles like globset, but within our limits.
+/// Compiles a glob's regular expression like globset, but within the limits of this module.
 fn compile(regex: &str, cache: usize) -> Option<Regex> {
     let syntax = syntax::Config::new().utf8(false).dot_matches_new_line(true);
     let bounds = Regex::config()

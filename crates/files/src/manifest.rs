@@ -49,7 +49,7 @@ const ENCODED: u64 = 56;
 /// The folder number of an entry at the top.
 const TOP: u32 = u32::MAX;
 
-/// The memory account for lists of files. Dropping it returns the memory.
+/// The memory account for lists of files. Dropping the account returns the memory.
 pub trait ListMemory: fmt::Debug + Send {
     /// Raises the charge to at least `bytes` in total.
     ///
@@ -92,7 +92,7 @@ pub struct FileTime {
 pub enum Kind {
     /// A regular file.
     File {
-        /// Its length in bytes.
+        /// The file's length in bytes.
         size: u64,
         /// Whether the file has holes of any size. If so, a destination need not write zero pages.
         sparse: bool,
@@ -104,7 +104,7 @@ pub enum Kind {
     Folder,
     /// A symbolic link.
     Link {
-        /// Its target, unchanged.
+        /// The link's target, unchanged.
         target: Box<[u8]>,
     },
 }

@@ -68,7 +68,8 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
             .any(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
-/// Returns `.NAME` and the suffix. If that is too long, a hash of the name replaces NAME.
+/// Returns `.NAME` and the suffix. If the result would be too long, a hash of the name replaces
+/// NAME.
 fn beside(name: &[u8], suffix: &str) -> Vec<u8> {
     let mut out = vec![b'.'];
     if 1 + name.len() + suffix.len() <= NAME_MAX {

@@ -183,7 +183,7 @@ impl Source {
         self.encoded = encoded;
     }
 
-    /// Treats holes as zeros, so equal files have equal chunks at every source. Call it before
+    /// Treats holes as zeros, so equal files have equal chunks at every source. Call this before
     /// anything is read.
     pub fn fill_holes(&mut self) {
         self.manifest = Arc::new(self.manifest.without_holes());

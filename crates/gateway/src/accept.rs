@@ -73,7 +73,7 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
 #[derive(Default)]
 struct Places(RefCell<HashMap<IpAddr, usize>>);
 
-/// A counted connection; dropping it releases its place.
+/// A counted connection. Dropping this value releases the connection's place.
 struct Place {
     places: Rc<Places>,
     address: IpAddr,

@@ -48,7 +48,7 @@ pub(crate) enum Judged {
     Holds,
     /// The client has this version: status 304.
     NotModified,
-    /// Status 412.
+    /// The condition does not hold: status 412.
     Failed,
 }
 

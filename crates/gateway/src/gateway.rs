@@ -25,7 +25,7 @@ pub struct Settings {
     pub tokens: Vec<Token>,
     /// Whether everybody may read.
     pub public: bool,
-    /// Refuses all writes, even with a token that allows them.
+    /// Whether the gateway refuses all writes, even with a token that allows them.
     pub read_only: bool,
     /// Certificates and private key of TLS, in PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,

@@ -55,7 +55,7 @@ struct State {
     next: u64,
     /// Number of chunks to read ahead; doubles while the reads are sequential.
     ahead: u64,
-    /// Number of jumps. A jump ends the read-ahead that began before it.
+    /// Number of jumps. A jump ends the read-ahead that began before the jump.
     jumps: u64,
 }
 

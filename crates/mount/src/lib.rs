@@ -124,7 +124,7 @@ impl Mount {
         }
     }
 
-    /// Unmounts. Files that are open stay readable only until their current requests end.
+    /// Unmounts the folder. Open files stay readable only until their current requests end.
     ///
     /// # Errors
     /// The system refuses.

@@ -105,7 +105,7 @@ impl Methods {
     }
 }
 
-/// A running method. Dropping it stops the method.
+/// A running method. Dropping this value stops the method.
 #[derive(Debug)]
 pub(crate) struct Task(AbortHandle);
 
@@ -131,7 +131,7 @@ impl Drop for Report {
     }
 }
 
-/// The thread of the methods. It ends when nothing uses it.
+/// The thread of the methods. The thread ends when nothing uses it any more.
 struct Worker {
     runtime: Handle,
     _ends: oneshot::Sender<()>,

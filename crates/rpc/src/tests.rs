@@ -31,7 +31,7 @@ fn call(id: u64, method: &str) -> Call {
     Call { id, method: method.to_owned(), ..Call::default() }
 }
 
-/// A stream of the program `instance`, which has begun, and the server's end of it.
+/// Returns a stream of the program `instance`, which has begun, and the server's end of the stream.
 async fn begin(
     calls: &Rc<Calls>,
     instance: u64,

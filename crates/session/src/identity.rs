@@ -29,7 +29,7 @@ const PKCS8_HEAD: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04
 /// Maximum size of a key file. A real one has 119 bytes.
 const LONGEST_KEY_FILE: u64 = 4096;
 
-/// An Ed25519 key pair. Clones share it.
+/// An Ed25519 key pair. Clones share the key pair.
 #[derive(Clone)]
 pub struct Identity {
     id: PeerId,

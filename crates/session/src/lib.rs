@@ -99,7 +99,8 @@ pub struct Settings {
     /// Whether this host has AES in hardware.
     pub fast_aes: bool,
     /// Whether a client opens more streams by [`Session::connection`]. Over TCP and ssh a
-    /// multiplexer carries the streams. It costs throughput, so copies do not set this.
+    /// multiplexer carries the streams. The multiplexer costs throughput, so copies do not set this
+    /// field.
     pub streams: bool,
     /// Maximum number of clients without a request at a server, for UDP and for TCP separately.
     pub waiting: usize,
@@ -152,8 +153,8 @@ fn waiting(descriptors: Option<u64>) -> usize {
     usize::try_from(descriptors.unwrap_or(u64::MAX) / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
 
-/// The round-trip time and the received datagrams of a session. Clones refer to the same session
-/// and do not keep it open.
+/// The round-trip time and the received datagrams of a session. Clones refer to the same session,
+/// and do not keep the session open.
 #[derive(Clone)]
 pub struct RttWatch(Watched);
 

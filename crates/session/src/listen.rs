@@ -72,9 +72,9 @@ const NO_SOCKETS: Duration = Duration::from_millis(50);
 pub struct Dropped {
     /// Bytes that do not start a session: other programs, or clients that gave up.
     pub foreign: u64,
-    /// Silent or stalled for longer than a handshake may take.
+    /// Clients that were silent or stalled for longer than a handshake may take.
     pub timed_out: u64,
-    /// Evicted to make room for new clients.
+    /// Clients that were evicted to make room for new clients.
     pub evicted: u64,
     /// longhaul clients without a common protocol version.
     pub versions: u64,
@@ -121,7 +121,7 @@ struct Door {
     sessions: mpsc::Sender<Session>,
 }
 
-/// Listens for sessions. Accepted sessions outlive it.
+/// Listens for sessions. Accepted sessions outlive the listener.
 pub struct Listener {
     local: SocketAddr,
     door: Arc<Door>,

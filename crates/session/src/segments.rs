@@ -17,8 +17,8 @@ impl SegmentWatch {
         SegmentWatch(Arc::downgrade(connection))
     }
 
-    /// Returns the number so far; `None` once the session has ended, or if the kernel does not
-    /// report it.
+    /// Returns the number of segments so far; `None` once the session has ended, or if the kernel
+    /// does not report the number.
     pub fn now(&self) -> Option<Segments> {
         tcp_segments(&*self.0.upgrade()?).ok()
     }

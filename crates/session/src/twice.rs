@@ -36,7 +36,7 @@ pub(super) enum Copies {
     Established,
 }
 
-/// Sends twice through another socket.
+/// A socket that sends each packet twice through another socket, within the budget.
 pub(super) struct Twice {
     inner: Arc<dyn AsyncUdpSocket>,
     copies: Copies,

@@ -13,7 +13,7 @@ use longhaul_session::{Error, Kind};
 /// tree.
 const MOST: usize = 2 << 30;
 
-/// The limit. Clones share it.
+/// The limit on unread data of one client. Clones share the limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     held: Arc<AtomicUsize>,

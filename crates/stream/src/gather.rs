@@ -126,7 +126,8 @@ pub(crate) struct Gathering {
     overdue: u64,
 }
 
-/// See [`Gathering`]. The lock is taken once per batch, and no code panics while it holds the lock.
+/// A [`Gathering`] that several threads share. The lock is taken once per batch, and no code panics
+/// while it holds the lock.
 pub(crate) type Shared = Arc<Mutex<Gathering>>;
 
 pub(crate) fn lock(shared: &Shared) -> MutexGuard<'_, Gathering> {

@@ -52,8 +52,8 @@ pub(crate) struct Ingress {
     terms: Terms,
     meter: Meter,
     came: Arc<Came>,
-    /// Blocks that the relay has returned. Their number is fixed, so a slow relay causes lost
-    /// datagrams, but needs no more memory.
+    /// Blocks that the relay has returned. A stream has a fixed number of blocks, so a slow relay
+    /// causes lost datagrams, but needs no more memory.
     spare: Receiver<Block>,
     relay: Sender<Work>,
     filling: Option<Block>,

@@ -17,7 +17,7 @@ pub enum Item {
         first: u32,
         /// Number of the last frame.
         last: u32,
-        /// How many of them arrived, but were dropped because the reader was too slow.
+        /// How many of these frames arrived, but were dropped because the reader was too slow.
         unread: u32,
     },
     /// The sender has ended the stream.

@@ -69,7 +69,7 @@ impl Block {
     }
 }
 
-/// A receiver.
+/// A receiver of the forwarded datagrams.
 pub(crate) struct Outlet {
     pub(crate) place: Arc<Place>,
     pub(crate) data: Sealer,

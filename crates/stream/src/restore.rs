@@ -35,7 +35,7 @@ pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread. It ends with the stream, or with its reader.
+/// Starts the thread. The thread ends with the stream, or with the stream's reader.
 ///
 /// # Errors
 /// The system has no thread left.

@@ -65,7 +65,8 @@ pub(crate) fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread. It ends after [`Order::Finish`], or when the sender of orders is dropped.
+/// Starts the thread. The thread ends after [`Order::Finish`], or when the sender of orders is
+/// dropped.
 ///
 /// # Errors
 /// The system has no thread left.

@@ -148,8 +148,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Reports the path to a sender until it ends; returns the number of frames, if the sender sent
-    /// it.
+    /// Reports the path to a sender until the sender's stream ends. Returns the number of frames,
+    /// if the sender has sent this number.
     async fn attend(
         &self,
         name: &Key,

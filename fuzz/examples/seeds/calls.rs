@@ -3,7 +3,7 @@
 use longhaul_rpc::messages::{Answer, Begin, Call, Cancel, Credit, Finish, Have, Item, Said, Say};
 use prost::Message as _;
 
-/// Sequences of messages, each after its length.
+/// Returns sequences of messages. Before each message is the message's length.
 pub(super) fn all() -> Vec<Vec<u8>> {
     // The byte after a call chooses what its method does.
     let one = |said: Said, then: &[u8]| {

@@ -9,7 +9,8 @@ use longhaul_stream::channel::messages::{
 use longhaul_stream::messages::{Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way};
 use prost::Message as _;
 
-/// Sequences of messages. Before each message is its length, after it are some data.
+/// Returns sequences of messages. Before each message is the message's length, and after it some
+/// data.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 17]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());
@@ -37,7 +38,8 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Sequences of messages. Before each message is its length, after it is the number of a datagram.
+/// Returns sequences of messages. Before each message is the message's length, and after it the
+/// number of a datagram.
 pub(super) fn of_channels() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>, block: u64| {
         [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()

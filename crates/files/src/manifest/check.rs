@@ -100,7 +100,7 @@ impl Check {
     /// Adds `entry`, which is at the last path.
     ///
     /// # Errors
-    /// Its attributes are out of range, or the object becomes too large.
+    /// The entry's attributes are out of range, or the object becomes too large.
     pub(super) fn take(&mut self, entry: &Entry, placed: Placed) -> Result<(), &'static str> {
         if entry.mode > 0o7777 || entry.modified.nanos >= 1_000_000_000 {
             return Err("mode or time out of range");

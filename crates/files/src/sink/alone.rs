@@ -31,7 +31,7 @@ pub struct Together {
 }
 
 impl Together {
-    /// Locks a folder for all sources, unless one of them has locked it.
+    /// Locks a folder for all sources, unless a source has locked the folder already.
     fn lock(&self, folder: &dyn Folder) -> io::Result<()> {
         let identity = folder.attributes()?.identity;
         // No holder of the lock panics.

@@ -237,8 +237,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Removes the mark. Call it after the client knows that the copy is finished; the next request
-    /// is then a new copy.
+    /// Removes the mark. Call this after the client knows that the copy is finished; the next
+    /// request is then a new copy.
     ///
     /// # Errors
     /// The mark cannot be removed (`File`).
@@ -286,7 +286,7 @@ fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(|error| cannot(&place, error))?,
         }
-        // A power failure must not remove the entries below it.
+        // A power failure must not remove the folder with its entries.
         parent.sync().map_err(|error| cannot(&place, error))?;
     }
     Ok(None)

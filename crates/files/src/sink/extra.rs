@@ -190,7 +190,7 @@ impl Sink {
         self.sync_names()?;
         let planned = self.walk_extra(false, u64::MAX)?;
         if let Err(refused) = self.allows(&planned) {
-            // The copy itself is complete.
+            // The copy itself is complete, so the refusal becomes a failure of the outcome.
             let (path, reason) = (b".".to_vec(), refused.what);
             self.failures.push(Failure { path, reason, ..Failure::default() });
             return Ok(Deleted::default());
@@ -301,7 +301,8 @@ impl<'a> Walk<'a> {
         self.stack.push(level);
     }
 
-    /// Leaves the innermost folder, and removes it if the source lacks it and nothing in it stays.
+    /// Leaves the innermost folder. Removes the folder if the source lacks it and nothing in the
+    /// folder stays.
     fn leave(&mut self) {
         let unfinished = self.stack.last().filter(|level| !level.is_extra);
         if let Some(entry) = unfinished.map(|level| level.entry) {

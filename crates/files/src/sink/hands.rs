@@ -35,7 +35,7 @@ pub(super) fn each<T: Sync, R: Send>(
     let Some(own) = shares.next() else { return Vec::new() };
     let work = &work;
     thread::scope(|scope| {
-        // Separate handles: each worker keeps the handles of its last folder.
+        // Each worker has separate handles, because it keeps the handles of its last folder.
         let start = |share| -> io::Result<ScopedJoinHandle<'_, Vec<R>>> {
             let mut ground = ground.another();
             Builder::new()

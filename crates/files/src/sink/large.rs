@@ -61,7 +61,7 @@ pub(super) struct Large {
     stored: Bits,
     /// Chunks of the partial file that the source also has, according to the sender's answer.
     found: Vec<(u64, Digest)>,
-    /// The offset of the journal's next record; zero before it has a header.
+    /// The offset of the journal's next record; zero while the journal has no header.
     journal_end: u64,
     /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
@@ -75,7 +75,7 @@ pub(super) struct Large {
 /// A large file under its final name, with its content on disk.
 #[derive(Debug)]
 pub(super) struct Named {
-    /// The root, if its holes were hashed.
+    /// The file's root, if the file's holes were hashed.
     pub(super) root: Option<Digest>,
     /// Whether the name is also on disk.
     pub(super) is_name_synced: bool,

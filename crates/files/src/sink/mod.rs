@@ -64,8 +64,8 @@ pub use self::pipe::PipeFile;
 /// Options of a destination.
 #[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
-    /// Keep permissions, and times of folders and links. Without it, new files and folders get the
-    /// source's mode minus the umask. Times of files are always kept.
+    /// Keep permissions, and times of folders and links. Without this option, new files and folders
+    /// get the source's mode minus the umask. Times of files are always kept.
     pub preserve: bool,
     /// With `preserve`, also keep set-uid, set-gid and sticky bits.
     pub set_id: bool,

@@ -174,7 +174,7 @@ static ZEROS: [u8; PAGE] = [0; PAGE];
 pub(super) struct Writing {
     /// Whether zero pages need not be written.
     pub(super) sparse: bool,
-    /// The file is new: unwritten parts read as zeros.
+    /// Whether the file is new, so that unwritten parts read as zeros.
     pub(super) fresh: bool,
 }
 

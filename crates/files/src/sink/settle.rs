@@ -16,7 +16,7 @@ impl Sink {
     /// Marks an entry as failed at the source: it never gets its final name. Returns the chunks
     /// that are no longer needed.
     ///
-    /// Call it before writing the first chunk whose value was computed after the failure.
+    /// Call this before writing the first chunk whose value was computed after the failure.
     pub fn fail_entry(&mut self, entry: u32, reason: &str) -> Vec<Range<u64>> {
         let is_due = self.states.get(entry as usize) == Some(&State::Due);
         if is_due {
@@ -63,7 +63,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Marks an entry as failed, and finds the chunks that only it needed.
+    /// Marks an entry as failed, and finds the chunks that only this entry needed.
     pub(super) fn give_up(&mut self, entry: u32, reason: String) {
         self.states[entry as usize] = State::Failed;
         self.comparing.remove(&entry);

@@ -115,8 +115,8 @@ fn times(modified: FileTime) -> Timestamps {
     Timestamps { last_access, last_modification }
 }
 
-/// Locks without waiting. Returns false on a file system without locks; a copy works without locks,
-/// too.
+/// Locks a file or folder without waiting. Returns false on a file system without locks; a copy
+/// works without locks, too.
 fn lock(handle: impl AsFd) -> io::Result<bool> {
     match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(busy()),

@@ -99,7 +99,7 @@ fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     assert!(!ends.to.join("00").exists());
 }
 
-/// A disk without locks, and the place of the file `copy` on it.
+/// Returns a disk without locks, and the place of the file `copy` on it.
 fn without_locks() -> (Disk, Place) {
     let disk = Disk::new(1);
     disk.lose_locks();
@@ -107,7 +107,7 @@ fn without_locks() -> (Disk, Place) {
     (disk, to)
 }
 
-/// Copies of one file of `size` bytes with each of the `seeds`, to one place.
+/// Starts the copy of a file of `size` bytes to the place `to`; `seed` chooses the content.
 fn large_of(ends: &Ends, to: &Place, size: u64, seed: u64) -> Copy {
     let from = ends.from.join(format!("{seed}"));
     if !from.exists() {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Like a kill: no more syncs or journal writes, and locks are released.
+/// Ends a copy like a kill: no more syncs or journal writes, and locks are released.
 fn kill(copy: Copy) {
     copy.sink.kill();
 }

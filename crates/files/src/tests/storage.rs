@@ -39,7 +39,7 @@ struct Run {
     attempts: u64,
     /// The number of repeated chunks, without those that waited for a sync.
     excess: u64,
-    /// Prints the events.
+    /// Whether to print the events.
     is_told: bool,
 }
 
@@ -404,7 +404,7 @@ fn a_journal_whose_removal_was_not_synced_is_gone_from_the_disk_before_the_file_
     assert!(!to.tree(true).contains_key(journal));
 }
 
-/// A source of one large file, and a way to open its copy on the disk `to`.
+/// Returns a source of one large file, and a function that opens the file's copy on the disk `to`.
 fn one_large(to: &Disk) -> (Source, impl Fn() -> (Sink, Plan)) {
     let from = Disk::new(1);
     let file = from.root().create(b"file00", 0o644).unwrap();

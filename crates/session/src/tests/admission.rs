@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A listener that admits only `client`, and counts its refusals.
+/// Returns a listener that admits only `client`.
 fn listener(server: &Identity, client: &Client, settings: &Settings) -> Listener {
     let listener = Listener::bind(SocketAddr::new(LOOPBACKS[0], 0), server, settings);
     let (listener, admitted) = (listener.expect("loopback"), client.identity.id());
@@ -59,7 +59,7 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
             listener.accept().await;
         }
         assert_eq!((listener.dropped().unauthorised, listener.dropped().barred), (30, 0));
-        // Charges fade meanwhile, so it may take more than twenty.
+        // Charges fade meanwhile, so it may take more than twenty handshakes.
         let mut strangers = 0;
         while listener.dropped().barred == 0 {
             let stranger = Client::pinned(Carriers::Tcp, &server);

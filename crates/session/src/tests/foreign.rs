@@ -41,7 +41,7 @@ fn bytes_of_other_programs_on_the_tcp_port_are_dropped_and_counted() {
             let mut stream = TcpStream::connect(listener.local_addr()).await.expect("it listens");
             stream.write_all(bytes).await.expect("open");
             stream.shutdown().await.expect("open");
-            // The server closes it, perhaps after an alert.
+            // The server closes the connection, perhaps after an alert.
             let _ = stream.read_to_end(&mut Vec::new()).await;
             until(|| listener.dropped().foreign == at as u64 + 1).await;
         }

@@ -75,7 +75,7 @@ impl Path {
     }
 }
 
-/// A server behind `path` that echoes each message, and a client's session to it.
+/// Starts a server behind `path` that echoes each message. Returns a client's session with it.
 async fn echo(path: Path) -> Session {
     let server = Identity::ephemeral();
     let mut listener = listen(LOOPBACKS[0], &server);

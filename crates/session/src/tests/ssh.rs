@@ -209,7 +209,7 @@ fn while_ssh_carries_the_session_its_control_port_admits_nobody_else() {
         stranger.trust = stranger.trust.only(session.peer.to_string());
         let mut refused = 0;
         for port in 47_362..=47_365 {
-            // One of them is the control port.
+            // One port of the range is the control port.
             let to = SocketAddr::new(LOOPBACKS[0], port);
             let Ok(mut other) = stranger.connect(to).await else { continue };
             let _ = other.write(&"let me in".to_owned()).await;

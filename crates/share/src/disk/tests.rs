@@ -39,7 +39,7 @@ impl State {
 }
 
 impl Medium {
-    /// The content after the power cut, by the seed `chance`.
+    /// Returns the content after the power cut, by the seed `chance`.
     fn after_cut(&self, chance: &mut u64) -> Medium {
         let state = self.0.lock().unwrap();
         let mut now = state.synced.clone();
@@ -101,7 +101,7 @@ fn open(medium: Medium) -> (Disk, Calls) {
     (disk, calls)
 }
 
-/// The edit `number`: its value is the number.
+/// Returns the edit `number`, whose value is the number.
 fn call(by: By, number: u64) -> Call {
     let value = [&number.to_be_bytes()[..], &[7; 100]].concat();
     let edit = Edit {

@@ -550,7 +550,8 @@ pub(super) async fn flush(writer: &mut FrameWriter) -> Result<(), Error> {
     timeout(UNREAD, writer.flush()).await.map_err(|_| unread())?
 }
 
-/// Identifies a sender at all servers. No client can choose the origin of another client.
+/// Returns the number that identifies a sender at all servers. No client can choose the origin of
+/// another client.
 fn origin(peer: PeerId, run: u64) -> u64 {
     let told = [&peer.0[..], &run.to_be_bytes()].concat();
     let digest = digest::digest(&digest::SHA256, &told);

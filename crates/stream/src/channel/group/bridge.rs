@@ -189,7 +189,8 @@ impl Bridge {
     }
 }
 
-/// The server's record of a member of the group. A new epoch begins soon after it is dropped.
+/// The server's record of a member of the group. A new epoch begins soon after this value is
+/// dropped.
 pub(super) struct Member {
     bridge: Rc<Bridge>,
     pub(super) sender: Option<Rc<Sender>>,
@@ -293,7 +294,7 @@ impl Running {
             }
             tokio::select! {
                 biased;
-                // The room lives as long as the seat.
+                // This task keeps the bridge and the room, so waits for their changes cannot fail.
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);
