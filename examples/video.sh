@@ -20,5 +20,5 @@ ready="until [ -s '$LONGHAUL_CONFIG_DIR/ready' ]; do sleep 0.1; done"
 "$longhaul" emulate --rate 1G --rtt 300ms --loss 2% \
     --run b "'$longhaul' reflect --allow $id,stream=rw > '$LONGHAUL_CONFIG_DIR/ready'" \
     --run a "$ready; '$longhaul' stream send --frame 125020 --fps 50 \
-        --deadline ${DEADLINE:-400ms} --receivers 1 --accept-new '$film' lh://b/film" \
+        --deadline ${DEADLINE:-400ms} --way ${WAY:-auto} --receivers 1 --accept-new '$film' lh://b/film" \
     --run b "$ready; '$longhaul' stream receive $* -o '$film.received' --accept-new lh://b/film"

@@ -692,19 +692,20 @@ senders() {
 # The stream of the Quanta paper (800 x 600 pixels of 3 bytes, 20 frames a second) over 1 Gbit/s and
 # 100 ms by real sockets: the server and the receiver are on one host. For each loss one run of MINUTES
 # (default 0.75), with the delays of each minute and the memory of sender, server and receiver at its end.
-# A frame is late or overdue if a busy machine delayed its datagrams or its delivery; it is lost if fewer
-# datagrams arrived than its code needs. Run it with real-time priority, on a machine that does nothing else:
+# A frame is late or overdue if a busy machine delayed its datagrams or its delivery; it is lost if too
+# few datagrams arrived. Run it with real-time priority, on a machine that does nothing else:
 # MINUTES=30 LOSSES=1% chrt -r 10 bash results/figures.sh streams
-# WAYS: code (each frame has its own code and a deadline of 120 ms, or DEADLINE), payloads (10 frames
-# together are one object of 14.4 MB, due 500 ms after the tenth frame). SERIES: a folder that keeps each
-# run's events.
+# WAYS: code (each frame has its own code and a deadline of 120 ms, or DEADLINE), repair (lost datagrams
+# are sent again, deadline 500 ms), payloads (10 frames together are one object of 14.4 MB, due 500 ms
+# after the tenth frame, as in the paper). The sending rate applies while a frame or payload is sent; the
+# UDP payload is the mean. SERIES: a folder that keeps each run's events.
 streams() {
     local way loss frames deadline run size rate
-    echo "| way | deadline | loss | frames | on time | late | missed, overdue | missed, lost | skipped | median, ms | 99 % | 99.9 % | longest | UDP payload, Mbit/s | repairs |"
-    echo "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for way in ${WAYS:-code}; do for loss in ${LOSSES:-0.1% 1%}; do
+    echo "| way | deadline | loss | frames | on time | late | missed, overdue | missed, lost | skipped | median, ms | 99 % | 99.9 % | longest | sending rate, Mbit/s | UDP payload, Mbit/s | repairs | sent again |"
+    echo "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for way in ${WAYS:-code payloads}; do for loss in ${LOSSES:-0.1% 1%}; do
         size=1440000 rate=20 deadline=${DEADLINE:-120ms}
-        [ "$way" = code ] || { size=14400000 rate=2 deadline=500ms; }
+        [ "$way" = code ] || deadline=500ms
         frames=$(awk -v m="${MINUTES:-0.75}" -v r=$rate 'BEGIN {print int(m * 60 * r)}')
         rm -f "$WORK"/{ready,sent,came,pid-*,memory}
         run="until [ -s $WORK/ready ]; do sleep 0.1; done; echo \$\$ >"
@@ -712,7 +713,7 @@ streams() {
         printf '%s\n' "WORK=$WORK" "$(declare -f streams_memory)" "streams_memory $frames $((rate * 60)) > $WORK/memory" > "$WORK/sampler"
         "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss "$loss" --queue 4MB \
             --run b "echo \$\$ > $WORK/pid-server; exec $LONGHAUL reflect --allow $ID,stream=rw > $WORK/ready" \
-            --run a "$run $WORK/pid-sender; exec $LONGHAUL stream send --test-pattern --json --frames $frames --frame $size --fps $rate --deadline $deadline ${FLAGS:-} --receivers 1 --accept-new lh://b/griz > $WORK/sent" \
+            --run a "$run $WORK/pid-sender; exec $LONGHAUL stream send --test-pattern --json --frames $frames --frame $size --fps $rate --deadline $deadline --way $way ${FLAGS:-} --receivers 1 --accept-new lh://b/griz > $WORK/sent" \
             --run b "bash $WORK/sampler & sh -c '$run $WORK/pid-receiver; exec $LONGHAUL stream receive --json --check --accept-new lh://b/griz > $WORK/came'; until grep -q summary $WORK/sent; do sleep 0.1; done" \
             2> "$WORK/emulator" || { cat "$WORK/emulator" >&2; return 1; }
         grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
@@ -722,7 +723,8 @@ streams() {
             -v missed="$(last came missed)" -v over="$(last came overdue)" -v sk="$(last sent skipped)" \
             -v m="$(last came delay_median_seconds)" -v p="$(last came delay_99_seconds)" -v q="$(last came delay_999_seconds)" \
             -v x="$(last came delay_max_seconds)" -v f=$rate -v bytes="$(last sent bytes)" -v r="$(last sent repairs)" \
-            'BEGIN {printf "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %.1f | %.1f | %.1f | %.1f | %.1f | %d |\n", way, d, l, n, on, late, over, missed - over - sk, sk, 1e3*m, 1e3*p, 1e3*q, 1e3*x, bytes * 8 * f / n / 1e6, r}'
+            -v burst="$(last sent rate_bps)" -v again="$(last sent resent)" \
+            'BEGIN {printf "| %s | %s | %s | %d | %d | %d | %d | %d | %d | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %d | %d |\n", way, d, l, n, on, late, over, missed - over - sk, sk, 1e3*m, 1e3*p, 1e3*q, 1e3*x, burst / 1e6, bytes * 8 * f / n / 1e6, r, again}'
         [ "$(last came wrong)" = 0 ] || echo "(frames that are not those of the test pattern)" >&2
         streams_minutes "$way" "$loss" $((rate * 60)) >> "$WORK/minutes"
     done; done

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use longhaul::units::{Bytes, Span};
 use longhaul::{
-    CancelHandle, Location, StreamEvent, StreamReceiver, StreamSender, StreamSettings, WhenBehind,
-    blocking,
+    CancelHandle, Location, StreamEvent, StreamReceiver, StreamSender, StreamSettings, StreamWay,
+    WhenBehind, blocking,
 };
 
 use crate::config::Setting;
@@ -34,8 +34,9 @@ Examples:
 
 /// Send or receive frames with a deadline, through a server
 ///
-/// The server runs `longhaul serve` and forwards each stream to all receivers. Lost datagrams
-/// are restored from repair datagrams that follow them, so no frame waits for a round trip.
+/// The server runs `longhaul serve` and forwards each stream to all receivers. Lost datagrams are
+/// sent again if the deadline leaves time for it; otherwise receivers restore them from repair
+/// datagrams.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
@@ -63,6 +64,19 @@ enum Behind {
     Thin,
 }
 
+/// How the stream meets its deadline.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Way {
+    /// Repair or code, whichever sends less on the measured path
+    Auto,
+    /// The frames that come within the deadline are one transfer; lost datagrams are sent again
+    Payloads,
+    /// Lost datagrams of a frame are sent again while they can be in time
+    Repair,
+    /// Each frame has its own repair datagrams
+    Code,
+}
+
 #[derive(Args)]
 struct SendArgs {
     /// A file of consecutive frames, a folder with one frame a file, or - for stdin; none with
@@ -83,6 +97,9 @@ struct SendArgs {
     /// Action when frames are produced faster than they can be sent
     #[arg(long, value_name = "WHAT", default_value = "block")]
     when_behind: Behind,
+    /// How to meet the deadline despite lost datagrams
+    #[arg(long, value_name = "WAY", default_value = "auto")]
+    way: Way,
     /// Start when the stream has this many receivers
     #[arg(long, value_name = "COUNT", default_value = "0")]
     receivers: u32,
@@ -155,6 +172,12 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
         Behind::Block => WhenBehind::Block,
         Behind::Skip => WhenBehind::Skip,
         Behind::Thin => WhenBehind::Thin,
+    };
+    settings.way = match args.way {
+        Way::Auto => StreamWay::Auto,
+        Way::Payloads => StreamWay::Payloads,
+        Way::Repair => StreamWay::Repair,
+        Way::Code => StreamWay::Code,
     };
     (settings.receivers, settings.datagram) = (args.receivers, args.datagram);
     let lines = Lines::new(args.link.json, args.link.quiet);

@@ -14,11 +14,13 @@ use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
 use longhaul_net::socket::{Path, Socket};
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::fec::{Losses, Shape};
-use longhaul_proto::stream::{Delivery, Head, Meter, Placed, Receiver as Core};
+use longhaul_proto::stream::{Delivery, Head, Meter, Placed, Receiver as Core, Request};
 use longhaul_proto::time::Span;
 use longhaul_proto::wire::header::Kind;
 use longhaul_session::Exporter;
+use tokio::sync::mpsc;
 
+use crate::messages::Again;
 use crate::place::CONTENT;
 use crate::terms::{Phase, Terms, keys};
 
@@ -44,6 +46,8 @@ pub(crate) struct Frame {
     /// The delay from the sender until `at`.
     pub(crate) took: Span,
     pub(crate) deadline: Span,
+    /// Maximum number of frames in this payload; 1: it is a frame.
+    pub(crate) group: u32,
 }
 
 impl Frame {
@@ -60,6 +64,7 @@ impl Frame {
             at: Time::ZERO,
             took: Span::ZERO,
             deadline: Span::ZERO,
+            group: 1,
         }
     }
 
@@ -188,7 +193,7 @@ impl Gathering {
                 self.overdue = self.overdue();
                 let path = (sender + own) / 2;
                 let core = Core::new(terms.symbol, terms.deadline, path, MEMORY);
-                let core = core.starting_at(frame);
+                let core = core.starting_at(frame).paced(terms.interval());
                 let frames = BTreeMap::new();
                 self.run = Some(Run { number: run, terms, core, path, frames, ends: None });
                 self.begun = true;
@@ -209,12 +214,15 @@ impl Gathering {
         if bytes.len() != len {
             return;
         }
-        if head.index == 0 {
+        let placed = run.core.on_symbol(at, &head);
+        // The delay of a symbol that was sent again is not that of the path.
+        let is_first = head.repairs > 0 || placed == Placed::Keep;
+        if head.index == 0 && is_first && !run.core.is_requested(head.frame) {
             // Only differences of timestamps matter. A wrap of the timestamp is one outlier in 71
             // minutes.
             self.meter.on_frame((at.as_nanos() / 1_000) as u32 as i64 - i64::from(head.at));
         }
-        if run.core.on_symbol(at, &head) == Placed::Keep {
+        if placed == Placed::Keep {
             let frame = run.frames.entry(head.frame).or_insert_with(|| Frame::new(&head, shape));
             frame.keep(head.index, bytes);
         }
@@ -240,7 +248,7 @@ impl Gathering {
                 Delivery::Frame { frame, beyond_path, .. } => {
                     if let Some(mut whole) = run.frames.remove(&frame) {
                         (whole.at, whole.took) = (now, run.path + beyond_path);
-                        whole.deadline = run.terms.deadline;
+                        (whole.deadline, whole.group) = (run.terms.deadline, run.terms.group);
                         self.hand_over(whole);
                     }
                 }
@@ -251,6 +259,17 @@ impl Gathering {
             }
         }
         self.settle();
+    }
+
+    /// Requests lost symbols.
+    fn request(&mut self, now: Time, requests: &mpsc::Sender<Again>) {
+        let Some(run) = &mut self.run else { return };
+        while let Some(Request { frame, ranges }) = run.core.poll_request(now) {
+            let (first, last) =
+                ranges.into_iter().map(|(a, b)| (u32::from(a), u32::from(b))).unzip();
+            // Without room the core repeats the request after a round trip.
+            let _ = requests.try_send(Again { frame, first, last, receiver: 0 });
+        }
     }
 
     fn hand_over(&mut self, frame: Frame) {
@@ -297,7 +316,8 @@ impl Gathering {
         let run = self.run.as_ref();
         let core = run.and_then(|run| run.core.next_wakeup());
         let end = run.and_then(|run| run.ends).filter(|_| !self.ended).map(|(at, _)| at);
-        core.into_iter().chain(end).min()
+        let request = run.and_then(|run| run.core.next_request(clock::now()));
+        core.into_iter().chain(end).chain(request).min()
     }
 }
 
@@ -316,6 +336,8 @@ pub(crate) struct Gather {
     pub(crate) data: Option<(u64, Opener)>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) next_hello: Time,
+    /// Requests of lost symbols, for the server.
+    pub(crate) requests: mpsc::Sender<Again>,
 }
 
 impl Gather {
@@ -345,6 +367,7 @@ impl FlowSink for Gather {
             }
         }
         gathering.deliver();
+        gathering.request(clock::now(), &self.requests);
     }
 
     fn on_wake(&mut self, now: Time) {
@@ -363,6 +386,7 @@ impl FlowSink for Gather {
             gathering.stands(now, &phase, own);
         }
         gathering.deliver();
+        gathering.request(now, &self.requests);
         drop(gathering);
         self.say_hello(now);
     }

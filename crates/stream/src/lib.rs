@@ -1,9 +1,10 @@
 //! Streams: frames with a deadline, from one client through a server to other clients.
 //!
-//! The sender adds repairs to each frame ([`longhaul_proto::stream`]). The server opens each
-//! datagram, seals it for each receiver and forwards it immediately. So the repairs cover losses on
-//! the whole path, and the server need not decode. Receivers report their losses, and the sender
-//! adapts the number of repairs to the worst path.
+//! The sender adds repairs to each frame, or keeps the frame for requests of lost datagrams
+//! ([`longhaul_proto::stream`]). The server opens each datagram, seals it for each receiver and
+//! forwards it immediately; it passes requests on to the sender. So the repairs cover losses on
+//! the whole path, and the server stores no frame. Receivers report their losses, and the sender
+//! adapts to the worst path.
 //!
 //! - [`messages`] (the wire messages) and `terms` (their validation).
 //! - The server: [`server`] answers clients, with `rooms` for its streams; `ingress` opens a

@@ -5,13 +5,13 @@
 pub const SERVICE: &str = "stream";
 
 /// The version of the service's messages. Each new field that a receiver must not skip raises it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A message of a client.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
     /// The message; absent if a newer version sent a kind that this version does not know.
-    #[prost(oneof = "Asked", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5")]
     pub asked: Option<Asked>,
 }
 
@@ -27,6 +27,26 @@ pub enum Asked {
     End(End),
     #[prost(message, tag = "4")]
     Report(Report),
+    #[prost(message, tag = "5")]
+    Again(Again),
+}
+
+/// A receiver lacks symbols of a frame that has no repairs. The server passes the message on to the
+/// sender, which sends these symbols again to all receivers.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Again {
+    /// The frame's number.
+    #[prost(uint32, tag = "1")]
+    pub frame: u32,
+    /// The first symbol of each range, in ascending order; at most 1,024.
+    #[prost(uint32, repeated, tag = "2")]
+    pub first: Vec<u32>,
+    /// The last symbol of each range.
+    #[prost(uint32, repeated, tag = "3")]
+    pub last: Vec<u32>,
+    /// From the server: the number of the receiver.
+    #[prost(uint32, tag = "4")]
+    pub receiver: u32,
 }
 
 /// Asks to send a stream. The server answers with a [`Way`], and repeats it regularly and after
@@ -58,6 +78,11 @@ pub struct Send {
     /// The time from when the sender takes a frame until its delivery.
     #[prost(uint64, tag = "8")]
     pub deadline_micros: u64,
+    /// Maximum number of frames in a payload; 0 or 1: each frame is sent separately. The other
+    /// fields, and the datagrams, then describe payloads instead of frames. In a payload a length
+    /// of 4 bytes, big-endian, precedes each frame.
+    #[prost(uint32, tag = "9")]
+    pub group: u32,
 }
 
 /// Asks to receive a stream, now or when a client sends it. The server answers with a [`State`],
@@ -108,7 +133,7 @@ pub struct Report {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Tell {
     /// The message; absent if a newer version sent a kind that this version does not know.
-    #[prost(oneof = "Told", tags = "1, 2")]
+    #[prost(oneof = "Told", tags = "1, 2, 3")]
     pub told: Option<Told>,
 }
 
@@ -120,6 +145,8 @@ pub enum Told {
     Way(Way),
     #[prost(message, tag = "2")]
     State(State),
+    #[prost(message, tag = "3")]
+    Again(Again),
 }
 
 /// The path of a stream, for its sender: through the server to the receivers.
@@ -185,4 +212,7 @@ pub struct State {
     /// Frames that the server did not forward completely to this receiver.
     #[prost(uint64, tag = "9")]
     pub withheld: u64,
+    /// Maximum number of frames in a payload, as in [`Send`].
+    #[prost(uint32, tag = "10")]
+    pub group: u32,
 }

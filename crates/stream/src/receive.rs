@@ -24,6 +24,8 @@ use crate::terms::{Phase, keys, micros, phase, written};
 
 /// Interval of reports to the server.
 const REPORT: Duration = Duration::from_secs(1);
+/// Maximum number of requests of lost symbols that wait for the connection.
+const REQUESTS: usize = 64;
 /// A stream fails if the server forwards it for this long and no datagram arrives.
 const UNHEARD: Duration = Duration::from_secs(5);
 
@@ -162,6 +164,7 @@ impl Control {
         let (exporter, rtt) = (session.exporter(), session.rtt());
         let hello = keys(&exporter, suite, 0, flow).receiving_end().reports;
         let (states_mailbox, states) = port.mailbox(flow);
+        let (requests, mut requested) = mpsc::channel(REQUESTS);
         let gather = Gather {
             shared: self.board.shared.clone(),
             exporter,
@@ -174,6 +177,7 @@ impl Control {
             data: None,
             scratch: vec![0; usize::from(u16::MAX) + Head::LEN],
             next_hello: Time::ZERO,
+            requests,
         };
         let silent = silence(rtt.clone());
         tokio::pin!(silent);
@@ -196,6 +200,9 @@ impl Control {
                 _ = tick.tick() => {
                     own.now();
                     writer.write(&Ask { asked: Some(Asked::Report(self.report())) }).await?;
+                }
+                Some(again) = requested.recv() => {
+                    writer.write(&Ask { asked: Some(Asked::Again(again)) }).await?;
                 }
                 told = reader.read::<Tell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::gather::{Frame, Gathered};
 use crate::item::{Item, Received};
+use crate::terms::LENGTH;
 
 /// Maximum number of complete frames queued for the thread. Further frames are dropped, so a
 /// slow reader loses frames of its own stream only.
@@ -44,13 +45,30 @@ pub(crate) fn start(
 ) -> std::io::Result<(SyncSender<Gathered>, mpsc::Receiver<Item>)> {
     let (gathered_end, gathered) = sync_channel(WAITING);
     let (items, reader) = mpsc::channel(UNREAD);
-    let restore = Restore { decoder: Decoder::new(), tally, items };
+    let restore = Restore { group: 1, decoder: Decoder::new(), tally, items };
     let builder = std::thread::Builder::new().name("stream restore".into());
     builder.spawn(move || restore.run(&gathered))?;
     Ok((gathered_end, reader))
 }
 
+/// Splits a payload into at most `group` frames; `None` if the payload is invalid.
+fn split(mut payload: &[u8], group: u32) -> Option<Vec<Vec<u8>>> {
+    let mut frames = Vec::new();
+    while let Some((length, rest)) = payload.split_first_chunk::<LENGTH>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        if length == 0 || frames.len() == group as usize {
+            return None;
+        }
+        let (frame, rest) = rest.split_at_checked(length)?;
+        frames.push(frame.to_vec());
+        payload = rest;
+    }
+    (payload.is_empty() && !frames.is_empty()).then_some(frames)
+}
+
 struct Restore {
+    /// Maximum number of frames in a payload.
+    group: u32,
     decoder: Decoder,
     tally: Arc<Mutex<Tally>>,
     items: mpsc::Sender<Item>,
@@ -59,38 +77,58 @@ struct Restore {
 impl Restore {
     fn run(mut self, gathered: &Receiver<Gathered>) {
         while let Ok(gathered) = gathered.recv() {
-            let item = match gathered {
+            let items = match gathered {
                 Gathered::Whole(frame) => self.whole(frame),
-                Gathered::Gap(first, last, unread) => self.gap(first, last, unread),
-                Gathered::Begun(terms) => Item::Begun(terms),
-                Gathered::Ended => Item::Ended,
+                Gathered::Gap(first, last, unread) => vec![self.gap(first, last, unread)],
+                Gathered::Begun(terms) => {
+                    self.group = terms.group;
+                    vec![Item::Begun(terms)]
+                }
+                Gathered::Ended => vec![Item::Ended],
             };
-            if self.items.blocking_send(item).is_err() {
-                return;
+            for item in items {
+                if self.items.blocking_send(item).is_err() {
+                    return;
+                }
             }
         }
     }
 
+    /// Counts missing payloads by their frames.
     fn gap(&mut self, first: u32, last: u32, unread: u32) -> Item {
+        let (first, unread) = (first.saturating_mul(self.group), unread.saturating_mul(self.group));
+        let last = last.saturating_mul(self.group).saturating_add(self.group - 1);
         let mut tally = lock(&self.tally);
         tally.missed += (u64::from(last - first) + 1).saturating_sub(unread.into());
         tally.unread += u64::from(unread);
         Item::Missed { first, last, unread }
     }
 
-    fn whole(&mut self, mut frame: Frame) -> Item {
-        let Some(restored) = self.restore(&mut frame) else {
-            // The symbols contradict each other, so the sender is faulty.
-            return self.gap(frame.number, frame.number, 0);
+    fn whole(&mut self, mut frame: Frame) -> Vec<Item> {
+        let restored = self.restore(&mut frame);
+        let frames = match frame.group {
+            1 => Some(vec![std::mem::take(&mut frame.originals)]),
+            _ => split(&frame.originals, frame.group),
         };
-        let Frame { number, originals: bytes, at, took, deadline, .. } = frame;
+        let (Some(restored), Some(frames)) = (restored, frames) else {
+            // The symbols contradict each other, so the sender is faulty.
+            return vec![self.gap(frame.number, frame.number, 0)];
+        };
+        let Frame { number, at, took, deadline, group, .. } = frame;
         let delay = took + clock::now().since(at);
         let is_late = delay > deadline;
         let mut tally = lock(&self.tally);
         tally.restored += u64::from(restored);
-        *(if is_late { &mut tally.late } else { &mut tally.on_time }) += 1;
-        tally.delays.add(delay);
-        Item::Frame(Received { number, bytes, delay, is_late, restored })
+        *(if is_late { &mut tally.late } else { &mut tally.on_time }) += frames.len() as u64;
+        let first = number.saturating_mul(group);
+        let item = |(number, bytes): (u32, Vec<u8>)| {
+            tally.delays.add(delay);
+            // The restored datagrams are those of the payload.
+            let restored = if number == 0 { restored } else { 0 };
+            let number = first.saturating_add(number);
+            Item::Frame(Received { number, bytes, delay, is_late, restored })
+        };
+        (0..).zip(frames).map(item).collect()
     }
 
     /// Restores the missing originals; returns their number, or `None` if that fails.
@@ -120,5 +158,20 @@ impl Restore {
             frame.originals[start..end].copy_from_slice(&bytes[..end - start]);
         }
         Some(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_split_into_whole_frames_and_never_into_more_than_its_sender_announced() {
+        let payload = [0, 0, 0, 2, 7, 8, 0, 0, 0, 1, 9];
+        assert_eq!(split(&payload, 2), Some(vec![vec![7, 8], vec![9]]));
+        assert_eq!(split(&payload, 1), None);
+        for wrong in [&payload[..10], &payload[..8], &[], &[0, 0, 0, 0], &[255, 255, 255, 255, 1]] {
+            assert_eq!(split(wrong, 9), None, "{wrong:?}");
+        }
     }
 }

@@ -13,11 +13,11 @@ use longhaul_proto::stream::chain;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::LossRatio;
 use longhaul_session::{Error, Exporter, Kind, PeerId};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::ingress::Came;
 use crate::link::LeastRtt;
-use crate::messages::{State, Way};
+use crate::messages::{Again, State, Way};
 use crate::place::Place;
 use crate::relay::{Outlet, Work};
 use crate::terms::{Seen, Terms, keys, micros, written};
@@ -29,6 +29,11 @@ const ALL_RECEIVERS: usize = 1_024;
 /// Maximum streams that are sent at the same time.
 const SENDERS: usize = 64;
 
+/// Maximum number of requests for symbols of one frame that a receiver may make, and of the frames
+/// before the next one that it may request.
+const REQUESTS: u8 = 16;
+const RECENT: u32 = 256;
+
 /// The sender of a stream.
 pub(crate) struct Live {
     pub(crate) peer: PeerId,
@@ -37,6 +42,8 @@ pub(crate) struct Live {
     pub(crate) relay: Sender<Work>,
     pub(crate) came: Arc<Came>,
     pub(crate) rtt: LeastRtt,
+    /// Requests of lost symbols, from receivers.
+    pub(crate) requests: mpsc::Sender<Again>,
     /// Ends this sender's stream when a newer sender replaces this sender.
     pub(crate) replaced: oneshot::Sender<()>,
 }
@@ -53,6 +60,8 @@ pub(crate) struct Member {
     epoch: u64,
     /// The number of frames, if the stream ended while this receiver was in the room.
     ended: Option<u32>,
+    /// How often this receiver requested symbols of each recent frame.
+    requests: BTreeMap<u32, u8>,
 }
 
 impl Member {
@@ -61,7 +70,17 @@ impl Member {
         (exporter, suite, flow): (Exporter, Suite, FlowId),
         rtt: LeastRtt,
     ) -> Member {
-        Member { place, exporter, suite, flow, rtt, seen: None, epoch: 0, ended: None }
+        Member {
+            place,
+            exporter,
+            suite,
+            flow,
+            rtt,
+            seen: None,
+            epoch: 0,
+            ended: None,
+            requests: BTreeMap::new(),
+        }
     }
 
     /// Returns whether the receiver has the keys for the forwarded datagrams.
@@ -73,6 +92,7 @@ impl Member {
     fn attach(&mut self, number: u64, live: &Live) {
         self.epoch += 1;
         self.ended = None;
+        self.requests.clear();
         let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
         let (place, data) = (self.place.clone(), keys.sending_end().data);
         // The relay's thread does not end before the stream's sender.
@@ -228,6 +248,18 @@ impl Rooms {
         }
     }
 
+    /// Passes a receiver's request of lost symbols on to the sender. If many requests wait for the
+    /// sender, the request is dropped, and the receiver repeats it.
+    pub(crate) fn request(&self, name: &Key, number: u64, again: Again) {
+        let mut rooms = self.rooms.borrow_mut();
+        let Some(Room { live: Some((_, live)), members, .. }) = rooms.get_mut(name) else { return };
+        let member = members.get_mut(&number);
+        let next = live.came.next();
+        if member.is_some_and(|member| may_request(&mut member.requests, again.frame, next)) {
+            let _ = live.requests.try_send(Again { receiver: number as u32, ..again });
+        }
+    }
+
     /// Stores the report of a receiver.
     pub(crate) fn report(&self, name: &Key, number: u64, seen: Seen) {
         let mut rooms = self.rooms.borrow_mut();
@@ -256,6 +288,7 @@ impl Rooms {
                 symbol: live.terms.symbol.into(),
                 per_second_milli: (live.terms.per_second * 1_000.0) as u64,
                 deadline_micros: micros(live.terms.deadline),
+                group: live.terms.group,
                 sender_micros: micros(live.rtt.now()),
                 frame: live.came.next(),
                 ..state
@@ -315,9 +348,39 @@ impl Rooms {
     }
 }
 
+/// Whether a receiver's request for symbols of `frame` is passed on, if `next` is the next frame;
+/// `counts` has its requests for each recent frame.
+fn may_request(counts: &mut BTreeMap<u32, u8>, frame: u32, next: u32) -> bool {
+    let oldest = next.saturating_sub(RECENT);
+    *counts = counts.split_off(&oldest);
+    if !(oldest..next).contains(&frame) {
+        return false;
+    }
+    let count = counts.entry(frame).or_default();
+    *count = count.saturating_add(1);
+    *count <= REQUESTS
+}
+
 /// Forgets a stream without sender and receivers.
 fn tidy(rooms: &mut BTreeMap<Key, Room>, name: &Key) {
     if rooms.get(name).is_some_and(|room| room.live.is_none() && room.members.is_empty()) {
         rooms.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_may_request_recent_frames_and_each_a_few_times() {
+        let mut requests = BTreeMap::new();
+        let mut may = |frame, next| may_request(&mut requests, frame, next);
+        assert!(!may(0, 0) && !may(10, 10) && !may(u32::MAX, 10));
+        assert!((0..REQUESTS).all(|_| may(9, 10)) && !may(9, 10));
+        // The next frames have counts of their own; frames that are too old have none.
+        assert!(may(10, 11) && !may(9, 11) && !may(10, 267) && !may(9, 1_000));
+        assert!((0..1_000).all(|frame| may(frame, frame + 1)));
+        assert_eq!(requests.len(), RECENT as usize);
     }
 }

@@ -8,7 +8,7 @@ use longhaul_net::port::mtu::packet_overhead;
 use longhaul_net::socket::Path as UdpPath;
 use longhaul_proto::fec::Losses;
 use longhaul_proto::share::Key;
-use longhaul_proto::stream::{EPSILON, Needs, Overflow, Path, Plan, plan};
+use longhaul_proto::stream::{EPSILON, Needs, Overflow, Path, Plan, Way, choose, plan};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use longhaul_session::retry::{again, silence};
@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::link::Link;
 use crate::messages::{Ask, Asked, End, SERVICE, Send, Tell, Told, VERSION};
-use crate::sending::{Counts, Order, Outgoing, ROOM, lock, start};
+use crate::sending::{Counts, Order, Outgoing, lock, room, start};
 use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 
 /// A packet size that fits every Ethernet path, also over IPv6. The server forwards datagrams
@@ -46,6 +46,8 @@ pub struct Wish {
     pub receivers: u32,
     /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
+    /// How to meet the deadline; `None` chooses repair or code from the measured path.
+    pub way: Option<Way>,
 }
 
 /// The state of a sender.
@@ -72,6 +74,8 @@ pub struct Status {
     pub datagrams: u64,
     /// UDP payload of the sent datagrams, in bytes.
     pub bytes: u64,
+    /// Datagrams that were sent again at the request of a receiver.
+    pub resent: u64,
 }
 
 /// Takes frames from the program.
@@ -108,13 +112,15 @@ impl Source {
         self.orders.send(Order::Frame(frame, permit)).map_err(|_| Ended)
     }
 
-    /// Declares that no more frames follow; frames already taken are still sent. The result is the
-    /// number of frames.
-    pub fn finish(&self) -> oneshot::Receiver<u32> {
+    /// Declares that no more frames follow, and waits until the frames already taken are sent.
+    /// Returns their number, or the number of payloads.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub async fn finish(&self) -> Result<u32, Ended> {
         let (tell, told) = oneshot::channel();
-        // The stream may have ended.
-        let _ = self.orders.send(Order::Finish(tell));
-        told
+        self.orders.send(Order::Finish(tell)).map_err(|_| Ended)?;
+        told.await.map_err(|_| Ended)
     }
 }
 
@@ -151,13 +157,14 @@ pub fn new(
 ) -> Result<(Source, Control, watch::Receiver<Status>), Error> {
     let datagram = wish.datagram.unwrap_or_else(|| ethernet(first.datagram));
     let symbol = datagram.saturating_sub(OVERHEAD) & !1;
-    let Wish { frame, per_second, deadline, .. } = wish;
-    let terms = Terms { symbol, frame, per_second, deadline }.check()?;
+    let Wish { frame, per_second, deadline, way, .. } = wish;
+    let single = Terms { symbol, frame, per_second, deadline, group: 1 }.check()?;
+    let terms = if way == Some(Way::Payloads) { single.in_payloads().check()? } else { single };
     let counts = Arc::<Mutex<Counts>>::default();
     let orders = start(terms, wish.overflow, counts.clone()).map_err(|error| {
         Error::new(Kind::Lost, format!("cannot start a sending thread: {error}"))
     })?;
-    let room = Arc::new(Semaphore::new(ROOM));
+    let room = Arc::new(Semaphore::new(room(&terms)));
     let source = Source { orders: orders.clone(), room: room.clone(), frame };
     let (status, watched) = watch::channel(Status::default());
     let (followed, unheard) = (None, None);
@@ -205,9 +212,9 @@ impl Control {
     /// Returns the current state.
     fn status(&self) -> Status {
         let counts = *lock(&self.counts);
-        let Counts { frames, skipped, unwatched, datagrams, bytes, .. } = counts;
+        let Counts { frames, skipped, unwatched, datagrams, bytes, resent, .. } = counts;
         let status = *self.status.borrow();
-        Status { frames, skipped, unwatched, datagrams, bytes, ..status }
+        Status { frames, skipped, unwatched, datagrams, bytes, resent, ..status }
     }
 
     async fn work(
@@ -218,7 +225,7 @@ impl Control {
         let suite = link.suite();
         let Link { mut session, port, contact, flow, .. } = link;
         session.ask_for(SERVICE, VERSION);
-        let Terms { symbol, frame, per_second, deadline } = self.terms;
+        let Terms { symbol, frame, per_second, deadline, group } = self.terms;
         let asked = Send {
             name: self.wish.name.as_str().to_owned(),
             flow: flow.0,
@@ -228,6 +235,7 @@ impl Control {
             frame,
             per_second_milli: (per_second * 1_000.0).round() as u64,
             deadline_micros: micros(deadline),
+            group,
         };
         let data = keys(&session.exporter(), suite, 0, flow).sending_end().data;
         let (socket, path) = (port.socket().clone(), UdpPath::from(contact));
@@ -241,7 +249,15 @@ impl Control {
                 error = &mut silent => return Err(error),
                 told = reader.read::<Tell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
-                    let Some(Told::Way(way)) = told?.ok_or_else(ended)?.told else { continue };
+                    let way = match told?.ok_or_else(ended)?.told {
+                        Some(Told::Way(way)) => way,
+                        Some(Told::Again(again)) => {
+                            let request = terms::request(&again)?;
+                            let _ = self.orders.send(Order::Again(request, again.receiver));
+                            continue;
+                        }
+                        _ => continue,
+                    };
                     // Set the link first: when the program sees that the stream has begun, it
                     // offers a frame immediately.
                     if let Some(out) = out.take() {
@@ -268,13 +284,13 @@ impl Control {
         });
         if is_new {
             self.followed = Some((losses, jitter, farthest, receivers));
-            let (plan, path) = (self.plan(farthest, nearest, jitter, losses)?, nearest / 2);
+            let (plan, path) = (self.plan(course)?, nearest / 2);
             self.status.send_modify(|status| {
                 status.most_repairs = status.most_repairs.max(plan.repairs);
                 status.plan = Some(plan);
             });
-            let Plan { rate, losses, .. } = plan;
-            let _ = self.orders.send(Order::Follow { path, losses, rate, receivers });
+            let (Plan { rate, losses, .. }, keeps) = (plan, plan.way != Way::Code);
+            let _ = self.orders.send(Order::Follow { path, losses, rate, keeps, receivers });
         }
         let counted = self.status();
         let wanted = self.wish.receivers;
@@ -287,25 +303,30 @@ impl Control {
 
     /// Returns the plan for all receivers. If the farthest receiver cannot meet the deadline,
     /// returns the plan for the nearest; if it cannot either, the previous plan.
-    fn plan(
-        &self,
-        farthest: Span,
-        nearest: Span,
-        jitter: Span,
-        losses: Losses,
-    ) -> Result<Plan, Error> {
-        let Terms { symbol, frame, per_second, deadline } = self.terms;
+    fn plan(&self, course: &Course) -> Result<Plan, Error> {
+        let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
+        let (Terms { symbol, frame, per_second, deadline, group }, way) =
+            (self.terms, self.wish.way);
         let frame = Bytes::new(frame.into());
-        let needs = Needs { frame, per_second, deadline, epsilon: EPSILON };
-        let of = |rtt, jitter| plan(&needs, &Path { rtt, jitter, losses, symbol }, OVERHEAD);
+        let needs = Needs { frame, per_second, deadline, epsilon: EPSILON, receivers };
+        let frame = Bytes::new(self.wish.frame.into());
+        let single = Needs { frame, per_second: self.wish.per_second, ..needs };
+        let of = |rtt, jitter| {
+            let path = Path { rtt, jitter, losses, symbol };
+            let plan = plan(&needs, &path, OVERHEAD, way)?;
+            // The comparison is that of single frames.
+            Some(if group > 1 { Plan { choice: choose(&single, &path), ..plan } } else { plan })
+        };
         let possible = of(farthest, jitter).or_else(|| of(nearest, Span::ZERO));
         possible.or(self.status.borrow().plan).ok_or_else(|| {
+            let by = way.map_or(String::new(), |way| format!(" by {}", way.name()));
             let what = format!(
-                "no stream meets a deadline of {deadline} here: the path to the nearest receiver \
-                 takes {}",
+                "no stream{by} meets a deadline of {deadline} here: the path to the nearest \
+                 receiver takes {}",
                 nearest / 2
             );
-            Error::new(Kind::Usage, what).advise("request a longer deadline")
+            let advice = if by.is_empty() { "" } else { ", or leave the method open" };
+            Error::new(Kind::Usage, what).advise(format!("request a longer deadline{advice}"))
         })
     }
 

@@ -10,7 +10,7 @@ use longhaul_net::sealing::seal::Sealer;
 use longhaul_net::socket::{Path, SendError, Socket};
 use longhaul_net::wait::{self, Woken};
 use longhaul_proto::fec::{Encoder, Losses, Shape};
-use longhaul_proto::stream::{EPSILON, Head, Overflow, Sender as Core, Settings};
+use longhaul_proto::stream::{EPSILON, Head, Overflow, Request, Sender as Core, Settings};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 use longhaul_proto::wire::header::Kind;
@@ -20,9 +20,14 @@ use crate::terms::{OVERHEAD, Terms};
 
 /// Frames that wait behind the frame being sent.
 const WAITING: usize = 1;
-/// Maximum number of frames in the thread and its channel: the frame being sent, and the frames
-/// that wait behind it.
-pub(crate) const ROOM: usize = WAITING + 1;
+/// Maximum number of unsent frames in the thread and its channel: the frame being sent, and the
+/// frames that wait behind it.
+const ROOM: usize = WAITING + 1;
+
+/// Returns the number of permits for frames. A payload that is being filled has one.
+pub(crate) fn room(terms: &Terms) -> usize {
+    ROOM + usize::from(terms.group > 1)
+}
 
 /// A command to the thread.
 pub(crate) enum Order {
@@ -31,7 +36,9 @@ pub(crate) enum Order {
     /// Sets where datagrams go; `None` while the connection is lost.
     Link(Option<Outgoing>),
     /// The measurements of the path, and the number of receivers.
-    Follow { path: Span, losses: Losses, rate: Rate, receivers: u32 },
+    Follow { path: Span, losses: Losses, rate: Rate, keeps: bool, receivers: u32 },
+    /// A receiver, by its number, lacks symbols.
+    Again(Request, u32),
     /// No more frames follow: send the waiting frames, then answer with the number of frames.
     Finish(oneshot::Sender<u32>),
 }
@@ -56,6 +63,8 @@ pub(crate) struct Counts {
     pub(crate) datagrams: u64,
     /// UDP payload of these datagrams, in bytes.
     pub(crate) bytes: u64,
+    /// Datagrams that were sent again at the request of a receiver.
+    pub(crate) resent: u64,
     /// Whether datagrams are too large for the first link.
     pub(crate) too_large: bool,
 }
@@ -86,12 +95,14 @@ pub(crate) fn start(
         rate: Rate::ZERO,
         overflow,
         waiting: WAITING,
+        keeps: false,
     };
     let sending = Sending {
         core: Core::new(settings),
         terms,
         blocks: overflow == Overflow::Block,
         receivers: 0,
+        filling: None,
         frames: VecDeque::new(),
         encoder: Encoder::new(),
         repairs: Vec::new(),
@@ -107,13 +118,24 @@ pub(crate) fn start(
         .map(|_| orders_end)
 }
 
+/// A payload that is being filled with frames.
+struct Filling {
+    /// When the first frame came.
+    since: Time,
+    frames: u32,
+    bytes: Vec<u8>,
+    /// The permit of the last frame.
+    permit: OwnedSemaphorePermit,
+}
+
 struct Sending {
     core: Core,
     terms: Terms,
     blocks: bool,
     receivers: u32,
-    /// Number and bytes of each frame that is not sent yet. If the source blocks, each frame keeps
-    /// its permit.
+    filling: Option<Filling>,
+    /// Number and bytes of each frame that the core holds. If the source blocks, each unsent frame
+    /// keeps its permit.
     frames: VecDeque<(u32, Vec<u8>, Option<OwnedSemaphorePermit>)>,
     encoder: Encoder,
     /// The repairs of the frame `coded`.
@@ -130,21 +152,23 @@ impl Sending {
         wait::take_slack_out();
         let mut finish = None;
         loop {
-            let due = match (&self.link, self.core.next_wakeup()) {
-                (Some(_), Some(due)) => due,
-                _ => Time::NEVER,
-            };
-            match wait::until(orders, due) {
+            let core = self.core.next_wakeup().filter(|_| self.link.is_some());
+            let due = core.into_iter().chain(self.payload_due(finish.is_some())).min();
+            match wait::until(orders, due.unwrap_or(Time::NEVER)) {
                 Woken::Due => {}
                 Woken::Message(Order::Finish(tell)) => finish = Some(tell),
                 Woken::Message(order) => self.obey(order),
                 Woken::Closed => return,
             }
+            if self.payload_due(finish.is_some()).is_some_and(|due| due <= clock::now()) {
+                self.offer_payload();
+            }
             if self.link.is_some() {
                 self.send();
             }
             self.forget();
-            if let Some(tell) = finish.take_if(|_| self.core.next_wakeup().is_none()) {
+            let is_empty = self.filling.is_none() && self.core.next_wakeup().is_none();
+            if let Some(tell) = finish.take_if(|_| is_empty) {
                 // The caller may have dropped the receiver.
                 let _ = tell.send(self.core.next());
                 return;
@@ -154,7 +178,7 @@ impl Sending {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Frame(bytes, permit) => self.offer(bytes, permit),
+            Order::Frame(bytes, permit) => self.take(bytes, permit),
             Order::Link(link) => {
                 if link.is_none() {
                     // Frames that wait now would be too old after a reconnection.
@@ -162,15 +186,19 @@ impl Sending {
                 }
                 self.link = link;
             }
-            Order::Follow { path, losses, rate, receivers } => {
+            Order::Follow { path, losses, rate, keeps, receivers } => {
                 self.receivers = receivers;
-                self.core.follow(clock::now(), path, losses, rate);
+                self.core.follow(clock::now(), path, losses, rate, keeps);
+            }
+            Order::Again(request, receiver) => {
+                self.core.again(clock::now(), &request, receiver);
             }
             Order::Finish(_) => {}
         }
     }
 
-    fn offer(&mut self, bytes: Vec<u8>, permit: OwnedSemaphorePermit) {
+    /// Takes a frame from the source.
+    fn take(&mut self, frame: Vec<u8>, permit: OwnedSemaphorePermit) {
         let mut counts = lock(&self.counts);
         counts.frames += 1;
         if self.receivers == 0 {
@@ -178,6 +206,38 @@ impl Sending {
             return;
         }
         drop(counts);
+        if self.terms.group == 1 {
+            return self.offer(frame, permit);
+        }
+        let length = (frame.len() as u32).to_be_bytes();
+        let (since, frames, mut bytes) = match self.filling.take() {
+            Some(Filling { since, frames, bytes, .. }) => (since, frames, bytes),
+            None => (clock::now(), 0, Vec::with_capacity(self.terms.frame as usize)),
+        };
+        bytes.extend_from_slice(&length);
+        bytes.extend_from_slice(&frame);
+        self.filling = Some(Filling { since, frames: frames + 1, bytes, permit });
+        if frames + 1 == self.terms.group {
+            self.offer_payload();
+        }
+    }
+
+    /// When the payload is sent although it is not full: after the deadline, or at the end of the
+    /// stream, if the core has room for it.
+    fn payload_due(&self, is_end: bool) -> Option<Time> {
+        let filling = self.filling.as_ref()?;
+        let is_idle = self.core.oldest() == self.core.next();
+        let due = if is_end { Time::ZERO } else { filling.since + self.terms.deadline };
+        is_idle.then_some(due)
+    }
+
+    fn offer_payload(&mut self) {
+        if let Some(Filling { bytes, permit, .. }) = self.filling.take() {
+            self.offer(bytes, permit);
+        }
+    }
+
+    fn offer(&mut self, bytes: Vec<u8>, permit: OwnedSemaphorePermit) {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if self.link.is_none() || self.core.check(length).is_err() {
             self.core.pass();
@@ -189,11 +249,21 @@ impl Sending {
         }
     }
 
-    /// Drops the bytes of frames that are sent or given up.
+    /// Drops the bytes of frames that the core no longer holds, and the permits of sent ones.
     fn forget(&mut self) {
-        let core = &self.core;
-        self.frames.retain(|(number, ..)| core.holds(*number));
-        lock(&self.counts).skipped = core.skipped();
+        while self.frames.pop_front_if(|(number, ..)| !self.core.holds(*number)).is_some() {}
+        // A frame is dropped, or sent, while it is among the newest.
+        for place in (self.frames.len().saturating_sub(ROOM + 1)..self.frames.len()).rev() {
+            let (number, _, permit) = &mut self.frames[place];
+            if !self.core.holds(*number) {
+                self.frames.remove(place);
+            } else if !self.core.sends(*number) {
+                *permit = None;
+            }
+        }
+        let mut counts = lock(&self.counts);
+        counts.skipped = self.core.skipped() * u64::from(self.terms.group);
+        counts.resent = self.core.resent();
     }
 
     /// Sends all datagrams that are due.
@@ -217,7 +287,8 @@ impl Sending {
 
     /// Writes the payload of one datagram; returns its length, if the frame still exists.
     fn write(&mut self, head: &Head, shape: Shape) -> Option<usize> {
-        let (_, bytes, _) = self.frames.iter().find(|(number, ..)| *number == head.frame)?;
+        let place = self.frames.binary_search_by_key(&head.frame, |(number, ..)| *number).ok()?;
+        let bytes = &self.frames[place].1;
         let symbol = usize::from(self.terms.symbol);
         let index = usize::from(head.index);
         let from = match head.index.checked_sub(shape.originals()) {

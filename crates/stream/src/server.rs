@@ -10,12 +10,12 @@ use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::share::{Key, Right};
 use longhaul_proto::time::Span;
 use longhaul_session::{Error, FrameReader, FrameWriter, Kind, Session};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{interval, sleep, timeout};
 
 use crate::ingress::{Came, Ingress};
 use crate::link::LeastRtt;
-use crate::messages::{Ask, Asked, Receive, Send, Tell, Told};
+use crate::messages::{Again, Ask, Asked, Receive, Send, Tell, Told, VERSION};
 use crate::place::{Listener, Place};
 use crate::relay;
 use crate::rooms::{Listed, Live, Member, Rooms};
@@ -23,6 +23,8 @@ use crate::terms::{self, keys};
 
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
+/// Maximum number of requests of lost symbols that wait for a sender.
+const REQUESTS: usize = 256;
 /// Interval of the reports to senders and receivers.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
 /// How long the server forwards datagrams after a sender has ended its stream, at most.
@@ -81,8 +83,15 @@ impl Streams {
         stopped: impl Future<Output = Error>,
     ) -> Result<(), Error> {
         let about = About::of(&session);
+        let needs = session.asked().1;
         let (mut writer, mut reader) = session.split();
         let work = async {
+            if needs < VERSION {
+                // Its receiver would take payloads for frames.
+                let what = "this release has no streams of the client's version";
+                return Err(Error::new(Kind::Unreachable, what)
+                    .advise("use the same release of longhaul on both sides"));
+            }
             match first.asked {
                 Some(Asked::Send(send)) => {
                     self.sender(&about, send, &right, &mut writer, &mut reader).await
@@ -116,8 +125,8 @@ impl Streams {
             return Err(forbidden("send", &name, right));
         }
         let suite = terms::suite(&send.cipher)?;
-        let Send { symbol, frame, per_second_milli, deadline_micros, run, .. } = send;
-        let terms = terms::terms(symbol, frame, per_second_milli, deadline_micros)?;
+        let Send { symbol, frame, per_second_milli, deadline_micros, run, group, .. } = send;
+        let terms = terms::terms(symbol, frame, per_second_milli, deadline_micros, group)?;
         let started = relay::start(self.port.socket().clone(), terms.datagram());
         let (relay, spare) = started.map_err(|error| {
             Error::new(Kind::Unreachable, format!("the server cannot start a thread: {error}"))
@@ -129,12 +138,14 @@ impl Streams {
         let _flow = Flow(&self.port, flow);
         let (replaced, is_replaced) = oneshot::channel();
         let (peer, rtt) = (about.peer, LeastRtt::new(about.rtt.clone()));
-        let live = Live { peer, run, terms, relay, came, rtt, replaced };
+        let (requests, requested) = mpsc::channel(REQUESTS);
+        let live = Live { peer, run, terms, relay, came, rtt, requests, replaced };
         let (number, changed) = self.rooms.begin(&name, live)?;
         let leave = |rooms: &Rooms, name: &Key, number| rooms.gone(name, number);
         let seat = Seat { rooms: &self.rooms, name, number, leave };
+        let news = (changed, requested);
         let frames = tokio::select! {
-            frames = self.attend(&seat.name, number, changed, writer, reader) => frames?,
+            frames = self.attend(&seat.name, number, news, writer, reader) => frames?,
             // An error means that the room was dropped.
             _ = is_replaced => {
                 let what = "another process of this client now sends the stream";
@@ -154,7 +165,7 @@ impl Streams {
         &self,
         name: &Key,
         number: u64,
-        mut changed: watch::Receiver<()>,
+        (mut changed, mut requested): (watch::Receiver<()>, mpsc::Receiver<Again>),
         writer: &mut FrameWriter,
         reader: &mut FrameReader,
     ) -> Result<Option<u32>, Error> {
@@ -164,6 +175,10 @@ impl Streams {
                 _ = tick.tick() => {}
                 // The room lives as long as its sender, so this cannot fail.
                 _ = changed.changed() => {}
+                Some(again) = requested.recv() => {
+                    tell(writer, Told::Again(again)).await?;
+                    continue;
+                }
                 said = reader.read::<Ask>() => match said? {
                     None => return Ok(None),
                     Some(Ask { asked: Some(Asked::End(end)) }) => return Ok(Some(end.frames)),
@@ -214,6 +229,11 @@ impl Streams {
                     None => return Ok(()),
                     Some(Ask { asked: Some(Asked::Report(report)) }) => {
                         self.rooms.report(&seat.name, number, terms::seen(&report));
+                        continue;
+                    }
+                    Some(Ask { asked: Some(Asked::Again(again)) }) => {
+                        terms::request(&again)?;
+                        self.rooms.request(&seat.name, number, again);
                         continue;
                     }
                     Some(Ask { asked: None }) => continue,

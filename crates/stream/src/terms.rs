@@ -4,12 +4,12 @@ use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::fec::Losses;
 use longhaul_proto::share::Key;
-use longhaul_proto::stream::{Head, MAX_FRAME};
+use longhaul_proto::stream::{Head, MAX_FRAME, MAX_RANGES, Request};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::LossRatio;
 use longhaul_session::{Error, Exporter, Kind};
 
-use crate::messages::{Report, State, Way};
+use crate::messages::{Again, Report, State, Way};
 
 /// Maximum bytes of a symbol: it fits into a jumbo frame.
 const MAX_SYMBOL: u32 = 8_900;
@@ -17,6 +17,10 @@ const MAX_SYMBOL: u32 = 8_900;
 const RATES: (f64, f64) = (0.001, 10_000.0);
 /// Minimum and maximum of a deadline.
 const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
+/// Maximum number of frames in a payload.
+const GROUP: u32 = 10_000;
+/// Bytes of the length before each frame of a payload.
+pub(crate) const LENGTH: usize = 4;
 /// Maximum delay of a path.
 const LONGEST: Span = Span::from_secs(60);
 /// Maximum loss ratio that a sender adapts to. A lying receiver therefore cannot make the sender
@@ -42,6 +46,9 @@ pub struct Terms {
     pub per_second: f64,
     /// The time from when the sender takes a frame until its delivery.
     pub deadline: Span,
+    /// Maximum number of frames in a payload; 1: each frame is sent separately. The other fields
+    /// then describe payloads instead of frames.
+    pub group: u32,
 }
 
 impl Terms {
@@ -50,7 +57,7 @@ impl Terms {
     /// # Errors
     /// The first parameter that is out of its limits.
     pub fn check(self) -> Result<Terms, Error> {
-        let Terms { symbol, frame, per_second, deadline } = self;
+        let Terms { symbol, frame, per_second, deadline, group } = self;
         let head = Head { frame: 0, index: 0, repairs: 0, length: frame, skipped: 0, at: 0 };
         if !(RATES.0..=RATES.1).contains(&per_second) {
             let (least, most) = RATES;
@@ -59,6 +66,9 @@ impl Terms {
             )));
         }
         check_deadline(deadline)?;
+        if !(1..=GROUP).contains(&group) {
+            return Err(wrong(format!("payloads of {group} frames; 1 to {GROUP} are allowed")));
+        }
         if frame == 0 || frame > MAX_FRAME {
             return Err(wrong(format!("frames of {frame} bytes; 1 to {MAX_FRAME} are allowed")));
         }
@@ -69,6 +79,19 @@ impl Terms {
             return Err(wrong(what).advise("send smaller frames, or larger datagrams"));
         }
         Ok(self)
+    }
+
+    /// Returns the parameters of a stream of payloads instead of the frames of this one: equation 9
+    /// of the Quanta paper, as many frames as come within the deadline, but at most 16 MiB.
+    pub(crate) fn in_payloads(self) -> Terms {
+        let Terms { frame, per_second, deadline, .. } = self;
+        let bytes = frame.saturating_add(LENGTH as u32);
+        let group = ((per_second * deadline.as_secs_f64()) as u32).min(MAX_FRAME / bytes);
+        let group = group.clamp(1, GROUP);
+        if group == 1 {
+            return self;
+        }
+        Terms { frame: bytes * group, per_second: per_second / f64::from(group), group, ..self }
     }
 
     /// Returns the time between two frames.
@@ -101,10 +124,34 @@ pub fn check_deadline(deadline: Span) -> Result<Span, Error> {
 ///
 /// # Errors
 /// A parameter is out of its limits.
-pub fn terms(symbol: u32, frame: u32, per_second: u64, deadline: u64) -> Result<Terms, Error> {
+pub fn terms(
+    symbol: u32,
+    frame: u32,
+    per_second: u64,
+    deadline: u64,
+    group: u32,
+) -> Result<Terms, Error> {
     let per_second = per_second as f64 / 1_000.0;
     let symbol = u16::try_from(symbol).unwrap_or(u16::MAX);
-    Terms { symbol, frame, per_second, deadline: Span::from_micros(deadline) }.check()
+    let (deadline, group) = (Span::from_micros(deadline), group.max(1));
+    Terms { symbol, frame, per_second, deadline, group }.check()
+}
+
+/// Parses a request of lost symbols.
+///
+/// # Errors
+/// The request is invalid; a correct peer never sends it.
+pub fn request(again: &Again) -> Result<Request, Error> {
+    let Again { frame, first, last, .. } = again;
+    let number = |number: &u32| u16::try_from(*number).ok();
+    let ranges = first.iter().zip(last).map(|(first, last)| Some((number(first)?, number(last)?)));
+    let ranges = ranges.collect::<Option<Vec<(u16, u16)>>>().unwrap_or_default();
+    let ascends = ranges.is_sorted_by(|one, next| one.1 < next.0);
+    let is_right = ascends && ranges.iter().all(|(first, last)| first <= last);
+    match first.len() == last.len() && (1..=MAX_RANGES).contains(&ranges.len()) && is_right {
+        true => Ok(Request { frame: *frame, ranges }),
+        false => Err(wrong("this is not a request of lost symbols".into())),
+    }
 }
 
 /// Parses the name of a stream.
@@ -248,7 +295,13 @@ pub fn phase(state: &State) -> Result<Phase, Error> {
         _ => Phase::Live {
             run: state.run,
             epoch: state.epoch,
-            terms: terms(state.symbol, 1, state.per_second_milli, state.deadline_micros)?,
+            terms: terms(
+                state.symbol,
+                1,
+                state.per_second_milli,
+                state.deadline_micros,
+                state.group,
+            )?,
             sender: span(state.sender_micros),
             frame: state.frame,
         },
@@ -262,7 +315,7 @@ mod tests {
     #[test]
     fn terms_out_of_their_limits_are_refused() {
         let griz = (1430, 1_440_000, 20_000, 120_000);
-        let check = |(symbol, frame, rate, deadline)| terms(symbol, frame, rate, deadline);
+        let check = |(symbol, frame, rate, deadline)| terms(symbol, frame, rate, deadline, 1);
         assert_eq!(check(griz).map(|terms| terms.interval()), Ok(Span::from_millis(50)));
         for (wrong, why) in [
             ((1431, griz.1, griz.2, griz.3), "datagrams with 1431"),
@@ -303,5 +356,40 @@ mod tests {
         assert_eq!(seen(&report).losses, course.losses);
         let live = State { phase: 1, symbol: u32::MAX, ..State::default() };
         assert!(phase(&live).is_err());
+    }
+
+    #[test]
+    fn a_request_of_symbols_has_ascending_ranges_and_not_too_many() {
+        let of = |first: Vec<u32>, last: Vec<u32>| {
+            request(&Again { frame: 7, first, last, receiver: 0 }).map(|request| request.ranges)
+        };
+        assert_eq!(of(vec![0, 9], vec![3, 65_535]), Ok(vec![(0, 3), (9, 65_535)]));
+        let most: Vec<u32> = (0..1_024).map(|n| 2 * n).collect();
+        assert_eq!(of(most.clone(), most).map(|ranges| ranges.len()), Ok(1_024));
+        let more: Vec<u32> = (0..1_025).map(|n| 2 * n).collect();
+        for (first, last) in [
+            (vec![], vec![]),
+            (vec![1], vec![]),
+            (vec![2], vec![1]),
+            (vec![0], vec![65_536]),
+            (vec![0, 3], vec![3, 4]),
+            (vec![5, 0], vec![5, 0]),
+            (more.clone(), more),
+        ] {
+            assert!(of(first.clone(), last.clone()).is_err(), "{first:?} {last:?}");
+        }
+    }
+
+    #[test]
+    fn a_payload_has_the_frames_of_a_deadline_but_at_most_16_mib() {
+        let griz = |frame: u32, deadline: u64| {
+            let terms = terms(1_430, frame, 20_000, deadline, 1).expect("within the limits");
+            let Terms { frame, per_second, group, .. } = terms.in_payloads();
+            (frame, per_second, group)
+        };
+        assert_eq!(griz(1_440_000, 500_000), (14_400_040, 2.0, 10));
+        assert_eq!(griz(1_440_000, 20_000_000).2, 11);
+        assert_eq!(griz(MAX_FRAME, 20_000_000), (MAX_FRAME, 20.0, 1));
+        assert_eq!(griz(1_000, 99_999), (1_000, 20.0, 1));
     }
 }

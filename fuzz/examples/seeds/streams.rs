@@ -6,7 +6,9 @@ use longhaul_proto::time::{Span, Time};
 use longhaul_stream::channel::messages::{
     ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Part, Publish, Subscribe,
 };
-use longhaul_stream::messages::{Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way};
+use longhaul_stream::messages::{
+    Again, Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way,
+};
 use prost::Message as _;
 
 /// Returns sequences of messages. Before each message is the message's length, and after it some
@@ -24,17 +26,22 @@ pub(super) fn all() -> Vec<Vec<u8>> {
         frame: 1_440_000,
         per_second_milli: 20_000,
         deadline_micros: 120_000,
+        group: 10,
     };
     let receive = Receive { name: "lab/cam".into(), flow: 8, cipher: "aes-128-gcm".into() };
     let report = Report { loss_ppm: 10_000, burst_milli: 1_000, on_time: 5, ..Report::default() };
     let way = Way { receivers: 2, farthest_micros: 100_000, loss_ppm: 9, ..Way::default() };
     let state = State { phase: 1, symbol: 1_410, per_second_milli: 1, ..State::default() };
     let head = Head { frame: 0, index: 1, repairs: 1, length: 250, skipped: 0, at: 7 };
+    let plain = Head { repairs: 0, ..head };
+    let again = Again { frame: 0, first: vec![0, 4], last: vec![2, 9], receiver: 3 };
     vec![
         [ask(Asked::Send(send)), ask(Asked::End(End { frames: 40 }))].concat(),
         [ask(Asked::Receive(receive)), ask(Asked::Report(report))].concat(),
         [tell(Told::Way(way)), tell(Told::State(state))].concat(),
         [one(head.encode().to_vec()), one(head.encode().to_vec())].concat(),
+        [ask(Asked::Again(again.clone())), tell(Told::Again(again))].concat(),
+        [one(plain.encode().to_vec()), one(Vec::new()), one(Vec::new())].concat(),
     ]
 }
 

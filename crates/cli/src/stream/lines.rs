@@ -70,6 +70,7 @@ impl Lines {
                 "receivers": sent.receivers,
                 "sent": sent.datagrams,
                 "bytes": sent.bytes.get(),
+                "resent": sent.resent,
                 "on_time": sent.on_time,
                 "missed": sent.missed,
             }));
@@ -92,6 +93,7 @@ impl Lines {
                 "unwatched": sent.unwatched,
                 "sent": sent.datagrams,
                 "bytes": sent.bytes.get(),
+                "resent": sent.resent,
                 "repairs": sent.repairs,
                 "most_repairs": sent.most_repairs,
                 "rate_bps": sent.rate.as_bps(),
@@ -104,9 +106,9 @@ impl Lines {
             }));
         }
         self.note(format_args!(
-            "longhaul: {} frames, {} skipped, {} that nobody received; {} datagrams; bound by \
-             {bound}\n  way      {}",
-            sent.frames, sent.skipped, sent.unwatched, sent.datagrams, sent.way
+            "longhaul: {} frames, {} skipped, {} that nobody received; {} datagrams, {} of them \
+             again; bound by {bound}\n  way      {}",
+            sent.frames, sent.skipped, sent.unwatched, sent.datagrams, sent.resent, sent.way
         ));
     }
 

@@ -118,7 +118,8 @@ fn datagrams_carry_messages_with_and_without_repairs() {
         came.sort_by_key(|text| text.parse::<u32>().ok());
         assert!(came == expected, "{came:?}");
     }
-    send(&pair, "x", &["--code=xor:3"], b"").is(2, &["only the mode datagram has repairs"]);
+    send(&pair, "x", &["--code=xor:3"], b"")
+        .is(2, &["only the modes datagram and multicast take a code"]);
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn messages_with_a_deadline_arrive_in_time_and_late_ones_are_counted() {
         (&["--mode=deadline", "--deadline=2m"], "a deadline of"),
         (
             &["--mode=deadline", "--deadline=1s", "--code=xor:3"],
-            "only the mode datagram has repairs",
+            "only the modes datagram and multicast take a code",
         ),
     ] {
         send(&pair, "lab/x", words, b"").is(2, &[why]);

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use longhaul_stream::messages::{Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way};
+use longhaul_stream::messages::{
+    Again, Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way,
+};
 use rustix::process::Signal;
 
 use super::liar::{self, block_on, meet};
@@ -43,7 +45,10 @@ fn each_of_several_receivers_gets_every_frame_whole_and_in_order() {
     let summary = sent.summary();
     assert_eq!((&summary["frames"], &summary["skipped"]), (&40.into(), &0.into()), "{sent}");
     let way = &sent.events("way")[0];
-    assert!(way["way"].as_str().is_some_and(|way| way.contains("repairs a frame")), "{way}");
+    assert!(
+        way["way"].as_str().is_some_and(|way| way.contains("lost datagrams are sent again")),
+        "{way}"
+    );
     for receiver in receivers {
         let came = receiver.end();
         let summary = came.summary();
@@ -281,9 +286,13 @@ fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() 
 
 /// Returns the server's answers to `asks` on one stream, and the close reason.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
+    told_in_version(pair, 2, asks)
+}
+
+fn told_in_version(pair: &Pair, version: u32, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
-        session.ask_for("stream", 1);
+        session.ask_for("stream", version);
         for ask in asks {
             if session.write(&ask).await.is_err() {
                 break;
@@ -304,6 +313,11 @@ fn ask(asked: Asked) -> Ask {
     Ask { asked: Some(asked) }
 }
 
+/// A request of lost symbols.
+fn again(first: Vec<u32>, last: Vec<u32>) -> Ask {
+    ask(Asked::Again(Again { frame: 0, first, last, receiver: 0 }))
+}
+
 fn honest() -> Send {
     Send {
         name: "lab/x".into(),
@@ -314,6 +328,7 @@ fn honest() -> Send {
         frame: 1_000,
         per_second_milli: 20_000,
         deadline_micros: 100_000,
+        group: 0,
     }
 }
 
@@ -333,6 +348,7 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
         (Send { frame: most, ..honest() }, "frames of"),
         (Send { per_second_milli: 0, ..honest() }, "frames a second"),
         (Send { per_second_milli: u64::MAX, ..honest() }, "frames a second"),
+        (Send { group: most, ..honest() }, "payloads of"),
         (Send { deadline_micros: 0, ..honest() }, "a deadline of"),
         (Send { deadline_micros: u64::MAX, ..honest() }, "a deadline of"),
     ] {
@@ -358,14 +374,27 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
         on_time: u64::MAX,
         missed: u64::MAX,
     };
-    // A hostile stream next to an honest one, whose sender limits its reaction to wrong reports.
-    let asks = vec![ask(Asked::Receive(asks_for("lab/x"))), ask(Asked::Report(report.clone()))];
+    let (_, last) = told_in_version(&pair, 1, vec![ask(Asked::Receive(asks_for("lab/x")))]);
+    assert!(last.as_deref().is_some_and(|last| last.contains("version")), "{last:?}");
+    // A hostile stream next to an honest one, whose sender limits its reaction to wrong reports. No
+    // sender has the symbols of the request.
+    let asks = vec![
+        ask(Asked::Receive(asks_for("lab/x"))),
+        ask(Asked::Report(report.clone())),
+        again(vec![0, 9], vec![3, 65_535]),
+    ];
     let (heard, last) = told(&pair, asks);
     assert!(last.is_none() && heard.len() == 3, "{last:?}");
     for asks in [
         vec![Ask::default()],
         vec![ask(Asked::End(End { frames: most }))],
         vec![ask(Asked::Report(report.clone()))],
+        vec![again(vec![0], vec![1])],
+        vec![ask(Asked::Send(honest())), again(vec![0], vec![1])],
+        vec![ask(Asked::Receive(asks_for("lab/x"))), again(vec![1], vec![0])],
+        vec![ask(Asked::Receive(asks_for("lab/x"))), again(vec![0, 1], vec![1])],
+        vec![ask(Asked::Receive(asks_for("lab/x"))), again(vec![0], vec![most])],
+        vec![ask(Asked::Receive(asks_for("lab/x"))), again(vec![0; 1_025], vec![0; 1_025])],
         vec![ask(Asked::Receive(asks_for("lab/x"))), ask(Asked::Send(honest()))],
         vec![ask(Asked::Receive(asks_for("lab/x"))), ask(Asked::End(End { frames: 1 }))],
         vec![ask(Asked::Send(honest())), ask(Asked::Send(honest()))],
@@ -382,33 +411,77 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
 #[test]
 fn a_receiver_with_false_messages_costs_the_others_no_frame() {
     let pair = Pair::of_services("stream=rw");
-    let receiver = receive(&pair, "x", &["--json", "--check"]);
-    let sender = pattern(&pair, "x", 100, 1, &[DEADLINE]);
-    let sent = block_on(async {
-        let mut session = meet(&pair, &pair.client).await;
-        session.ask_for("stream", 1);
-        let cipher = "aes-128-gcm".to_owned();
-        let receive = Receive { name: "x".to_owned(), flow: 9, cipher };
-        session.write(&ask(Asked::Receive(receive))).await.unwrap();
-        // The hostile receiver never reads, and reports that it loses everything.
-        let report = Report {
-            loss_ppm: u32::MAX,
-            burst_milli: u32::MAX,
-            jitter_micros: u64::MAX,
-            ..Report::default()
-        };
-        for _ in 0..1_000 {
-            session.write(&ask(Asked::Report(report.clone()))).await.unwrap();
-        }
-        // The hostile receiver stays to the end of the stream.
-        let sent = tokio::task::spawn_blocking(|| sender.end()).await.unwrap();
-        let _ = session.close(None).await;
-        sent
-    });
-    // The sender repairs at most a loss of 10 % with 64 datagrams in a row, whatever is reported.
-    let most = sent.summary()["most_repairs"].as_u64().expect("a number");
-    assert!(most < 500, "{sent}");
-    assert_eq!(numbers(&receiver.end()).len(), 100);
+    for way in ["code", "repair"] {
+        let mut receiver = receive(&pair, "x", &["--json", "--check"]);
+        let way = format!("--way={way}");
+        let sender = pattern(&pair, "x", 100, 1, &[DEADLINE, &way]);
+        let sent = block_on(async {
+            let mut session = meet(&pair, &pair.client).await;
+            session.ask_for("stream", 2);
+            let cipher = "aes-128-gcm".to_owned();
+            let receive = Receive { name: "x".to_owned(), flow: 9, cipher };
+            session.write(&ask(Asked::Receive(receive))).await.unwrap();
+            // The hostile receiver never reads, reports that it loses everything, and requests
+            // everything.
+            let report = Report {
+                loss_ppm: u32::MAX,
+                burst_milli: u32::MAX,
+                jitter_micros: u64::MAX,
+                ..Report::default()
+            };
+            for number in [20, 60] {
+                receiver.event(|event| event["number"].as_u64() > Some(number));
+                for frame in (0..100).cycle().take(1_000) {
+                    session.write(&ask(Asked::Report(report.clone()))).await.unwrap();
+                    let (first, last) = (vec![0], vec![u32::from(u16::MAX)]);
+                    let again = Again { frame, first, last, receiver: frame };
+                    session.write(&ask(Asked::Again(again))).await.unwrap();
+                }
+            }
+            // The hostile receiver stays to the end of the stream.
+            let sent = tokio::task::spawn_blocking(|| sender.end()).await.unwrap();
+            let _ = session.close(None).await;
+            sent
+        });
+        // The sender repairs at most a loss of 10 % with 64 datagrams in a row, whatever is
+        // reported.
+        let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
+        assert!(count("most_repairs") < 500, "{sent}");
+        // A frame has 15 datagrams: the hostile receiver gets each of them again once.
+        let resent = count("resent");
+        let is_right =
+            if way == "--way=code" { resent == 0 } else { (15..2_000).contains(&resent) };
+        assert!(is_right, "{sent}");
+        assert_eq!(numbers(&receiver.end()).len(), 100);
+    }
+}
+
+#[test]
+fn frames_arrive_by_each_way_and_payloads_end_with_fewer_frames() {
+    let pair = Pair::of_services("stream=rw");
+    for (way, words) in [
+        ("auto", "repair at"),
+        ("repair", "repair at"),
+        ("code", "repairs a frame"),
+        ("payloads", "payloads at"),
+    ] {
+        let receiver = receive(&pair, "lab/cam", &["--check", "--json"]);
+        let (flag, more) = (format!("--way={way}"), ["--frame=1000000", "--fps=40"]);
+        // A payload has 16 frames.
+        let sent = pattern(&pair, "lab/cam", 40, 1, &[DEADLINE, &flag, more[0], more[1]]).end();
+        let summary = sent.is(0, &[]).summary();
+        assert_eq!((&summary["frames"], &summary["skipped"]), (&40.into(), &0.into()), "{sent}");
+        assert!(summary["way"].as_str().is_some_and(|way| way.contains(words)), "{sent}");
+        let came = receiver.end();
+        assert_eq!(numbers(&came), (0..40).collect::<Vec<u64>>(), "{way} {came}");
+        assert_eq!(came.summary()["wrong"], 0, "{came}");
+        let begun = &came.events("begun")[0];
+        assert_eq!(begun["frames_per_second"], 40.0, "{begun}");
+    }
+    let short = ["--way=repair", "--deadline=1ms"];
+    let refused = pattern(&pair, "lab/cam", 1, 0, &short).end();
+    let what = refused.is(2, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
+    assert!(what.contains("no stream by repair meets"), "{refused}");
 }
 
 #[test]
@@ -440,13 +513,23 @@ fn clients_refuse_invalid_answers() {
         missed: most,
     };
     let live = State { phase: 1, symbol: 1_400, ..State::default() };
-    for lies in [vec![way(all)], vec![state(live.clone())], vec![Tell::default()], vec![]] {
+    let again = Again { frame: 0, first: vec![1], last: vec![0], receiver: 0 };
+    let again = Tell { told: Some(Told::Again(again)) };
+    for lies in [
+        vec![way(all)],
+        vec![state(live.clone())],
+        vec![Tell::default()],
+        vec![again.clone()],
+        vec![],
+    ] {
         let ended = lied("send", lies.clone());
         assert_ne!(ended.status, Some(0), "{lies:?}: {ended}");
     }
     for lies in [
         vec![state(State { symbol: u32::MAX, ..live.clone() })],
         vec![state(State { deadline_micros: most, ..live.clone() })],
+        vec![state(State { group: u32::MAX, ..live.clone() })],
+        vec![again],
         vec![state(live)],
         vec![way(Way::default())],
         vec![Tell::default()],

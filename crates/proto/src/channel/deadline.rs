@@ -6,7 +6,7 @@
 //! fastest message of the last 30 to 60 s ([`Judge`]). The clocks therefore need not agree.
 
 use super::cutter::{Code, MAX_GROUP, MAX_REPAIRS};
-use crate::stream::{Clock, EPSILON, Needs, Path, plan};
+use crate::stream::{Clock, EPSILON, Needs, Path, Way, plan};
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 
@@ -102,9 +102,10 @@ pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     }
     let group = (per_second * wait.as_secs_f64()).clamp(1.0, MAX_GROUP.into()) as u8;
     let frame = Bytes::new(u64::from(group) * u64::from(path.symbol));
-    let needs = Needs { frame, per_second: 1.0 / wait.as_secs_f64(), deadline, epsilon: EPSILON };
+    let per_second = 1.0 / wait.as_secs_f64();
+    let needs = Needs { frame, per_second, deadline, epsilon: EPSILON, receivers: 1 };
     // If no code is enough, each datagram has a repair.
-    let repairs = plan(&needs, path, 0).map_or(group.into(), |plan| plan.repairs);
+    let repairs = plan(&needs, path, 0, Some(Way::Code)).map_or(group.into(), |plan| plan.repairs);
     let code = match repairs.min(MAX_REPAIRS.into()) as u8 {
         0 => Code::None,
         1 => Code::Xor { group },

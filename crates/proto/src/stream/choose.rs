@@ -2,10 +2,15 @@
 
 use core::fmt;
 
+use super::kept::share;
+use super::receiver::PAUSE;
 use crate::fec::{Losses, repairs};
 use crate::model;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
+
+/// A run of losses that is longer than this many mean bursts is rare.
+const RUN: f64 = 8.0;
 
 /// The requirements of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +23,8 @@ pub struct Needs {
     pub deadline: Span,
     /// The share of frames that may be missed.
     pub epsilon: f64,
+    /// Number of receivers. Each loses other datagrams, and repeated ones go to all of them.
+    pub receivers: u32,
 }
 
 /// The known properties of the path.
@@ -46,6 +53,28 @@ impl Path {
     }
 }
 
+/// How a stream meets its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Several frames are one payload, of which lost datagrams are sent again.
+    Payloads,
+    /// Lost datagrams of a frame are sent again.
+    Repair,
+    /// Each frame has a code of its own.
+    Code,
+}
+
+impl Way {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Payloads => "payloads",
+            Way::Repair => "repair",
+            Way::Code => "code",
+        }
+    }
+}
+
 /// The sending rate of each way that meets the deadline. Rates are of frames and repairs, without
 /// headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +92,8 @@ pub struct Choice {
 ///
 /// - **payloads**: equations 8 to 11, with a round trip for each round that equation 6 expects:
 ///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
-/// - **repair**: D ≥ 1.5·RTT + jitter, and r rounds fit such that k·L^(r + 1) ≤ ε.
+/// - **repair**: D ≥ RTT/2 + jitter, a pause until a loss is noticed, and r rounds of RTT + 10 ms
+///   such that k·L·(2L − L²)^r ≤ ε: a request may be lost as well as its answer.
 /// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or
 ///   within the time that the deadline leaves, whichever is shorter.
 pub fn choose(needs: &Needs, path: &Path) -> Choice {
@@ -101,18 +131,39 @@ fn originals(needs: &Needs, path: &Path) -> u64 {
 }
 
 fn repair(needs: &Needs, path: &Path) -> Option<Rate> {
-    let (loss, k) = (path.losses.ratio().get(), originals(needs, path) as f64);
-    let once = path.rtt / 2 + path.jitter;
-    let (mut left, mut missed) = (needs.deadline.saturating_sub(once), k * loss);
-    // At least one round if there is any loss: D ≥ 1.5 RTT + jitter.
+    let left = repair_time(needs, path)?;
+    let loss = path.losses.ratio().get();
+    let again = f64::from(needs.receivers.max(1)) * loss / (1.0 - loss);
+    rate(needs.frame.get() as f64 * (1.0 + again), needs.per_second, left)
+}
+
+/// The time that `deadline` leaves for sending, after as many rounds of repair as losses need.
+pub(super) fn repair_time(needs: &Needs, path: &Path) -> Option<Span> {
+    let (loss, burst) = (path.losses.ratio().get(), path.losses.burst());
+    let k = u16::try_from(originals(needs, path)).ok()?;
+    let mut missed = f64::from(k) * loss;
+    let mut left = path.leaves(needs.deadline);
+    if missed <= needs.epsilon {
+        return Some(left);
+    }
+    // A receiver may request no more symbols than its share.
+    if burst * RUN > share(k) as f64 {
+        return None;
+    }
+    // A frame of which no symbol arrives is noticed when the next one arrives.
+    let interval = Span::from_secs_f64(1.0 / needs.per_second);
+    let all_lost = libm::pow(loss, f64::from(k) / burst);
+    let paced = if all_lost > needs.epsilon { interval } else { interval / u64::from(k.max(1)) };
+    left = left - PAUSE.max(paced);
     while missed > needs.epsilon {
-        if left < path.rtt || path.rtt == Span::ZERO || loss >= 1.0 {
+        let round = path.rtt + PAUSE;
+        if left < round {
             return None;
         }
-        left = left - path.rtt;
-        missed *= loss;
+        left = left - round;
+        missed *= loss * (2.0 - loss);
     }
-    rate(needs.frame.get() as f64 / (1.0 - loss), needs.per_second, left)
+    Some(left)
 }
 
 fn code(needs: &Needs, path: &Path) -> Option<(u16, Rate)> {
@@ -124,33 +175,37 @@ fn code(needs: &Needs, path: &Path) -> Option<(u16, Rate)> {
 }
 
 impl Choice {
-    fn ways(&self) -> [(&'static str, Option<Rate>); 3] {
+    fn ways(&self) -> [(Way, Option<Rate>); 3] {
         let code = self.code.map(|(_, rate)| rate);
-        [("repair", self.repair), ("code", code), ("payloads", self.payloads)]
+        [(Way::Repair, self.repair), (Way::Code, code), (Way::Payloads, self.payloads)]
     }
 
-    /// The way with the lowest sending rate, and the rate.
-    fn best(&self) -> Option<(&'static str, Rate)> {
-        let possible = self.ways().into_iter().filter_map(|(name, rate)| Some((name, rate?)));
-        possible.min_by_key(|(_, rate)| *rate)
+    /// The way with the lowest sending rate.
+    pub fn best(&self) -> Option<Way> {
+        let possible = self.ways().into_iter().filter_map(|(way, rate)| Some((way, rate?)));
+        possible.min_by_key(|(_, rate)| *rate).map(|(way, _)| way)
     }
 
-    /// One sentence for a stream that uses a code: its rate, and the rates of the other ways.
-    pub fn by_code(&self) -> impl fmt::Display {
-        let way = self.code.map(|(_, rate)| ("code", rate));
-        fmt::from_fn(move |f| self.describe(way, f))
+    /// The sending rate of `way`, if it meets the deadline.
+    pub fn rate(&self, way: Way) -> Option<Rate> {
+        self.ways().into_iter().find(|(other, _)| *other == way)?.1
     }
 
-    fn describe(&self, way: Option<(&str, Rate)>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((chosen, rate)) = way else {
+    /// One sentence: the rate of `way`, and the rates of the other ways.
+    pub fn by(&self, way: Way) -> impl fmt::Display {
+        fmt::from_fn(move |f| self.describe(Some(way), f))
+    }
+
+    fn describe(&self, way: Option<Way>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((chosen, rate)) = way.and_then(|way| Some((way, self.rate(way)?))) else {
             return write!(f, "nothing keeps the deadline: it must exceed RTT/2 + jitter");
         };
-        write!(f, "{chosen} at {rate}")?;
-        for (name, other) in self.ways() {
-            match other {
-                _ if name == chosen => {}
-                Some(rate) => write!(f, "; {name} would take {rate}")?,
-                None => write!(f, "; {name} would be late")?,
+        write!(f, "{} at {rate}", chosen.name())?;
+        for (other, rate) in self.ways() {
+            match rate {
+                _ if other == chosen => {}
+                Some(rate) => write!(f, "; {} would take {rate}", other.name())?,
+                None => write!(f, "; {} would be late", other.name())?,
             }
         }
         Ok(())

@@ -3,8 +3,9 @@
 //!
 //! The sender splits a frame into k symbols, one for each datagram, and adds m repairs
 //! ([`repairs`](crate::fec::repairs)). Any k of the k + m datagrams restore the frame. The sender
-//! sends the originals as soon as it has the frame. It never resends, so a lost datagram costs no
-//! round trip.
+//! sends the originals as soon as it has the frame, so a lost datagram costs no round trip. If the
+//! deadline leaves time for round trips, the frame may have no repairs instead: the receiver
+//! requests lost symbols, and the sender sends them again ([`Sender::again`]).
 //!
 //! As everywhere in this crate, the cores name symbols and never hold their bytes. The driver of a
 //! [`Sender`] keeps the bytes of the queued frames and computes repairs with [`fec`](crate::fec).
@@ -21,6 +22,7 @@ mod choose;
 mod clock;
 mod delays;
 mod head;
+mod kept;
 mod meter;
 mod plan;
 mod receiver;
@@ -30,10 +32,10 @@ mod tests;
 
 pub(crate) use clock::Clock;
 
-pub use choose::{Choice, Needs, Path, choose};
+pub use choose::{Choice, Needs, Path, Way, choose};
 pub use delays::Delays;
 pub use head::{Head, HeadError, MAX_FRAME};
 pub use meter::{Meter, chain};
 pub use plan::{EPSILON, Plan, plan};
-pub use receiver::{Delivery, Placed, Receiver};
+pub use receiver::{Delivery, MAX_RANGES, Placed, Receiver, Request};
 pub use sender::{Full, Overflow, Sender, Settings};

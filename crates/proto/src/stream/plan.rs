@@ -1,6 +1,6 @@
-//! The rate and repairs for a coded stream, from the measured path.
+//! The way, the rate and the repairs for a stream, from the measured path.
 
-use super::choose::{Choice, Needs, Path, choose};
+use super::choose::{Choice, Needs, Path, Way, choose, repair_time};
 use crate::fec::Losses;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
@@ -15,6 +15,8 @@ pub const EPSILON: f64 = 1e-4;
 /// Parameters for sending a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
+    /// How the stream meets its deadline.
+    pub way: Way,
     /// UDP payload a second while a frame is being sent.
     pub rate: Rate,
     /// Repairs of a frame of full length.
@@ -25,20 +27,32 @@ pub struct Plan {
     pub choice: Choice,
 }
 
-/// Plans a coded stream whose datagrams have `overhead` bytes in addition to the symbol. Jitter
-/// counts up to a quarter of the deadline: with more, frames are late whatever the sender does.
-/// `None` if the deadline does not exceed RTT/2 + jitter.
-pub fn plan(needs: &Needs, path: &Path, overhead: u16) -> Option<Plan> {
+/// Plans a stream whose datagrams have `overhead` bytes in addition to the symbol, by `way`, or by
+/// the cheaper one of repair and code. For payloads, the frame of `needs` is a whole payload.
+/// Jitter counts up to a quarter of the deadline: with more, frames are late whatever the sender
+/// does. `None` if no way, or not this way, keeps the deadline.
+pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Option<Plan> {
     let path = path.calmed(needs.deadline);
     let choice = choose(needs, &path);
-    let (repairs, _) = choice.code?;
+    // The number of frames in a payload is fixed before the path is known.
+    let way = way.or_else(|| Choice { payloads: None, ..choice }.best())?;
+    let least = choice.rate(way)?;
+    let (repairs, left) = match way {
+        Way::Code => (choice.code?.0, path.leaves(needs.deadline)),
+        Way::Repair => (0, repair_time(needs, &path)?),
+        // If the losses need more rounds than equation 6 expects on average, equation 11 decides.
+        Way::Payloads => (0, repair_time(needs, &path).unwrap_or(Span::MAX)),
+    };
     let symbol = u64::from(path.symbol.max(1));
     let symbols = needs.frame.get().div_ceil(symbol) + u64::from(repairs);
     let bytes = Bytes::new(symbols * (symbol + u64::from(overhead)));
-    let left = path.leaves(needs.deadline);
     let interval = Span::from_secs_f64(1.0 / needs.per_second);
-    let rate = (bytes / left.min(interval)).scale(FASTER);
-    Some(Plan { rate, repairs, losses: path.losses, choice })
+    let rate = bytes / left.min(interval);
+    let rate = match way {
+        Way::Payloads => rate.max(least.scale(bytes.bits() / needs.frame.bits())),
+        Way::Repair | Way::Code => rate.scale(FASTER),
+    };
+    Some(Plan { way, rate, repairs, losses: path.losses, choice })
 }
 
 #[cfg(test)]
@@ -49,10 +63,10 @@ mod tests {
     fn planned(deadline: u64, jitter: u64) -> Option<Plan> {
         let deadline = Span::from_millis(deadline);
         let frame = Bytes::new(1_440_000);
-        let needs = Needs { frame, per_second: 20.0, deadline, epsilon: 1e-4 };
+        let needs = Needs { frame, per_second: 20.0, deadline, epsilon: 1e-4, receivers: 1 };
         let losses = Losses::independent(LossRatio::new(0.01).expect("a share"));
         let (rtt, jitter) = (Span::from_millis(100), Span::from_millis(jitter));
-        plan(&needs, &Path { rtt, jitter, losses, symbol: 1430 }, 42)
+        plan(&needs, &Path { rtt, jitter, losses, symbol: 1430 }, 42, Some(Way::Code))
     }
 
     #[test]

@@ -16,6 +16,28 @@ const WINDOW: u32 = 256;
 /// Maximum number of missed frames whose later symbols are counted.
 const GONE: u32 = 64;
 
+/// Pause after which symbols of a frame that have not arrived are taken for lost, at least: longer
+/// than the pauses between the bursts of a paced sender.
+pub(super) const PAUSE: Span = Span::from_millis(10);
+/// The same after the frame's last symbol, or the first of the next frame: reordered symbols arrive
+/// within this time.
+const GRACE: Span = Span::from_millis(2);
+
+/// Maximum number of ranges in a request.
+pub const MAX_RANGES: usize = 1_024;
+/// Maximum number of consecutive frames without any symbol that are requested.
+const ABSENT: u32 = 16;
+
+/// A request of lost symbols, for the sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The frame.
+    pub frame: u32,
+    /// The first and the last symbol of each range, in ascending order. The last one may be higher
+    /// than the frame's last symbol.
+    pub ranges: Vec<(u16, u16)>,
+}
+
 /// What the driver does with a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
@@ -63,11 +85,50 @@ struct Open {
     here: Vec<u64>,
     count: u32,
     due: Time,
+    asks: Asks,
+}
+
+/// When the missing symbols of a frame without repairs are requested.
+#[derive(Clone, Copy, Debug)]
+struct Asks {
+    at: Time,
+    /// The last time at which a request makes sense: the answer takes a round trip.
+    until: Time,
+    /// Whether they were requested before.
+    again: bool,
+}
+
+impl Asks {
+    /// The time of the next request, if it is not too late.
+    fn next(self, now: Time) -> Option<Time> {
+        Some(self.at).filter(|at| *at.max(&now) <= self.until)
+    }
 }
 
 impl Open {
     fn is_whole(&self) -> bool {
         self.count >= self.shape.originals().into()
+    }
+
+    /// When the missing symbols are requested, if any, and if it is not too late.
+    fn next_request(&self, now: Time) -> Option<Time> {
+        let asks = self.head.repairs == 0 && !self.is_whole();
+        self.asks.next(now).filter(|_| asks)
+    }
+
+    /// The ranges of missing symbols, at most [`MAX_RANGES`].
+    fn missing(&self) -> Vec<(u16, u16)> {
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
+        let is_here = |index: u16| self.here[usize::from(index / 64)] >> (index % 64) & 1 == 1;
+        for index in (0..self.shape.originals()).filter(|index| !is_here(*index)) {
+            let count = ranges.len();
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == index => *last = index,
+                _ if count == MAX_RANGES => break,
+                _ => ranges.push((index, index)),
+            }
+        }
+        ranges
     }
 
     /// Bytes reserved for its symbols.
@@ -80,6 +141,11 @@ impl Open {
 /// keeps no more.
 fn bytes(shape: Shape) -> usize {
     usize::from(shape.originals()) * usize::from(shape.symbol())
+}
+
+/// The time by `span` before `time`.
+fn before(time: Time, span: Span) -> Time {
+    Time::ZERO + (time.since(Time::ZERO) - span)
 }
 
 /// Receives frames. See the [module](super).
@@ -100,6 +166,14 @@ pub struct Receiver {
     /// symbol.
     gone: BTreeMap<u32, Option<u32>>,
     overdue: u64,
+    /// The round-trip time to the sender.
+    rtt: Span,
+    /// The time from one frame to the next.
+    interval: Span,
+    /// The frame after the newest one of which a symbol arrived.
+    newest: u32,
+    /// Frames before it of which no symbol arrived, although they were sent.
+    absent: BTreeMap<u32, Asks>,
 }
 
 impl Receiver {
@@ -118,12 +192,22 @@ impl Receiver {
             given_up: 0,
             gone: BTreeMap::new(),
             overdue: 0,
+            rtt: path * 2,
+            interval: Span::ZERO,
+            newest: 0,
+            absent: BTreeMap::new(),
         }
     }
 
     /// Makes the receiver start at the frame `first`, for a receiver that joins late.
     pub fn starting_at(self, first: u32) -> Receiver {
-        Receiver { next: first, ..self }
+        Receiver { next: first, newest: first, ..self }
+    }
+
+    /// Sets the time from one frame to the next, over which the sender may pace the symbols of a
+    /// frame without repairs.
+    pub fn paced(self, interval: Span) -> Receiver {
+        Receiver { interval, ..self }
     }
 
     /// Ends the stream before frame `end`: frames that have not arrived are missed.
@@ -158,8 +242,8 @@ impl Receiver {
             let due = self.clock.due(now, stamp, self.beyond);
             let here = vec![0; symbols.div_ceil(64)];
             self.used += bytes(shape);
-            let open = Open { head: *head, shape, here, count: 0, due };
-            self.open.insert(head.frame, open);
+            let asks = self.look_back(now, head, due);
+            self.open.insert(head.frame, Open { head: *head, shape, here, count: 0, due, asks });
         }
         let Some(open) = self.open.get_mut(&head.frame) else { return Placed::Spare };
         let (word, bit) = (usize::from(head.index / 64), 1 << (head.index % 64));
@@ -168,7 +252,40 @@ impl Receiver {
         }
         open.here[word] |= bit;
         open.count += 1;
+        // The rest of the frame is on its way, unless this was the last symbol.
+        let originals = open.shape.originals();
+        let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
+        if !open.asks.again {
+            let pause = PAUSE.max(self.interval / originals.into());
+            open.asks.at = now + if is_last { GRACE } else { pause };
+        }
         Placed::Keep
+    }
+
+    /// Handles the first symbol of a frame that is due at `due`: all frames before it were sent.
+    /// Returns when its own symbols are requested.
+    fn look_back(&mut self, now: Time, head: &Head, due: Time) -> Asks {
+        let frame = head.frame;
+        let soon = now + GRACE;
+        let first = Asks { at: soon, until: before(due, self.rtt), again: false };
+        if frame < self.newest {
+            // Asked for before, or reordered.
+            return self.absent.remove(&frame).unwrap_or(first);
+        }
+        for open in self.open.values_mut().filter(|open| !open.asks.again) {
+            open.asks.at = open.asks.at.min(soon);
+        }
+        let skipped = if head.skipped == Head::MANY { u32::MAX } else { head.skipped.into() };
+        if head.repairs == 0 {
+            let begin = self.newest.max(self.next).max(frame.saturating_sub(ABSENT));
+            for absent in begin..frame.saturating_sub(skipped) {
+                // The earlier a frame, the earlier it is due.
+                let until = before(first.until, self.interval * u64::from(frame - absent));
+                self.absent.insert(absent, Asks { until, ..first });
+            }
+        }
+        self.newest = frame + 1;
+        first
     }
 
     /// The next complete frame in order, or the next missed frames.
@@ -194,6 +311,36 @@ impl Receiver {
         let Open { head, shape, due, .. } = open;
         let beyond_path = self.beyond.saturating_sub(due.since(now));
         Some(Delivery::Frame { frame, length: head.length, shape, beyond_path })
+    }
+
+    /// The next request of lost symbols. A frame without repairs is requested after its last symbol
+    /// or after a pause, and again after each round trip, while the answer can be in time.
+    pub fn poll_request(&mut self, now: Time) -> Option<Request> {
+        let again = now + self.rtt + PAUSE;
+        self.absent = self.absent.split_off(&self.next);
+        let mut absent = self.absent.iter_mut();
+        let due = |asks: &Asks| asks.next(now).is_some_and(|at| at <= now);
+        if let Some((&frame, asks)) = absent.find(|(_, asks)| due(asks)) {
+            (asks.at, asks.again) = (again, true);
+            return Some(Request { frame, ranges: vec![(0, u16::MAX)] });
+        }
+        let mut open = self.open.iter_mut();
+        let due = |open: &Open| open.next_request(now).is_some_and(|at| at <= now);
+        let (&frame, open) = open.find(|(_, open)| due(open))?;
+        (open.asks.at, open.asks.again) = (again, true);
+        Some(Request { frame, ranges: open.missing() })
+    }
+
+    /// When [`Receiver::poll_request`] has the next request.
+    pub fn next_request(&self, now: Time) -> Option<Time> {
+        let open = self.open.values().filter_map(|open| open.next_request(now));
+        open.chain(self.absent.values().filter_map(|asks| asks.next(now))).min()
+    }
+
+    /// Whether symbols of this incomplete frame were requested, so that their delay says nothing
+    /// about the path.
+    pub fn is_requested(&self, frame: u32) -> bool {
+        self.open.get(&frame).is_some_and(|open| open.asks.again)
     }
 
     /// Marks frames up to `last` as missed.

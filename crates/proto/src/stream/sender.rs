@@ -3,6 +3,8 @@
 use alloc::collections::{BTreeMap, VecDeque};
 
 use super::head::{Head, HeadError, LAST_FRAME, shape};
+use super::kept::Kept;
+use super::receiver::Request;
 use crate::fec::{Losses, Shape, repairs};
 use crate::pace::Pacer;
 use crate::time::{Span, Time};
@@ -18,6 +20,11 @@ pub enum Overflow {
     /// Drops the oldest waiting frame.
     Thin,
 }
+
+/// A sent frame is kept for this many round trips and a second, but no longer than a request can be
+/// in time.
+const ROUNDS: u64 = 10;
+const LONGEST: Span = Span::from_secs(1);
 
 /// Parameters for sending a stream.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +47,9 @@ pub struct Settings {
     pub overflow: Overflow,
     /// Maximum number of frames that wait behind the frame being sent.
     pub waiting: usize,
+    /// Frames have no repairs; the sender keeps them for requests of lost symbols as long as these
+    /// can be in time.
+    pub keeps: bool,
 }
 
 /// Error: there is no room for another frame; offer it again after the next frame has been sent.
@@ -63,6 +73,9 @@ pub struct Sender {
     repairs: BTreeMap<u16, u16>,
     current: Option<Queued>,
     waiting: VecDeque<Queued>,
+    kept: Kept,
+    /// Number of symbols that were sent again.
+    resent: u64,
     next: u32,
     /// The number after the last frame with a sent symbol.
     begun: u32,
@@ -87,6 +100,8 @@ impl Sender {
             repairs: BTreeMap::new(),
             current: None,
             waiting: VecDeque::new(),
+            kept: Kept::default(),
+            resent: 0,
             next: 0,
             begun: 0,
             skipped: 0,
@@ -112,7 +127,7 @@ impl Sender {
     }
 
     /// Accepts a frame of `length` bytes; returns its number. The driver keeps the frame's bytes
-    /// until [`Sender::oldest`] has passed it.
+    /// as long as [`Sender::holds`] it.
     ///
     /// # Errors
     /// [`Full`] if the source has to wait ([`Overflow::Block`]), or after 2³² − 1 frames.
@@ -136,7 +151,7 @@ impl Sender {
         }
         let symbol = self.settings.symbol;
         let plain = shape(length, 0, symbol).expect("a length that was checked");
-        let repairs = self.repairs(plain.originals());
+        let repairs = if self.settings.keeps { 0 } else { self.repairs(plain.originals()) };
         let shape = shape(length, repairs, symbol).unwrap_or(plain);
         let (index, repairs, at) = (0, shape.repairs(), (now.as_nanos() / 1_000) as u32);
         let head = Head { frame: number, index, repairs, length, skipped: 0, at };
@@ -155,23 +170,32 @@ impl Sender {
         })
     }
 
-    /// Gives up all frames that are not sent completely.
+    /// Gives up all frames that are not sent completely, and drops the kept ones.
     pub fn give_up(&mut self) {
         self.skipped += self.waiting.len() as u64 + u64::from(self.current.is_some());
         self.current = None;
         self.waiting.clear();
+        self.kept.clear();
+    }
+
+    /// Sends requested symbols of a frame again, if they can still be in time. `receiver` is any
+    /// number of the receiver that requests them.
+    pub fn again(&mut self, now: Time, request: &Request, receiver: u32) {
+        self.kept.forget(now);
+        self.kept.request(now, self.settings.path * 2, request, receiver);
     }
 
     /// Adapts to the path: the next frames have repairs for `losses`, and the symbols of all frames
-    /// leave at `rate`. A frame that is being sent keeps its repairs.
-    pub fn follow(&mut self, now: Time, path: Span, losses: Losses, rate: Rate) {
+    /// leave at `rate`. `keeps` is that of [`Settings`]. A frame that is being sent keeps its
+    /// repairs.
+    pub fn follow(&mut self, now: Time, path: Span, losses: Losses, rate: Rate, keeps: bool) {
         if self.settings.losses != losses {
             self.repairs.clear();
         }
         if self.settings.rate != rate {
             self.pacer.set_rate(now, rate);
         }
-        self.settings = Settings { path, losses, rate, ..self.settings };
+        self.settings = Settings { path, losses, rate, keeps, ..self.settings };
     }
 
     /// Whether a frame of this length can be sent.
@@ -185,7 +209,8 @@ impl Sender {
     /// The symbol to send now, if any, and the shape of its frame.
     pub fn poll_transmit(&mut self, now: Time) -> Option<(Head, Shape)> {
         let datagram = u64::from(self.settings.symbol) + u64::from(self.settings.overhead);
-        while self.current.is_none() {
+        self.kept.forget(now);
+        while self.current.is_none() && !self.kept.wants() {
             let Some(next) = self.waiting.pop_front() else {
                 if core::mem::take(&mut self.busy) {
                     self.pacer.idle(now);
@@ -212,20 +237,37 @@ impl Sender {
         }
         self.granted = self.granted.checked_sub(1)?;
         self.pacer.spend(now, Bytes::new(datagram));
+        self.busy = true;
+        if let Some(requested) = self.kept.next() {
+            self.resent += 1;
+            return Some(requested);
+        }
         let queued = self.current.as_mut()?;
         let (head, shape) = (queued.head, queued.shape);
         match head.index.checked_add(1) {
             Some(next) if next < shape.originals().saturating_add(shape.repairs()) => {
                 queued.head.index = next;
             }
-            _ => self.current = None,
+            _ => {
+                if let Some(Queued { at, .. }) = self.current.take()
+                    && self.settings.keeps
+                {
+                    let Settings { deadline, path, .. } = self.settings;
+                    let until = (at + (deadline - path)).min(now + path * (2 * ROUNDS) + LONGEST);
+                    self.kept.keep(Head { index: 0, ..head }, shape, until);
+                }
+            }
         }
         Some((head, shape))
     }
 
-    /// When [`Sender::poll_transmit`] has the next symbol; `None` until another frame is offered.
+    /// When [`Sender::poll_transmit`] has the next symbol, or drops a kept frame; `None` until
+    /// another frame is offered.
     pub fn next_wakeup(&self) -> Option<Time> {
-        (self.current.is_some() || !self.waiting.is_empty()).then(|| self.pacer.next())
+        if self.current.is_some() || !self.waiting.is_empty() || self.kept.wants() {
+            return Some(self.pacer.next());
+        }
+        self.kept.next_end().map(|until| until + Span::from_nanos(1))
     }
 
     /// The oldest frame that is not sent completely; the next number if there is none.
@@ -239,9 +281,20 @@ impl Sender {
         self.next
     }
 
-    /// Whether the frame still has symbols to send.
-    pub fn holds(&self, frame: u32) -> bool {
+    /// Whether the frame still has symbols to send for the first time.
+    pub fn sends(&self, frame: u32) -> bool {
         self.current.iter().chain(&self.waiting).any(|queued| queued.head.frame == frame)
+    }
+
+    /// Whether the frame still has symbols to send, or is kept for requests. The driver keeps the
+    /// frame's bytes as long.
+    pub fn holds(&self, frame: u32) -> bool {
+        self.sends(frame) || self.kept.holds(frame)
+    }
+
+    /// Number of symbols that were sent again.
+    pub fn resent(&self) -> u64 {
+        self.resent
     }
 
     /// Number of frames that were dropped, or given up because they could not be in time.

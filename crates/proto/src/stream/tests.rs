@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
+mod repair;
+
 use super::*;
 use crate::fec::Losses;
 use crate::time::{Span, Time};
@@ -28,6 +30,7 @@ fn settings() -> Settings {
         rate: Rate::from_mbps(250),
         overflow: Overflow::Block,
         waiting: 2,
+        keeps: false,
     }
 }
 
@@ -333,7 +336,8 @@ proptest! {
 }
 
 fn griz(deadline: Span) -> Needs {
-    Needs { frame: Bytes::new(1_440_000), per_second: 20.0, deadline, epsilon: 1e-4 }
+    let frame = Bytes::new(1_440_000);
+    Needs { frame, per_second: 20.0, deadline, epsilon: 1e-4, receivers: 1 }
 }
 
 fn path(rtt: u64, jitter: u64, losses: Losses) -> Path {
@@ -351,17 +355,36 @@ fn the_papers_stream_needs_288_by_payloads_and_236_by_code() {
     assert_eq!((choice.payloads, choice.repair), (None, None));
 }
 
-/// Repair becomes possible at a deadline of 1.5 RTT + jitter + sending time; tested from both
-/// sides.
+/// Repair becomes possible at a deadline of 1.5 RTT + jitter, two pauses of 10 ms, and the sending
+/// time; tested from both sides.
 #[test]
 fn repair_needs_a_round_trip_and_a_half() {
-    let small = |millis| Needs {
-        frame: Bytes::new(1440),
-        epsilon: 1e-3,
+    let small = |millis, symbols: u64| Needs {
+        frame: Bytes::new(1440 * symbols),
+        epsilon: 1e-2,
         ..griz(Span::from_millis(millis))
     };
-    let of = |millis| choose(&small(millis), &path(100, 5, losses(0.01))).repair.is_some();
-    assert_eq!((of(155), of(156)), (false, true));
+    let of = |millis, symbols, losses| {
+        choose(&small(millis, symbols), &path(100, 5, losses)).repair.is_some()
+    };
+    assert_eq!((of(175, 10, losses(0.01)), of(176, 10, losses(0.01))), (false, true));
+    // Frames of one datagram: a lost one is noticed when the next frame arrives, after 50 ms.
+    assert_eq!((of(215, 1, losses(0.02)), of(216, 1, losses(0.02))), (false, true));
+    // A burst must fit what a receiver may request: 18 symbols of 10.
+    let bursts = |burst| Losses::bursty(LossRatio::new(0.01).expect("a share"), burst);
+    assert!(of(10_000, 10, bursts(2.2)) && !of(10_000, 10, bursts(2.3)));
+}
+
+#[test]
+fn a_code_serves_many_receivers_with_less_than_repair() {
+    let best = |receivers| {
+        let needs = Needs { receivers, ..griz(Span::from_secs(1)) };
+        choose(&needs, &path(100, 0, losses(0.01))).best()
+    };
+    assert_eq!(
+        (best(1), best(2), best(3)),
+        (Some(Way::Repair), Some(Way::Repair), Some(Way::Code))
+    );
 }
 
 #[test]
@@ -371,6 +394,7 @@ fn the_table_of_the_page_is_what_is_chosen() {
     let mut table = String::new();
     for (deadline, rtt, jitter, loss, burst) in [
         (500, 100, 0, 0.0, 1.0),
+        (500, 100, 0, 0.001, 1.0),
         (500, 100, 0, 0.01, 1.0),
         (300, 100, 5, 0.001, 1.0),
         (120, 100, 0, 0.001, 1.0),

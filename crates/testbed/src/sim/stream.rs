@@ -1,14 +1,17 @@
-//! A coded stream (with forward error correction) over one link in virtual time: frames at regular
-//! intervals, without a return path.
+//! A stream over one link in virtual time: frames at regular intervals. Requests of lost symbols
+//! return over a link with the same faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use longhaul_proto::stream::{Delivery, Head, Placed, Receiver, Sender, Settings};
+use longhaul_proto::stream::{Delivery, Head, Placed, Receiver, Request, Sender, Settings};
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
 use crate::link::{Fate, Link, LinkSpec, UDP_IP};
+
+/// Bytes of a request's packet.
+const REQUEST: u32 = 300;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
@@ -91,6 +94,10 @@ struct World<'a> {
     link: Link,
     /// Datagrams on the link, by arrival, then by number.
     flying: BinaryHeap<Reverse<(Time, u64, Flying)>>,
+    back: Link,
+    /// Requests on the way back, by arrival, then by number.
+    requests: BTreeMap<(Time, u64), Request>,
+    requested: u64,
     now: Time,
     offered: u32,
     /// Symbols kept of each open frame.
@@ -111,9 +118,12 @@ impl World<'_> {
         World {
             stream,
             sender: Sender::new(stream.settings),
-            receiver: Receiver::new(symbol, deadline, path, stream.memory),
+            receiver: Receiver::new(symbol, deadline, path, stream.memory).paced(stream.interval),
             link: Link::new(stream.link.clone(), stream.seed),
             flying: BinaryHeap::new(),
+            back: Link::new(stream.link.clone(), stream.seed + 1),
+            requests: BTreeMap::new(),
+            requested: 0,
             now: Time::ZERO,
             offered: 0,
             kept: BTreeMap::new(),
@@ -130,7 +140,9 @@ impl World<'_> {
     /// Time of the next event.
     fn next(&self) -> Option<Time> {
         let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
-        let wakes = [self.sender.next_wakeup(), self.receiver.next_wakeup()];
+        let request = self.requests.first_key_value().map(|((at, _), _)| *at);
+        let (wakes, asks) = (self.receiver.next_wakeup(), self.receiver.next_request(self.now));
+        let wakes = [self.sender.next_wakeup(), wakes, asks, request];
         // A wake-up may have had no effect; the next one is therefore at a later time.
         let after = self.now + Span::from_nanos(1);
         let wakes = wakes.into_iter().flatten().map(|at| at.max(after));
@@ -143,6 +155,9 @@ impl World<'_> {
             // If the sender has no room, the frame is lost; a real source would wait.
             let _: Result<u32, _> = self.sender.offer(now, self.stream.frame);
             self.offered += 1;
+        }
+        while let Some(entry) = self.requests.first_entry().filter(|entry| entry.key().0 <= now) {
+            self.sender.again(now, &entry.remove(), 1);
         }
         while let Some((head, _)) = self.sender.poll_transmit(now) {
             self.send(now, head);
@@ -157,6 +172,14 @@ impl World<'_> {
             self.outcome.memory = self.outcome.memory.max(self.receiver.used());
         }
         self.deliver(now);
+        while let Some(request) = self.receiver.poll_request(now) {
+            self.requested += 1;
+            if let Fate::Arrives(passage) = self.back.offer(now, REQUEST)
+                && passage.turned_bit.is_none()
+            {
+                self.requests.insert((passage.at, self.requested), request);
+            }
+        }
     }
 
     fn send(&mut self, now: Time, head: Head) {

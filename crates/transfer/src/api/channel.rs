@@ -103,7 +103,7 @@ impl ChannelSettings {
             ChannelMode::Multicast => Mode::Multicast,
         };
         if code != Code::None && !matches!(mode, Mode::Datagram | Mode::Multicast) {
-            return Err(usage("only the mode datagram has repairs".to_owned()));
+            return Err(usage("only the modes datagram and multicast take a code".to_owned()));
         }
         let number = |name: &String| interface(name).map_err(|error| usage(error.what));
         Ok((mode, code, self.interface.as_ref().map(number).transpose()?))

@@ -61,7 +61,7 @@ pub use ssh_rooms::SshRooms;
 pub use ssh_server::SshServer;
 pub use stream::{
     ReceiveStreamRequest, SendStreamRequest, StreamEvent, StreamFrame, StreamInput, StreamReceived,
-    StreamReceiver, StreamSender, StreamSent, StreamSettings, WhenBehind,
+    StreamReceiver, StreamSender, StreamSent, StreamSettings, StreamWay, WhenBehind,
 };
 pub use transfer::Transfer;
 pub use trust::{NewServer, Trust};

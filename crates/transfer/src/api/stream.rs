@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::share::Key;
-use longhaul_proto::stream::{Delays, Overflow};
+use longhaul_proto::stream::{Delays, Overflow, Way};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use longhaul_stream::receive::{Board, Item};
@@ -40,6 +40,22 @@ pub enum WhenBehind {
     Thin,
 }
 
+/// How a stream meets its deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamWay {
+    /// Repair or code: the one that sends less on the measured path.
+    #[default]
+    Auto,
+    /// The frames that come within the deadline, at most 16 MiB, are one payload. Its lost
+    /// datagrams are sent again. The deadline counts from the payload's last frame.
+    Payloads,
+    /// Lost datagrams are sent again while they can be in time.
+    Repair,
+    /// Each frame has repair datagrams of its own, by a Reed–Solomon code.
+    Code,
+}
+
 /// The properties of a stream.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -57,14 +73,16 @@ pub struct StreamSettings {
     /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
     /// to the server, but no more than fits every Ethernet path.
     pub datagram: Option<u16>,
+    /// How the stream meets its deadline.
+    pub way: StreamWay,
 }
 
 impl StreamSettings {
     /// Returns settings for a stream that starts immediately, and whose source waits when it is
     /// too fast.
     pub fn new(frame: Bytes, per_second: f64, deadline: Span) -> StreamSettings {
-        let (when_behind, receivers, datagram) = (WhenBehind::Block, 0, None);
-        StreamSettings { frame, per_second, deadline, when_behind, receivers, datagram }
+        let (when_behind, receivers, datagram, way) = (WhenBehind::Block, 0, None, StreamWay::Auto);
+        StreamSettings { frame, per_second, deadline, when_behind, receivers, datagram, way }
     }
 }
 
@@ -169,16 +187,21 @@ pub struct SendStreamRequest {
 
 impl SendStreamRequest {
     async fn open(self) -> Result<StreamSender, Error> {
-        let StreamSettings { frame, per_second, deadline, when_behind, receivers, datagram } =
-            self.settings;
+        let StreamSettings { frame, per_second, deadline, receivers, datagram, .. } = self.settings;
+        let way = match self.settings.way {
+            StreamWay::Auto => None,
+            StreamWay::Payloads => Some(Way::Payloads),
+            StreamWay::Repair => Some(Way::Repair),
+            StreamWay::Code => Some(Way::Code),
+        };
         let (ways, name, cancel) = self.target.ways()?;
-        let overflow = match when_behind {
+        let overflow = match self.settings.when_behind {
             WhenBehind::Block => Overflow::Block,
             WhenBehind::Skip => Overflow::Skip,
             WhenBehind::Thin => Overflow::Thin,
         };
         let frame = u32::try_from(frame.get()).unwrap_or(u32::MAX);
-        let wish = Wish { name, frame, per_second, deadline, overflow, receivers, datagram };
+        let wish = Wish { name, frame, per_second, deadline, overflow, receivers, datagram, way };
         let (tell, ready) = oneshot::channel();
         let (finish, finished) = oneshot::channel();
         let finished = async move {
@@ -335,6 +358,8 @@ pub struct StreamSent {
     pub datagrams: u64,
     /// Their UDP payload.
     pub bytes: Bytes,
+    /// Datagrams that were sent again because a receiver lost them.
+    pub resent: u64,
     /// Frames that all receivers together reported as delivered by the deadline.
     pub on_time: u64,
     /// Frames that all receivers together reported as missed.
@@ -351,6 +376,7 @@ impl StreamSent {
             unwatched: status.unwatched,
             datagrams: status.datagrams,
             bytes: Bytes::new(status.bytes),
+            resent: status.resent,
             ..StreamSent::default()
         };
         if let Some(course) = status.course {
@@ -362,13 +388,12 @@ impl StreamSent {
         if let Some(plan) = status.plan {
             (sent.rate, sent.repairs) = (plan.rate, plan.repairs);
             (sent.loss, sent.burst) = (plan.losses.ratio(), plan.losses.burst());
-            sent.way = format!(
-                "{}; {} repairs a frame against {} of loss, {:.1} in a row",
-                plan.choice.by_code(),
-                plan.repairs,
-                sent.loss,
-                sent.burst
-            );
+            let means = match plan.way {
+                Way::Code => format!("{} repairs a frame", plan.repairs),
+                Way::Repair | Way::Payloads => "lost datagrams are sent again".to_owned(),
+            };
+            let (choice, loss) = (plan.choice.by(plan.way), sent.loss);
+            sent.way = format!("{choice}; {means}, for {loss} of loss, {:.1} in a row", sent.burst);
         }
         sent
     }
@@ -520,7 +545,8 @@ impl StreamReceiver {
         };
         match item {
             Some(Item::Begun(terms)) => {
-                let (per_second, deadline) = (terms.per_second, terms.deadline);
+                let per_second = terms.per_second * f64::from(terms.group);
+                let deadline = terms.deadline;
                 return Some(Ok(StreamEvent::Begun { per_second, deadline }));
             }
             Some(Item::Frame(frame)) => {

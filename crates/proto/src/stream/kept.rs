@@ -1,0 +1,121 @@
+//! Frames that were sent without repairs, kept for requests of lost symbols.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::head::Head;
+use super::receiver::Request;
+use crate::fec::Shape;
+use crate::time::{Span, Time};
+
+/// Maximum bytes of the kept frames.
+const BYTES: usize = 64 << 20;
+/// Number of receivers that can use up their whole [`share`] of a frame. All receivers together get
+/// no more, so the sender sends a frame at most about twice.
+const SHARES: usize = 4;
+
+/// Number of symbols of a frame that one receiver may request. A receiver that requests everything
+/// therefore costs the others little.
+pub(super) fn share(originals: u16) -> usize {
+    usize::from(originals) / 4 + 16
+}
+
+#[derive(Debug)]
+struct Frame {
+    head: Head,
+    shape: Shape,
+    until: Time,
+    /// When each symbol was last requested.
+    again: BTreeMap<u16, Time>,
+    /// Number of symbols requested by each receiver, and by all.
+    by: BTreeMap<u32, usize>,
+    all: usize,
+}
+
+/// Kept frames, oldest first, and the symbols to send again.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    wanted: VecDeque<(u32, u16)>,
+}
+
+impl Kept {
+    fn place(&self, frame: u32) -> Option<usize> {
+        self.frames.binary_search_by_key(&frame, |kept| kept.head.frame).ok()
+    }
+
+    /// Keeps a frame that was sent completely until a time; its number is higher than those before.
+    pub(super) fn keep(&mut self, head: Head, shape: Shape, until: Time) {
+        self.bytes += head.length as usize;
+        let (again, by) = (BTreeMap::new(), BTreeMap::new());
+        self.frames.push_back(Frame { head, shape, until, again, by, all: 0 });
+        while self.bytes > BYTES {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(Frame { head, .. }) = self.frames.pop_front() {
+            self.bytes -= head.length as usize;
+            self.wanted.retain(|(frame, _)| *frame != head.frame);
+        }
+    }
+
+    /// Drops frames whose time is over.
+    pub(super) fn forget(&mut self, now: Time) {
+        while self.next_end().is_some_and(|until| now > until) {
+            self.drop_oldest();
+        }
+    }
+
+    /// Until when the oldest frame is kept.
+    pub(super) fn next_end(&self) -> Option<Time> {
+        self.frames.front().map(|kept| kept.until)
+    }
+
+    pub(super) fn holds(&self, frame: u32) -> bool {
+        self.place(frame).is_some()
+    }
+
+    /// Whether a symbol is to be sent again.
+    pub(super) fn wants(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Takes in a request of `receiver`. A request of more symbols than the receiver may still have
+    /// is dropped: with a part of them the frame would be as incomplete as without. A symbol that
+    /// was sent again less than a round trip ago is on its way.
+    pub(super) fn request(&mut self, now: Time, rtt: Span, request: &Request, receiver: u32) {
+        let Some(place) = self.place(request.frame) else { return };
+        let kept = &mut self.frames[place];
+        let (originals, share) = (kept.shape.originals(), share(kept.shape.originals()));
+        let is_due = |index: &u16| kept.again.get(index).is_none_or(|at| now >= *at + rtt);
+        let ranges = request.ranges.iter();
+        let indices = ranges.flat_map(|(first, last)| *first..=(*last).min(originals - 1));
+        // Ranges of a hostile peer may overlap.
+        let due: Vec<u16> = indices.take(originals.into()).filter(is_due).collect();
+        let before = kept.by.get(&receiver).copied().unwrap_or(0);
+        let beyond = before + due.len() > share || kept.all + due.len() > SHARES * share;
+        if due.is_empty() || beyond {
+            return;
+        }
+        kept.by.insert(receiver, before + due.len());
+        kept.all += due.len();
+        for index in due {
+            kept.again.insert(index, now);
+            self.wanted.push_back((request.frame, index));
+        }
+    }
+
+    /// The next symbol to send again.
+    pub(super) fn next(&mut self) -> Option<(Head, Shape)> {
+        let (frame, index) = self.wanted.pop_front()?;
+        let kept = &self.frames[self.place(frame)?];
+        Some((Head { index, ..kept.head }, kept.shape))
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Kept::default();
+    }
+}
