@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quinn::{Connection, ConnectionError, ConnectionStats, RecvStream, SendStream, VarInt};
 use tokio::sync::Notify;
@@ -96,7 +96,7 @@ impl Keeper {
     /// Allows the window to jump to a flight of `bytes`; see [`Window::resume`].
     pub(super) fn resume(&self, bytes: u64) {
         if let Ok(window) = self.connection.congestion_state().into_any().downcast::<Window>() {
-            window.resume(bytes);
+            window.resume(bytes, Instant::now());
         }
     }
 

@@ -16,19 +16,18 @@
 //! queue, so that round changes nothing. Loss that grows with the rate is congestion; loss that
 //! does not is a property of the path (as in delay-based controllers: RFC 6817, section 2.4.2).
 //!
-//! If an earlier transfer has measured the path, the window may jump (Careful Resume, RFC 9959).
-//! **Reconnaissance** (section 3.2): the first full round, of 64 KiB, loses nothing and sees no
-//! queue. **Unvalidated** (3.3): the next round sends the remembered flight, half of what the path
-//! carried in a round trip. **Validating and Safe Retreat** (3.4 and 3.5): if that flight loses too
-//! much, the window falls to half of the bytes that arrived; otherwise it grows as usual.
+//! If an earlier transfer has measured the path, the window may jump (`jump`).
+
+mod jump;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory};
 use quinn_proto::RttEstimator;
+
+use jump::{Jump, State};
 
 /// Minimum bytes in flight.
 const FLOOR: u64 = 64 << 10;
@@ -58,21 +57,11 @@ pub(super) struct Window {
     met_the_end: bool,
     /// Whether the previous round met a queue, in which this round still waits.
     drains: bool,
-    /// The flight to which the window may jump; zero: none. Clones share it.
-    remembered: Arc<AtomicU64>,
+    /// Bytes that were found lost while there was no round. The next round counts them.
+    late: u64,
+    /// The number of the last packet that was sent.
+    last: u64,
     jump: Jump,
-}
-
-/// The state of a jump.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Jump {
-    /// There was none, or its flight has arrived.
-    #[default]
-    None,
-    /// This round sends the flight of this many bytes.
-    Unvalidated(u64),
-    /// The acknowledgements of the flight arrive in this round.
-    Validating(u64),
 }
 
 /// A round: the packets from its first packet until that packet's acknowledgement.
@@ -89,6 +78,15 @@ struct Round {
     fastest: Option<Duration>,
 }
 
+impl Round {
+    /// Returns whether the round used the whole `window`. At the start, acknowledgements of the
+    /// handshake may arrive before there is something to send; the round is full if the window was
+    /// then used all the same.
+    fn is_full(&self, window: u64) -> bool {
+        !self.idle || window < FAST && self.sent >= window / 8 * 7
+    }
+}
+
 impl Window {
     pub(super) fn new() -> Window {
         Window {
@@ -97,26 +95,16 @@ impl Window {
             shortest: None,
             met_the_end: false,
             drains: false,
-            remembered: Arc::default(),
-            jump: Jump::None,
+            late: 0,
+            last: 0,
+            jump: Jump::default(),
         }
     }
 
     /// Allows a jump to a flight of `bytes`, after a round that confirms the path. The other side
-    /// may have named them, so they are limited. Clones of the window share the permission.
-    pub(super) fn resume(&self, bytes: u64) {
-        self.remembered.store(bytes.min(MOST / 2), Ordering::Relaxed);
-    }
-
-    /// Returns the window after a full round without a loss or a queue that would have been
-    /// `usual` otherwise.
-    fn jumped(&mut self, usual: u64) -> u64 {
-        let flight = self.remembered.swap(0, Ordering::Relaxed);
-        if flight <= usual {
-            return usual;
-        }
-        self.jump = Jump::Unvalidated(flight);
-        flight
+    /// may have named the number, so it is limited. Clones of the window share the permission.
+    pub(super) fn resume(&self, bytes: u64, now: Instant) {
+        self.jump.allow(bytes.min(MOST / 2), now);
     }
 
     /// Records that a packet was acknowledged `took` after it was sent.
@@ -129,58 +117,86 @@ impl Window {
         }
     }
 
-    fn end_round(&mut self, round: Round, took: Duration) {
+    /// Records that `bytes` arrived.
+    fn arrived(&mut self, bytes: u64) {
+        if let State::Sent(flight) = self.jump.state
+            && flight.validating
+            && !flight.retreats
+        {
+            self.bytes = (self.bytes + bytes).min(flight.bytes * 2).min(MOST);
+        }
+    }
+
+    fn end_round(&mut self, now: Instant, round: Round, took: Duration) {
         let took = round.fastest.map_or(took, |least| least.min(took));
         let drained = std::mem::take(&mut self.drains);
-        let jump = std::mem::take(&mut self.jump);
-        if let Jump::Unvalidated(flight) = jump {
-            // Only the bytes that were sent can prove anything.
-            self.bytes = flight.min(round.sent);
-            self.jump = Jump::Validating(self.bytes);
-        }
+        let is_full = round.is_full(self.bytes);
         let shortest = *self.shortest.insert(self.shortest.map_or(took, |least| least.min(took)));
-        let bytes = if round.lost * TOO_MUCH > round.sent {
-            self.met_the_end = true;
-            self.jump = Jump::None;
-            match jump {
-                Jump::None => self.bytes / 2,
-                Jump::Unvalidated(flight) | Jump::Validating(flight) => {
-                    flight.saturating_sub(round.lost) / 2
+        let has_queue = took > shortest + (shortest / QUEUE_SHARE).max(UNREST);
+        if let State::Sent(mut flight) = self.jump.state {
+            if flight.validating {
+                self.jump.state = State::None;
+                self.met_the_end |= has_queue;
+                if has_queue && !flight.retreats {
+                    (self.bytes, self.drains) = (flight.bytes.max(FLOOR), true);
+                }
+            } else {
+                // Only the bytes that were sent can prove anything.
+                flight.bytes = flight.bytes.min(round.sent);
+                flight.validating = true;
+                self.jump.state = State::Sent(flight);
+                if !flight.retreats {
+                    self.bytes = flight.bytes.max(FLOOR);
                 }
             }
-        } else if took > shortest + (shortest / QUEUE_SHARE).max(UNREST) {
+            return;
+        }
+        let bytes = if round.lost * TOO_MUCH > round.sent {
+            self.met_the_end = true;
+            self.bytes / 2
+        } else if has_queue {
             self.met_the_end = true;
             self.drains = !drained;
             if drained { self.bytes } else { self.bytes / 4 * 3 }
-        } else if round.idle {
+        } else if !is_full {
             self.bytes
         } else if self.met_the_end {
             self.bytes + self.bytes / GENTLY
+        } else if round.lost == 0 && self.bytes < FAST {
+            self.jump.confirm(now, self.bytes * 4, self.last);
+            self.bytes * 4
         } else {
-            match round.lost == 0 && self.bytes < FAST {
-                true => self.jumped(self.bytes * 4),
-                false => self.bytes * 2,
-            }
+            self.bytes * 2
         };
+        if self.met_the_end || round.lost > 0 {
+            self.jump.cancel();
+        }
         self.bytes = bytes.clamp(FLOOR, MOST);
     }
 }
 
 impl Controller for Window {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
-        let new = Round {
+        self.last = last_packet_number;
+        if let Some(flight) = self.jump.begin() {
+            self.bytes = self.bytes.max(flight);
+            self.round = None;
+        }
+        let late = &mut self.late;
+        let round = self.round.get_or_insert_with(|| Round {
             first: last_packet_number,
             begun: now,
             sent: 0,
-            lost: 0,
+            lost: std::mem::take(late),
             idle: false,
             fastest: None,
-        };
-        self.round.get_or_insert(new).sent += bytes;
+        });
+        round.sent += bytes;
     }
 
-    fn on_ack(&mut self, now: Instant, sent: Instant, _: u64, _: bool, _: &RttEstimator) {
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, _: bool, _: &RttEstimator) {
         self.saw(now, now.saturating_duration_since(sent));
+        self.arrived(bytes);
     }
 
     fn on_end_acks(
@@ -190,21 +206,32 @@ impl Controller for Window {
         app_limited: bool,
         largest_packet_num_acked: Option<u64>,
     ) {
-        let Some(round) = &mut self.round else { return };
-        round.idle |= app_limited;
-        let round = *round;
-        if largest_packet_num_acked.is_some_and(|largest| largest >= round.first) {
-            self.round = None;
-            self.end_round(round, now.saturating_duration_since(round.begun));
+        if let Some(round) = &mut self.round {
+            round.idle |= app_limited;
+            let round = *round;
+            if largest_packet_num_acked.is_some_and(|largest| largest >= round.first) {
+                self.round = None;
+                self.end_round(now, round, now.saturating_duration_since(round.begun));
+            }
+        }
+        if let Some(largest) = largest_packet_num_acked {
+            self.jump.acknowledged(largest);
         }
     }
 
+    // The library reports the losses that acknowledgements show after the end of the
+    // acknowledgements, so the round may have ended.
     fn on_congestion_event(&mut self, _: Instant, _: Instant, persistent: bool, lost_bytes: u64) {
-        if let Some(round) = &mut self.round {
-            round.lost += lost_bytes;
+        match &mut self.round {
+            Some(round) => round.lost += lost_bytes,
+            None => self.late += lost_bytes,
+        }
+        if let Some(bytes) = self.jump.lost(lost_bytes) {
+            (self.bytes, self.met_the_end) = (bytes.max(FLOOR), true);
         }
         if persistent {
-            (self.bytes, self.jump) = (FLOOR, Jump::None);
+            self.jump.cancel();
+            self.bytes = FLOOR;
         }
     }
 
@@ -235,6 +262,7 @@ impl ControllerFactory for Window {
 
 #[cfg(test)]
 mod tests {
+    use super::jump::Flight;
     use super::*;
 
     const PACKET: u64 = 1_400;
@@ -254,23 +282,27 @@ mod tests {
             Path { window: Window::new(), rate, one_in, now: Instant::now(), number: 0 }
         }
 
-        /// Sends as much as allowed in a round trip, up to `bytes`; returns the amount.
+        /// Sends as much as allowed in a round trip, up to `bytes`; returns the amount. Everything
+        /// that arrives is acknowledged together. Losses are reported after that, as the library
+        /// does.
         fn round(&mut self, bytes: u64) -> u64 {
             let (begun, first) = (self.now, self.number);
-            let packets = self.window.window().min(bytes).div_ceil(PACKET);
-            for _ in 0..packets {
+            let mut sent = 0;
+            while sent < self.window.window().min(bytes) {
                 self.window.on_sent(begun, PACKET, self.number);
                 self.number += 1;
+                sent += PACKET;
             }
-            let queued = Duration::from_secs_f64((packets * PACKET) as f64 / self.rate as f64);
-            self.now += RTT.max(queued);
+            self.now += RTT.max(Duration::from_secs_f64(sent as f64 / self.rate as f64));
             let lost = (first..self.number).filter(|n| n % self.one_in == self.one_in - 1).count();
-            if lost > 0 {
-                self.window.on_congestion_event(self.now, begun, false, lost as u64 * PACKET);
-            }
+            let lost = lost as u64 * PACKET;
             let idle = bytes <= self.window.window();
+            self.window.arrived(sent - lost);
             self.window.on_end_acks(self.now, 0, idle, Some(self.number - 1));
-            packets * PACKET
+            if lost > 0 {
+                self.window.on_congestion_event(self.now, begun, false, lost);
+            }
+            sent
         }
 
         /// Returns how many round trips `bytes` take.
@@ -425,81 +457,209 @@ mod tests {
         assert_eq!((window.bytes, window.shortest), (512 << 10, Some(RTT / 2)));
     }
 
-    /// A window whose path is remembered to carry twice `flight` in a round trip.
-    fn remembered(flight: u64) -> Window {
-        let window = Window { shortest: Some(RTT), ..Window::new() };
-        // As a session does: through a clone.
-        window.clone().resume(flight);
-        window
-    }
-
     const FLIGHT: u64 = 6_250_000;
 
+    /// A path that carries 12.5 MB in a round trip, and whose window may jump to half of that.
+    fn remembered(rate: u64, one_in: u64, flight: u64) -> Path {
+        let path = Path::new(rate, one_in);
+        // As a session does: through a clone.
+        path.window.clone().resume(flight, path.now);
+        path
+    }
+
+    fn flight(bytes: u64) -> Flight {
+        Flight { bytes, lost: 0, validating: false, retreats: false }
+    }
+
     #[test]
-    fn a_remembered_path_is_half_full_in_the_second_round_and_full_in_the_third() {
-        let mut path = Path::new(125_000_000, NEVER);
-        path.window.resume(FLIGHT);
+    fn a_remembered_path_is_half_full_in_the_second_round_and_full_after_the_third() {
+        let mut path = remembered(125_000_000, NEVER, FLIGHT);
         let near = |sent: u64, bytes: u64| sent.abs_diff(bytes) <= PACKET;
         assert!(near(path.round(WIDE), FLOOR));
         assert!(near(path.round(WIDE), FLIGHT));
-        assert_eq!(path.window.jump, Jump::Validating(FLIGHT));
-        assert!(near(path.round(WIDE), 2 * FLIGHT));
-        assert_eq!(path.window.jump, Jump::None);
+        let sent = Flight { bytes: FLIGHT, validating: true, ..flight(0) };
+        assert_eq!((path.window.bytes, path.window.jump.state), (FLIGHT, State::Sent(sent)));
+        assert!(near(path.round(WIDE), FLIGHT));
+        assert_eq!((path.window.bytes, path.window.jump.state), (2 * FLIGHT, State::None));
+    }
+
+    /// A window after a clean first round of packets 1 to 46, before the flight.
+    fn confirmed() -> (Window, Instant) {
+        let (mut window, begun) = (Window::new(), Instant::now());
+        window.resume(FLIGHT, begun);
+        (1..=46).for_each(|number| window.on_sent(begun, PACKET, number));
+        (1..=46).for_each(|number| window.on_end_acks(begun + RTT, 0, false, Some(number)));
+        (window, begun + RTT)
     }
 
     #[test]
-    fn a_flight_that_loses_too_much_leaves_half_of_what_arrived() {
-        let jumped = after(remembered(FLIGHT), FLOOR, 0, RTT);
-        assert_eq!((jumped.bytes, jumped.jump), (FLIGHT, Jump::Unvalidated(FLIGHT)));
-        // The loss is seen in the round of the flight, or while its acknowledgements arrive.
-        let lost = FLIGHT - 1_000_000;
-        let early = after(jumped.clone(), FLIGHT, lost, RTT);
-        assert_eq!((early.bytes, early.met_the_end, early.jump), (500_000, true, Jump::None));
-        let sent = after(jumped, FLIGHT, 0, RTT);
-        assert_eq!((sent.bytes, sent.jump), (2 * FLIGHT, Jump::Validating(FLIGHT)));
-        let late = after(sent.clone(), 2 * FLIGHT, lost, RTT);
-        assert_eq!((late.bytes, late.met_the_end, late.jump), (500_000, true, Jump::None));
-        let all = after(sent.clone(), 2 * FLIGHT, 2 * FLIGHT, RTT);
-        assert_eq!(all.bytes, FLOOR);
-        let whole = after(sent, 2 * FLIGHT, 0, RTT);
-        assert_eq!((whole.bytes, whole.jump), (4 * FLIGHT, Jump::None));
+    fn the_last_packet_of_the_first_round_confirms_the_path() {
+        let (mut window, begun) = (Window::new(), Instant::now());
+        window.resume(FLIGHT, begun);
+        (1..=46).for_each(|number| window.on_sent(begun, PACKET, number));
+        for number in 1..46 {
+            window.on_end_acks(begun + RTT, 0, false, Some(number));
+            window.on_sent(begun + RTT, PACKET, 46 + number);
+            assert_eq!(window.bytes, 4 * FLOOR, "{number}");
+        }
+        window.on_end_acks(begun + RTT, 0, false, Some(46));
+        window.on_sent(begun + RTT, PACKET, 92);
+        assert_eq!((window.bytes, window.jump.state), (FLIGHT, State::Sent(flight(FLIGHT))));
+    }
+
+    #[test]
+    fn a_loss_that_the_first_rounds_acknowledgements_show_prevents_the_jump() {
+        // Seven of 46 packets are lost. The library reports them after the round has ended.
+        let (mut window, begun) = (Window::new(), Instant::now());
+        window.resume(FLIGHT, begun);
+        (1..=46).for_each(|number| window.on_sent(begun, PACKET, number));
+        window.on_end_acks(begun + RTT, 0, false, Some(10));
+        window.on_congestion_event(begun + RTT, begun, false, 7 * PACKET);
+        window.on_end_acks(begun + RTT, 0, false, Some(46));
+        window.on_sent(begun + RTT, PACKET, 47);
+        assert_eq!((window.bytes, window.jump.state), (4 * FLOOR, State::None));
+        // The next round counts them.
+        let lost = window.round.map(|round| round.lost);
+        assert_eq!((lost, window.late), (Some(7 * PACKET), 0));
+        // Of the last packets as well.
+        let (mut window, now) = confirmed();
+        window.on_congestion_event(now, now, false, PACKET);
+        window.on_sent(now, PACKET, 47);
+        assert_eq!((window.bytes, window.jump.state), (4 * FLOOR, State::None));
+    }
+
+    /// A window of which a flight of [`FLIGHT`] bytes was sent, as packet 47.
+    fn sent() -> (Window, Instant) {
+        let (mut window, now) = confirmed();
+        window.on_sent(now, FLIGHT, 47);
+        (window, now)
+    }
+
+    #[test]
+    fn a_flight_that_loses_too_much_leaves_half_of_the_rest_immediately() {
+        let (mut window, now) = sent();
+        window.on_congestion_event(now, now, false, FLIGHT / TOO_MUCH);
+        assert_eq!((window.bytes, window.met_the_end), (FLIGHT, false));
+        window.on_congestion_event(now, now, false, 1);
+        let rest = FLIGHT - FLIGHT / TOO_MUCH - 1;
+        assert_eq!((window.bytes, window.met_the_end), (rest / 2, true));
+        // Losses of the same flight that are found later, before and after its first packet's
+        // acknowledgement.
+        window.on_congestion_event(now, now, false, 1_000_000);
+        assert_eq!(window.bytes, (rest - 1_000_000) / 2);
+        window.on_end_acks(now + RTT, 0, false, Some(47));
+        window.arrived(1_000_000);
+        assert_eq!(window.bytes, (rest - 1_000_000) / 2, "a retreat does not grow");
+        window.on_sent(now + RTT, PACKET, 48);
+        window.on_congestion_event(now, now, false, FLIGHT);
+        assert_eq!(window.bytes, FLOOR);
+        window.on_end_acks(now + RTT * 2, 0, false, Some(48));
+        assert_eq!((window.bytes, window.jump.state), (FLOOR, State::None));
+    }
+
+    #[test]
+    fn the_window_grows_by_what_arrives_while_the_flight_is_validated() {
+        let (mut window, now) = sent();
+        window.arrived(1_000_000);
+        assert_eq!(window.bytes, FLIGHT, "nothing of the flight has arrived");
+        window.on_end_acks(now + RTT, 0, false, Some(47));
+        window.arrived(1_000_000);
+        assert_eq!(window.bytes, FLIGHT + 1_000_000);
+        window.arrived(2 * FLIGHT);
+        assert_eq!(window.bytes, 2 * FLIGHT);
+        window.on_sent(now + RTT, PACKET, 48);
+        let (mut queued, begun) = (window.clone(), now + RTT);
+        window.on_end_acks(begun + RTT, 0, false, Some(48));
+        assert_eq!((window.bytes, window.met_the_end), (2 * FLIGHT, false));
+        queued.on_end_acks(begun + RTT * 2, 0, false, Some(48));
+        let met = (queued.bytes, queued.met_the_end, queued.drains);
+        assert_eq!(met, (FLIGHT, true, true), "it is what the path carries");
+    }
+
+    #[test]
+    fn a_path_that_carries_a_fiftieth_of_the_remembered_rate_gets_little_more_than_the_flight() {
+        // 10 Mbit/s and a queue of a round trip; the rest of the flight is lost.
+        let mut path = remembered(1_250_000, NEVER, FLIGHT);
+        let room = 250_000;
+        let mut sent = path.round(WIDE);
+        for _ in 0..10 {
+            let (begun, mut flight) = (path.now, 0);
+            while flight < path.window.window() {
+                path.window.on_sent(begun, PACKET, path.number);
+                (path.number, flight) = (path.number + 1, flight + PACKET);
+            }
+            let lost = flight.saturating_sub(room);
+            path.now += RTT * 2;
+            path.window.arrived(flight - lost);
+            path.window.on_end_acks(path.now, 0, false, Some(path.number - 1));
+            path.window.on_congestion_event(path.now, begun, false, lost);
+            sent += flight;
+        }
+        assert!(sent < FLIGHT + 12 * room, "{sent}");
+        assert!(path.window.window() <= room, "{}", path.window.window());
     }
 
     #[test]
     fn a_round_that_lost_or_waited_or_was_not_full_confirms_no_path() {
-        let lossy = after(remembered(FLIGHT), 16_000, 1_001, RTT);
-        let slow = after(remembered(FLIGHT), 16_000, 0, RTT * 2);
-        for window in [lossy, slow] {
-            assert_eq!((window.bytes, window.jump), (FLOOR, Jump::None));
-            let next = after(window, 16_000, 0, RTT);
+        let allowed = || {
+            let window = Window { shortest: Some(RTT), ..Window::new() };
+            window.resume(FLIGHT, Instant::now());
+            window
+        };
+        let lossy = after(allowed(), 16_000, 1_001, RTT);
+        let slow = after(allowed(), 16_000, 0, RTT * 2);
+        let one = after(allowed(), 16_000, 1, RTT);
+        for window in [lossy, slow, one] {
+            let next = after(after(window, 16_000, 0, RTT), 16_000, 0, RTT);
             assert!(next.bytes < FLIGHT, "the path is not the remembered one");
         }
         // A stream that had nothing to send may still fill a later round.
-        let mut window = remembered(FLIGHT);
+        let mut window = allowed();
         let begun = Instant::now();
-        window.on_sent(begun, 5_000, 7);
-        window.on_end_acks(begun + RTT, 0, true, Some(7));
-        assert_eq!((window.bytes, window.jump), (FLOOR, Jump::None));
-        assert_eq!(after(window, FLOOR, 0, RTT).bytes, FLIGHT);
+        window.on_sent(begun, 5_000, 6);
+        window.on_end_acks(begun + RTT, 0, true, Some(6));
+        assert_eq!((window.bytes, window.jump.state), (FLOOR, State::None));
+        let full = after(window, FLOOR, 0, RTT);
+        assert_eq!(full.jump.state, State::Confirmed(FLIGHT));
+    }
+
+    #[test]
+    fn a_first_round_that_began_idle_and_then_used_the_window_is_full() {
+        let idle = |bytes, sent| {
+            let window = Window { bytes, shortest: Some(RTT), ..Window::new() };
+            let (mut window, begun) = (window, Instant::now());
+            window.on_sent(begun, sent, 7);
+            window.on_end_acks(begun, 0, true, Some(6));
+            window.on_end_acks(begun + RTT, 0, false, Some(7));
+            window.bytes
+        };
+        assert_eq!(idle(FLOOR, FLOOR / 8 * 7 - 1), FLOOR);
+        assert_eq!(idle(FLOOR, FLOOR / 8 * 7), FLOOR * 4);
+        assert_eq!(idle(FAST, FAST), FAST);
     }
 
     #[test]
     fn an_unused_part_of_a_jump_is_given_back() {
-        let mut window = after(remembered(FLIGHT), FLOOR, 0, RTT);
-        let begun = Instant::now();
-        window.on_sent(begun, 100_000, 7);
-        window.on_end_acks(begun + RTT, 0, true, Some(7));
-        assert_eq!((window.bytes, window.jump), (100_000, Jump::Validating(100_000)));
+        let (mut window, now) = confirmed();
+        window.on_sent(now, 100_000, 47);
+        window.on_end_acks(now + RTT, 0, true, Some(47));
+        let sent = Flight { bytes: 100_000, validating: true, ..flight(0) };
+        assert_eq!((window.bytes, window.jump.state), (100_000, State::Sent(sent)));
     }
 
     #[test]
-    fn a_remembered_flight_has_a_limit_and_a_small_one_changes_nothing() {
-        assert_eq!(after(remembered(u64::MAX), FLOOR, 0, RTT).bytes, MOST / 2);
-        let small = after(remembered(FLOOR * 4), FLOOR, 0, RTT);
-        assert_eq!((small.bytes, small.jump), (FLOOR * 4, Jump::None));
-        let mut window = after(remembered(FLIGHT), FLOOR, 0, RTT);
-        window.on_congestion_event(Instant::now(), Instant::now(), true, 1);
-        assert_eq!((window.bytes, window.jump), (FLOOR, Jump::None));
+    fn a_permission_has_a_limit_and_an_end_and_a_small_one_changes_nothing() {
+        let state = |flight, waits| {
+            let window = Window { shortest: Some(RTT), ..Window::new() };
+            window.resume(flight, Instant::now() - waits);
+            after(window, FLOOR, 0, RTT).jump.state
+        };
+        assert_eq!(state(u64::MAX, RTT), State::Confirmed(MOST / 2));
+        assert_eq!(state(FLOOR * 4, RTT), State::None);
+        assert_eq!(state(FLIGHT, Duration::from_secs(11)), State::None);
+        let (mut window, now) = confirmed();
+        window.on_congestion_event(now, now, true, 1);
+        assert_eq!((window.bytes, window.jump.state), (FLOOR, State::None));
     }
 
     #[test]

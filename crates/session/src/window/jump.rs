@@ -1,0 +1,119 @@
+//! A jump of the window to the flight of an earlier transfer (Careful Resume, RFC 9959).
+//!
+//! - **Reconnaissance** (section 3.2): the first full round must lose nothing and meet no queue, up
+//!   to the acknowledgement of its last packet. Otherwise there is no jump.
+//! - **Unvalidated** (3.3): the window is the remembered flight: half of what the path carried in a
+//!   round trip. It stays so until the first packet of the flight is acknowledged.
+//! - **Validating** (3.4): the window grows by the bytes that arrive, to at most twice the flight,
+//!   until all of the flight is acknowledged or lost.
+//! - **Safe Retreat** (3.5): once the flight has lost too much, the window is half of the bytes that
+//!   were not lost.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::TOO_MUCH;
+
+/// A permission to jump is valid for this time. Later the path may be another one.
+const VALID: Duration = Duration::from_secs(10);
+
+/// The permission to jump, and the state of the jump. Clones share the permission.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Jump {
+    allowed: Arc<Mutex<Option<Allowed>>>,
+    pub(super) state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Allowed {
+    flight: u64,
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// There is no jump now.
+    #[default]
+    None,
+    /// The first packet of a full round was acknowledged; `last` is the number of its last packet.
+    Confirming { flight: u64, last: u64 },
+    /// The path is confirmed: the next packet begins the flight of this many bytes.
+    Confirmed(u64),
+    /// The flight was sent.
+    Sent(Flight),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flight {
+    pub(super) bytes: u64,
+    pub(super) lost: u64,
+    /// Whether its first packet was acknowledged.
+    pub(super) validating: bool,
+    /// Whether it lost too much.
+    pub(super) retreats: bool,
+}
+
+impl Jump {
+    /// Allows one jump to a flight of `flight` bytes.
+    pub(super) fn allow(&self, flight: u64, now: Instant) {
+        self.set(Some(Allowed { flight, until: now + VALID }));
+    }
+
+    fn set(&self, allowed: Option<Allowed>) -> Option<Allowed> {
+        // The lock guards one assignment, which cannot panic.
+        let mut now = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *now, allowed)
+    }
+
+    /// Ends the jump, and takes the permission back.
+    pub(super) fn cancel(&mut self) {
+        self.set(None);
+        self.state = State::None;
+    }
+
+    /// A full round without a loss or a queue has ended; `last` is the number of the last packet
+    /// that was sent. A flight that is not larger than `usual`, the next window without a jump, is
+    /// not used.
+    pub(super) fn confirm(&mut self, now: Instant, usual: u64, last: u64) {
+        if let Some(Allowed { flight, until }) = self.set(None)
+            && now <= until
+            && flight > usual
+        {
+            self.state = State::Confirming { flight, last };
+        }
+    }
+
+    /// All packets up to `largest` were acknowledged, or will soon be found lost.
+    pub(super) fn acknowledged(&mut self, largest: u64) {
+        if let State::Confirming { flight, last } = self.state
+            && largest >= last
+        {
+            self.state = State::Confirmed(flight);
+        }
+    }
+
+    /// A packet is sent. Returns the flight if this packet is its first. The losses that earlier
+    /// acknowledgements show are known at this point.
+    pub(super) fn begin(&mut self) -> Option<u64> {
+        let State::Confirmed(bytes) = self.state else { return None };
+        let flight = Flight { bytes, lost: 0, validating: false, retreats: false };
+        self.state = State::Sent(flight);
+        Some(bytes)
+    }
+
+    /// Records a loss. Returns the window of a retreat.
+    pub(super) fn lost(&mut self, bytes: u64) -> Option<u64> {
+        match &mut self.state {
+            State::Sent(flight) => {
+                flight.lost += bytes;
+                flight.retreats |= flight.lost.saturating_mul(TOO_MUCH) > flight.bytes;
+                flight.retreats.then(|| flight.bytes.saturating_sub(flight.lost) / 2)
+            }
+            State::Confirming { .. } | State::Confirmed(_) => {
+                self.cancel();
+                None
+            }
+            State::None => None,
+        }
+    }
+}
