@@ -89,6 +89,15 @@ struct Round {
     fastest: Option<Duration>,
 }
 
+impl Round {
+    /// Returns whether the round used the whole `window`. At the start, acknowledgements of the
+    /// handshake may arrive before there is something to send; the round is full if the window was
+    /// then used all the same.
+    fn is_full(&self, window: u64) -> bool {
+        !self.idle || window < FAST && self.sent >= window / 8 * 7
+    }
+}
+
 impl Window {
     pub(super) fn new() -> Window {
         Window {
@@ -132,6 +141,7 @@ impl Window {
     fn end_round(&mut self, round: Round, took: Duration) {
         let took = round.fastest.map_or(took, |least| least.min(took));
         let drained = std::mem::take(&mut self.drains);
+        let is_full = round.is_full(self.bytes);
         let jump = std::mem::take(&mut self.jump);
         if let Jump::Unvalidated(flight) = jump {
             // Only the bytes that were sent can prove anything.
@@ -152,7 +162,7 @@ impl Window {
             self.met_the_end = true;
             self.drains = !drained;
             if drained { self.bytes } else { self.bytes / 4 * 3 }
-        } else if round.idle {
+        } else if !is_full {
             self.bytes
         } else if self.met_the_end {
             self.bytes + self.bytes / GENTLY
@@ -481,6 +491,23 @@ mod tests {
         window.on_end_acks(begun + RTT, 0, true, Some(7));
         assert_eq!((window.bytes, window.jump), (FLOOR, Jump::None));
         assert_eq!(after(window, FLOOR, 0, RTT).bytes, FLIGHT);
+    }
+
+    #[test]
+    fn a_first_round_that_began_idle_and_then_used_the_window_is_full() {
+        let idle = |before: &Window, sent| {
+            let (mut window, begun) = (before.clone(), Instant::now());
+            window.on_sent(begun, sent, 7);
+            window.on_end_acks(begun, 0, true, Some(6));
+            window.on_end_acks(begun + RTT, 0, false, Some(7));
+            window.bytes
+        };
+        let first = remembered(0);
+        assert_eq!(idle(&first, FLOOR / 8 * 7 - 1), FLOOR);
+        assert_eq!(idle(&first, FLOOR / 8 * 7), FLOOR * 4);
+        assert_eq!(idle(&remembered(FLIGHT), FLOOR / 8 * 7), FLIGHT);
+        let large = Window { bytes: FAST, ..first };
+        assert_eq!(idle(&large, FAST), FAST);
     }
 
     #[test]
