@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the measurements of the hand-written pages in results/. Run it as root, on a machine that does
 # nothing else:
-# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|rooms|streams|sharing|watching|senders|join|takeover|beside|alone|shares|all]
+# bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|ranges|rooms|streams|sharing|watching|senders|join|takeover|beside|alone|shares|all]
 # all is the default: wan, ssh, tcp, resume, multi, throughput, protocols, small and memory.
 # Three more names write their pages: emulator (accuracy; the table of emulator.md), simulator (speed;
 # simulator.md) and scheduler (GTP's decisions; scheduler.md).
@@ -272,6 +272,47 @@ mounted() {
         awk -v l="$loss" -v c="$(median < "$WORK/cp-walls")" -v m="$(median < "$WORK/mount-walls")" \
             'BEGIN {printf "| %s %% | %.2f | %.2f | %.2f |\n", l*100, c, m, c/m}'
     done
+}
+
+# 1,000 ranges of 64 KiB of a file over 1 Gbit/s and 100 ms: by one `cat`, from start to exit, over a
+# path that is unknown and again after a copy has remembered it; then by two calls of `read_ranges` on
+# an open file, which the program times itself. LOSS: of the path.
+ranges() {
+    clocked
+    # An address, not a name: the memory has an entry for each family of addresses.
+    local at=10.77.0.2 run words way example=${EXAMPLE:-$PWD/target/release/examples/ranges}
+    [ "${EXAMPLE:-}" ] || cargo build --release --quiet -p longhaul --example ranges
+    head -c 100000000 /dev/urandom > "$WORK/root/file"
+    words=$(for way in $(seq 0 100000 99900000); do printf ' --range=%d-%d' "$way" $((way + 65536)); done)
+    for run in $(seq "$RUNS"); do
+        rm -f "$WORK/ready" "$WORK/client/paths" "$WORK/here/copy"; mkfifo "$WORK/ready"; touch_memory 300000000
+        "$LONGHAUL" emulate --rate 1G --rtt 100ms --loss "${LOSS:-0}" --seed "$run" \
+            --run b "LONGHAUL_CONFIG_DIR=$WORK/server exec $LONGHAUL serve --root $WORK/root --allow $ID > $WORK/ready" \
+            --run a "set -e; read -r _ < $WORK/ready
+                $WORK/clocked $WORK/unknown $LONGHAUL cat --accept-new $words lh://$at/file > $WORK/here/unknown
+                $LONGHAUL cp --accept-new -q lh://$at/file $WORK/here/copy
+                $WORK/clocked $WORK/known $LONGHAUL cat $words lh://$at/file > $WORK/here/known
+                $example lh://$at file $WORK/client/paths > $WORK/calls" \
+            > "$WORK/out" 2>"$WORK/emulator"
+        for way in unknown known; do
+            for _ in $(seq 1000); do head -c 65536; head -c 34464 > /dev/null; done < "$WORK/root/file" |
+                cmp - "$WORK/here/$way"
+            cat "$WORK/$way" >> "$WORK/$way-all"
+        done
+        local first second; read -r first second < "$WORK/calls"
+        echo "$first" >> "$WORK/first-all"; echo "$second" >> "$WORK/second-all"
+        grep -q '; valid' "$WORK/emulator" || echo "(the emulator was the bottleneck: $(tail -1 "$WORK/emulator"))" >&2
+    done
+    echo "| 1,000 ranges of 64 KiB | seconds (median of $RUNS) | least | most |"
+    echo "| --- | ---: | ---: | ---: |"
+    while read -r way words; do
+        echo "| $words | $(median < "$WORK/$way-all") | $(sort -n "$WORK/$way-all" | head -1) | $(sort -n "$WORK/$way-all" | tail -1) |"
+    done << 'END'
+unknown `cat`, start to exit, unknown path
+known `cat`, start to exit, path remembered by a copy
+first first `read_ranges` of an open file, path remembered
+second second `read_ranges` of the same file
+END
 }
 
 # Rooms with many subscribers, compared with mosquitto, and with zenoh if ZENOH names a Python that has it.
@@ -920,8 +961,8 @@ shares() {
 }
 
 case ${1:-all} in
-    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | mounted | rooms | streams | sharing | watching | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
+    throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | mounted | ranges | rooms | streams | sharing | watching | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, rooms, streams, sharing, watching, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, ranges, rooms, streams, sharing, watching, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

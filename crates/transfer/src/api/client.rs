@@ -138,7 +138,7 @@ impl ClientBuilder {
 
     /// Stores the rate that a copy finds for its path, in the file of `paths`. The next copy over
     /// the same path, and reads of remote files, start at half of the stored rate. Without `paths`,
-    /// each copy searches for its rate from the start.
+    /// they search for their rate from the start.
     #[must_use]
     pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
         ClientBuilder { paths: Some(paths), ..self }
