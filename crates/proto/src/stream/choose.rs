@@ -120,6 +120,14 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
     model::stream_send_rate(frame, per_second, deadline, rounds).ok()
 }
 
+/// The time that the deadline leaves for sending a payload with its pauses: `needs` describes
+/// payloads as frames. `None` if it leaves none for the pauses; equation 11 does not count them.
+pub(super) fn payload_time(needs: &Needs, path: &Path) -> Option<Span> {
+    let resends = model::resends(needs.frame, path.symbol.into(), path.losses.ratio())?;
+    let rounds = (path.rtt + PAUSE) * u64::from(resends) + PAUSE;
+    Some(path.leaves(needs.deadline).saturating_sub(rounds)).filter(|left| *left > Span::ZERO)
+}
+
 /// The rate that sends `bytes` within a frame's interval, or within `left` if that is less.
 fn rate(bytes: f64, per_second: f64, left: Span) -> Option<Rate> {
     let seconds = left.as_secs_f64().min(1.0 / per_second);

@@ -1,6 +1,6 @@
 //! The way, the rate and the repairs for a stream, from the measured path.
 
-use super::choose::{Choice, Needs, Path, Way, choose, repair_time};
+use super::choose::{Choice, Needs, Path, Way, choose, payload_time, repair_time};
 use crate::fec::Losses;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
@@ -40,8 +40,7 @@ pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Opti
     let (repairs, left) = match way {
         Way::Code => (choice.code?.0, path.leaves(needs.deadline)),
         Way::Repair => (0, repair_time(needs, &path)?),
-        // If the losses need more rounds than equation 6 expects on average, equation 11 decides.
-        Way::Payloads => (0, repair_time(needs, &path).unwrap_or(Span::MAX)),
+        Way::Payloads => (0, payload_time(needs, &path).unwrap_or(Span::MAX)),
     };
     let symbol = u64::from(path.symbol.max(1));
     let symbols = needs.frame.get().div_ceil(symbol) + u64::from(repairs);
@@ -83,5 +82,24 @@ mod tests {
     fn jitter_makes_no_deadline_impossible_that_a_calm_path_keeps_twice_over() {
         assert_eq!(planned(50, 0), None);
         assert!(planned(120, 5_000).is_some());
+    }
+
+    #[test]
+    fn a_payload_is_sent_at_the_rate_of_equation_11_whatever_the_losses() {
+        let frame = Bytes::new(14_400_000);
+        let deadline = Span::from_millis(500);
+        let needs = Needs { frame, per_second: 2.0, deadline, epsilon: 1e-4, receivers: 1 };
+        let rate = |rtt: u64, loss: f64| {
+            let losses = Losses::independent(LossRatio::new(loss).expect("a share"));
+            let (rtt, jitter) = (Span::from_millis(rtt), Span::ZERO);
+            let path = Path { rtt, jitter, losses, symbol: 1440 };
+            plan(&needs, &path, 0, Some(Way::Payloads)).expect("it is possible").rate
+        };
+        assert_eq!(rate(100, 0.0), Rate::from_mbps(288));
+        for loss in [0.001, 0.003, 0.005, 0.01] {
+            assert_eq!(rate(100, loss), Rate::from_mbps(576), "{loss}");
+        }
+        // On a short path the pauses of three rounds, 10 ms each, take longer than the rounds.
+        assert_eq!(rate(0, 0.01), Bytes::new(14_400_000) / Span::from_millis(470));
     }
 }
