@@ -44,6 +44,9 @@ pub struct RangeFile {
     path: PathBuf,
     /// The folder of a new file, until it is synced.
     created_in: Option<SharedFolder>,
+    /// The number of names of a file that is open for changes. It falls when another file replaces
+    /// this one.
+    links: Option<u64>,
 }
 
 impl RangeFile {
@@ -71,7 +74,7 @@ impl RangeFile {
                     return Err(is_no_file("not a regular file"));
                 }
                 let (stamp, path) = (Stamp::of(&attributes), path.to_owned());
-                Ok(RangeFile { file, stamp, path, created_in: None })
+                Ok(RangeFile { file, stamp, path, created_in: None, links: None })
             }
         }
     }
@@ -111,10 +114,14 @@ impl RangeFile {
     pub fn check(&self) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("read", &self.path, &error))?;
-        match Stamp::of(&now) == self.stamp {
+        match Stamp::of(&now) == self.stamp && !self.has_lost_its_name(&now) {
             true => Ok(()),
             false => Err(self.changed()),
         }
+    }
+
+    fn has_lost_its_name(&self, now: &Attributes) -> bool {
+        self.links.is_some_and(|links| now.links != links)
     }
 
     fn changed(&self) -> Error {

@@ -55,7 +55,8 @@ impl RangeFile {
         }
         let created_in: Option<SharedFolder> = is_new.then_some(parent);
         let (stamp, path) = (Stamp::of(&attributes), path.to_owned());
-        Ok(RangeFile { file, stamp, path, created_in })
+        let links = Some(attributes.links);
+        Ok(RangeFile { file, stamp, path, created_in, links })
     }
 
     /// Writes `bytes` at `at`, reads them back and compares them. The file grows if the bytes end
@@ -104,6 +105,8 @@ impl RangeFile {
         let named = synced.and_then(|()| self.created_in.as_ref().map_or(Ok(()), |in_| in_.sync()));
         named.map_err(|error| file_error("sync", &self.path, &error))?;
         self.created_in = None;
+        // Changes of a file that has been replaced are lost when it is closed.
+        self.check()?;
         Ok(())
     }
 
@@ -121,11 +124,10 @@ impl RangeFile {
     fn renew(&mut self, size: u64) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("write", &self.path, &error))?;
-        let now = Stamp::of(&now);
-        if now.size != size {
+        if self.has_lost_its_name(&now) || now.size != size {
             return Err(self.changed());
         }
-        self.stamp = now;
+        self.stamp = Stamp::of(&now);
         Ok(())
     }
 }
@@ -184,6 +186,20 @@ mod tests {
         let error = file.write(0, b"x").unwrap_err();
         assert_eq!(error.what, "data changed while it was open");
         assert_eq!(fs::read(&path).unwrap(), b"next");
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_during_a_write_does_not_report_the_write_as_made() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("data");
+        fs::write(&path, b"0123456789").unwrap();
+        let mut file = open(top.path(), "data").unwrap();
+        // The check before the write has passed; then the file is replaced.
+        file.file.write_all_at(b"x", 0).unwrap();
+        fs::write(top.path().join("next"), b"next").unwrap();
+        fs::rename(top.path().join("next"), &path).unwrap();
+        assert_eq!(file.renew(10).unwrap_err().what, "data changed while it was open");
+        assert!(file.sync().is_err());
     }
 
     #[test]
