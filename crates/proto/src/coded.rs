@@ -147,7 +147,7 @@ impl Waiting {
         }
     }
 
-    /// Those of `chunks` that have waiting symbols.
+    /// The chunks in the range `chunks` that have waiting symbols.
     pub(crate) fn chunks(&self, chunks: core::ops::Range<u64>) -> impl Iterator<Item = u64> + '_ {
         self.of.range(chunks).map(|(chunk, _)| *chunk)
     }
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(amounts(&[1], losses(0.011), 1), [1]);
         assert_eq!(amounts(&[7], losses(0.0), 9), [0]);
         assert!(amounts(&[], five, 9).is_empty());
-        // A chunk of too many blocks for the code gets at most all [`SYMBOLS`] symbols.
+        // A chunk of too many blocks for the code gets at most [`SYMBOLS`] symbols.
         assert_eq!(amounts(&[70_000, 1], five, 999), [128, 0]);
     }
 

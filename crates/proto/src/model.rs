@@ -25,7 +25,7 @@ use crate::units::{Bytes, LossRatio, Rate};
 pub struct DelayTooShort {
     /// The requested delay.
     pub delay: Span,
-    /// The round-trip time that it must exceed.
+    /// The round-trip time that the delay must exceed.
     pub rtt: Span,
 }
 

@@ -107,15 +107,15 @@ fn blocks_may_be_skipped_midway() {
     }
 }
 
-/// A sender that compares the receiver's files with its source skips equal blocks. It may have sent
-/// some of these blocks already, and the receiver learns of the skip later.
+/// A sender that compares the receiver's files with its source skips equal blocks. The sender may
+/// have sent some of these blocks already, and the receiver learns of the skip later.
 #[test]
 fn blocks_skipped_by_the_sender_do_not_count_as_lost() {
     for row in all() {
         let mut rig = two_flows(row, 12, Channel::perfect(RTT / 2), Host::Fast);
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let blocks = |segment, index, count| BlockRange { first: Block { segment, index }, count };
-        // The receiver requests again what it requested before.
+        // Until it learns of the skip, the receiver may request these blocks.
         for (flow, range) in [(0, blocks(0, 32, 72)), (0, blocks(1, 0, 80)), (1, blocks(0, 8, 400))]
         {
             rig.skip_apart([at(300), at(3)], flow, range);

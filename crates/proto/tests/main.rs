@@ -1,4 +1,4 @@
-//! The core's integration tests, one binary: the [`rig`] and what runs on it.
+//! The core's integration tests in one binary: the [`rig`] and the tests that run on it.
 
 mod canary;
 mod conformance;

@@ -26,9 +26,11 @@ use crate::rig::setup;
 
 const FLOW: FlowId = FlowId(1);
 const RTT: Span = Span::from_millis(50);
-/// Blocks in the object, in a segment, and in a buffer.
+/// Blocks in the object.
 const BLOCKS: u64 = 120;
+/// Blocks in a segment.
 const SEGMENT: u64 = 48;
+/// Blocks in a buffer.
 const BUFFER: u64 = 16;
 
 /// Protocols whose papers require that listed losses are resent before new blocks.
@@ -65,11 +67,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     sends: u32,
-    /// How often the receiver named it as missing or requested it.
+    /// How often the receiver named the block as missing or requested it.
     named: u32,
-    /// When it was sent last.
+    /// When the block was sent last.
     at: Time,
-    /// Whether it was on a list of losses and has not been resent since.
+    /// Whether the block was on a list of losses and has not been resent since.
     listed: bool,
     /// Whether a message has reported the block as received.
     told: bool,

@@ -131,7 +131,7 @@ pub(crate) struct Flow {
     pub(crate) sends: BTreeMap<Block, u32>,
     /// Whether the flow waited only for a grant after the last poll.
     pub(crate) blocked: bool,
-    /// Additional one-way delay of its path.
+    /// Additional one-way delay of the flow's path.
     pub(crate) further: Span,
     host: Host,
     next: u64,

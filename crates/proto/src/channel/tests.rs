@@ -17,7 +17,7 @@ fn limits(messages: usize, keys: usize) -> Limits {
     Limits { messages, keys, ..Limits::default() }
 }
 
-/// The numbers of all messages that `cursor` takes now; `-n` for `n` lost ones.
+/// The numbers of all messages that `cursor` takes now; `-n` for `n` lost messages.
 fn take(cursor: &mut Cursor, log: &Log) -> Vec<i64> {
     let taken = core::iter::from_fn(|| cursor.take(log));
     let number = |taken| match taken {
@@ -167,7 +167,7 @@ fn numbers_come_once_each_and_the_lost_ones_are_counted() {
     assert!(numbers.has(11));
     let before = numbers.missing();
     assert_eq!(before, 1_020);
-    // A jump. Lost are the missing numbers of the window, and the numbers that the jump skips.
+    // A jump: the missing numbers of the window and the numbers that the jump skips are lost.
     assert_eq!(numbers.mark(1_035 + 2_000), fresh(1_020 + 976, false));
     assert_eq!(numbers.missing(), 1_023);
     let lost = u64::MAX / 2 - 3_036 - 1_023 + 1_023;
@@ -205,7 +205,7 @@ const CODES: [Code; 4] = [
     Code::ReedSolomon { group: 8, repairs: 4 },
 ];
 
-/// All datagrams of these messages, at 1 ms each.
+/// All datagrams of these messages, one message each millisecond.
 fn cut(code: Code, messages: &[Vec<u8>]) -> Vec<Datagram> {
     let (mut cutter, mut out) = (Cutter::new(100, code, Span::from_millis(20)), Vec::new());
     for (at, message) in messages.iter().enumerate() {
@@ -232,7 +232,7 @@ fn messages_come_whole_in_every_code_and_twice_by_no_repetition() {
         let (out, lost) = joined(&datagrams);
         let got: Vec<Vec<u8>> = out.iter().map(|joined| joined.message.clone()).collect();
         assert!(got == messages && lost == 0, "{code:?}");
-        // All arrive in reverse order too.
+        // All messages also arrive if the datagrams come in reverse order.
         datagrams.reverse();
         let (out, _) = joined(&datagrams);
         assert_eq!(out.len(), 40, "{code:?}");
@@ -324,7 +324,7 @@ fn a_meter_measures_rates_jitter_and_losses() {
     let mut meter = Meter::default();
     let at = |millis| Time::ZERO + Span::from_millis(millis);
     for n in 0..200_u64 {
-        // 10 ms apart; every other one comes 4 ms later.
+        // One message each 10 ms; every other message comes 4 ms late.
         let now = at(n * 10 + (n % 2) * 4);
         meter.on_bytes(now, 150);
         let bytes = Arc::from(vec![0; 100]);

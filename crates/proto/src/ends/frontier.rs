@@ -253,7 +253,7 @@ mod tests {
         frontier.take(10);
         frontier.take(10);
         assert_eq!((frontier.passed(), frontier.unacknowledged()), (14, 12));
-        // Known to have arrived before they were sent: they were never in flight.
+        // Block 14 is known to have arrived before it was sent, so it was never in flight.
         frontier.set_there(0..15);
         assert_eq!((frontier.passed(), frontier.unacknowledged()), (14, 0));
         frontier.take(10);

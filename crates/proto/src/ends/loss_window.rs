@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(ratio(&window), Some(0.25));
         window.note(8_192, 4_096);
         assert_eq!(ratio(&window), Some(0.5));
-        // From here on without loss: the first window ends at its second mark.
+        // From here on nothing is lost: the first window ends at its second mark.
         window.note(16_383, 12_287);
         assert_eq!(ratio(&window), Some(4_096.0 / 16_383.0));
         window.note(16_384, 12_288);

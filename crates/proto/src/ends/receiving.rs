@@ -176,8 +176,9 @@ pub struct Flows<F> {
     telling: Few,
 }
 
-/// A set of flows that usually has one member or none and then allocates nothing. The lowest id is
-/// last, so its removal moves no other id.
+/// A set of flows that usually has one member or none. The vector keeps its memory when it is
+/// empty, so such changes allocate nothing. The lowest id is last, so its removal moves no other
+/// id.
 #[derive(Default)]
 struct Few(Vec<FlowId>);
 

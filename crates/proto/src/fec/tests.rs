@@ -194,7 +194,7 @@ proptest! {
         let shape = Shape::new(Scheme::ReedSolomon, k, m, 2 * half).expect("a shape");
         let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
         let total = usize::from(k) + usize::from(m);
-        // The same coders again: no state of the previous block remains.
+        // The same encoder and decoder again: they keep no state of the previous block.
         for count in [usize::from(m), usize::from(m) + 1] {
             let lost = drawn(total, count, seed);
             let originals = lost[..k.into()].iter().filter(|lost| **lost).count();

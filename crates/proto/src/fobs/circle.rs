@@ -318,7 +318,8 @@ mod tests {
         assert_eq!(next(20, 8, 100), (0, 3..4, 2));
         assert_eq!(next(30, 9, 100), (1, 2..4, 2));
         assert_eq!(next(40, 11, 100), (0, 0..1, 3));
-        // A stretch was sent when its last block was: at 20 ms under number 8, at 30 ms under 10.
+        // A stretch counts as sent when its last block was sent: at 20 ms under number 8, at 30
+        // ms under 10.
         let known = |highest| Some(Known { highest, patience: PATIENCE, by_time_to: u64::MAX });
         assert!(again(&mut circle.clone(), ms(119), known(8)).is_none());
         assert_eq!(again(&mut circle.clone(), ms(119), known(9)), Some((2..4, 3)));

@@ -1,6 +1,6 @@
-//! The sending end: first sends, then the circle, batch after batch until the completion signal.
-//! After each chunk of new data the sender resends known losses first. With the rate table
-//! (`table`) the sender is less greedy during congestion.
+//! The sending end: first sends, then unacknowledged blocks in a circle, batch after batch until
+//! the completion signal. After each chunk of new data the sender resends known losses first.
+//! With the rate table (`table`) the sender is less greedy during congestion.
 
 use alloc::boxed::Box;
 
@@ -64,7 +64,7 @@ impl Speed {
 #[derive(Clone, Copy, Debug)]
 enum Batch {
     Fixed(u64),
-    /// As many blocks as the last acknowledgement confirmed; the maximum before the first.
+    /// As many blocks as the last acknowledgement confirmed; unlimited before the first one.
     Auto(u64),
 }
 
@@ -124,9 +124,9 @@ impl FobsSender {
     }
 
     /// The rule for losses. While a first send is possible, a repeated block does not count as lost
-    /// because of time alone. Consider a slow sender whose repeats take longer than its patience and
-    /// that gets no acknowledgements. Without this rule it would repeat blocks for ever and never
-    /// reach a first send.
+    /// because of time alone. Consider a slow sender whose repeats take longer than its patience
+    /// and that gets no acknowledgements. Without this rule such a sender would repeat blocks for
+    /// ever and never reach a first send.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
@@ -321,7 +321,7 @@ impl SendingFlow for FobsSender {
         let trained = self.speed.controller().train(now, next);
         let batch = match self.batch {
             Batch::Fixed(count) => count,
-            // First sends always continue: the batch limits only repeats.
+            // First sends continue even if the last acknowledgement confirmed no block.
             Batch::Auto(count) => count.max(LEAST_BATCH),
         };
         trained.max(self.end.pacer.allowance(now)).min(until_train(next)).min(batch)

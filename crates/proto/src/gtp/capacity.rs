@@ -357,7 +357,7 @@ mod tests {
         assert!(capacity.on_train(1e9, 31));
         assert_eq!(capacity.rate(0.0), 0.9e9);
         assert!(!capacity.on_train(0.5e9, 31));
-        // Intervals without loss raise it by 2 % each, up to just below the train's rate.
+        // Intervals without loss raise C_r by 2 % each, up to just below the train's rate.
         let mut rates = |intervals: usize| {
             let each = (0..intervals).map(|_| {
                 interval(&mut capacity, &rules(), 1e9);
@@ -369,7 +369,7 @@ mod tests {
             assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
         };
         close(&rates(5), &[918.0, 936.4, 955.1, 974.2, 980.0]);
-        // That ceiling holds for a while; then C_r rises step by step.
+        // The ceiling of 980 holds for a while; then C_r rises step by step.
         close(&rates(8), &[980.0; 8]);
         close(&rates(6), &[980.0, 999.6, 999.6, 1019.6, 980.0, 980.0]);
         // The same ceiling again holds twice as long.
@@ -433,7 +433,7 @@ mod tests {
         let expected = [229.5, 234.1, 238.8, 225.0, 225.0];
         assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
         assert_eq!((capacity.belief, capacity.several), (7, None));
-        // The ceiling is that of all paths: the same paths start no second search.
+        // The ceiling belongs to all paths: the same paths start no second search.
         for _ in 0..8 {
             over_paths(&mut capacity, 250.0, 0.0);
         }

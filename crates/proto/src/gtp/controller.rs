@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn the_requested_rate_follows_the_papers_rule_step_by_step() {
         let mut sfc = Controller::new(100e6);
-        // Loss, and the rate in Mbit/s after it, worked by hand: 4 % loss reduces by 2 %, 60 % by
-        // 12.5 %.
+        // Loss, and the rate in Mbit/s after this loss, worked by hand: 4 % loss reduces by 2 %,
+        // 60 % by 12.5 %.
         for (loss, rate) in [
             (0.0, 100.0),
             (0.04, 98.0),

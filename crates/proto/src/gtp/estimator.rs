@@ -106,7 +106,7 @@ mod tests {
                 (100.0, 126.0, 0.0, 102.0),
                 // Loss below the threshold: 2 %.
                 (100.0, 102.0, 0.004, 102.0),
-                // At and above it: half the loss, at most a fifth.
+                // At and above the threshold: half the loss, at most a fifth.
                 (100.0, 102.0, 0.005, 99.75),
                 (100.0, 99.75, 0.1, 95.0),
                 (100.0, 95.0, 0.9, 80.0),

@@ -4,12 +4,12 @@
 //! > estimating TCP traffic, so as to achieve max-min fairness to all flows, including both TCP
 //! > and GTP. (section 3.6)
 //!
-//! The *part* of other traffic is the rate that our flows leave to it. TCP flows take part in the
-//! max-min schedule as one flow, weighted by their number. The demand of other traffic is estimated
-//! from its observed rate: while other traffic uses its part, the part grows, up to a fair share.
-//! C_r is the capacity of the link minus this part. The CE's rules do not work here. A TCP flow
-//! halves its window now and then and recovers slowly, so TCP rarely uses its whole part. The CE's
-//! threshold of 95 % would mistake TCP's current rate for its limit.
+//! The *part* of other traffic is the rate that our flows leave to it. All TCP flows together enter
+//! the max-min schedule as one flow, weighted by their number. The demand of other traffic is
+//! estimated from its observed rate: while other traffic uses its part, the part grows, up to a
+//! fair share. C_r is the capacity of the link minus this part. The CE's rules do not work here. A
+//! TCP flow halves its window now and then and recovers slowly, so TCP rarely uses its whole part.
+//! The CE's threshold of 95 % would mistake TCP's current rate for its limit.
 //!
 //! If the rate of other traffic exceeds its part, the estimate rises at least to this rate. Traffic
 //! that already fills the link therefore gets its share in one step. Only traffic that lasts for
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn the_part_of_others_follows_their_use_step_by_step() {
         // Worked by hand. Others start with the least part, 10, and use 600: their estimate is 750
-        // and their part an even share, 500. They use 92 % and 60 % of it: it stays. They use
-        // 40 %: a tenth less, 450. They use 7 %: 0.7 of 450, 315. They use 80 %: a quarter more,
-        // 393.75.
+        // and their part an even share, 500. They use 92 % and 60 % of their part: the part stays.
+        // They use 40 %: a tenth less, 450. They use 7 %: 0.7 of 450, 315. They use 80 %: a
+        // quarter more, 393.75.
         let seen = [600, 460, 300, 200, 30, 252];
         let rates = looks(&mut FairShare::default(), &seen, 1, &[(LINK, 1.0)]);
         assert_eq!(rates, [500, 500, 500, 550, 685, 606]);

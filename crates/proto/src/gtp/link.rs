@@ -265,8 +265,8 @@ mod tests {
         assert_eq!(link.rate(&capacity, 0.0), 500e6);
         assert_eq!(link.rate(&capacity, 700e6), 700e6);
         assert_eq!(link.receive_capacity(&capacity).others, Some(Rate::from_mbps(500)));
-        // The minimum is half of an even share. With one flow of ours and one other flow it is a
-        // quarter of the link; with three flows of ours, an eighth.
+        // The minimum is half of an even share. With one flow of ours and one other flow the
+        // minimum is a quarter of the link; with three flows of ours, an eighth.
         let least = [1.0, 3.0].map(|weights| link.even_least(&capacity, weights));
         assert_eq!(least, [250e6, 125e6]);
         let tuning = Tuning { even_least: 1.0, ..Tuning::OURS };
@@ -281,7 +281,8 @@ mod tests {
     fn other_traffic_counts_towards_the_capacity_of_the_link() {
         let mut capacity = found(450e6);
         let mut link = with_others(&mut capacity, 600);
-        // 300 of ours and 600 of theirs arrived: the link carries 900, of which 98 % count.
+        // 300 Mbit/s of ours and 600 of other traffic arrived: the link carries 900, of which
+        // 98 % count.
         link.on_interval(&rules().tuning, &mut capacity, 300e6, &[]);
         assert_eq!(capacity.found().0, 882e6);
         let mut capacity = found(1e9);

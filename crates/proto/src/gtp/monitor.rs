@@ -138,7 +138,8 @@ mod tests {
         for (at, number) in [(1, 1), (2, 3), (3, 2), (11, 6), (12, 5)] {
             arrive(&mut monitor, at, number);
         }
-        // The first edge was set at the first datagram, the second when the first was settled.
+        // The first edge was set at the first datagram, the second edge when the first was
+        // settled.
         let first = monitor.seen().unwrap();
         assert_eq!((first.at, first.sent, first.received), (ms(0), 1, 1));
         monitor.settle(ms(20), GRACE);
@@ -158,7 +159,8 @@ mod tests {
     fn rates_use_arrival_times_and_not_reading_times() {
         let mut monitor = Monitor::default();
         arrive(&mut monitor, 0, 0);
-        // One each millisecond; the thread reads the first twenty late, then the others.
+        // One datagram each millisecond; the thread reads the first twenty late, then the
+        // others.
         for (numbers, read) in [(1..21, 30), (21..31, 30)] {
             numbers.for_each(|number| monitor.on_arrival(ms(number), number, FULL));
             monitor.settle(ms(read), GRACE);

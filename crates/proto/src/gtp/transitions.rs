@@ -23,8 +23,8 @@ pub(super) struct Pending(Option<(Time, f64)>);
 
 impl Pending {
     /// Sets the target `rate`, which takes effect at `at` and replaces a waiting target. If the
-    /// waiting target was due earlier, its time stays: otherwise a series of changes would postpone
-    /// the target for ever.
+    /// waiting target was due earlier, the earlier time stays: otherwise a series of changes would
+    /// postpone the target for ever.
     pub(super) fn set(&mut self, at: Time, rate: f64) {
         let at = self.0.map_or(at, |(sooner, _)| sooner.min(at));
         self.0 = Some((at, rate));

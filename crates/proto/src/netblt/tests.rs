@@ -136,7 +136,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     // A repeated message causes no second resend.
     out.resend(0, 3, 0..20, &[1..20], 22);
     assert!(out.run().is_empty());
-    // The very last were lost: no higher number can arrive.
+    // The last block was lost again: no higher number can arrive.
     out.now += RTT * 3;
     out.resend(0, 4, 0..20, &[19..20], 30);
     assert_eq!(out.run(), [19]);
@@ -182,7 +182,7 @@ fn the_rate_is_the_slower_of_the_senders_and_the_offer_with_each_buffer() {
     out.run();
     let rate = out.begun()[0].burst.unwrap().rate(Bytes::new(1032));
     assert!(rate >= Rate::from_mbps(19) && rate <= Rate::from_mbps(21));
-    // An older offer is ignored; one faster than the sender changes nothing.
+    // An older offer is ignored; an offer faster than the sender changes nothing.
     out.ok(2, offer(40));
     out.ok(1, offer(10));
     assert!(is(&out, 40));

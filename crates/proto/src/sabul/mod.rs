@@ -13,9 +13,9 @@
 //! > … Loss information carried in NAK is compressed to save space for continuous loss. (3.4)
 //!
 //! Choices where the paper is open, and additions:
-//! - "The initial sending rate can be determined by application": it is `initial-rate`, otherwise
-//!   the user's rate, otherwise the rate that a first packet train shows. A given rate is also the
-//!   upper limit.
+//! - "The initial sending rate can be determined by application": the rate is `initial-rate`,
+//!   otherwise the user's rate, otherwise the rate that a first packet train shows. A given rate
+//!   is also the upper limit.
 //! - Sequence numbers are block numbers. A block below the highest block so far fills a hole. A gap
 //!   above the highest block is a loss and is reported immediately.
 //! - A gap shows only when a later block arrives. If no later block follows, because all blocks are

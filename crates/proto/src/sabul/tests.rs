@@ -169,7 +169,7 @@ fn listed_losses_are_resent_first_in_order_and_once() {
     assert!(sent > 60);
     out.lose(&[40..42, 50..51]);
     out.lose(&[10..11, 41..43]);
-    // Frozen for a round trip, then the loss list.
+    // The sender freezes for a round trip, then sends the loss list.
     assert!(out.run_for(99).is_empty());
     let again = out.run_for(10);
     assert_eq!(&again[..6], [10, 40, 41, 42, 50, sent as u32]);
@@ -186,7 +186,7 @@ fn a_report_made_before_the_repair_could_arrive_is_ignored() {
     let rate = out.sender.rate();
     out.lose(&[10..11]);
     assert!(out.sender.repairs.is_empty() && out.sender.rate() == rate);
-    // After a round trip it counts as a loss again.
+    // After a round trip a report about the block counts again.
     out.run_for(100);
     out.lose(&[10..11]);
     assert!(!out.sender.repairs.is_empty());
@@ -270,7 +270,7 @@ fn without_a_rate_the_first_train_shows_it() {
     let train = Some(Train { first, bytes: Bytes::new(31 * 1032), span, steps: 31 });
     let pulse = Pulse { sequence: 1, highest: 32, received: 32, train, ..Pulse::default() };
     out.hear(&Control::Pulse(pulse));
-    // 825.6 Mbit/s, of which nine tenths.
+    // Nine tenths of the train's 825.6 Mbit/s.
     assert_eq!(out.sender.rate(), Rate::from_bps(743_040_000));
     let mut limited = Out::new(&Setup { rate_limit: Some(Rate::from_mbps(50)), ..free });
     limited.run_until(Time::ZERO);
@@ -418,7 +418,7 @@ fn the_release_resends_blocks_that_are_reported_again() {
         assert_eq!(out.run_for(1)[..2], [3, 4]);
     }
     assert_eq!(out.sender.accounting().retransmitted, 6);
-    // No flow window limits it: datagrams of 1032 bytes at 100 Mbit/s for 100 ms.
+    // No flow window limits the sender: datagrams of 1032 bytes at 100 Mbit/s for 100 ms.
     assert!(out.run_for(100).len() > 1_200);
     // After a second of silence everything in flight counts as lost.
     let in_flight = out.sender.end.frontier.unacknowledged();

@@ -50,8 +50,8 @@ impl Delay {
         self.delay = self.target;
     }
 
-    /// Changes the target. A delay equal to the old target's becomes that of the new target; a
-    /// delay that error rates have lengthened stays.
+    /// Changes the target. A delay equal to the old target's becomes the new target's; a delay
+    /// that error rates have lengthened stays.
     pub(super) fn set_target(&mut self, target: Rate) {
         let is_at_target = self.delay <= self.target;
         self.target = self.of(target);

@@ -49,7 +49,7 @@ fn the_delay_starts_at_three_times_the_target_and_falls_by_sixths_as_in_the_publ
         delays.push(micros(&delay));
         delay.on_error_rate(7_500);
     }
-    // The public tool's delays on the wire; it truncates the target of 163.84 to 163 µs.
+    // The public tool's delays on the wire; the tool truncates the target of 163.84 to 163 µs.
     let seen = [489.0, 408.0, 340.0, 283.0, 236.0, 197.0, 164.0];
     for (ours, seen) in delays.iter().zip(seen) {
         assert!((ours / seen - 1.0).abs() < 0.01, "{ours} µs, {seen} seen");
@@ -382,7 +382,7 @@ fn a_receiver_without_arrivals_sends_requests_on_its_own() {
     let Wake::At(at, _) = inn.receiver.next_wakeup() else { panic!("it waits for ever") };
     assert!(at <= ms(350));
     assert_eq!(inn.asked(ms(350)), [2..5]);
-    // The request or its answer is lost: it asks again.
+    // The request or its answer is lost: the receiver requests the blocks again.
     assert_eq!(inn.asked(ms(699)), []);
     assert_eq!(inn.asked(ms(700)), [2..5]);
 }

@@ -1,4 +1,4 @@
-//! The receiving end, and both together.
+//! The receiving end, and both ends together.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -177,7 +177,7 @@ fn two_million_blocks_arrive_despite_lost_acknowledgements() {
     }
     let (sent, came) = (*sender.accounting(), *inn.receiver.accounting(FLOW).unwrap());
     assert_eq!((sent.first, came.distinct), (BLOCKS, BLOCKS));
-    // A hundredth was lost; hardly more is resent.
+    // A hundredth of the blocks was lost; hardly more are resent.
     assert!(sent.retransmitted < BLOCKS / 70, "{sent:?}");
     assert!(messages < BLOCKS / 1_000 * 2, "{messages} messages");
 }

@@ -151,7 +151,7 @@ fn a_sender_without_grant_resends_only_known_losses() {
     out.hear_told(told(2, 0, 0..8, &[1..2, 5..6], Some((8, 3))));
     assert_eq!(out.take(100), [1, 5]);
     assert!(out.sender.is_blocked_by_grant());
-    // Without an answer they count as lost again after two round trips.
+    // Without an answer the resent blocks count as lost again after two round trips.
     let Wake::At(at, _) = out.sender.next_wakeup() else { panic!("it waits for ever") };
     assert!(at.since(out.now) >= RTT && at.since(out.now) <= RTT * 3);
     out.now = at;
@@ -321,7 +321,7 @@ impl Stretch {
     }
 }
 
-/// A simple model of the sender: how often each block was sent, and its stretch.
+/// A simple model of the sender: how often each block was sent, and the block's stretch.
 #[derive(Default)]
 struct Model {
     goes: BTreeMap<Block, (u32, usize)>,

@@ -145,7 +145,7 @@ fn reported_other_traffic_gets_its_fair_share() {
         let (star, capacity) = with_tcp(Star::new(100, settings(given)), link);
         let beside = star.rates(5_000, 6_600);
         // Our flows get two thirds of the link's capacity. If the capacity has to be found, losses
-        // cost them some of it.
+        // cost our flows some of the capacity.
         let sum = beside.iter().sum::<f64>();
         assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
         assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
@@ -205,8 +205,8 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 
 #[test]
 fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
-    // A reading has as many packets as at 1 Gbit/s with a reading every 75 µs. The queue is as long
-    // as the star's at that rate.
+    // A reading has as many packets as at 1 Gbit/s with a reading every 75 µs. The queue holds 16 ms
+    // of the link instead of 20 ms.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.looks = Span::from_micros(750);
@@ -322,7 +322,7 @@ fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
         receiver.add_flow(ms(0), &star.setup(flow, 1 + u64::from(flow) % 300, 1));
     }
     let bound = 1000.0 * (2.0 * 1000f64.log2() + 6.0);
-    // All of them joined together: one schedule.
+    // All flows joined together: one schedule.
     while receiver.poll_control(ms(0)).is_some() {}
     assert!((1_000.0..bound).contains(&(receiver.work as f64)), "{}", receiver.work);
     let (mut before, mut intervals) = (receiver.work, 0);
@@ -438,7 +438,7 @@ proptest! {
         let rates = star.rates(4500, 6000);
         let limits: Vec<_> = flows.iter().map(|(_, limit, _)| *limit).collect();
         // Flows at their own limit are sometimes asked for a little more, to see whether they could
-        // do more. That part is missing from the other flows.
+        // do more. The other flows miss this part.
         for (rate, fair) in rates.iter().zip(fair(&limits, 49.0)) {
             prop_assert!((rate - fair).abs() < 0.12 * fair + 0.5, "{:?}, {}", rates, fair);
         }

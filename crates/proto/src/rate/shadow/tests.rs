@@ -87,7 +87,7 @@ fn the_paths_own_loss_is_that_of_rounds_without_a_queue() {
     // 100 datagrams are not enough.
     is(lossy(0.0, 4), 0.0);
     is(lossy(0.006, 0), 0.02);
-    // A queue in this round or in the one before: the loss may be our own.
+    // A queue in this round or in the round before: the loss may be our own.
     is(lossy(0.007, 90), 0.02);
     is(lossy(0.0, 90), 0.02);
     is(lossy(0.0, 2), 0.02);
@@ -258,7 +258,7 @@ fn a_round_has_a_train_until_its_last_datagram_is_behind() {
 #[test]
 fn the_error_of_trains_is_a_tenth_of_a_millisecond_over_the_root_of_their_number() {
     let mut shadow = shadow();
-    // 32 datagrams take 3.2 ms, or 3.3.
+    // 32 datagrams take 3.2 ms, or 3.3 ms with the timing error.
     is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.1 / 3.2));
     shadow.carries = Vec::from([100.0 * MBPS; 4]);
     is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.05 / 3.2));
@@ -424,7 +424,7 @@ fn before_the_first_loss_the_window_is_three_tenths_of_what_the_path_holds() {
 #[test]
 fn a_train_is_asked_for_once_others_seem_to_be_there_and_always_with_a_window() {
     let mut shadow = shadow();
-    // Without a window, [`Trains`] requests no more trains once it has timed one.
+    // Without a window, [`Trains`] requests no more trains once a train has been timed.
     shadow.trains.train(Time::ZERO, PacketNumber(0));
     let pulse = train(0, 100, 9);
     shadow.trains.on_feedback(Time::ZERO, &feedback(&pulse, None));
@@ -505,7 +505,7 @@ fn alone(mut law: impl RateController, mbps: u64) -> Vec<u64> {
     let (mut sent, mut queue, mut rates) = (0, 0.0f64, Vec::new());
     law.train(Time::ZERO, PacketNumber(0));
     law.on_sent(Time::ZERO, PacketNumber(0), 32);
-    // Reports still on the way: the highest number, and the queue that its datagram met.
+    // Reports still on the way: the highest number, and the queue that this datagram met.
     let mut on_the_way = alloc::collections::VecDeque::from([(32u64, 0.0f64); 4]);
     for step in 4..120u64 {
         let now = at(step as f64 * tick);

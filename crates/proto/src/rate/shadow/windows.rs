@@ -124,7 +124,7 @@ mod tests {
         is(window.size(), 100.0 + 0.9 / 1.7);
         window.grow(at(5.0), 0.1, 0.1);
         is(window.size(), 100.0 + 0.4 * 125.0);
-        // At most by half in a round trip.
+        // The window grows at most by half in a round trip.
         window.grow(at(50.0), 0.1, 0.1);
         is(window.size(), 225.0);
     }
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(window.lose(at(5.0), 0.1, 9), Some(100.0));
         is(window.size(), 70.0);
         assert_eq!(window.lose(at(5.05), 0.1, 9), None);
-        // Below the last window: leaves room for the newcomer.
+        // The window has not regained its last size, so it leaves room for new flows.
         assert_eq!(window.lose(at(5.2), 0.1, 9).map(|before| before as u32), Some(70));
         is(window.size(), 49.0);
         is(window.each[0].most, 70.0 * 0.85);
@@ -170,7 +170,7 @@ mod tests {
         is(windows.size(), 280.0);
         assert_eq!(windows.lose(at(1.03), 0.1, 9), None);
         assert!(windows.has_lost());
-        // Four grow four times as fast as one: 4 · 0.9 / 1.7.
+        // Four windows grow four times as fast as one window: 4 · 0.9 / 1.7.
         let mut windows = Windows::new(Time::ZERO, 400.0, 4, false);
         windows.grow(at(1.0), 0.1, 0.1);
         is(windows.size(), 400.0 + 4.0 * 0.9 / 1.7);

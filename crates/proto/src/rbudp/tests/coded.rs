@@ -176,7 +176,7 @@ fn reports_do_not_name_blocks_that_symbols_replace() {
     let setup = coded(20, 0, 8);
     let mut far = Far { inn: In::new(&setup), next: 0 };
     let coded = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
-    // Of the first chunk 1, 3, 4 and 6 are missing, of the last one 17 and 19.
+    // Of the first chunk 1, 3, 4 and 6 are missing, of the last chunk 17 and 19.
     far.take(&[0, 2, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, coded(0, 1), coded(0, 2)]);
     far.inn.done(ms(1), 1, 20, 15);
     assert_eq!(

@@ -81,7 +81,7 @@ fn a_part_of_an_answer_puts_the_repeat_off_and_the_whole_of_it_ends_it() {
 
 #[test]
 fn copies_of_the_tail_use_up_their_budget() {
-    // 2048 / 256 = 8 extra blocks. A round takes half of those that are left.
+    // 2048 / 256 = 8 extra blocks. A round takes half of the extra blocks that are left.
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
     out.run();
     let mut round = 0;

@@ -55,7 +55,8 @@ fn the_rate_rises_only_below_the_loss_threshold_and_only_if_something_was_sent()
     let mut control = paper(500.0);
     control.on_interval(0, 0);
     assert_eq!(control.rate(), Rate::from_mbps(500));
-    // 1 % in one interval counts an eighth, and less with each interval that follows.
+    // A loss of 1 % in one interval counts an eighth in the average, and less after each
+    // further interval.
     control.on_interval(1000, 10);
     let mut intervals = 0;
     while control.rate() == Rate::from_mbps(500) {
@@ -145,8 +146,8 @@ fn the_papers_constants_can_be_set() {
 #[test]
 fn the_sync_interval_can_be_set() {
     let seconds = |interval| set(&ROW, &[("sync-interval", interval)]);
-    // Whatever its length, each interval carries one datagram more than the one before. It never
-    // carries less than one.
+    // An interval of any length carries one datagram more than the interval before, and never
+    // less than one.
     let mut control = PaperRate::new(&mtu_1500(seconds(0.05)), Rate::from_mbps(500), None);
     control.on_interval(100, 0);
     assert!(control.rate().as_bps().abs_diff(500_240_000) <= 1, "{}", control.rate());
