@@ -147,8 +147,8 @@ pub const CLOSE: ProtocolOption = ProtocolOption::new(
     0.95,
 );
 
-/// In the paper the estimate falls as soon as a flow is below its target. Real hosts pause at times,
-/// so here it falls later.
+/// In the paper the estimate falls as soon as a flow is below its target. Real hosts pause at
+/// times, so here it falls later.
 pub const PATIENCE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "patience",

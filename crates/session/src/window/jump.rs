@@ -6,8 +6,8 @@
 //!   round trip. It stays so until the first packet of the flight is acknowledged.
 //! - **Validating** (3.4): the window grows by the bytes that arrive, to at most twice the flight,
 //!   until all of the flight is acknowledged or lost.
-//! - **Safe Retreat** (3.5): once the flight has lost too much, the window is half of the bytes that
-//!   were not lost.
+//! - **Safe Retreat** (3.5): once the flight has lost too much, the window is half of the bytes
+//!   that were not lost.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@
 //! | `agree` | finds the version that most sources have |
 //! | `leases` | assigns chunks to replicas |
 //! | [`writer`] | writes the chunks that replicas send |
-//! | `standstill`, `slow` | detect that the copy makes no progress, or that one source became slow |
+//! | `standstill`, `slow` | detect a copy without progress, or a source that became slow |
 //! | `rows`, `summing` | make the progress rows and the summary |
 
 mod agree;
