@@ -84,11 +84,11 @@ impl Keeper {
 
     /// Prepares for much data in one direction: allows [`MUCH`] unread and unacknowledged bytes.
     pub(super) fn expect_much(&self) {
-        // A connection of several streams has larger windows, so no stream blocks the others.
+        // With several streams the connection allows more, so no unread stream blocks the others.
         if !self.has_many() {
             self.connection.set_receive_window(VarInt::from_u32(MUCH));
-            self.connection.set_send_window(MUCH.into());
         }
+        self.connection.set_send_window(MUCH.into());
     }
 
     /// Prepares to send the content of files: allows [`BULK`] unacknowledged bytes.

@@ -57,8 +57,6 @@ pub(super) struct Window {
     met_the_end: bool,
     /// Whether the previous round met a queue, in which this round still waits.
     drains: bool,
-    /// Bytes that were found lost while there was no round. The next round counts them.
-    late: u64,
     /// The number of the last packet that was sent.
     last: u64,
     jump: Jump,
@@ -95,7 +93,6 @@ impl Window {
             shortest: None,
             met_the_end: false,
             drains: false,
-            late: 0,
             last: 0,
             jump: Jump::default(),
         }
@@ -182,16 +179,15 @@ impl Controller for Window {
             self.bytes = self.bytes.max(flight);
             self.round = None;
         }
-        let late = &mut self.late;
-        let round = self.round.get_or_insert_with(|| Round {
+        let new = Round {
             first: last_packet_number,
             begun: now,
             sent: 0,
-            lost: std::mem::take(late),
+            lost: 0,
             idle: false,
             fastest: None,
-        });
-        round.sent += bytes;
+        };
+        self.round.get_or_insert(new).sent += bytes;
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, _: bool, _: &RttEstimator) {
@@ -220,11 +216,10 @@ impl Controller for Window {
     }
 
     // The library reports the losses that acknowledgements show after the end of the
-    // acknowledgements, so the round may have ended.
+    // acknowledgements. If the round has ended by then, only a jump counts them.
     fn on_congestion_event(&mut self, _: Instant, _: Instant, persistent: bool, lost_bytes: u64) {
-        match &mut self.round {
-            Some(round) => round.lost += lost_bytes,
-            None => self.late += lost_bytes,
+        if let Some(round) = &mut self.round {
+            round.lost += lost_bytes;
         }
         if let Some(bytes) = self.jump.lost(lost_bytes) {
             (self.bytes, self.met_the_end) = (bytes.max(FLOOR), true);
@@ -282,9 +277,8 @@ mod tests {
             Path { window: Window::new(), rate, one_in, now: Instant::now(), number: 0 }
         }
 
-        /// Sends as much as allowed in a round trip, up to `bytes`; returns the amount. Everything
-        /// that arrives is acknowledged together. Losses are reported after that, as the library
-        /// does.
+        /// Sends as much as allowed in a round trip, up to `bytes`; returns the amount. Losses are
+        /// reported with the first of several acknowledgements, within the round.
         fn round(&mut self, bytes: u64) -> u64 {
             let (begun, first) = (self.now, self.number);
             let mut sent = 0;
@@ -298,10 +292,10 @@ mod tests {
             let lost = lost as u64 * PACKET;
             let idle = bytes <= self.window.window();
             self.window.arrived(sent - lost);
-            self.window.on_end_acks(self.now, 0, idle, Some(self.number - 1));
             if lost > 0 {
                 self.window.on_congestion_event(self.now, begun, false, lost);
             }
+            self.window.on_end_acks(self.now, 0, idle, Some(self.number - 1));
             sent
         }
 
@@ -518,9 +512,6 @@ mod tests {
         window.on_end_acks(begun + RTT, 0, false, Some(46));
         window.on_sent(begun + RTT, PACKET, 47);
         assert_eq!((window.bytes, window.jump.state), (4 * FLOOR, State::None));
-        // The next round counts them.
-        let lost = window.round.map(|round| round.lost);
-        assert_eq!((lost, window.late), (Some(7 * PACKET), 0));
         // Of the last packets as well.
         let (mut window, now) = confirmed();
         window.on_congestion_event(now, now, false, PACKET);
