@@ -43,7 +43,7 @@ fn is_early(elapsed: Duration, pause: Duration, retry_for: Duration) -> bool {
     elapsed + pause < retry_for
 }
 
-/// Completes after [`LOOKS`] checks in sequence without a datagram of the server; never completes
+/// Completes after `LOOKS` checks in sequence without a datagram of the server; never completes
 /// over TCP and ssh. This detects the end of a server even if no process at its address reports the
 /// end.
 pub async fn silence(rtt: RttWatch) -> Error {

@@ -134,7 +134,7 @@ impl Search {
         now >= self.deadline || self.found.is_some() && tried
     }
 
-    /// When to call [`Search::poll_probe`] again if no answer arrives.
+    /// When to call `poll_probe` again if no answer arrives.
     pub fn next_wakeup(&self) -> Time {
         self.round_ends().min(self.deadline)
     }

@@ -5,7 +5,7 @@
 //! - `copying` is the service of copies. `register` lists the running transfers, so that a resumed
 //!   copy can take over the destination of the interrupted transfer, and an additional stream can
 //!   find its transfer. `transfer` handles one request, with `hooks` for the roles' callbacks.
-//!   [`answer`] (in `many`) handles the survey of a source, which may precede a request.
+//!   `answer` (in `many`) handles the survey of a source, which may precede a request.
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
 //!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
 //!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
