@@ -242,14 +242,21 @@ fn emulate(
             let goodput = outcome.first().goodput();
             console::note(format_args!("  emulated {case}: {goodput:.1} Mbit/s"));
         }
-        Err(error) => {
-            console::warn(format_args!("{case}: {error}; its value stays as it was"));
-            failed.extend(error.was_tried().then(|| (case.to_owned(), error.to_string())));
-        }
+        Err(error) => failed.extend(failure(case, error)),
     });
     if !outcomes.is_empty() || !failed.is_empty() {
         page.emulated(&outcomes, &failed, provenance(folder));
     }
+}
+
+/// Reports that a case failed; returns the case and the reason if it was tried.
+#[cfg(target_os = "linux")]
+fn failure(
+    case: &str,
+    error: &longhaul_experiments::emulate::EmulateError,
+) -> Option<(String, String)> {
+    console::warn(format_args!("{case}: {error}; its value stays as it was"));
+    error.was_tried().then(|| (case.to_owned(), error.to_string()))
 }
 
 /// Emulates runs of state updates. All runs of one element of `paths` take place at the same time.
@@ -267,10 +274,7 @@ fn emulate_updates(
                 let came = outcome.delays.len();
                 console::note(format_args!("  emulated {case}: {came} updates arrived"));
             }
-            Err(error) => {
-                console::warn(format_args!("{case}: {error}; its value stays as it was"));
-                failed.extend(error.was_tried().then(|| (case.to_owned(), error.to_string())));
-            }
+            Err(error) => failed.extend(failure(case, error)),
         });
         if !outcomes.is_empty() || !failed.is_empty() {
             page.emulated(&outcomes, &failed, provenance(folder));

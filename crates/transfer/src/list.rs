@@ -1,5 +1,7 @@
 //! The client's side of listings.
 
+use std::cell::LazyCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -92,8 +94,9 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         };
         let _ = ready.send(Ok(peer));
         let address = first.as_ref().map(|first| first.remote.ip());
-        let path = options.path_memory.as_ref().zip(address);
-        let path = path.and_then(|(memory, address)| memory.find(address));
+        let paths = options.path_memory.clone().zip(address);
+        // Looked up for the first file that is opened.
+        let path = Rc::new(LazyCell::new(move || paths.and_then(|(memory, at)| memory.find(at))));
         let mut calls = JoinSet::new();
         let unused = sleep(UNUSED);
         tokio::pin!(unused);
@@ -114,8 +117,8 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
                 Some(_) = calls.join_next() => continue,
             };
             let Some(order) = order else { break };
-            let (connection, first) = (connection.clone(), first.take());
-            calls.spawn_local(async move { answer(&connection, first, path, order).await });
+            let (connection, first, path) = (connection.clone(), first.take(), path.clone());
+            calls.spawn_local(async move { answer(&connection, first, &path, order).await });
         }
         let last = async {
             while calls.join_next().await.is_some() {}
@@ -134,7 +137,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
 async fn answer(
     connection: &Connection,
     first: Option<Session>,
-    remembered: Option<Remembered>,
+    remembered: &LazyCell<Option<Remembered>, impl FnOnce() -> Option<Remembered>>,
     order: Order,
 ) {
     let (path, tell) = match order {
@@ -143,7 +146,7 @@ async fn answer(
             return watching::serve(connection, first, every, tell).await;
         }
         Order::OpenFile(what, tell) => {
-            return file::serve(connection, first, (what, remembered), tell).await;
+            return file::serve(connection, first, (what, **remembered), tell).await;
         }
     };
     let listed = listed(connection, first, &path, &tell);

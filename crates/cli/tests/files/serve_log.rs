@@ -11,7 +11,7 @@ use longhaul_transfer::session::trust::ask_nobody;
 use longhaul_transfer::session::{Identity, Kind, Settings, connect};
 use rustix::process::Signal;
 
-use crate::rig::{Child, Host, Pair, Server, bytes, wait_until, write};
+use crate::rig::{Child, Host, Pair, Server, bytes, wait_until, write, write_private};
 
 #[test]
 fn a_server_logs_clients_ends_and_refusals_to_stderr_unless_quiet() {
@@ -100,8 +100,7 @@ fn both_sides_report_a_client_of_an_unknown_version() {
 fn logged(scratch: &Path, log: &Path, args: &[&str]) -> Pair {
     let mut pair = Pair::new();
     let allowed = scratch.join("allowed");
-    fs::write(&allowed, format!("{}:rw # Ada\n", pair.client.id)).expect("it is ours");
-    fs::set_permissions(&allowed, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    write_private(&allowed, &format!("{}:rw # Ada\n", pair.client.id));
     let (allowed, log) = (allowed.to_str().expect("text"), log.to_str().expect("text"));
     let args = [&["--allow-file", allowed, "--log-file", log], args].concat();
     let mut words = Server::words("127.0.0.1:0", &pair.there, &args);

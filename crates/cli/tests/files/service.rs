@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::rig::{DEADLINE, Host, Server, need, skip};
+use crate::rig::{DEADLINE, Host, Server, need, skip, write_private};
 
 /// The next datagram that a server sends to its service manager.
 fn heard(manager: &UnixDatagram) -> String {
@@ -24,8 +23,7 @@ fn a_server_notifies_the_service_manager_of_ready_reload_and_stop() {
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let host = Host::new(&scratch.path().join("config"));
     let allowed = scratch.path().join("allowed");
-    fs::write(&allowed, format!("{}\n", host.id)).expect("it is ours");
-    fs::set_permissions(&allowed, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    write_private(&allowed, &format!("{}\n", host.id));
     let path = scratch.path().join("notify");
     // An abstract name is written with an @ in place of its first byte, which is zero.
     let name = path.to_str().expect("text").to_owned();

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::rig::{Child, Host, Pair, Server, bytes, write};
+use crate::rig::{Child, Host, Pair, Server, bytes, write, write_private};
 
 #[test]
 fn the_ready_line_has_one_form() {
@@ -145,8 +145,7 @@ fn a_server_with_occupied_ports_names_them_with_advice() {
 /// A server whose only list of clients is a file, and that file.
 fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
     let file = scratch.join("allowed");
-    fs::write(&file, more).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    write_private(&file, more);
     (Pair::with(&["--allow-file", file.to_str().unwrap()]), file)
 }
 
@@ -205,8 +204,7 @@ fn an_emptied_list_revokes_the_right_of_the_last_client() {
         (Host::new(&scratch.path().join("server")), Host::new(&scratch.path().join("client")));
     let (root, file) = (scratch.path().join("root"), scratch.path().join("allowed"));
     write(&root.join("source"), &bytes(1000, 1));
-    fs::write(&file, format!("{}\n", client.id)).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    write_private(&file, &format!("{}\n", client.id));
     let mut server = Server::start(&host, &root, &["--allow-file", file.to_str().unwrap()]);
     let (id, source) = (format!("--server-id={}", server.id), server.at("source"));
     let copy = |name: &str| {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::Read;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ use longhaul_transfer::error::Error;
 use super::liar::{self, block_on, meet};
 use super::mount::fuse;
 use super::{Relayed, channel_of_ssh};
-use crate::rig::{Child, Host, Pair, Server, bytes, peak, write};
+use crate::rig::{Child, Host, Pair, Server, bytes, peak, write, write_private};
 
 const MEBI: usize = 1 << 20;
 
@@ -320,16 +320,26 @@ fn the_open_files_of_one_client_are_limited() {
     });
 }
 
+/// A server of the file `file` whose list of clients is a file, and that list.
+pub(super) fn by_list(pair: &Pair) -> (Server, PathBuf) {
+    let list = pair.scratch.path().join("allowed");
+    write_private(&list, &pair.client.id);
+    write(&pair.there.join("file"), b"file");
+    let words = ["--allow-file", list.to_str().unwrap()];
+    (Server::start(&pair.host, &pair.there, &words), list)
+}
+
+/// Replaces the list of clients. Returns once the server has read it.
+pub(super) fn change_list(server: &mut Server, list: &Path, text: &str) {
+    fs::write(list, text).unwrap();
+    server.child().signal(rustix::process::Signal::HUP);
+    server.child().complaint("again");
+}
+
 #[test]
 fn a_read_ends_when_its_client_loses_the_right() {
     let pair = Pair::new();
-    let list = pair.scratch.path().join("allowed");
-    fs::write(&list, &pair.client.id).unwrap();
-    fs::set_permissions(&list, fs::Permissions::from_mode(0o600)).unwrap();
-    let there = pair.there.clone();
-    write(&there.join("file"), b"file");
-    let words = ["--allow-file", list.to_str().unwrap()];
-    let mut server = Server::start(&pair.host, &there, &words);
+    let (mut server, list) = by_list(&pair);
     let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
     let trust = Trust::only(server.id.as_str());
     let client = Client::builder().identity(identity).trust(trust).build().unwrap();
@@ -337,9 +347,7 @@ fn a_read_ends_when_its_client_loses_the_right() {
         let connection = client.connect(server.at("")).await.expect("it answers");
         let file = connection.open_file("file").await.unwrap();
         assert_eq!(file.read_at(0, 9).await.unwrap(), b"file");
-        fs::write(&list, "# nobody\n").unwrap();
-        server.child().signal(rustix::process::Signal::HUP);
-        server.child().complaint("again");
+        change_list(&mut server, &list, "# nobody\n");
         let error = loop {
             match file.read_at(0, 9).await {
                 Ok(_) => {}

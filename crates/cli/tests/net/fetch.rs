@@ -16,8 +16,10 @@ use data_encoding::BASE64;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::http::{Http, READER, has, private, succeeds};
-use crate::rig::{Child, Ended, Host, Server, bytes, need, remains, wait_until, write};
+use super::http::{Http, READER, has, succeeds};
+use crate::rig::{
+    Child, Ended, Host, Server, bytes, need, remains, wait_until, write, write_private,
+};
 
 const MEBI: usize = 1 << 20;
 
@@ -166,7 +168,7 @@ fn a_file_of_longhauls_http_server_is_fetched_once_by_ranges() {
     let content = bytes(20 * MEBI + 5, 1);
     write(&http.data.join("run 42.h5"), &content);
     let token = client.path("token");
-    private(&token, READER);
+    write_private(&token, READER);
     fs::create_dir(client.path("to")).unwrap();
     let flags = [&format!("--token-file={}", token.display())[..]];
     let url = format!("{}run 42.h5", http.url);

@@ -9,7 +9,9 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::rig::{Child, DEADLINE, Host, Server, Skipped, binary, bytes, need, skip, write};
+use crate::rig::{
+    Child, DEADLINE, Host, Server, Skipped, binary, bytes, need, skip, write, write_private,
+};
 
 pub(super) const READER: &str = "reader-0123456789abcdef";
 pub(super) const WRITER: &str = "writer-0123456789abcdef";
@@ -28,7 +30,7 @@ impl Http {
         let scratch = tempfile::tempdir().expect("there is room for a folder");
         let (data, tokens) = (scratch.path().join("data"), scratch.path().join("tokens"));
         fs::create_dir_all(data.join("in")).expect("the scratch folder is ours");
-        private(&tokens, &format!("{READER} ro # Rita\n{WRITER} rw:/in\n"));
+        write_private(&tokens, &format!("{READER} ro # Rita\n{WRITER} rw:/in\n"));
         let host = Host::new(&scratch.path().join("server"));
         let tokens = tokens.to_str().expect("our own name");
         let own = ["--http", "127.0.0.1:0", "--http-tokens", tokens];
@@ -77,11 +79,6 @@ impl Http {
         );
         self.raw(&head, content)
     }
-}
-
-pub(super) fn private(path: &Path, text: &str) {
-    fs::write(path, text).expect("the scratch folder is ours");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the file is ours");
 }
 
 #[track_caller]
@@ -193,7 +190,7 @@ fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
     // A password is a token, and SIGHUP reads the file again.
     let basic = "Authorization: Basic YW55OnJlYWRlci0wMTIzNDU2Nzg5YWJjZGVm\n";
     is(&http.ask("", "GET", "/file", basic), 200);
-    private(&http.scratch.path().join("tokens"), &format!("{WRITER} ro\n"));
+    write_private(&http.scratch.path().join("tokens"), &format!("{WRITER} ro\n"));
     http.server.child().signal(rustix::process::Signal::HUP);
     http.server.child().complaint("again");
     is(&http.ask(READER, "GET", "/file", ""), 401);
@@ -322,7 +319,7 @@ fn a_server_with_unencrypted_tokens_or_without_clients_does_not_start() {
     let scratch = tempfile::tempdir().unwrap();
     let host = Host::new(&scratch.path().join("server"));
     let tokens = scratch.path().join("tokens");
-    private(&tokens, &format!("{READER} ro\n"));
+    write_private(&tokens, &format!("{READER} ro\n"));
     let tokens = tokens.to_str().unwrap();
     let start = |args: &[&str]| host.run(Server::words("127.0.0.1:0", scratch.path(), args));
     start(&["--http", "0.0.0.0:0", "--http-tokens", tokens]).is(2, &["in the clear"]);

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::liar::{block_on, meet};
 use super::{Relayed, channel_of_ssh, liar};
-use crate::rig::{Ended, Host, Pair, peak, write};
+use crate::rig::{Ended, Host, Pair, peak, write, write_private};
 
 /// Lists `path` as `client` with `flags`.
 fn ls(client: &Host, id: &str, flags: &[&str], path: OsString) -> Ended {
@@ -289,8 +289,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let client = Host::new(&scratch.path().join("client"));
     let file = scratch.path().join("allowed");
-    fs::write(&file, format!("{}\n", client.id)).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    write_private(&file, &format!("{}\n", client.id));
     let mut pair = Pair::in_memory(&["--allow-file", file.to_str().expect("our own name")]);
     write(&pair.there.join("file"), b"f");
     let (folder, tail) = (pair.there.join("many"), "n".repeat(240));

@@ -2,7 +2,6 @@
 //! and members that lose their right.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +10,9 @@ use rustix::process::Signal;
 
 use super::channel::assert_reports;
 use super::rooms::{Speaker, hears, texts};
-use crate::rig::{Child, DEADLINE, Ended, Host, Server, Skipped, bytes, need, side_by_side, skip};
+use crate::rig::{
+    Child, DEADLINE, Ended, Host, Server, Skipped, bytes, need, side_by_side, skip, write_private,
+};
 
 /// Ends a subscriber; returns the texts that it received.
 fn ended(child: Child) -> Vec<String> {
@@ -333,10 +334,9 @@ fn a_member_that_loses_its_right_loses_the_key() {
     let list = one.scratch.path().join("allowed");
     let allow = |rights: &str| {
         let text = format!("{},channel=rw\n{},{rights}\n", one.client.id, other.id);
-        std::fs::write(&list, text).unwrap();
+        write_private(&list, &text);
     };
     allow("channel=rw");
-    std::fs::set_permissions(&list, std::fs::Permissions::from_mode(0o600)).unwrap();
     let file = format!("--allow-file={}", list.display());
     let mut server = one.reflect(&one.host("r"), &[&file]);
     one.say(&server, "reliable", "before").is(0, &[]);

@@ -1,10 +1,9 @@
 //! Reflectors by `longhaul reflect`: rooms without files, chains, and a ring of four.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::rooms::texts;
-use crate::rig::{Child, Host, Server};
+use crate::rig::{Child, Host, Server, write_private};
 
 /// Reflectors, and a client of all of them.
 struct Net {
@@ -175,10 +174,9 @@ fn a_revoked_right_ends_a_running_link_and_no_other_stream_of_its_id() {
     let list = net.scratch.path().join("allowed");
     let allow = |rights: &str| {
         let client = &net.client.id;
-        std::fs::write(&list, format!("{client},channel=rw\n{},{rights}\n", second.id)).unwrap();
+        write_private(&list, &format!("{client},channel=rw\n{},{rights}\n", second.id));
     };
     allow("channel=rw,link=rw");
-    std::fs::set_permissions(&list, std::fs::Permissions::from_mode(0o600)).unwrap();
     let list = format!("--allow-file={}", list.display());
     let words = ["reflect", "--json", "--listen=127.0.0.1:0", &list];
     let mut a = Server::start_as(&mut first.command(words));

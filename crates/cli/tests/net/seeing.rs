@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::rig::{Child, DEADLINE, Ended, Host, Server, Skipped, bytes, need, skip, write};
+use super::http::has;
+use crate::rig::{Child, DEADLINE, Ended, Host, Server, bytes, need, write, write_private};
 
 const TOKEN: &str = "page-token-0123456789";
 
@@ -32,8 +32,7 @@ impl Seen {
         let (client, host) = (Host::new(&folder("client")), Host::new(&folder("server")));
         let (data, token) = (folder("data"), folder("token"));
         fs::create_dir(&data).expect("the scratch folder is ours");
-        write(&token, TOKEN.as_bytes());
-        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        write_private(&token, TOKEN);
         let allow = format!("{},files=rw,share=rw,channel=rw,status=ro", client.id);
         let (tree, token) = (folder("tree"), token.to_str().expect("our own name").to_owned());
         let args = ["--allow", &allow, "--share", tree.to_str().expect("our own name")];
@@ -380,14 +379,6 @@ fn each_command_of_the_page_on_monitoring_works() {
         assert!(output.status.success(), "{line}: {said}");
     }
     assert!(server.is_some(), "the page starts a server");
-}
-
-/// Skips the test if `program` is missing.
-fn has(program: &str) -> Result<(), Skipped> {
-    match Command::new(program).arg("--version").output() {
-        Ok(_) => Ok(()),
-        Err(_) => Err(skip::uninstalled(format!("{program} is not installed"))),
-    }
 }
 
 /// A headless Chromium, controlled by the DevTools protocol over a pipe.

@@ -9,6 +9,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::ChildStdout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -159,13 +160,19 @@ fn serve_long(len: usize) -> (Pair, Relay, Vec<u8>) {
     (pair, relay, content)
 }
 
-fn cat_continues(fault: Fault) {
-    let (mut pair, relay, content) = serve_long(LONG);
+/// Starts to read the file `long`. Returns the program, its output and the first bytes.
+fn begin_cat(pair: &Pair, relay: &Relay) -> (std::process::Child, ChildStdout, Vec<u8>) {
     let far = format!("lh://{}/long", relay.address());
     let mut child = cat(&pair.client, &pair.server.id, &[&far]).spawn().expect("it starts");
     let mut out = child.stdout.take().expect("it is piped");
     let mut came = vec![0; MEBI];
     out.read_exact(&mut came).expect("the first bytes come");
+    (child, out, came)
+}
+
+fn cat_continues(fault: Fault) {
+    let (mut pair, relay, content) = serve_long(LONG);
+    let (child, mut out, mut came) = begin_cat(&pair, &relay);
     let end = fault.begin(&relay, pair.server.child().id(), child.id());
     if fault != Fault::FrozenServer {
         is(&of_pair(&pair, &["--range=5-9"], "long"), &content[5..9]);
@@ -178,11 +185,7 @@ fn cat_continues(fault: Fault) {
 
 fn cat_of_a_killed_server_ends_with_advice(_: Fault) {
     let (mut pair, relay, content) = serve_long(LONG);
-    let far = format!("lh://{}/long", relay.address());
-    let mut child = cat(&pair.client, &pair.server.id, &[&far]).spawn().expect("it starts");
-    let mut out = child.stdout.take().expect("it is piped");
-    let mut came = vec![0; MEBI];
-    out.read_exact(&mut came).expect("the first bytes come");
+    let (child, mut out, mut came) = begin_cat(&pair, &relay);
     pair.server.child().signal(Signal::KILL);
     out.read_to_end(&mut came).expect("a pipe");
     let ended = child.wait_with_output().expect("it ends");

@@ -1,7 +1,7 @@
 //! Remote files that are changed in place, over every carrier, and with peers that lie.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::sync::atomic::Ordering;
 
 use longhaul_transfer::api::{Client, Connection, ErrorKind, Identity as Key, Trust};
@@ -9,9 +9,10 @@ use longhaul_transfer::control::file::{Change, FileAsk, FileChange, FileData, Fi
 use longhaul_transfer::error::Error;
 
 use super::Relayed;
+use super::cat::{by_list, change_list};
 use super::liar::{self, block_on, meet};
 use crate::files::destination_trouble::{Apart, fill, seen_by};
-use crate::rig::{Host, Pair, Server, bytes, need, write};
+use crate::rig::{Host, Pair, bytes, need, write};
 
 const MEBI: usize = 1 << 20;
 
@@ -188,19 +189,12 @@ fn one_client_at_a_time_changes_a_file_and_a_copy_that_replaces_it_is_not_writte
 #[test]
 fn changes_end_with_the_right_of_their_client() {
     let pair = Pair::new();
-    let list = pair.scratch.path().join("allowed");
-    fs::write(&list, &pair.client.id).unwrap();
-    fs::set_permissions(&list, fs::Permissions::from_mode(0o600)).unwrap();
-    let there = pair.there.clone();
-    write(&there.join("file"), b"file");
-    let mut server = Server::start(&pair.host, &there, &["--allow-file", list.to_str().unwrap()]);
+    let (mut server, list) = by_list(&pair);
     block_on(async {
         let connection = connect(&pair.client, &server.id, server.at("")).await;
         let file = connection.open_file_to_write("file").await.unwrap();
         file.write_at(0, b"x").await.unwrap();
-        fs::write(&list, format!("{}:ro\n", pair.client.id)).unwrap();
-        server.child().signal(rustix::process::Signal::HUP);
-        server.child().complaint("again");
+        change_list(&mut server, &list, &format!("{}:ro\n", pair.client.id));
         let error = loop {
             match file.write_at(0, b"y").await {
                 Ok(()) => {}

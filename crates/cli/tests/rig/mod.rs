@@ -23,7 +23,9 @@ pub(crate) use longhaul_testbed::skip::{self, Skipped};
 pub(crate) use pair::{Pair, Server};
 pub(crate) use scratch::scratch;
 pub(crate) use terminal::Terminal;
-pub(crate) use tree::{assert_same, assert_same_attributes, content, remains, wait_until, write};
+pub(crate) use tree::{
+    assert_same, assert_same_attributes, content, remains, wait_until, write, write_private,
+};
 
 /// Limit of every wait; then the test panics. Generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -107,6 +107,12 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(began.elapsed() < DEADLINE, "not in time: {what}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Writes a file that only its owner may read.
+pub(crate) fn write_private(path: &Path, text: &str) {
+    fs::write(path, text).expect("the scratch folder is ours");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the file is ours");
 }
 
 /// Writes a file, with the folders above it.

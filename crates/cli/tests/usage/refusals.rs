@@ -146,7 +146,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
         ("--timeout=30", "--stall 30s"),
         ("--delete", "longhaul sync --delete"),
         ("-C", "not compressed"),
-        ("--transfers=8", "fill"),
+        ("--transfers=8", "one large file fills the path"),
         ("--chown=a:b", "owners are not copied"),
         ("-rlptgoD", "always copied as links"),
         ("--size-only", "--checksum"),

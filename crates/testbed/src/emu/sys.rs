@@ -26,8 +26,8 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Makes `command` enter the network namespace `namespace` after the fork. Also sets its hostname to
-/// `name`, which a shell shows in its prompt.
+/// Makes `command` enter the network namespace `namespace` after the fork. Also sets its hostname
+/// to `name`, which a shell shows in its prompt.
 ///
 /// `namespace` must stay open until the command has been spawned.
 pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd, name: &str) {

@@ -25,14 +25,14 @@ pub(crate) const READS: u32 = 1;
 /// The lowest version that knows changes: [`FileAsk::edit`] and [`FileAsk::change`].
 pub(crate) const CHANGES: u32 = 2;
 
+/// The lowest version that knows [`FileAsk::clip`].
+pub(crate) const CLIPS: u32 = 3;
+
 /// Maximum number of ranges in one message.
 pub const MOST_RANGES: usize = 4096;
 
 /// Maximum bytes of content in one message.
 pub const PIECE: usize = 256 << 10;
-
-/// The lowest version that knows [`FileAsk::clip`].
-pub(crate) const CLIPS: u32 = 3;
 
 /// The client's request for ranges.
 #[derive(Clone, PartialEq, prost::Message)]

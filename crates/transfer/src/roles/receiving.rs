@@ -1,5 +1,4 @@
-//! The receiving role of a transfer. It receives the object (the manifest and the content of all
-//! files) in passes; each pass is one run of the sender over the missing chunks.
+//! The receiving role of a transfer: receives the object (manifest and all content) in passes.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -478,8 +477,7 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // Send the lease only on the stream. A datagram could overtake older messages about
-                // needless chunks, and these would then cancel chunks of the lease.
+                // By datagram, the lease could overtake older messages that cancel needless chunks.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {
@@ -509,8 +507,7 @@ impl Running<'_, '_> {
         let last = self.end.board.last_block();
         outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
         let message = Message::Outcome(outcome.clone());
-        // The sender reads no messages after the outcome. So the outcome must not overtake names:
-        // if names were sent on the stream, send the outcome only there.
+        // The sender reads nothing after the outcome, so it must not overtake names on the stream.
         match self.names_told {
             true => self.end.wire.outbox().tell(message),
             false => self.tell_both_ways(message),

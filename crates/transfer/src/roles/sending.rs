@@ -1,5 +1,4 @@
-//! The sending role of a transfer. It offers the object (the manifest and the content of all files)
-//! and sends the object in passes. Each pass is one run over the chunks that are still to be sent.
+//! The sending role of a transfer: offers the object, sends it in passes over missing chunks.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -39,16 +38,15 @@ use longhaul_files::{Manifest, Source, VirtualObject};
 const MAX_REPEATS: u32 = 3;
 /// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
-/// How long to wait for the first additional stream. If a stream does not arrive, the copy works
-/// without it.
+/// How long to wait for the first additional stream. The copy also works without it.
 const FIRST_STREAM: Duration = Duration::from_secs(3);
-/// How long to wait for the next additional stream after one has arrived; two round trips if they
-/// take longer.
+/// How long to wait for each further stream; two round trips if they take longer.
 const STRAGGLER: Duration = Duration::from_millis(200);
 /// The UDP payload to fall back to if larger datagrams are dropped: what IPv6 guarantees.
 const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
 /// The next fallback: what every IPv4 host accepts (RFC 791: 576 bytes).
 const SMALLEST_DATAGRAM: u16 = 576 - 20 - 8;
+
 /// The inputs of a sending end.
 pub(crate) struct SendingRole<'a> {
     pub(crate) wire: &'a mut Wire,
@@ -469,8 +467,7 @@ impl Running<'_, '_> {
     ) -> Result<Carried, Error> {
         let end = &self.end;
         if self.datagram > LARGEST_WHOLE {
-            // If this fails, the kernel refuses the first large datagram, and smaller datagrams
-            // follow.
+            // If this fails, the kernel refuses the first large datagram; smaller ones follow.
             let _ = end.port.socket().allow_fragments();
         }
         let keys = end.terms.keys(flow).sending_end();

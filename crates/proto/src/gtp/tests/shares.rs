@@ -205,8 +205,8 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 
 #[test]
 fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
-    // A reading has as many packets as at 1 Gbit/s with a reading every 75 µs. The queue holds 16 ms
-    // of the link instead of 20 ms.
+    // A reading has as many packets as at 1 Gbit/s with a reading every 75 µs. The queue holds
+    // 16 ms of the link instead of 20 ms.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.looks = Span::from_micros(750);

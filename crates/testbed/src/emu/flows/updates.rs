@@ -49,32 +49,32 @@ pub fn run(run: &UpdatesRun, binary: &Path) -> Result<UpdatesOutcome, EmulationE
         let tally = statistics.link("a", "b");
         Ok(tally.map_or((0, Bytes::ZERO), |tally| (tally.offered, tally.offered_bytes)))
     };
-    let mut outcome = UpdatesOutcome::default();
-    let before;
-    match run.carrier {
-        Carrier::Tcp => {
-            let (mut out, came) = tcp(&emulation)?;
-            before = offered()?;
-            feed(run, &mut out, &came, &mut outcome)?;
+    let mode = match run.carrier {
+        Carrier::Tcp => None,
+        Carrier::Datagrams(Code::None) => {
+            Some(["--mode=datagram", "--code=none"].map(str::to_owned))
         }
-        Carrier::Datagrams(code) => {
-            let mut mode = vec!["--mode=datagram".to_owned()];
-            mode.push(match code {
-                Code::None => "--code=none".to_owned(),
-                Code::Xor { group } => format!("--code=xor:{group}"),
-                Code::ReedSolomon { group, repairs } => format!("--code=rs:{group}+{repairs}"),
-            });
-            let mut channel = Channel::open(&emulation, binary, &mode)?;
-            before = offered()?;
-            channel.feed(run, &mut outcome)?;
+        Carrier::Datagrams(Code::Xor { group }) => {
+            Some(["--mode=datagram".to_owned(), format!("--code=xor:{group}")])
+        }
+        Carrier::Datagrams(Code::ReedSolomon { group, repairs }) => {
+            Some(["--mode=datagram".to_owned(), format!("--code=rs:{group}+{repairs}")])
         }
         Carrier::Deadline(deadline) => {
             let deadline = format!("--deadline={}us", deadline.as_nanos() / 1_000);
-            let mode = ["--mode=deadline".to_owned(), deadline];
-            let mut channel = Channel::open(&emulation, binary, &mode)?;
-            before = offered()?;
-            channel.feed(run, &mut outcome)?;
+            Some(["--mode=deadline".to_owned(), deadline])
         }
+    };
+    let mut outcome = UpdatesOutcome::default();
+    let before;
+    if let Some(mode) = mode {
+        let mut channel = Channel::open(&emulation, binary, &mode)?;
+        before = offered()?;
+        channel.feed(run, &mut outcome)?;
+    } else {
+        let (mut out, came) = tcp(&emulation)?;
+        before = offered()?;
+        feed(run, &mut out, &came, &mut outcome)?;
     }
     let after = offered()?;
     (outcome.packets, outcome.bytes) = (after.0 - before.0, (after.1 - before.1).get());
