@@ -155,7 +155,7 @@ impl Capacity {
         }
     }
 
-    /// Sets the rules of a flow; if flows differ, the newest flow's apply to all.
+    /// Sets the rules of a flow; if flows differ, the newest flow's rules apply to all.
     pub(super) fn set_rules(&mut self, rules: &Rules) {
         self.given = rules.receive_rate;
         self.share = rules.receive_share;
@@ -438,7 +438,7 @@ mod tests {
             over_paths(&mut capacity, 250.0, 0.0);
         }
         assert_eq!((capacity.several, capacity.alone), (None, false));
-        // When all but one path are gone and others come, the search begins again.
+        // When all but one path are gone and other paths come, the search begins again.
         wait(&mut capacity, 0.0);
         assert!(capacity.alone);
         over_paths(&mut capacity, 300.0, 0.0);

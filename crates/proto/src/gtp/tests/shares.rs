@@ -438,7 +438,7 @@ proptest! {
         let rates = star.rates(4500, 6000);
         let limits: Vec<_> = flows.iter().map(|(_, limit, _)| *limit).collect();
         // Flows at their own limit are sometimes asked for a little more, to see whether they could
-        // do more. The other flows miss this part.
+        // do more. The other flows do not get this part.
         for (rate, fair) in rates.iter().zip(fair(&limits, 49.0)) {
             prop_assert!((rate - fair).abs() < 0.12 * fair + 0.5, "{:?}, {}", rates, fair);
         }
