@@ -17,7 +17,7 @@ pub struct SenderAccounting {
     pub retransmitted: u64,
     /// Number of coded symbols in `retransmitted`.
     pub coded: u64,
-    /// Losses as reported; a loss reported twice counts twice (ORNL's column).
+    /// Losses that the receiver reported; a loss reported twice counts twice (ORNL's column).
     pub reported_lost: u64,
     /// The highest number of rounds that any segment needed.
     pub rounds: u32,
@@ -39,7 +39,7 @@ pub struct ReceiverAccounting {
     pub recovered: u64,
     /// Missing blocks, each counted once.
     pub blocks_lost: u64,
-    /// Losses as reported; a loss reported twice counts twice.
+    /// Losses that this receiver reported; a loss reported twice counts twice.
     pub reported_lost: u64,
     /// Highest packet number received, plus one: the number of datagrams known to have been sent.
     pub highest: u64,

@@ -63,7 +63,7 @@ pub(super) struct Incoming {
 /// A message of a request, and its effect on the counters.
 pub(super) struct Asked {
     pub(super) report: Report,
-    /// Blocks of the message that are known to have been sent.
+    /// Missing blocks in the message that are known to have been sent.
     pub(super) lost: u32,
     /// How many of the blocks in `lost` no earlier request named.
     pub(super) newly_lost: u32,

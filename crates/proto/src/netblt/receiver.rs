@@ -15,7 +15,7 @@ use crate::units::Bytes;
 use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 
 /// The burst size offered by default. It is larger than any pacer's burst and therefore limits
-/// nothing. Even a host that drains slowly has room for its buffers.
+/// nothing: even a host that drains slowly has room for whole buffers.
 const OFFERED_BURST: u32 = 128;
 /// Factor from the drain rate to the offered rate. Above 1, because the drain rate is measured on
 /// arrivals and would otherwise never let the sender go faster.

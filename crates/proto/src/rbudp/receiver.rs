@@ -12,7 +12,7 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
-/// A DONE repeated sooner than this after its answer, or within a round trip, is a copy.
+/// A DONE that arrives again within this time after its answer, or within a round trip, is a copy.
 const MIN_RECENT: Span = Span::from_millis(10);
 
 /// RBUDP's receiver for any number of flows.
@@ -23,7 +23,7 @@ pub struct Flow {
     end: ReceivingEnd,
     /// How long to wait for data that DONE overtook.
     grace: Span,
-    /// A DONE repeated sooner than this after its answer is a copy.
+    /// A DONE that arrives again within this time after its answer is a copy.
     recent: Span,
     tallies: Tallies,
     /// Segments that have begun and are incomplete.

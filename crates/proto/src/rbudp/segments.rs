@@ -257,8 +257,8 @@ impl Segment {
         }
     }
 
-    /// Queues the round's list again, several times if it is small enough; returns the number of
-    /// blocks added.
+    /// Queues copies of the round's repairs, if they are few enough; returns the number of blocks
+    /// added.
     pub(super) fn copy_round(&mut self, copies: TailCopies) -> u64 {
         let more = copies.more(self.listed);
         if self.asked.is_some() || self.list.is_empty() || more == 0 {

@@ -33,7 +33,7 @@ impl Delays {
         self.longest = self.longest.max(delay);
     }
 
-    /// The delay that the share `share` of all frames did not exceed.
+    /// The delay that the share `share` of all counted delays did not exceed.
     pub fn at(&self, share: f64) -> Span {
         let wanted = libm::ceil(self.count as f64 * share) as u64;
         let mut seen = 0;

@@ -16,11 +16,11 @@ const WINDOW: u32 = 256;
 /// Maximum number of missed frames whose later symbols are counted.
 const GONE: u32 = 64;
 
-/// Pause after which symbols of a frame that have not arrived are taken for lost, at least: longer
+/// Minimum pause after a symbol before the missing symbols of its frame are taken for lost: longer
 /// than the pauses between the bursts of a paced sender.
 pub(super) const PAUSE: Span = Span::from_millis(10);
-/// The same after the frame's last symbol, or the first of the next frame: reordered symbols arrive
-/// within this time.
+/// Pause after a frame's last symbol, or after the first symbol of the next frame, before missing
+/// symbols are taken for lost. Reordered symbols arrive within this time.
 const GRACE: Span = Span::from_millis(2);
 
 /// Maximum number of ranges in a request.
@@ -94,7 +94,7 @@ struct Asks {
     at: Time,
     /// The last time at which a request makes sense: the answer takes a round trip.
     until: Time,
-    /// Whether they were requested before.
+    /// Whether the symbols were requested before.
     again: bool,
 }
 
@@ -110,7 +110,8 @@ impl Open {
         self.count >= self.shape.originals().into()
     }
 
-    /// When the missing symbols are requested, if any, and if it is not too late.
+    /// When the missing symbols are requested next; `None` if none are missing, the frame has
+    /// repairs, or it is too late.
     fn next_request(&self, now: Time) -> Option<Time> {
         let asks = self.head.repairs == 0 && !self.is_whole();
         self.asks.next(now).filter(|_| asks)
@@ -170,9 +171,9 @@ pub struct Receiver {
     rtt: Span,
     /// The time from one frame to the next.
     interval: Span,
-    /// The frame after the newest one of which a symbol arrived.
+    /// Number of the newest frame of which a symbol arrived, plus one.
     newest: u32,
-    /// Frames before it of which no symbol arrived, although they were sent.
+    /// Frames before `newest` that were sent, but of which no symbol arrived.
     absent: BTreeMap<u32, Asks>,
 }
 
@@ -269,7 +270,7 @@ impl Receiver {
         let soon = now + GRACE;
         let first = Asks { at: soon, until: before(due, self.rtt), again: false };
         if frame < self.newest {
-            // Asked for before, or reordered.
+            // The frame was requested before, or its symbols are reordered.
             return self.absent.remove(&frame).unwrap_or(first);
         }
         for open in self.open.values_mut().filter(|open| !open.asks.again) {

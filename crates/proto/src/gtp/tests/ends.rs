@@ -89,7 +89,7 @@ fn a_sender_obeys_and_does_nothing_more() {
     assert_eq!(out.run(), [3, 4, 5, 40, 41]);
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (1, 5));
-    // A repeated request is a copy, whatever its content.
+    // A request whose number was seen before is a copy, whatever its content.
     out.hear(request(1, 100, &[3..6, 40..42]));
     assert!(out.run().is_empty());
     // A new rate alone requests no blocks.
