@@ -18,9 +18,9 @@ pub(crate) const ALL: [&Experiment; 1] = [&GRID];
 struct Contender {
     name: &'static str,
     flow: &'static str,
-    /// In milliseconds.
+    /// Round-trip times, in milliseconds.
     rtts: &'static [u64],
-    /// In units of 1/100,000.
+    /// Losses, in units of 1/100,000.
     losses: &'static [u64],
 }
 

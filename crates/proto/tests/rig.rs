@@ -70,7 +70,7 @@ pub(crate) struct Channel {
     /// Share of datagrams that are delayed, by up to `lateness`.
     pub(crate) reorder: f64,
     pub(crate) lateness: Span,
-    /// How often the stream stalls, for up to `lateness`; later messages wait.
+    /// Probability that a message of the stream is late, by up to `lateness`; later messages wait.
     pub(crate) stall: f64,
     /// Whether reliable messages also go ahead by datagram.
     pub(crate) copies: bool,

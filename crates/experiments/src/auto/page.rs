@@ -117,7 +117,8 @@ fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     Some((1.0 - ours / alone).max(0.0) / (1.0 - kind / alone).max(LEAST_HARM))
 }
 
-/// The worst decile of `values`: the largest values if `high` is bad.
+/// Returns the value at the worst tenth of `values`: the 10th percentile, or the 90th if `high`
+/// values are bad.
 fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     if high {
@@ -134,7 +135,7 @@ struct Judge<'o> {
 }
 
 impl Judge<'_> {
-    /// A law's score in a cell: the worst decile over the seeds.
+    /// A law's score in a cell: the 10th percentile over the seeds.
     fn cell(&self, law: &str, cell: &Cell) -> Option<f64> {
         let values = of_seeds(self.seeds)
             .filter_map(|seed| self.outcomes.of(&case_name(law, cell, seed), |o| score(cell, o)));

@@ -1,5 +1,5 @@
-//! A link of the emulator and the packets in flight on it: runs of segments, in order of their due
-//! times.
+//! A link of the emulator and the packets in flight on it. The packets are runs of segments of a
+//! frame, in order of their due times.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -100,7 +100,7 @@ enum What {
     Others(u32),
     /// A packet of a control stream is sent again.
     Again { agent: u32, to: End, bytes: u32, message: u32 },
-    /// The next mouse of a flow starts.
+    /// The next mouse (short TCP connection) of a flow starts.
     Mouse(u32),
     /// A flow's time is over.
     Stop(u32),
