@@ -36,7 +36,8 @@ pub(super) struct ScheduleChange {
     pub(super) gone: f64,
 }
 
-/// Datagrams of a flow that arrived, and those that this host's socket dropped.
+/// Arrivals of a flow, and datagrams that this host's socket dropped. In datagrams; in bits in the
+/// result of [`Flow::take_count`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     pub(super) came: u64,

@@ -39,7 +39,7 @@ impl Patience {
 pub(super) struct Incoming {
     segment: u32,
     blocks: Range<u32>,
-    /// Missing blocks.
+    /// Number of missing blocks.
     pub(super) left: u32,
     /// Highest arrived block, plus one.
     reach: u32,

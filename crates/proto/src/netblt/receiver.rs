@@ -48,7 +48,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Number of the object's buffers that may be sent, given the free memory.
+    /// Number of buffers that may be sent so far: `most` more than are complete.
     fn free(&self) -> u64 {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }

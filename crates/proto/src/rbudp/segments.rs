@@ -72,7 +72,7 @@ pub(super) struct Segment {
     in_repair: bool,
     /// The round's repairs, as long as there are few enough to copy.
     list: Vec<Range<u32>>,
-    /// Number of blocks that the round's repairs have sent.
+    /// Number of blocks repaired in the round.
     listed: u64,
     /// Whether the round's copies or symbols are queued.
     copied: bool,
@@ -272,9 +272,9 @@ impl Segment {
         self.listed * more
     }
 
-    /// The next step when no block of the segment may be sent now. The blocks up to `sent_to` have
-    /// been sent. `rest_skipped` says whether a block and all blocks after it are skipped;
-    /// `blocked` says that no first send is allowed.
+    /// The next step when no block of the segment may be sent now. All blocks before `sent_to` have
+    /// been sent, or need not be. `rest_skipped` says whether the receiver has a block and all
+    /// blocks after it; `blocked` says that no first send is allowed.
     pub(super) fn next(
         &self,
         sent_to: u32,
@@ -286,7 +286,7 @@ impl Segment {
         }
         let all_sent = sent_to == self.blocks;
         match &self.asked {
-            // The last DONE replaces an unanswered DONE about a part.
+            // The DONE for the whole segment replaces an unanswered partial DONE.
             Some(asked) => {
                 let part = asked.done.sent_to < self.blocks && asked.covered.is_empty();
                 if part && all_sent && self.since_done > 0 { Next::Ask } else { Next::Wait }

@@ -119,7 +119,7 @@ impl RbudpSender {
         }
     }
 
-    /// Sends DONE for a segment, or finishes the segment, if that is the next step.
+    /// Takes the segment's next step: queues coded symbols, sends DONE or finishes the segment.
     fn settle(&mut self, now: Time, segment: u32) {
         let blocked = self.current() == Some(segment) && self.end.frontier.is_out_of_grant();
         let sent_to = self.end.frontier.sent_to(segment);

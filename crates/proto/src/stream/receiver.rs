@@ -263,8 +263,8 @@ impl Receiver {
         Placed::Keep
     }
 
-    /// Handles the first symbol of a frame that is due at `due`: all frames before it were sent.
-    /// Returns when its own symbols are requested.
+    /// Handles the first symbol of a frame that is due at `due`: the sender has sent or skipped all
+    /// frames before it. Returns when the frame's own missing symbols are requested.
     fn look_back(&mut self, now: Time, head: &Head, due: Time) -> Asks {
         let frame = head.frame;
         let soon = now + GRACE;
