@@ -65,7 +65,7 @@ impl Driven for Sending {
             3 => self.skip(input),
             4 => self.drive(),
             5 => {
-                // Datagrams of another kind or of another pass used numbers in between.
+                // Datagrams of other kinds used the numbers in between.
                 self.next = self.next.saturating_add(input.any()).min(Header::NUMBERS - (1 << 20));
             }
             _ => self.hear(input),

@@ -143,7 +143,8 @@ pub enum Event {
         /// The segment.
         segment: u32,
     },
-    /// Symbols replace the missing blocks of a chunk; the driver computes the blocks (receiver).
+    /// Coded symbols ([`crate::coded`]) replace the missing blocks of a chunk; the driver computes
+    /// the blocks (receiver).
     Restored {
         /// The chunk, counted from the start of the object.
         chunk: u64,
@@ -324,7 +325,7 @@ pub trait Sender: Send {
         Found::default()
     }
 
-    /// The sender's columns of the ORNL study.
+    /// The sender's counters.
     fn accounting(&self) -> &SenderAccounting;
 }
 
@@ -386,7 +387,7 @@ pub trait Receiver: Send {
     /// Whether every block of the flow's object has arrived.
     fn is_finished(&self, flow: FlowId) -> bool;
 
-    /// The receiver's columns of the ORNL study.
+    /// The flow's counters.
     fn accounting(&self, flow: FlowId) -> Option<&ReceiverAccounting>;
 
     /// Adds a flow; does nothing if a flow with this id exists.

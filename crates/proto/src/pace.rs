@@ -19,13 +19,12 @@ const SLOW_BURST: Span = Span::from_millis(1);
 /// Twice the amount that Linux's TCP sends per pacing step, because a driver on time sends half a
 /// burst. (TCP sends 1 ms of its rate, or one segmented send of 64 kB if that is less.)
 const MOST: Bytes = Bytes::new(2 * 65_536);
-/// Maximum number of datagrams in a burst: twice what the kernel takes in one segmented send, so
+/// Maximum number of datagrams in a burst: twice what Linux takes in one segmented send (GSO), so
 /// half a burst still fills one.
 const MAX_BURST: u64 = 88;
 /// How much lateness the long bucket makes up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);
-/// Catch-up rate in per cent of the rate. A delay of [`CREDIT`] then adds less than [`CREDIT`] to a
-/// queue on a path whose capacity equals the rate.
+/// Catch-up rate, in per cent of the rate.
 const CATCH_UP: u64 = 120;
 
 /// Datagrams that a late driver may always send together if its lateness is forgiven

@@ -1,9 +1,10 @@
-//! The receiver's access link: how the host's card and other traffic on the link determine C_r.
+//! The receiver's access link: how the host's card and other traffic on the link determine C_r, the
+//! capacity that the receiver divides among its flows.
 //!
 //! [`Capacity`] finds what our flows alone can carry. The card's speed is an upper limit. If a
-//! first train arrives nearly at that speed, the card is the bottleneck and C_r is its full speed.
-//! The card's speed alone is not enough, because the path to the host is often narrower. The user's
-//! limit for all flows is a second upper limit.
+//! flow's first packet train arrives nearly at that speed, the card is the bottleneck and C_r is
+//! its full speed. The card's speed alone is not enough, because the path to the host is often
+//! narrower. The user's limit for all flows is a second upper limit.
 //!
 //! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
 //! capacity minus the *part* of other traffic, the rate that is left to it
@@ -99,8 +100,8 @@ impl Link {
         let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
         let (total, current) = (whole.total + theirs, whole.current + theirs);
         let loss = if is_full { 0.0 } else { whole.loss };
-        // While other traffic may fill the link, loss shows no ceiling, and nothing would end a
-        // quick search. So the trains do not count then.
+        // While other traffic may fill the link, loss shows no ceiling. Nothing would then end the
+        // quick rise that trains allow, so trains do not count.
         let is_small = others.seen() < found * capacity.tuning().others_small;
         let trains = if is_small { whole.trains } else { Trains::default() };
         Whole { total, current, loss, trains, ..whole }

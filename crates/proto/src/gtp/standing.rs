@@ -130,7 +130,7 @@ impl Standing {
         self.train
     }
 
-    /// min{C_i, R_App, R_Send} (section 4.2), in bits a second.
+    /// Upper bound of the flow's rate, in bits a second: min{C_i, R_App, R_Send} of section 4.2.
     pub(super) fn bound(&self) -> f64 {
         self.fixed.unwrap_or(self.limit).min(self.offered).min(self.drain)
     }

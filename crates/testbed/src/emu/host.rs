@@ -18,8 +18,8 @@ use crate::link::ETHERNET_FRAMING;
 /// Frames that a device holds for the forwarder; further frames are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
-/// Maximum TCP data in flight in each direction, as on a host tuned for long fat networks. The
-/// machine's own limit, often 4 MiB for sending, would otherwise limit the path.
+/// Maximum size of a TCP buffer, as on a host tuned for long fat networks. The machine's own limit,
+/// often 4 MiB for sending, would otherwise limit the path.
 const TCP_BUFFER: u64 = 64 << 20;
 
 /// The largest burst of a card: a super-packet with all its headers.

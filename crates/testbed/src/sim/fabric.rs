@@ -256,7 +256,7 @@ impl Fabric {
         self.wires[index as usize].flying.front().map(|(due, _)| *due)
     }
 
-    /// Takes a packet that overtook.
+    /// Takes a packet that overtook others.
     pub(super) fn take_loose(&mut self, place: u32) -> Option<Packet> {
         let (index, packet) = self.loose.take(place)?;
         let wire = &mut self.wires[index as usize];

@@ -82,7 +82,7 @@ pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {
 enum What {
     /// The first packet on a link arrives at the link's end.
     Wire(u32),
-    /// A packet that overtook arrives at the link's end.
+    /// A packet that overtook others arrives at the link's end.
     Loose(u32),
     /// A flow starts.
     Start(u32),

@@ -31,7 +31,7 @@ pub struct SimOutcome {
 pub struct FlowOutcome {
     /// The flow's name.
     pub name: String,
-    /// The protocol's name, `tcp cubic`, `tcp newreno`, `udp` or `mice`.
+    /// The carrier's name, as [`Flow::carrier`](crate::scenario::Flow::carrier).
     pub carrier: String,
     /// The name of the sending host.
     pub from: String,

@@ -64,8 +64,7 @@ struct Direction {
 }
 
 impl<'s, 'a> Layers<'s, 'a> {
-    /// Builds the layers from `tables`. A later table overrides earlier tables; missing tables are
-    /// skipped.
+    /// Builds the layers from `tables`; missing tables are skipped.
     pub(super) fn new(
         tables: impl IntoIterator<Item = Option<&'s Section<'a>>>,
         shared: &'s Shared<'s>,
