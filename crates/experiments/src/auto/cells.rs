@@ -80,7 +80,7 @@ pub(super) enum Family {
     SlowReverse,
 }
 
-/// Every family, in the order of the page.
+/// The families except [`Family::SlowReverse`], in the order of the page.
 pub(super) const FAMILIES: [Family; 19] = [
     Family::Alone,
     Family::Beside(Congestion::Cubic, 1),

@@ -17,7 +17,7 @@ use crate::table::{Aim, Row, Table};
 /// Fresh seeds: earlier seeds were used while the laws were tuned.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
-/// The short form for CI: few seeds of some cells.
+/// The short form for CI: one seed, and every twelfth cell.
 const SHORT_SEEDS: u64 = 1;
 const SHORT_SHARE: usize = 12;
 

@@ -28,7 +28,7 @@ use crate::units::{LossRatio, Rate};
 
 /// Number of states of the network.
 const STATES: u32 = 20;
-/// A measured rate that rises by less than this in a segment has settled.
+/// A measured rate that rises by at most this factor in a segment has settled.
 const SETTLED: f64 = 1.05;
 
 /// A rate controller with the table of states.
