@@ -51,7 +51,7 @@ impl Chance {
         ((self.next() >> 11) as f64 / (1u64 << 53) as f64) < probability
     }
 
-    /// A span below `most`.
+    /// A span of at most `most`.
     fn span(&mut self, most: Span) -> Span {
         Span::from_nanos(self.next() % (most.as_nanos() + 1))
     }
