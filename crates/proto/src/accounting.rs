@@ -13,7 +13,7 @@ pub struct SenderAccounting {
     pub sent: u64,
     /// Blocks sent for the first time.
     pub first: u64,
-    /// Blocks sent again, and coded symbols.
+    /// Blocks sent again, and coded symbols ([`crate::coded`]).
     pub retransmitted: u64,
     /// Number of coded symbols in `retransmitted`.
     pub coded: u64,
@@ -34,8 +34,7 @@ pub struct ReceiverAccounting {
     pub distinct: u64,
     /// Blocks received again.
     pub duplicates: u64,
-    /// Distinct blocks that coded symbols replaced. For each of them, one symbol counts as a
-    /// datagram received for the first time.
+    /// Missing blocks that coded symbols replaced, a part of `distinct`.
     pub recovered: u64,
     /// Missing blocks, each counted once.
     pub blocks_lost: u64,

@@ -7,8 +7,9 @@
 //! message is needed.
 //!
 //! In the core a symbol is a [`Block`] whose index is above the indices of all real blocks. The
-//! core decides which symbols are sent and when they suffice; the driver moves bytes. A sender may
-//! only send symbols to a receiver that takes them ([`crate::endpoint::Sender::allow_coded`]).
+//! core decides which symbols are sent and when they suffice; the driver (the program that does the
+//! I/O) moves bytes. A sender may only send symbols to a receiver that takes them
+//! ([`crate::endpoint::Sender::allow_coded`]).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,9 +1,9 @@
 //! The traits that every protocol implements.
 //!
 //! A protocol is a [`Sender`] and a [`Receiver`]. A sender has one flow, a receiver may have many.
-//! The driver calls both: `on_*` passes input with the current time, `poll_*` returns output,
-//! `next_wakeup` says when to call again and why. After any `on_*` the driver polls until nothing
-//! is left.
+//! The driver (the program that does the I/O) calls both: `on_*` passes input with the current
+//! time, `poll_*` returns output, `next_wakeup` says when to call again and why. After any `on_*`
+//! the driver polls until nothing is left.
 //!
 //! The core names blocks; the driver moves bytes. The code that encrypts datagrams assigns packet
 //! numbers; the driver passes the next number to [`Sender::poll_transmit`].
@@ -91,7 +91,7 @@ pub enum Why {
     Report,
     /// The peer's answer is late; repeat the message.
     Repeat,
-    /// A pulse is due.
+    /// A pulse (the receiver's periodic report) is due.
     Pulse,
     /// The peer has been silent for too long (RFC 8085's circuit breaker).
     Breaker,

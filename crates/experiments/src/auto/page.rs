@@ -1,5 +1,5 @@
-//! The page of the automatic mode: one number for each family of cells and each rate law, the worst
-//! cell, and a figure for each competitor.
+//! The page of the automatic mode: one number for each family of cells (paths under the same
+//! condition) and each rate law, the worst cell, and a figure for each competitor.
 
 use std::collections::BTreeMap;
 
@@ -380,8 +380,7 @@ mod tests {
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
-    /// The smallest form: a cell in which trains get half of a fair share, and the shadow window a
-    /// full one.
+    /// In this cell the law `trains` gets half of a fair share, and `shadow` a full one.
     #[test]
     fn next_to_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();

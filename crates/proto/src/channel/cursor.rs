@@ -1,4 +1,4 @@
-//! The position of a subscriber in the log of its room.
+//! The position of a subscriber in the log of its room (the server's side of a channel).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;

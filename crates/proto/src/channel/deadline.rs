@@ -83,7 +83,7 @@ impl Judge {
     }
 }
 
-/// A code, and how long a group of it may stay incomplete.
+/// A code, and how long a group of datagrams may stay incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cover {
     /// The code.

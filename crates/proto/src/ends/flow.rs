@@ -25,7 +25,7 @@ pub trait SendingFlow: Send {
     fn hear(&mut self, now: Time, control: &Control) -> bool;
 
     /// As [`Sender::on_timeout`]; not called after the flow has finished, or while the circuit
-    /// breaker is open.
+    /// breaker is open (the receiver is silent).
     fn expire(&mut self, _: Time) {}
 
     /// As [`Sender::skip`], for blocks of this flow.

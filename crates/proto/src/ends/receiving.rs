@@ -52,7 +52,8 @@ impl ReceivingEnd {
         self.take(now, arrivals, |block| block.index < layout.blocks_in(block.segment))
     }
 
-    /// As [`ReceivingEnd::on_arrivals`], for a protocol that also takes coded symbols.
+    /// As [`ReceivingEnd::on_arrivals`], for a protocol that also takes coded symbols
+    /// ([`crate::coded`]).
     pub(crate) fn on_coded_arrivals(&mut self, now: Time, arrivals: &[Arrival]) -> u64 {
         let layout = self.layout;
         let is_real = |block: Block| block.index < layout.blocks_in(block.segment);

@@ -2,9 +2,9 @@
 //! capacity that the receiver divides among its flows.
 //!
 //! [`Capacity`] finds what our flows alone can carry. The card's speed is an upper limit. If a
-//! flow's first packet train arrives nearly at that speed, the card is the bottleneck and C_r is
-//! its full speed. The card's speed alone is not enough, because the path to the host is often
-//! narrower. The user's limit for all flows is a second upper limit.
+//! flow's first packet train (datagrams sent back to back) arrives nearly at that speed, the card
+//! is the bottleneck and C_r is its full speed. The card's speed alone is not enough, because the
+//! path to the host is often narrower. The user's limit for all flows is a second upper limit.
 //!
 //! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
 //! capacity minus the *part* of other traffic, the rate that is left to it
@@ -37,7 +37,7 @@ impl Link {
         Link { card: f64::INFINITY, limit: f64::INFINITY, others: None, fixed: 0.0 }
     }
 
-    /// Takes a report of the driver; `counts` says whether other traffic gets a part.
+    /// Takes the host's report on other traffic; `counts` says whether other traffic gets a part.
     pub(super) fn set(&mut self, now: Time, report: Others, counts: bool) {
         self.card = report.link.map_or(f64::INFINITY, |link| link.as_bps() as f64);
         match &mut self.others {

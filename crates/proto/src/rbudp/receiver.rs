@@ -1,4 +1,5 @@
-//! The receiving end: keeps the tallies, answers DONE and sends pulses.
+//! The receiving end: keeps the tallies of arrived blocks, answers DONE (the sender's message at
+//! the end of a round) and sends pulses (periodic reports).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -30,7 +31,7 @@ pub struct Flow {
     open: BTreeMap<u32, Segment>,
     /// The open segments with a waiting DONE, or with an answer in progress.
     asked: BTreeSet<u32>,
-    /// Coded symbols of incomplete chunks.
+    /// Coded symbols ([`crate::coded`]) of incomplete chunks.
     symbols: Waiting,
     /// Segments to report as complete, with the round of the DONE; 0 without a DONE.
     tell_whole: VecDeque<(u32, u32)>,

@@ -1,4 +1,5 @@
-//! One segment at the sending end: blocks sent, blocks covered by DONE, and repairs.
+//! One segment (part of the object) at the sending end: blocks sent, blocks covered by DONE (the
+//! message at the end of a round), repairs, and coded symbols ([`crate::coded`]).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -13,7 +13,7 @@ pub(super) const MAX_NAME: usize = 1024;
 /// Messages that the other side may leave unread before its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What the driver has to do after a message. The number in front is the call's.
+/// What the program has to do after a message. The number in front is the call's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].

@@ -202,7 +202,7 @@ impl Caller {
         }))
     }
 
-    /// Returns the first deadline.
+    /// Returns the earliest deadline of a call.
     pub fn deadline(&self) -> Option<Time> {
         self.open.values().map(|open| open.deadline).min().filter(|first| *first < Time::NEVER)
     }

@@ -129,7 +129,8 @@ impl SabulSender {
         let rtt = &self.end.rtt;
         let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
         let size = self.window.size(self.interval.len, rtt);
-        // The packet train is not part of the protocol, so the window does not limit it.
+        // The first packet train (datagrams sent back to back) is not part of the protocol, so the
+        // window does not limit it.
         let size = if self.train.is_open() { size.max(TRAIN_LEN) } else { size };
         size.saturating_sub(self.end.frontier.unacknowledged())
     }

@@ -94,8 +94,9 @@ pub struct Choice {
 ///
 /// - **payloads**: equations 8 to 11, with a round trip for each round that equation 6 expects:
 ///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
-/// - **repair**: D ≥ RTT/2 + jitter, a pause until a loss is noticed, and r rounds of RTT + 10 ms
-/// such that k·L·(2L − L²)^r ≤ ε: a round fails if the request or its answer is lost.
+/// - **repair**: D is at least the sum of RTT/2, the jitter, the time until a loss is noticed, and
+///   r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a round
+///   fails if the request or its answer is lost.
 /// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or
 ///   within the time that the deadline leaves, whichever is shorter.
 pub fn choose(needs: &Needs, path: &Path) -> Choice {
@@ -157,7 +158,7 @@ pub(super) fn repair_time(needs: &Needs, path: &Path) -> Option<Span> {
     if missed <= needs.epsilon {
         return Some(left);
     }
-    // A receiver may request no more symbols than its share.
+    // A receiver may request at most this many datagrams of a frame.
     if burst * RUN > share(k) as f64 {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Frames that were sent without repairs, kept for requests of lost symbols.
+//! Frames that were sent without repairs, kept for requests of lost symbols (parts of a frame, one
+//! in each datagram).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

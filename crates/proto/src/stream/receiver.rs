@@ -1,4 +1,5 @@
-//! The receiver: tracks the symbols of each frame, and decides what to deliver and when.
+//! The receiver: tracks the symbols (one in each datagram) of each frame, and decides what to
+//! deliver and when.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;

@@ -1,4 +1,5 @@
-//! The sender: paces the symbols of each frame, and handles frames that arrive too fast.
+//! The sender: paces the symbols (one in each datagram) of each frame, and handles frames that
+//! arrive too fast.
 
 use alloc::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,5 @@
-//! The start of a run and of each flow: links, routes, agents.
+//! The start of a run and of each flow: links, routes, agents (copies, TCP connections, UDP
+//! streams).
 
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::time::{Span, Time};

@@ -32,7 +32,7 @@ pub(super) struct Wire {
     active: bool,
 }
 
-/// Counts of an agent's data packets on links.
+/// Counts of the data packets of an agent (a copy, TCP connection or UDP stream) on links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fares {
     /// Packets offered to the route's first link.

@@ -15,7 +15,7 @@ use crate::scenario::Host;
 #[derive(Debug)]
 pub(super) struct Memory {
     total: Bytes,
-    /// The memory granted to each copy, by agent.
+    /// The memory granted to each copy.
     held: BTreeMap<u32, Bytes>,
 }
 

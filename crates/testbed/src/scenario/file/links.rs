@@ -34,7 +34,8 @@ pub(super) struct Layers<'s, 'a> {
 pub(super) struct Shared<'r> {
     pub(super) reading: &'r Reading<'r>,
     pub(super) mtu: u16,
-    /// Loss models by their position in the file: a trace that all links share is read once.
+    /// Loss models by their position in the file: a trace (recorded losses) that all links share is
+    /// read once.
     losses: RefCell<BTreeMap<usize, Loss>>,
     /// The number of changes of all links so far.
     changes: Cell<usize>,
