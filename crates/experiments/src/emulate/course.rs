@@ -1,7 +1,7 @@
 //! A flow's rate over time, from its progress reports, at the sampling times of the simulation.
 //!
 //! A copy reports about once a second, at irregular times. The rate counts as constant between two
-//! reports, so the mean over a phase weights each interval by its part within the phase.
+//! reports.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;

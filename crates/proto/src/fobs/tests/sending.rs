@@ -1,4 +1,4 @@
-//! The sending end.
+//! The sending end. The *circle* is the order in which unacknowledged blocks are resent.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

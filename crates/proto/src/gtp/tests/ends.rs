@@ -188,7 +188,8 @@ fn impossible_requests_are_refused_and_arrived_blocks_are_left_out() {
 #[test]
 fn the_early_blocks_leave_together_within_the_grant() {
     let mut blocks = Vec::new();
-    // All early blocks leave together if C_r has to be found.
+    // All early blocks (sent before any request) leave together if the capacity C_r has to be
+    // found.
     for (receive_rate, at_once) in [(0.0, 64), (900e6, 32)] {
         blocks.clear();
         let settings = settings(&[("receive-rate", receive_rate)]);
@@ -281,7 +282,8 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 fn a_receiver_requests_the_content_of_path_and_sender_at_its_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
-    // One flow gets all of C_r. Two round trips are requested: 0.2 s of 10,000 blocks a second.
+    // One flow gets all of the capacity C_r. Two round trips are requested: 0.2 s of 10,000 blocks
+    // a second.
     let requests = side.requests(0);
     assert_eq!(requests[0].rate(), Rate::from_bps(82_560_000));
     assert_eq!(blocks(&requests), [0..2000]);
