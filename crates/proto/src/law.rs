@@ -6,9 +6,9 @@ use crate::units::Rate;
 /// A rate control law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Law {
-    /// [`crate::rate::train::Trains`].
+    /// Measures the path with packet trains ([`crate::rate::train::Trains`]).
     Trains,
-    /// [`crate::rate::shadow::Shadow`].
+    /// As `Trains`, and shares a path by a window like CUBIC's ([`crate::rate::shadow::Shadow`]).
     #[default]
     Shadow,
 }

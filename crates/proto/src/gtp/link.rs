@@ -89,7 +89,8 @@ impl Link {
         news
     }
 
-    /// The totals by which C_r is adjusted. The part of other traffic counts as arrived.
+    /// The totals by which C_r is adjusted. The part of other traffic counts as arrived, without
+    /// the capacity that `receive-share` leaves free anyway.
     pub(super) fn whole(&self, capacity: &Capacity, whole: Whole) -> Whole {
         let Some(others) = self.others else { return whole };
         let (found, share) = capacity.found();

@@ -178,7 +178,7 @@ impl Segment {
         }
     }
 
-    /// Whether blocks went out for the first time since the last complete answer.
+    /// Whether no complete answer has covered the whole segment yet.
     pub(super) fn is_first_round(&self) -> bool {
         self.answered_to < self.blocks
     }

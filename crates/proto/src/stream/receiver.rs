@@ -42,9 +42,9 @@ pub struct Request {
 /// What the driver does with a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// Keep it: the frame needs it.
+    /// Keep the symbol: its frame needs it.
     Keep,
-    /// Drop it: the frame is complete, delivered or missed, or the symbol arrived before.
+    /// Drop the symbol: its frame is complete, delivered or missed, or the symbol arrived before.
     Spare,
     /// Drop the symbol: it contradicts an earlier symbol of its frame, or its head describes no
     /// frame of this stream.
@@ -296,8 +296,8 @@ impl Receiver {
         let late = now > open.due;
         let whole = open.is_whole() && !late;
         if self.next < frame {
-            // If an earlier frame was sent but has no symbol here, this frame waits until it is
-            // due.
+            // If an earlier frame was sent but has no symbol here, this frame waits until its own
+            // deadline.
             let (last, skipped) = (frame - 1, open.head.skipped);
             let never = skipped == Head::MANY || frame - self.next <= skipped.into();
             let give_up = never || last < self.given_up || now >= open.due;

@@ -280,7 +280,7 @@ impl Forwarder {
         }
     }
 
-    /// Waits until a packet is due or a host has sent something.
+    /// Waits until a packet is due, a host has sent something, or the owner has a request.
     fn await_event(&mut self) {
         let next = self.lanes.iter().filter_map(|l| l.due.front()).map(|r| r.at).min();
         let now = self.now();
