@@ -15,8 +15,7 @@ use super::spoken;
 /// Maximum number of steps of a run; longer inputs show nothing new.
 const STEPS: u32 = 500;
 
-/// Maximum number of polls at one moment; more count as a livelock. Each poll must send a datagram
-/// or return a message or event, and at one moment the number of these is limited.
+/// Maximum number of polls at one moment; more count as a livelock.
 pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.

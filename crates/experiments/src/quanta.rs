@@ -113,7 +113,7 @@ pub(crate) static FIG5: Experiment = Experiment {
                 // performance of app_perf".
                 let told = *rate == 878 && receiver.name != NAIVE;
                 let published = told.then_some(Published::About(receiver.takes));
-                // The program's limit is that published value.
+                // The receiving program's limit was derived from the published value.
                 blast_rows(outcomes, &case, PAYLOAD, f64::from(*rate), published)
             });
             let Receiver { name, takes, .. } = receiver;

@@ -1,5 +1,5 @@
-//! The page of the automatic mode: one number for each family of cells and each rate law, the worst
-//! cell, and a figure for each competitor.
+//! The page of the automatic mode: one number for each family of cells (paths under the same
+//! condition) and each rate law, the worst cell, and a figure for each competitor.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::table::{Aim, Row, Table};
 /// Fresh seeds: earlier seeds were used while the laws were tuned.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
-/// The short form for CI: few seeds of some cells.
+/// The short form for CI: one seed, and every twelfth cell.
 const SHORT_SEEDS: u64 = 1;
 const SHORT_SHARE: usize = 12;
 
@@ -117,7 +117,8 @@ fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     Some((1.0 - ours / alone).max(0.0) / (1.0 - kind / alone).max(LEAST_HARM))
 }
 
-/// The worst decile of `values`: the largest values if `high` is bad.
+/// Returns the value at the worst tenth of `values`: the 10th percentile, or the 90th if `high`
+/// values are bad.
 fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     if high {
@@ -134,7 +135,7 @@ struct Judge<'o> {
 }
 
 impl Judge<'_> {
-    /// A law's score in a cell: the worst decile over the seeds.
+    /// A law's score in a cell: the 10th percentile over the seeds.
     fn cell(&self, law: &str, cell: &Cell) -> Option<f64> {
         let values = of_seeds(self.seeds)
             .filter_map(|seed| self.outcomes.of(&case_name(law, cell, seed), |o| score(cell, o)));
@@ -379,8 +380,7 @@ mod tests {
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
-    /// The smallest form: a cell in which trains get half of a fair share, and the shadow window a
-    /// full one.
+    /// In this cell the law `trains` gets half of a fair share, and `shadow` a full one.
     #[test]
     fn next_to_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();

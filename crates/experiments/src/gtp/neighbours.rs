@@ -8,8 +8,7 @@ use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
 const SENDERS: usize = 3;
-/// The seconds between which goodputs are measured: from when both kinds of traffic have settled
-/// to the end of the run.
+/// The interval of measurement in seconds: after both kinds of traffic have settled.
 const SETTLED: (f64, f64) = (5.0, 20.0);
 const GTP_SHARE: Quantity = Quantity { name: "three GTP flows together", unit: Unit::Rate };
 const TCP_GOODPUT: Quantity = Quantity { name: "the TCP flow", unit: Unit::Rate };

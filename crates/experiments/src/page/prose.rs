@@ -4,8 +4,7 @@
 //! but the case are optional; the defaults are the case's first quantity, the column `simulated`,
 //! and no decimals. `*` matches any text in a case. A placeholder with cells in square brackets is
 //! arithmetic: `{100 * (1 - [SABUL] / [GTP]) | 1}`, `{most [FOBS, * | waste]}`, `{least [*]}`;
-//! `off` is the largest absolute value. A dash replaces a value that was not measured, for example
-//! outside of the repository.
+//! `off` is the largest absolute value. A dash replaces a value that was not measured.
 
 use std::fmt;
 

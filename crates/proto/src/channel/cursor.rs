@@ -1,4 +1,4 @@
-//! The position of a subscriber in the log of its room.
+//! The position of a subscriber in the log of its room (the server's side of a channel).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -24,7 +24,8 @@ pub enum Taken {
 pub struct Cursor {
     mode: Mode,
     keys: Prefix,
-    /// Id of the subscriber's own link, whose messages it does not get; 0 if it is not a link.
+    /// The subscriber's id if it is a link to another server: it does not get messages that came
+    /// over this link. 0 for other subscribers.
     not_via: u64,
     /// The position of the next message.
     next: u64,
@@ -32,7 +33,7 @@ pub struct Cursor {
     before: VecDeque<u64>,
     /// Keys whose newest value the subscriber has not taken.
     due: VecDeque<Option<Key>>,
-    /// Keys whose value was taken early, in the round before it was due, with the value's position.
+    /// Keys whose value was taken one round early, with the value's position.
     ahead: BTreeMap<Option<Key>, u64>,
 }
 
@@ -57,7 +58,7 @@ impl Cursor {
         Cursor { mode, keys, not_via, next, before, due, ahead }
     }
 
-    /// The position from which a later cursor continues.
+    /// The position for [`Cursor::at`], to continue on another connection.
     pub fn position(&self) -> u64 {
         self.next
     }

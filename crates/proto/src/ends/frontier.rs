@@ -1,4 +1,5 @@
-//! First sends: the blocks that were never sent, in order, within the receiver's grant.
+//! First sends: the blocks that were never sent, in order, within the receiver's grant (the bytes
+//! that may be sent).
 
 use core::ops::Range;
 
@@ -25,7 +26,8 @@ pub struct Frontier {
     next: u64,
     /// Blocks that the receiver is known to have.
     there: RangeSet,
-    /// Bytes of blocks sent for the first time and not skipped since.
+    /// Bytes of blocks sent for the first time, without blocks that the receiver then got from
+    /// another source.
     first_sent: Bytes,
     /// The limit of `first_sent`.
     grant: Bytes,
@@ -80,7 +82,7 @@ impl Frontier {
         self.there.count() == self.layout.blocks()
     }
 
-    /// Whether the next first block needs a higher grant.
+    /// Whether the grant is too small for the next first send.
     pub(crate) fn is_out_of_grant(&self) -> bool {
         self.peek().is_some_and(|next| self.first_sent + self.len(next) > self.grant)
     }
@@ -143,7 +145,7 @@ impl Frontier {
     }
 
     /// Records blocks that the receiver has from another source. Blocks already sent no longer
-    /// count against the grant, because the receiver does not drain them. Returns the part of the
+    /// count against the grant, because the receiver does not store them. Returns the part of the
     /// range within the object, if any.
     pub fn skip(&mut self, blocks: BlockRange) -> Option<Range<u64>> {
         let range = blocks.numbers(&self.layout);

@@ -5,7 +5,8 @@ use crate::units::LossRatio;
 /// A window holds at least this many datagrams, and at most twice as many.
 const WINDOW: u64 = 8_192;
 
-/// The highest packet number plus one and the number of received datagrams, at three times.
+/// The highest packet number plus one and the number of received datagrams, at the start and the
+/// middle of the window and now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossWindow {
     start: (u64, u64),

@@ -142,8 +142,8 @@ fn a_symbol_that_does_not_fit_is_refused() {
     }
 }
 
-/// A coded block. A trial decodes it without the symbols in `lost`, and returns the number of
-/// missing originals and whether the restored originals are right.
+/// The result of decoding a block without its lost symbols. `same` is whether the restored
+/// originals are right.
 struct Trial {
     missing: u16,
     restored: Vec<u16>,

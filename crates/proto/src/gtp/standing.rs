@@ -32,7 +32,8 @@ pub(super) struct Standing {
     longest: Span,
     /// The shortest round-trip time that rate decisions use.
     shortest: Span,
-    /// Factor on the host's drain rate up to which data may be requested.
+    /// Factor on the drain rate (at which this host empties its buffers) up to which data may be
+    /// requested.
     more: f64,
     /// Number of answers after which a late answer is forgotten.
     answers: u64,
@@ -80,7 +81,7 @@ impl Standing {
         self.response = Some(after.max(before - before / self.answers));
     }
 
-    /// Sets the host's drain rate.
+    /// Sets the rate at which this host empties its buffers.
     pub(super) fn set_drain(&mut self, drain: Option<Rate>) {
         self.drain = bps(drain.filter(|rate| *rate > Rate::ZERO)) * self.more;
     }
@@ -130,7 +131,7 @@ impl Standing {
         self.train
     }
 
-    /// min{C_i, R_App, R_Send} (section 4.2), in bits a second.
+    /// Upper bound of the flow's rate, in bits a second: min{C_i, R_App, R_Send} of section 4.2.
     pub(super) fn bound(&self) -> f64 {
         self.fixed.unwrap_or(self.limit).min(self.offered).min(self.drain)
     }

@@ -39,7 +39,7 @@ impl Patience {
 pub(super) struct Incoming {
     segment: u32,
     blocks: Range<u32>,
-    /// Missing blocks.
+    /// Number of missing blocks.
     pub(super) left: u32,
     /// Highest arrived block, plus one.
     reach: u32,
@@ -63,7 +63,7 @@ pub(super) struct Incoming {
 /// A message of a request, and its effect on the counters.
 pub(super) struct Asked {
     pub(super) report: Report,
-    /// Blocks of the message that are known to have been sent.
+    /// Missing blocks in the message that are known to have been sent.
     pub(super) lost: u32,
     /// How many of the blocks in `lost` no earlier request named.
     pub(super) newly_lost: u32,
@@ -96,7 +96,8 @@ impl Incoming {
         blocks.start.max(self.blocks.start)..blocks.end.min(self.lost_to)
     }
 
-    /// When the data timer expires; never while a request is being made.
+    /// When the data timer expires; `None` if it is not set, for example while a request is being
+    /// made.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
     }

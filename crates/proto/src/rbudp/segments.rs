@@ -1,4 +1,5 @@
-//! One segment at the sending end: blocks sent, blocks covered by DONE, and repairs.
+//! One segment (part of the object) at the sending end: blocks sent, blocks covered by DONE (the
+//! message at the end of a round), repairs, and coded symbols ([`crate::coded`]).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -72,7 +73,7 @@ pub(super) struct Segment {
     in_repair: bool,
     /// The round's repairs, as long as there are few enough to copy.
     list: Vec<Range<u32>>,
-    /// Number of blocks that the round's repairs have sent.
+    /// Number of blocks repaired in the round.
     listed: u64,
     /// Whether the round's copies or symbols are queued.
     copied: bool,
@@ -177,7 +178,7 @@ impl Segment {
         }
     }
 
-    /// Whether blocks went out for the first time since the last complete answer.
+    /// Whether no complete answer has covered the whole segment yet.
     pub(super) fn is_first_round(&self) -> bool {
         self.answered_to < self.blocks
     }
@@ -257,8 +258,8 @@ impl Segment {
         }
     }
 
-    /// Queues the round's list again, several times if it is small enough; returns the number of
-    /// blocks added.
+    /// Queues copies of the round's repairs, if they are few enough; returns the number of blocks
+    /// added.
     pub(super) fn copy_round(&mut self, copies: TailCopies) -> u64 {
         let more = copies.more(self.listed);
         if self.asked.is_some() || self.list.is_empty() || more == 0 {
@@ -272,9 +273,9 @@ impl Segment {
         self.listed * more
     }
 
-    /// The next step when no block of the segment may be sent now. The blocks up to `sent_to` have
-    /// been sent. `rest_skipped` says whether a block and all blocks after it are skipped;
-    /// `blocked` says that no first send is allowed.
+    /// The next step when no block of the segment may be sent now. All blocks before `sent_to` have
+    /// been sent, or need not be. `rest_skipped` says whether the receiver has a block and all
+    /// blocks after it; `blocked` says that no first send is allowed.
     pub(super) fn next(
         &self,
         sent_to: u32,
@@ -286,7 +287,7 @@ impl Segment {
         }
         let all_sent = sent_to == self.blocks;
         match &self.asked {
-            // The last DONE replaces an unanswered DONE about a part.
+            // The DONE for the whole segment replaces an unanswered partial DONE.
             Some(asked) => {
                 let part = asked.done.sent_to < self.blocks && asked.covered.is_empty();
                 if part && all_sent && self.since_done > 0 { Next::Ask } else { Next::Wait }

@@ -1,4 +1,4 @@
-//! The calls of the other end.
+//! Serves the calls of the other end.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ pub(super) const MAX_NAME: usize = 1024;
 /// Messages that the other side may leave unread before its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What the driver has to do after a message.
+/// What the program has to do after a message. The number in front is the call's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].
@@ -259,8 +259,8 @@ impl Callee {
         !self.queue.is_empty()
     }
 
-    /// Notes that the connection is lost. Returns the methods to stop: those with items. The others
-    /// continue.
+    /// Notes that the connection is lost. Returns the calls with items, whose methods must stop.
+    /// Other methods continue.
     pub fn lost(&mut self) -> Vec<u64> {
         self.last = 0;
         self.queue.clear();

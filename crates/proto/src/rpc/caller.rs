@@ -1,4 +1,4 @@
-//! The calls of one end.
+//! Makes the calls of this end.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -28,7 +28,7 @@ pub struct Request {
     pub items: bool,
 }
 
-/// What a message means to the caller.
+/// What a message means to the caller. The number in front is the call's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// A call has ended.
@@ -202,7 +202,7 @@ impl Caller {
         }))
     }
 
-    /// Returns the first deadline.
+    /// Returns the earliest deadline of a call.
     pub fn deadline(&self) -> Option<Time> {
         self.open.values().map(|open| open.deadline).min().filter(|first| *first < Time::NEVER)
     }
@@ -222,8 +222,8 @@ impl Caller {
         !self.open.is_empty() || !self.queue.is_empty()
     }
 
-    /// Notes that the connection is lost. Returns the calls that end with it: those with items. The
-    /// others are sent again on the next connection.
+    /// Notes that the connection is lost. Returns the calls with items, which end with the
+    /// connection. Other calls are sent again on the next connection.
     pub fn lost(&mut self) -> Vec<u64> {
         self.have.clear();
         let streams = self.open.iter().filter(|(_, open)| open.items.is_some());

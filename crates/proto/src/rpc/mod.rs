@@ -36,7 +36,7 @@ pub const CREDIT: u32 = 8;
 /// Limits of the answers that a callee keeps: count and bytes.
 pub const KEPT: (usize, usize) = (512, 4 << 20);
 
-/// A message of either end.
+/// A message of either end. The number in front is the call's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A call.

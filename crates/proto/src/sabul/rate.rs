@@ -57,7 +57,7 @@ pub(super) struct PaperRate {
     decrease: f64,
     threshold: f64,
     loss: LossAverage,
-    /// SYN over inter-packet time: datagrams an interval.
+    /// Datagrams in a synchronization interval (SYN): its length divided by the inter-packet time.
     per_sync: f64,
     /// Upper limit of `per_sync`.
     most: f64,

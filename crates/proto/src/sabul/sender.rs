@@ -124,12 +124,13 @@ impl SabulSender {
     /// "The sender determines whether the number of unacknowledged packets exceeds the flow window
     /// size, and if not, it packs a new packet and sends it out." (3.4)
     pub(super) fn window_room(&self) -> u64 {
-        // If the capacity is known, the window keeps the queue short. If only the flow's own rate
-        // is known, such a window would keep the flow below other flows in the same queue.
+        // With a rate limit, the smallest round-trip time keeps the queue short. Without a limit,
+        // such a window would keep the flow below other flows in the same queue.
         let rtt = &self.end.rtt;
         let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
         let size = self.window.size(self.interval.len, rtt);
-        // The packet train is not part of the protocol, so the window does not limit it.
+        // The first packet train (datagrams sent back to back) is not part of the protocol, so the
+        // window does not limit it.
         let size = if self.train.is_open() { size.max(TRAIN_LEN) } else { size };
         size.saturating_sub(self.end.frontier.unacknowledged())
     }

@@ -6,7 +6,7 @@ use super::edits::Hold;
 use super::tree::{Change, Condition, Edit, Refusal, Tree};
 use super::writers::{Crowd, Known, Rows, Writer, Writers};
 
-/// A stream of a writer.
+/// A stream (connection) of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct By {
     /// The writer.
@@ -87,8 +87,8 @@ impl Calls {
         Ok((version, change))
     }
 
-    /// Resumes a presence that an earlier stream of the writer created. If the presence has
-    /// vanished, it is created again.
+    /// Resumes a presence (a value that vanishes with its writer) that an earlier stream of the
+    /// writer created. If the presence has vanished, it is created again.
     ///
     /// # Errors
     /// Another writer has taken the key, a strict presence has vanished, or another stream of the

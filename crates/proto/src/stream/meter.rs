@@ -6,7 +6,7 @@ use crate::units::LossRatio;
 
 /// Counts are forgotten after one to two windows.
 const WINDOW: Span = Span::from_secs(15);
-/// Loss ratio that is assumed until enough datagrams have arrived.
+/// Minimum loss ratio until enough datagrams have arrived.
 const BEFORE: f64 = 0.005;
 /// Number of datagrams that is enough for a first estimate.
 const ENOUGH: u64 = 2_000;

@@ -89,7 +89,7 @@ fn the_originals_go_first_and_in_order_then_the_repairs() {
         heads.extend(sent(&mut sender, now));
     }
     assert!(heads.iter().enumerate().all(|(n, head)| usize::from(head.index) == n));
-    // 1,440,000 bytes are 1006 symbols and a rest.
+    // 1,440,000 bytes are 1006 symbols and a shorter one.
     assert_eq!((heads.len(), heads[0].repairs), (1031, 24));
     assert!(heads.iter().all(|head| (head.frame, head.at) == (0, 0)));
     // 1031 datagrams of 1472 bytes take 48.6 ms at 250 Mbit/s.
@@ -229,7 +229,7 @@ fn a_frame_waits_for_none_that_was_never_sent() {
     assert_eq!(receiver.on_symbol(at(50), &heads[0]), Placed::Keep);
     assert_eq!(receiver.poll(at(50)), Some(Delivery::Missed { first: 0, last: 2 }));
     assert!(matches!(receiver.poll(at(50)), Some(Delivery::Frame { frame: 3, .. })));
-    // One of the two frames before it was sent.
+    // The sender sent one of the two frames before this frame.
     let head = Head { skipped: 1, ..symbol(6, 0, 20) };
     for index in 0..2 {
         receiver.on_symbol(at(70), &Head { index, ..head });
@@ -368,7 +368,7 @@ fn repair_needs_a_round_trip_and_a_half() {
         choose(&small(millis, symbols), &path(100, 5, losses)).repair.is_some()
     };
     assert_eq!((of(175, 10, losses(0.01)), of(176, 10, losses(0.01))), (false, true));
-    // Frames of one datagram: a lost one is noticed when the next frame arrives, after 50 ms.
+    // Frames of one datagram: the receiver notices a loss when the next frame arrives, after 50 ms.
     assert_eq!((of(215, 1, losses(0.02)), of(216, 1, losses(0.02))), (false, true));
     // A burst must fit what a receiver may request: 18 symbols of 10.
     let bursts = |burst| Losses::bursty(LossRatio::new(0.01).expect("a share"), burst);

@@ -16,7 +16,8 @@ use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 const HEARTBEAT: Span = Span::from_millis(500);
 /// Number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
-/// Minimum duration assumed for a first train that arrived in one instant.
+/// Minimum duration assumed for a first train (datagrams sent back to back) that arrived in one
+/// instant.
 const AT_ONCE: Span = Span::from_millis(2);
 
 /// Tsunami's sender.
@@ -28,8 +29,8 @@ pub struct TsunamiSender {
     /// not enough: if the host slept for a moment, the train shows a rate that is far too high or
     /// too low.
     target: Box<dyn RateController>,
-    /// Whether the rate was given, or a pulse has arrived; before that the search has no
-    /// result.
+    /// Whether the rate was given, or a pulse (the receiver's periodic report) has arrived; before
+    /// that the search has no result.
     begun: bool,
     /// The session's round-trip time.
     rtt: Span,

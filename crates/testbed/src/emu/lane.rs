@@ -1,5 +1,5 @@
-//! A link of the emulator and the packets in flight on it: runs of segments, in order of their due
-//! times.
+//! A link of the emulator and the packets in flight on it. The packets are runs of segments of a
+//! frame, in order of their due times.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(super) struct Lane {
     /// The latest time at which a packet was offered: a link's time must not go back, and the lanes
     /// before this one are not processed in time order.
     pub(super) offered: Time,
-    /// In order of due times.
+    /// Runs in flight, in the order of their due times.
     pub(super) due: VecDeque<Run>,
     /// Packets of bunched runs that the queue or CoDel dropped.
     pub(super) burst_drops: u64,

@@ -27,7 +27,8 @@ pub struct Statistics {
     pub in_flight: u64,
     /// Packets that the hosts sent: offered to the first link of a route.
     pub offered: u64,
-    /// Frames that carried the offered packets; a super-packet is one frame.
+    /// Frames that carried the offered packets; a super-packet (up to 64 kB that the kernel passes
+    /// as one packet) is one frame.
     pub frames: u64,
     /// Packets delivered to a host, duplicates included.
     pub delivered: u64,

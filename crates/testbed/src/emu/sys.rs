@@ -69,7 +69,8 @@ fn interface_ioctl(
 }
 
 /// Turns an open `/dev/net/tun` into the device [`DEVICE`] of the calling thread's network
-/// namespace, with super-packets in both directions; returns which kinds.
+/// namespace, with super-packets (up to 64 kB that the kernel passes as one packet) in both
+/// directions; returns which kinds.
 pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     let mut request = request(DEVICE);
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;

@@ -1,4 +1,4 @@
-//! The sending driver of a copy, and the state of both ends.
+//! A copy: its sending program, and the state of both ends.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::coded::payload_len;
@@ -65,7 +65,7 @@ pub(super) struct InOrder {
 
 /// One copy of the run.
 pub(super) struct CopyAgent {
-    /// The copy's index among the agents.
+    /// The copy's index among the agents (copies, TCP connections, UDP streams).
     pub(super) agent: u32,
     /// The indices of the copy's flow, of the receiving host, and of the receiver's core.
     pub(super) flow: usize,

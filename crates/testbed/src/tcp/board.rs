@@ -147,7 +147,7 @@ impl Board {
             .then(|| Sample { rate: count as f64 / span.as_secs_f64(), before: mark.delivered });
     }
 
-    /// Records a segment's arrival, unless it is a repeat.
+    /// Records a segment's arrival, unless the segment was sacked before.
     fn leave(&mut self, sent: Sent, change: &mut Change) {
         if sent.sacked {
             return;

@@ -1,5 +1,5 @@
-//! The times of requests with new rates, so that all rates take effect together. A flow whose
-//! rate falls sharply gets its request immediately, to make room for the others.
+//! When the receiver requests new rates: so that all rates take effect together. A flow whose rate
+//! falls sharply gets its request immediately, to make room for the others.
 
 use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};

@@ -25,7 +25,7 @@ const OVERHEAD: Bytes = Bytes::new(32);
 /// A sender's misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lie {
-    /// Sends this many datagrams instead of each one, with blocks that were never requested.
+    /// Sends this many datagrams for each requested one, with blocks that were never requested.
     Unasked(u32),
     /// Claims this round-trip time.
     Rtt(Span),
@@ -76,7 +76,7 @@ pub(super) struct Star {
     pub(super) paths: BTreeMap<u32, Path>,
     pub(super) link: Rate,
     pub(super) queue: Bytes,
-    /// Other traffic on the link.
+    /// Rate of other traffic on the link.
     pub(super) taken: Rate,
     /// Interval at which the receiving host reads its card; zero: at every packet.
     pub(super) looks: Span,
