@@ -23,7 +23,7 @@ pub enum Event {
         /// The carrier of the session: `quic`, `tls` or `ssh`.
         carrier: &'static str,
     },
-    /// A part of the object exists from an earlier run.
+    /// Some of the data exist from an earlier run.
     Resumed {
         /// Bytes that need not be sent.
         bytes: u64,

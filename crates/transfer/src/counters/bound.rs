@@ -8,7 +8,7 @@ use crate::summary::BoundBy;
 /// A copy whose files are smaller than this on average counts as a copy of many small files.
 const SMALL: u64 = 64 << 10;
 
-/// Whether an object of `bytes` bytes in `files` files counts as many small files.
+/// Returns whether an object of `bytes` bytes in `files` files counts as many small files.
 pub(crate) fn is_small(bytes: u64, files: u64) -> bool {
     bytes / files.max(1) < SMALL
 }

@@ -51,7 +51,7 @@ pub(crate) enum Letter {
     Skip(Vec<BlockRange>),
     /// Send this message by datagram, because the datagram arrives before the copy on the stream.
     Ahead(Box<Message>),
-    /// The writer has made room.
+    /// The writer has freed memory.
     Drained,
     /// The pass is over.
     Close,
@@ -300,7 +300,7 @@ impl Receiving {
         }
     }
 
-    /// Grants the free memory, minus the bytes that were granted and not drained yet.
+    /// Grants the free memory, minus the granted bytes whose memory the writer has not freed yet.
     fn grant(&mut self, now: Time) {
         let state = (self.drained.bytes(), self.drained.is_planned());
         if state == self.drained_before {

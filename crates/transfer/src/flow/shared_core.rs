@@ -156,7 +156,8 @@ impl SharedCore {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Recover from a flow whose code panicked: its port forgets it, and the others continue.
+        // Recover from a flow whose code panicked: its port drops that flow, and the others
+        // continue.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -57,7 +57,7 @@ impl Outgoing {
         let _ = self.commands.send(StreamCommand::Skip(chunks));
     }
 
-    /// Answers the receiver's question which of its chunks are equal here.
+    /// Answers the receiver's question which of its chunks are equal to those of the source.
     pub(crate) fn compare(&self, ask: Compare) {
         let _ = self.commands.send(StreamCommand::Compare(ask));
     }

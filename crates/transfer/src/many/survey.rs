@@ -1,4 +1,4 @@
-//! The client's side of a survey: requests the values of a source's chunks.
+//! The client's side of a survey: requests the hashes of a source's chunks.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Found {
     pub manifest: Arc<Manifest>,
     /// BLAKE3 of the manifest as received.
     pub digest: Digest,
-    /// The value of each chunk.
+    /// The hash of each chunk.
     pub values: Arc<Vec<Digest>>,
     /// A digest of the object: sources of the same object, and only these, have equal digests.
     pub identity: Digest,

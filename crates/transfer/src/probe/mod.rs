@@ -89,7 +89,7 @@ impl Way {
 pub struct PathFound {
     /// The server's id.
     pub peer: String,
-    /// Its address.
+    /// The server's address.
     pub address: String,
     /// The carrier of the session: `quic` or `tls`.
     pub carrier: &'static str,
@@ -112,13 +112,13 @@ pub struct Trips {
     pub asked: u32,
     /// Datagrams that were answered.
     pub answered: u32,
-    /// The shortest.
+    /// The shortest round trip.
     pub min: Span,
-    /// The mean.
+    /// The mean round trip.
     pub mean: Span,
-    /// The longest.
+    /// The longest round trip.
     pub max: Span,
-    /// The standard deviation.
+    /// The standard deviation of the round trips.
     pub deviation: Span,
 }
 

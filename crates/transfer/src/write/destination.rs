@@ -1,6 +1,7 @@
 //! The destination of a receiving transfer.
 //!
-//! A [`Destination`] starts the writing of an object. Destinations with one source implement
+//! A [`Destination`] starts the writing of an object (the manifest and the content of its files, as
+//! one sequence of bytes). Destinations with one source implement
 //! [`Open`]: the writing thread collects the manifest and the digests, and the [`Opened`]
 //! destination takes chunks with their digests. Implementations: files (including a folder in
 //! memory), a dry run of files, and a measurement that discards the data. Replicas write one object
@@ -126,7 +127,7 @@ pub(crate) trait Opened: Send {
     /// Records that the source could not read all of its folders: its list lacks existing names.
     fn source_is_incomplete(&mut self) {}
 
-    /// Starts a pass, which repeats the chunks that failed in the last one.
+    /// Starts a pass, which repeats the chunks that failed in the previous pass.
     fn begin_pass(&mut self) {}
 
     /// Does pending work, after each job and several times a second. Returns true once everything

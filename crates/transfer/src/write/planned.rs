@@ -1,4 +1,4 @@
-//! The reports of a destination, in messages that each fit a frame.
+//! Converts the reports of a destination into messages that each fit a frame.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

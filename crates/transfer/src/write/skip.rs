@@ -1,4 +1,5 @@
-//! Converts bytes and chunks of an object that need not be sent into the numbers of their blocks.
+//! Converts bytes and chunks of an object that need not be sent into the numbers of their blocks. A
+//! block is the payload of one datagram.
 
 use std::ops::Range;
 

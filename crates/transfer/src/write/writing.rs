@@ -1,4 +1,5 @@
-//! Writes chunks into a store: verifies them, and requests them again if they fail.
+//! Writes the chunks of an object into a store: verifies them, and requests them again if they
+//! fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
