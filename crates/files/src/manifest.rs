@@ -118,7 +118,7 @@ pub struct Entry {
     /// Offset of the entry's name in the names of all entries.
     name: u32,
     name_len: u8,
-    /// Its kind.
+    /// The entry's kind.
     pub kind: Kind,
     /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
     pub mode: u32,
@@ -197,7 +197,7 @@ fn path(entries: &[Entry], names: &[u8], number: u32) -> Vec<u8> {
 pub struct Listed {
     /// Components joined by `/`, relative.
     pub path: Box<[u8]>,
-    /// Its kind.
+    /// The entry's kind.
     pub kind: Kind,
     /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
     pub mode: u32,

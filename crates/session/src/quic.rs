@@ -41,7 +41,7 @@ use crate::{Error, Kind};
 /// times this value. With the 333 ms of RFC 9002, a lost first packet would cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// A second attempt starts if the first has no answer after this long.
+/// How long the first attempt may be unanswered before a second attempt starts.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
 /// Limit on unread data of one side, until much data is announced.

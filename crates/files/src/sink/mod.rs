@@ -190,7 +190,7 @@ pub struct Sink {
     failures: Vec<Failure>,
     /// Roots of large files, in the manifest's order.
     roots: SequenceHasher,
-    /// Values of packed chunks, in order.
+    /// Values of packed chunks (which hold small files), in order.
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,

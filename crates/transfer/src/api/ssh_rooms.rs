@@ -53,7 +53,7 @@ fn failed(what: &str, error: impl std::fmt::Display) -> Error {
 }
 
 impl SshRooms {
-    /// The rooms of the user whose identity is in `folder`.
+    /// Returns the rooms of the user whose identity is in `folder`.
     pub fn new(folder: impl Into<PathBuf>) -> SshRooms {
         SshRooms { folder: folder.into(), ports: None }
     }

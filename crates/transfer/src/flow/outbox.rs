@@ -182,7 +182,7 @@ impl Drop for Outflow {
     }
 }
 
-/// The approximate size of a message.
+/// Returns the approximate size of a message.
 fn size(message: &Message) -> usize {
     size_of::<Message>() + message.encoded_len()
 }

@@ -243,8 +243,8 @@ impl Door {
     }
 }
 
-/// Bytes that arrived at a port. Datagrams that the full socket dropped are included, because the
-/// link carried them too.
+/// Returns the number of bytes that arrived at a port. Datagrams that the full socket dropped are
+/// included, because the link carried them too.
 fn came_to(port: &PortHandle) -> u64 {
     let seen = port.statistics();
     let each = seen.bytes as f64 / seen.received.max(1) as f64;

@@ -168,7 +168,7 @@ impl Leases {
         })
     }
 
-    /// The mean of the known rates, else 1.
+    /// Returns the mean of the known rates, else 1.
     fn usual_rate(&self) -> f64 {
         let known: Vec<f64> = self.sources.values().filter_map(|lease| lease.rate).collect();
         match known.len() {

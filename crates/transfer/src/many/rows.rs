@@ -156,8 +156,8 @@ impl Rows {
     }
 }
 
-/// An observer for one source: updates the source's row with its progress, and passes on its
-/// notices with the source's name.
+/// Returns an observer for one source: updates the source's row with its progress, and passes on
+/// its notices with the source's name.
 pub(super) fn observer(
     rows: &Arc<Rows>,
     number: usize,
