@@ -300,7 +300,7 @@ impl Receiving {
         }
     }
 
-    /// Grants the free memory, minus the granted bytes whose memory the writer has not freed yet.
+    /// Raises the grant to the bytes freed so far plus the bytes that this transfer may hold.
     fn grant(&mut self, now: Time) {
         let state = (self.drained.bytes(), self.drained.is_planned());
         if state == self.drained_before {

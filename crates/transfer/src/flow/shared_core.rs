@@ -73,7 +73,7 @@ struct Inner {
     members: BTreeMap<FlowId, Member>,
     /// Watches the access links on which data arrive, to find the rate of other traffic.
     watch: Watch,
-    /// The ports of the core's flows. Their traffic is not other traffic.
+    /// The ports of the core's flows. Their bytes do not count as other traffic.
     ports: Vec<Door>,
 }
 

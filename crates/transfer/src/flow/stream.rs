@@ -260,7 +260,7 @@ impl Streaming {
         }
     }
 
-    /// Accounts for the time since `since`: waiting for a stream, or reading.
+    /// Adds the time since `since` to the wait for streams, and publishes the reading time.
     fn account_wait(&self, since: Time) {
         let waited = clock::now().since(since);
         let (reading, cpu) = self.payloads.reading();
@@ -396,7 +396,7 @@ impl Streaming {
 }
 
 impl Streaming {
-    /// Measures the current number of streams; once the best is found, closes the others.
+    /// Measures the current number of streams; once the best is found, closes the other streams.
     fn look(&mut self) {
         let Some(trial) = &mut self.trial else { return };
         let before = trial.count();

@@ -14,7 +14,7 @@ const STEPS: [Span; 2] = [Span::from_millis(500), Span::from_secs(2)];
 /// Length of a step in round trips, within the limits [`STEPS`]. In slow start a connection doubles
 /// its window in each round trip.
 const ROUND_TRIPS: u64 = 8;
-/// A measurement lasts until this many bytes have arrived.
+/// A measurement lasts at least one step, and until this many bytes have arrived.
 const ENOUGH: u64 = 1 << 20;
 /// Maximum number of steps of a measurement, even if fewer than [`ENOUGH`] bytes have arrived.
 const LONGEST: u64 = 4;
@@ -29,7 +29,7 @@ pub(super) struct Trial {
     most: usize,
     step: Span,
     count: usize,
-    /// When the current number of connections started; `None` before the first data.
+    /// When the current number of connections started; `None` before the first call of [`Trial::look`].
     begun: Option<Time>,
     /// When the current number of connections had settled, and the bytes received by then.
     settled: Option<(Time, u64)>,

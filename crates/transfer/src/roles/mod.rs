@@ -50,8 +50,8 @@ fn closing<T>(result: &Result<T, End>) -> Duration {
     }
 }
 
-/// Returns the timeout for closing the files. `error` is the kind of the transfer's error, or
-/// `None` after a success.
+/// Returns the timeout for closing the files. `error` is the kind of a permanent error, or `None`
+/// otherwise.
 pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     match error {
         Some(ErrorKind::Stalled) => Duration::from_secs(1),

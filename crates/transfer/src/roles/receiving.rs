@@ -93,7 +93,7 @@ struct Running<'a, 'b> {
     waiting: Option<(u64, Vec<u8>)>,
     /// The request for memory for `waiting`. Requests of all transfers are served in turn.
     asked: Option<Asked>,
-    /// Room for chunks from streams.
+    /// Permits for the memory of chunks from streams.
     room: Arc<Semaphore>,
     object_len: u64,
     manifest_len: u64,

@@ -1,5 +1,5 @@
-//! The channels to and from a writing thread. Their jobs are chunks (1 MiB of the object each) and
-//! messages about them.
+//! The channels of a writing thread: jobs (chunks of 1 MiB, and messages about them) to the thread,
+//! and events from the thread.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 //!
 //! Each chunk is verified before any of it is written. A chunk that arrives before an earlier one
 //! waits in separate memory, up to a limit. Further early chunks keep their granted memory, so the
-//! sender stops. The next attempt treats the written chunks as existing, and starts after them.
+//! sender pauses. The next attempt treats the written chunks as existing, and starts after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

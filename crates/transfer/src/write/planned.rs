@@ -23,7 +23,7 @@ const FAILURE_BYTES: usize = 512 << 10;
 /// Tag and length of a message within another.
 const FIELD: usize = 6;
 
-/// Returns the plan as messages, the last of them marked.
+/// Returns the plan as messages; all except the last have `more` set.
 pub(crate) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     let mut slices: Vec<Plan> = Vec::new();
     for have in plan.have.chunks(RANGES) {
@@ -39,7 +39,7 @@ pub(crate) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     slices
 }
 
-/// Returns the comparisons as slices of an unfinished plan.
+/// Returns the comparisons as messages with `more` set.
 pub(crate) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> {
     let mut slices = Vec::new();
     for ask in compare {

@@ -332,7 +332,8 @@ impl MemoryPart {
         self.pool.clone()
     }
 
-    /// Returns the semaphore for chunks from streams: a chunk may arrive when it has a permit.
+    /// Returns the semaphore for chunks from streams: each chunk that goes to the writer has a
+    /// permit.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()
     }
