@@ -269,7 +269,7 @@ fn peer(connection: &Connection) -> Option<PeerId> {
     tls::peer_id(shown.downcast_ref::<Vec<CertificateDer<'static>>>()?)
 }
 
-/// Lets the client of `session` open more streams.
+/// Lets the client open more streams.
 pub(super) fn carry_many(keeper: &Keeper) {
     // The limit per stream keeps an unread stream from blocking others. QUIC announces ended
     // streams in groups of an eighth of the limit, so raise the limit by an eighth.

@@ -22,7 +22,7 @@ use crate::{CHUNK, Entry, Kind, Watch, names};
 /// notification.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The position of the walk in the tree.
+/// The position of the walk in the tree, and its results so far.
 #[derive(Debug, Default)]
 struct Walk {
     /// The outermost new folder that the walk is in. Nothing exists below this folder yet.

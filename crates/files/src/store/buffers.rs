@@ -21,7 +21,7 @@ const DEVICE: u64 = u64::MAX;
 /// header, and 64 bytes for each chunk of 1 MiB.
 const JOURNAL: u64 = 64 << 10;
 
-/// A folder of files in memory, of limited size. Clones refer to the same folder.
+/// A folder of files in memory, each of limited size. Clones refer to the same folder.
 #[derive(Clone, Debug)]
 pub struct MemoryFolder(Arc<Shared>);
 

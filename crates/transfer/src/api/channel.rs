@@ -315,8 +315,8 @@ impl IntoFuture for ReceiveChannelRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted, or a setting is out of its limits. A host that
-    /// does not let this client receive reports that as the first event.
+    /// The host cannot be reached or is not trusted, or a setting is out of its limits.
+    /// [`ChannelReceiver::next`] reports that the host does not let this client receive.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (mode, code, interface) = self.settings.checked()?;

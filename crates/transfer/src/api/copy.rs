@@ -58,7 +58,7 @@ impl CopyRequest {
         }
     }
 
-    /// Sets options. [`CopyRequest::start`] reports an invalid address.
+    /// Sets options, unless an address is invalid; [`CopyRequest::start`] reports that.
     fn with(mut self, set: impl FnOnce(&mut CopyOptions)) -> CopyRequest {
         if let Ok(options) = &mut self.options {
             set(options);
@@ -198,8 +198,8 @@ impl CopyRequest {
         self.with(|options| options.allow_downgrade = is_allowed)
     }
 
-    /// Sets how many events may wait for a slow reader, by default 1,024. Further events become
-    /// [`Event::Lagged`](super::Event::Lagged).
+    /// Sets how many events may wait for a slow reader, by default 1,024. Further events are
+    /// dropped, and [`Event::Lagged`](super::Event::Lagged) counts them.
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }
     }

@@ -1,5 +1,5 @@
-//! The engine: threads that run transfers and other calls. The async runtime of the embedding
-//! program never drives a transfer, and never waits for the end of a thread.
+//! The engine: threads that run transfers and other calls, apart from the async runtime of the
+//! embedding program.
 
 use std::fmt;
 use std::sync::Arc;

@@ -411,8 +411,8 @@ impl IntoFuture for ReceiveStreamRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. A host that does not let this client receive
-    /// reports that as the first event.
+    /// The host cannot be reached or is not trusted. [`StreamReceiver::next`] reports that the host
+    /// does not let this client receive.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (ways, name, cancel) = self.target.ways()?;

@@ -1,4 +1,4 @@
-//! The client's side of a copy, from the request to the verified object, over one or more sessions.
+//! The client's side of a copy, from the request to the summary, over one or more sessions.
 //!
 //! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
 //!   copies, `udp_watchdog` detects that UDP no longer passes.

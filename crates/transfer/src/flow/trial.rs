@@ -29,7 +29,8 @@ pub(super) struct Trial {
     most: usize,
     step: Span,
     count: usize,
-    /// When the current number of connections started; `None` before the first call of [`Trial::look`].
+    /// When the current number of connections started; `None` before the first call of
+    /// [`Trial::look`].
     begun: Option<Time>,
     /// When the current number of connections had settled, and the bytes received by then.
     settled: Option<(Time, u64)>,

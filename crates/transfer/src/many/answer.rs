@@ -23,7 +23,7 @@ const SIGN: Duration = Duration::from_secs(1);
 /// Others wait.
 const READING: usize = 4;
 
-/// The seats of surveys that read.
+/// Limits the surveys that read at the same time.
 pub(crate) struct Seats(Arc<Semaphore>);
 
 impl Default for Seats {

@@ -65,7 +65,7 @@ pub(crate) struct CopyPart {
 
 /// The destination of a pull.
 pub(crate) enum To {
-    /// The files of the command.
+    /// The destination that the user named.
     Files,
     /// The object that several sources send together.
     Replicas(ReplicaLink),

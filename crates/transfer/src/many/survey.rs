@@ -38,8 +38,8 @@ pub struct Found {
 }
 
 /// Surveys the sources of `route` over `session`, which can carry a request afterwards. Gives up on
-/// a source that sends signs of life but whose counter does not grow for `stall`. `memory` is
-/// charged for the answer.
+/// a source that sends signs of life but makes no progress for `stall`. `memory` is charged for the
+/// answer.
 ///
 /// # Errors
 /// The other side reports an error, sends an invalid answer, is silent, or has a disk that does not

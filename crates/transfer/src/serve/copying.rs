@@ -23,8 +23,8 @@ use crate::session::{Service, Session, allow};
 /// survey this source again.
 const OTHERS: Duration = Duration::from_secs(600);
 
-/// The service of copies. Surveys and probes are messages of this service, not separate services.
-/// Only copies use them, and a request may follow a survey on the same stream, with the same keys.
+/// The service of copies. Surveys and probes are messages of this service, not separate services,
+/// because a request may follow a survey on the same stream, with the same keys.
 pub(super) struct Copying {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,

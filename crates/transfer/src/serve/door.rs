@@ -83,7 +83,7 @@ impl Right {
     }
 }
 
-/// One side of a transfer, or both.
+/// An access to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,

@@ -28,7 +28,7 @@ pub(super) struct ServerHooks {
     questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
     /// Transfers that wait to learn whether the client is alive.
     asked: RefCell<Vec<oneshot::Sender<bool>>>,
-    /// The time of the last message to or from the client.
+    /// The start of the client's current silence.
     heard: Cell<Instant>,
     /// Transfers that wait for the destination. They are woken when the senders are dropped with
     /// this transfer.

@@ -99,9 +99,9 @@ struct Server {
     protocols: Protocols,
     /// Partial files left by transfers.
     left: Arc<Left>,
-    /// Seats for surveys.
+    /// Limits the surveys that read at the same time.
     surveys: answer::Seats,
-    /// Seats for probes.
+    /// Limits the probes that run at the same time.
     seats: probe::server::Seats,
     /// Receives the events.
     tell: Tell,

@@ -50,7 +50,7 @@ async fn run(
     let tell: Tell = Arc::new(|_| {});
     let mut side = accept_over_ssh(&identity, ports, data_port, &Settings::default()).await?;
     let memory = Budget::new(options.memory)?;
-    // Ssh has authenticated both sides.
+    // The client is the user of this process, and may choose unsealed data.
     let allow_plain = true;
     let server = Server::new(Door::of_user(), data.handle(), memory, tell);
     let server = Rc::new(Server { allow_plain, ..server });
