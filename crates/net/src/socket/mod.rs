@@ -152,8 +152,8 @@ impl Socket {
         self.state.gro_segments() > 1
     }
 
-    /// Trains and single datagrams dropped at this socket for lack of receive buffer, wrapping at
-    /// 2³²; `None` if the kernel does not report them.
+    /// Returns the number of trains and single datagrams that this socket dropped for lack of
+    /// receive buffer, wrapping at 2³²; `None` if the kernel does not report it.
     pub fn kernel_drops(&self) -> Option<u32> {
         sys::socket_drops(&self.io).ok()
     }

@@ -18,8 +18,8 @@ use crate::zone;
 const DROPS: usize = 8;
 const VARS: usize = 9;
 
-/// Packets that the kernel dropped at this socket since it was opened; merged datagrams count as
-/// one packet. The count wraps at 2³².
+/// Returns the number of packets that the kernel dropped at this socket since it was opened; merged
+/// datagrams count as one packet. The number wraps at 2³².
 pub(crate) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
     let mut memory = [0u32; VARS];
     ask(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
