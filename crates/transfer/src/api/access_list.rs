@@ -1,7 +1,6 @@
 //! Lists of clients as text. An entry is the value of a command-line option, or a line of a file.
 //! `ID[:ro|wo|rw][:subfolder]` grants files; `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
 //! grants rights by service.
-//! grants rights by service.
 
 use std::path::Path;
 

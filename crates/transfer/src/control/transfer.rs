@@ -120,7 +120,7 @@ pub struct Compared {
     pub same: Vec<bool>,
 }
 
-/// Chunks that are no longer needed because their file has failed.
+/// Chunks that are no longer needed: their file has failed, or another source sends them.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Needless {
     /// The chunks of the virtual object.
@@ -163,7 +163,7 @@ pub struct Status {
     /// Blocks sent for the first time (sending end).
     #[prost(uint64, tag = "2")]
     pub first: u64,
-    /// Blocks sent again (sending end).
+    /// Blocks sent again, and coded symbols (sending end).
     #[prost(uint64, tag = "3")]
     pub retransmitted: u64,
     /// Losses reported to the sending end, or by the receiving end.
@@ -332,7 +332,7 @@ pub struct PassEnd {
     /// The number of the pass.
     #[prost(uint32, tag = "1")]
     pub number: u32,
-    /// Chunks with a wrong digest, which must be sent again.
+    /// Chunks that must be sent again: their digest was wrong, or their sync failed.
     #[prost(message, optional, tag = "2")]
     pub failed: Option<Ranges>,
 }
