@@ -507,7 +507,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Names files that an earlier run had completed, or that consist of holes.
+    /// Gives their final names to files that an earlier run had completed, or that consist of
+    /// holes.
     fn complete_resumed(&mut self) -> Result<(), Error> {
         let whole: Vec<u32> =
             self.larges.iter().filter(|(_, l)| l.is_whole()).map(|(n, _)| *n).collect();

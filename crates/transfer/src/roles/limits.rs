@@ -67,8 +67,8 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Maximum amount of useless data beyond [`IN_VAIN`], as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;
-/// Data that a sender may send faster than requested: hosts pause, and catch up in bursts. The
-/// limit is higher if one part in [`PART_TOO_FAST`] of all data is more.
+/// Data that a sender may send faster than requested, because hosts pause and catch up in bursts:
+/// this much, or one part in [`PART_TOO_FAST`] of all data if that is more.
 const TOO_FAST: Bytes = Bytes::mebi(4);
 /// Divisor of the share of all data that may be sent too fast.
 const PART_TOO_FAST: u64 = 4;

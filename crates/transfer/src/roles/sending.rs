@@ -380,8 +380,8 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Starts a pass with all chunks, because the other end now receives. The measurements of the
-    /// stopped pass are dropped.
+    /// Replaces the stopped pass by another one, because the other end now receives. The
+    /// measurements of the stopped pass are dropped.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
         self.number += 1;

@@ -43,7 +43,7 @@ pub(crate) enum Job {
     PortClosed(String),
     /// A source joins the copy of an object from replicas.
     Join(Box<Join>),
-    /// A separate object starts.
+    /// Start to write this object.
     Begin(Box<Writer>),
     /// The transfer is over, finished or not.
     Stop,

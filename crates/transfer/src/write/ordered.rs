@@ -41,7 +41,7 @@ enum Early {
 
 struct Writing {
     to: Ordered,
-    /// The number of the attempt; it shows the output whether a later attempt has begun.
+    /// The number of this attempt. The output refuses writes of an earlier attempt.
     attempt: u64,
     object: VirtualObject,
     size: u64,

@@ -20,7 +20,7 @@ const VALUES: usize = 256;
 const FAILURES: usize = 1_000;
 /// Maximum bytes of the failures in an outcome; further failures are only counted.
 const FAILURE_BYTES: usize = 512 << 10;
-/// Tag and length of a message within another.
+/// Bytes of the tag and the length of a message within another.
 const FIELD: usize = 6;
 
 /// Returns the plan as messages; all except the last have `more` set.

@@ -171,7 +171,7 @@ impl Writer {
         self.attempt(Writer::settle);
     }
 
-    /// Closes the destination, which can then be resumed.
+    /// Closes the destination, so that the copy can be resumed.
     fn close(self) {
         let Writer { closed, opened, waiting, .. } = self;
         drop((opened, waiting));
