@@ -15,7 +15,8 @@ use super::CHUNK;
 /// A BLAKE3 hash or chaining value.
 pub type Digest = [u8; 32];
 
-/// Returns the value of a chunk of packed files or of the encoded manifest: the plain hash.
+/// Returns the value of a chunk of packed files (small files that share a chunk) or of the encoded
+/// manifest: the plain hash.
 pub(crate) fn packed_value(content: &[u8]) -> Digest {
     *blake3::hash(content).as_bytes()
 }

@@ -3,9 +3,8 @@
 //! Names work as in `rsync -a` and `cp -r`: `folder` is the folder itself, so the paths of its
 //! entries start with the folder's name; `folder/` (and `.`, `..`) is the folder's content. With
 //! `recursive`, a link given as a source is copied as a link. Without `recursive`, the copy follows
-//! the link and keeps the link's name.
-//! Links within a tree stay links. Filters apply to entries found inside folders, never to the
-//! given names.
+//! the link and keeps the link's name. Links within a tree stay links. Filters apply to entries
+//! found inside folders, never to the given names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

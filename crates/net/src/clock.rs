@@ -7,7 +7,7 @@ pub use longhaul_proto::time::{Span, Time};
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// The time now.
+/// Returns the time now.
 pub fn now() -> Time {
     let start = START.get_or_init(Instant::now);
     // 2⁶⁴ nanoseconds are 584 years.
@@ -19,7 +19,7 @@ pub fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
 
-/// A reading of this clock together with the system's, which the kernel uses for timestamps.
+/// A reading of this clock and of the system's clock, which the kernel uses for timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     now: Time,

@@ -41,7 +41,7 @@ use crate::{Error, Kind};
 /// times this value. With the 333 ms of RFC 9002, a lost first packet would cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// A second attempt starts if the first has no answer after this long.
+/// How long the first attempt may be unanswered before a second attempt starts.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
 /// Limit on unread data of one side, until much data is announced.
@@ -269,7 +269,7 @@ fn peer(connection: &Connection) -> Option<PeerId> {
     tls::peer_id(shown.downcast_ref::<Vec<CertificateDer<'static>>>()?)
 }
 
-/// Lets the client of `session` open more streams.
+/// Lets the client open more streams.
 pub(super) fn carry_many(keeper: &Keeper) {
     // The limit per stream keeps an unread stream from blocking others. QUIC announces ended
     // streams in groups of an eighth of the limit, so raise the limit by an eighth.

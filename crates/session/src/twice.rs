@@ -3,7 +3,7 @@
 //! Control traffic is small compared with the data. A repair costs at least a round trip, and at
 //! the start of a session a timeout of three round trips. A copy of each packet turns a loss ratio
 //! of 12 % into 1.5 %. QUIC drops the second of two equal packets (RFC 9000 section 12.3). The
-//! copies have a budget; beyond it packets are sent once, and QUIC repairs losses.
+//! copies have a budget; beyond the budget, packets are sent once, and QUIC repairs losses.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -22,7 +22,7 @@ const RATE: f64 = 32.0 * 1024.0;
 /// Bytes of copies in a burst: a few first flights.
 const BURST: f64 = 16.0 * 1024.0;
 
-/// The bit of the first byte that marks the packets of a handshake (RFC 9000 section 17.2).
+/// The bit of the first byte that is set in handshake packets (RFC 9000 section 17.2).
 const HANDSHAKE: u8 = 0x80;
 
 /// Which packets are sent twice.

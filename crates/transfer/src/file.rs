@@ -416,7 +416,7 @@ mod tests {
     use crate::session::PeerId;
     use longhaul_files::CHUNK;
 
-    /// The calls of a file that is not open yet, with early reads of `ranges`.
+    /// Returns the calls of a file that is not open yet, with early reads of `ranges`.
     fn reading(ranges: &[Range<u64>]) -> Reading {
         let (near, _) = tokio::io::duplex(1);
         let (input, out) = tokio::io::split(near);

@@ -73,9 +73,9 @@ impl Listing {
 pub(crate) enum Order {
     /// List the names at a path; the last answer is empty.
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
-    /// Reports of the server's status, at intervals.
+    /// Report the server's status at intervals.
     Status(Duration, mpsc::Sender<Result<Vec<ServerStatus>, Error>>),
-    /// A file.
+    /// Open a file.
     OpenFile(Opening, oneshot::Sender<Result<Opened, Error>>),
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         let _ = ready.send(Ok(peer));
         let address = first.as_ref().map(|first| first.remote.ip());
         let paths = options.path_memory.clone().zip(address);
-        // Looked up for the first file that is opened.
+        // Read the path memory only when the first file is opened.
         let path = Rc::new(LazyCell::new(move || paths.and_then(|(memory, at)| memory.find(at))));
         let mut calls = JoinSet::new();
         let unused = sleep(UNUSED);
@@ -133,7 +133,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let _ = reactor::block_on("the connection", work);
 }
 
-/// Answers one order completely. `remembered` is what an earlier copy found on the path.
+/// Answers one order completely. `remembered` is the result of an earlier copy on the path.
 async fn answer(
     connection: &Connection,
     first: Option<Session>,

@@ -44,10 +44,10 @@ pub enum Location {
     },
     /// A file on an HTTP server; only as a source.
     Http {
-        /// Its address as the user wrote it, with a password if there is one. The text of the
+        /// The address as the user wrote it, with a password if there is one. The text of the
         /// location does not show the password.
         url: String,
-        /// The last name of the address; empty if there is none.
+        /// The last component of the address's path; empty if there is none.
         path: PathBuf,
     },
 }

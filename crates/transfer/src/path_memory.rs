@@ -61,7 +61,7 @@ impl PathMemory {
         PathMemory { file: file.into() }
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
@@ -192,7 +192,7 @@ pub(crate) struct Found {
     pub(crate) peer: IpAddr,
     pub(crate) rate: Rate,
     pub(crate) rtt: Span,
-    /// From 0 to 1.
+    /// The fraction of datagrams that were lost, from 0 to 1.
     pub(crate) loss: f64,
     /// Whether only the path limited the copy.
     pub(crate) is_bound_by_path: bool,

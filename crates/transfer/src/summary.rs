@@ -35,7 +35,7 @@ pub enum BoundBy {
 }
 
 impl BoundBy {
-    /// The bottleneck called `name`; [`BoundBy::Nothing`] for a name of a newer release.
+    /// Returns the bottleneck called `name`; [`BoundBy::Nothing`] for a name of a newer release.
     pub(crate) fn named(name: &str) -> BoundBy {
         let all = [
             BoundBy::Path,
@@ -50,7 +50,7 @@ impl BoundBy {
         all.into_iter().find(|bound| bound.name() == name).unwrap_or_default()
     }
 
-    /// The name in `--json`.
+    /// Returns the name in `--json`.
     pub fn name(self) -> &'static str {
         match self {
             BoundBy::Path => "path",
@@ -126,9 +126,9 @@ pub struct Summary {
     /// Datagrams that the receiver refused: of an unknown flow, forged, malformed, or replayed.
     /// Datagrams of unknown flows count for every transfer of the port.
     pub refused_datagrams: u64,
-    /// The sender's columns.
+    /// The sender's counters.
     pub sender: SenderAccounting,
-    /// The receiver's columns.
+    /// The receiver's counters.
     pub receiver: ReceiverAccounting,
     /// (sent − blocks) / blocks; zero if no block was needed.
     pub waste: f64,

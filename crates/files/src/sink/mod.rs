@@ -190,7 +190,7 @@ pub struct Sink {
     failures: Vec<Failure>,
     /// Roots of large files, in the manifest's order.
     roots: SequenceHasher,
-    /// Values of packed chunks, in order.
+    /// Values of packed chunks (which hold small files), in order.
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,
@@ -507,7 +507,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Names files that an earlier run had completed, or that consist of holes.
+    /// Gives their final names to files that an earlier run had completed, or that consist of
+    /// holes.
     fn complete_resumed(&mut self) -> Result<(), Error> {
         let whole: Vec<u32> =
             self.larges.iter().filter(|(_, l)| l.is_whole()).map(|(n, _)| *n).collect();

@@ -12,8 +12,9 @@ use super::count::{self, Counted};
 use super::netlink::{self, Interface};
 use super::tcp::Flows;
 
-/// Interval of readings, and of counts of other flows.
+/// Interval of readings.
 const LOOK: Span = Span::from_millis(100);
+/// Interval of counts of other flows.
 const COUNT_FLOWS: Span = Span::from_secs(1);
 /// Headers before a datagram's payload: Ethernet's, UDP's, and IP's of either version.
 const ETHERNET: u32 = 14;
@@ -39,13 +40,13 @@ pub struct Watch {
     has_told: bool,
 }
 
-/// The number of the interface used for `peer`.
+/// Returns the number of the interface used for `peer`.
 pub(crate) fn interface_towards(peer: IpAddr) -> Option<u32> {
     netlink::route_to(peer).ok()
 }
 
-/// UDP payload rate of the card used for `peer`, in datagrams of `datagram` bytes; `None` if there
-/// is no card or no known speed.
+/// Returns the UDP payload rate of the card used for `peer`, in datagrams of `datagram` bytes;
+/// `None` if there is no card or no known speed.
 pub fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {
     Link::towards(netlink::route_to(peer).ok()?, peer, datagram)?.card
 }
@@ -72,7 +73,7 @@ impl Watch {
         self.links.extend(Link::towards(index, peer, datagram));
     }
 
-    /// Whether a reading is due.
+    /// Returns whether a reading is due.
     pub fn is_due(&self, now: Time) -> bool {
         now >= self.next_look && !self.links.is_empty()
     }
@@ -117,8 +118,8 @@ impl Watch {
 }
 
 impl Link {
-    /// The interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` for the
-    /// loopback interface, and for an unknown one.
+    /// Returns the interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` for
+    /// the loopback interface, and for an unknown one.
     fn towards(index: u32, peer: IpAddr, datagram: u16) -> Option<Link> {
         let interface = netlink::interface(index).ok()?;
         if interface.kind == libc::ARPHRD_LOOPBACK {
@@ -134,7 +135,7 @@ impl Link {
         })
     }
 
-    /// Bytes since the last reading; `None` if unknown.
+    /// Returns the number of bytes that arrived since the last reading; `None` if unknown.
     fn look(&mut self) -> Option<u64> {
         let now = counted(&netlink::interface(self.index).ok()?);
         let before = std::mem::replace(&mut self.last, now);

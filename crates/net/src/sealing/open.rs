@@ -122,22 +122,22 @@ impl Opener {
         self
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> OpenCounts {
         self.counts
     }
 
-    /// Whether the forgery limit is reached and the flow must end.
+    /// Returns whether the forgery limit is reached and the flow must end.
     pub fn is_ended(&self) -> bool {
         self.counts.failed >= self.limit
     }
 
-    /// Bytes of a datagram besides its payload.
+    /// Returns the number of bytes of a datagram besides its payload.
     pub fn overhead(&self) -> usize {
         if self.token.is_some() { PLAIN_OVERHEAD } else { SEALED_OVERHEAD }
     }
 
-    /// The payload length of a datagram of this length; `None` if it is too short.
+    /// Returns the payload length of a datagram of this length; `None` if it is too short.
     pub(crate) fn payload_len(&self, datagram: usize) -> Option<usize> {
         datagram.checked_sub(self.overhead())
     }
@@ -219,7 +219,7 @@ impl Opener {
         Ok(())
     }
 
-    /// All checks before the cipher is used.
+    /// Makes all checks that precede the use of the cipher.
     fn admit(&mut self, header: &Header) -> Result<(), OpenError> {
         if self.is_ended() {
             return Err(OpenError::Ended);

@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 
 use crate::error::public::Error;
 
-/// Turns a batch into its items. Gets `None` when the channel has closed; returns `None` when the
-/// call is complete.
+/// Returns the items of a batch; `None` when the call is complete. The argument is `None` if the
+/// channel has closed.
 type Open<B, T> = fn(Option<B>) -> Result<Option<Vec<T>>, Error>;
 
 /// The reading end of a call's results. An error is the last item.
@@ -49,7 +49,7 @@ impl<B, T> Batches<B, T> {
     }
 }
 
-// Nothing in a reading end is pinned.
+// No field is pinned.
 impl<B, T> Unpin for Batches<B, T> {}
 
 #[cfg(test)]

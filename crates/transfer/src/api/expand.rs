@@ -1,7 +1,6 @@
 //! Patterns in the path of a location, expanded to the matching names on the other host.
 //!
-//! The client lists the folders along the pattern, so the server's own rules apply. The server
-//! reads nothing outside its root, and follows no link out of its root.
+//! The client lists the folders along the pattern, so the server's access rules apply.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -118,7 +117,7 @@ impl Expansion {
         Ok(found)
     }
 
-    /// Returns the names in a folder that match, or only the name that equals the pattern's text.
+    /// Returns the matching names in a folder; only one if a name equals the pattern's text.
     async fn matches(
         &mut self,
         folder: &[u8],

@@ -56,7 +56,7 @@ impl Feed {
         })
     }
 
-    /// The next part.
+    /// Returns the next part.
     pub(super) async fn next(&mut self) -> Next {
         let ended = || Error::new(ErrorKind::Unfinished, "the reading thread ended early");
         self.0.recv().await.unwrap_or_else(|| Next::Failed(ended()))

@@ -16,7 +16,7 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// The bottleneck of a shorter copy is not reported: its times say little.
+/// The bottleneck of a shorter copy is not reported, because its times are not accurate enough.
 const TOO_SHORT: Span = Span::from_millis(200);
 
 /// Returns the summary.
@@ -66,7 +66,7 @@ pub(super) fn summary(
         rate: sender.rate,
         found: (found.rate > Rate::ZERO).then_some(found),
         rtt: sender.rtt,
-        // A block size that the path did not carry was replaced for the last pass.
+        // `block` replaces a block size that did not pass on the path.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
         // Datagrams in flight when the last block arrived are not lost.

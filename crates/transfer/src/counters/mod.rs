@@ -74,7 +74,7 @@ pub(crate) struct ReceiverCounters {
     pub(crate) recovered: u64,
     /// Blocks found missing, once each.
     pub(crate) blocks_lost: u64,
-    /// Reported losses.
+    /// Losses reported to the sending end.
     pub(crate) reported_lost: u64,
     /// One more than the highest packet number received, summed over passes.
     pub(crate) highest: u64,

@@ -1,4 +1,5 @@
-//! The threads that carry chunks: they run a core over sockets, or send chunks over streams.
+//! The threads that carry chunks of 1 MiB: they run a core (a protocol's state machine) over
+//! sockets, or send chunks over streams.
 //!
 //! | thread | file | owns |
 //! | --- | --- | --- |

@@ -73,13 +73,13 @@ pub(crate) enum SendCommand {
     Stop,
 }
 
-/// An event of a sending thread, for its end to decide.
+/// An event that a sending thread reports to the sending role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SenderEvent {
     /// A file failed here.
     Failed(Failure),
     /// The receiver's messages arrive, but this end's datagrams do not reach the receiver: they are
-    /// too large for the path, or already for the first link.
+    /// too large for the path, or even for this host's link.
     TooLarge {
         /// Whether datagrams of this size did arrive in this pass.
         begun: bool,

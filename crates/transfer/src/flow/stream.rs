@@ -60,7 +60,7 @@ impl Outgoing {
         let _ = self.commands.send(StreamCommand::Skip(chunks));
     }
 
-    /// Answers the receiver's question which of its chunks are equal here.
+    /// Answers the receiver's question which of its chunks are equal to those of the source.
     pub(crate) fn compare(&self, ask: Compare) {
         let _ = self.commands.send(StreamCommand::Compare(ask));
     }
@@ -278,7 +278,7 @@ impl Streaming {
         }
     }
 
-    /// Accounts for the time since `since`: waiting for a stream, or reading.
+    /// Adds the time since `since` to the wait for streams, and publishes the reading time.
     fn account_wait(&self, since: Time) {
         let waited = clock::now().since(since);
         let (reading, cpu) = self.payloads.reading();
@@ -414,7 +414,7 @@ impl Streaming {
 }
 
 impl Streaming {
-    /// Measures the current number of streams; once the best is found, closes the others.
+    /// Measures the current number of streams; once the best is found, closes the other streams.
     fn look(&mut self) {
         let Some(trial) = &mut self.trial else { return };
         let before = trial.count();

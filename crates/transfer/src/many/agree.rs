@@ -16,7 +16,7 @@ use super::survey::Found;
 pub(super) struct Agreement {
     /// Sources with the same object, by index.
     pub(super) same: Vec<usize>,
-    /// The others, and how each differs.
+    /// The other sources, and how each differs.
     pub(super) others: Vec<(usize, String)>,
 }
 
@@ -34,7 +34,7 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     count.into_values().max_by_key(|(votes, _)| *votes)
 }
 
-/// Finds the majority of the sources. `found` has each source's name as users know it.
+/// Returns the majority of the sources. `found` has each source's name for messages.
 ///
 /// # Errors
 /// [`ErrorKind::RemoteFile`]: at most half of the sources have the same object.
@@ -111,7 +111,7 @@ fn inner(manifest: &Manifest, number: u32) -> (Option<u32>, &[u8]) {
     }
 }
 
-/// Returns how `other` differs from `first`, as a predicate.
+/// Returns how `other` differs from `first`, as a predicate ("has …").
 fn difference(first: &Found, other: &Found) -> String {
     let (a, b) = (first.manifest.entries(), other.manifest.entries());
     let (one, two) = (&first.manifest, &other.manifest);

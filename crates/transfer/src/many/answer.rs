@@ -1,4 +1,5 @@
-//! Answers surveys: the values of an object's chunks, for a client with several sources of it.
+//! Answers surveys: sends the hashes of an object's chunks to a client that has several sources of
+//! the object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const SIGN: Duration = Duration::from_secs(1);
 /// Others wait.
 const READING: usize = 4;
 
-/// The seats for surveys that read.
+/// Limits the surveys that read at the same time.
 pub(crate) struct Seats(Arc<Semaphore>);
 
 impl Default for Seats {

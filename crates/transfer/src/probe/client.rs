@@ -34,7 +34,7 @@ use crate::session::{self, Carriers, Session, Settings, random_u64};
 /// Maximum time that a measurement may take in addition to its sending time: the answer may be
 /// late.
 const BESIDE: Span = Span::from_secs(10);
-/// The default ladder of rates, in Mbit/s.
+/// The default ladder (rising rates), in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
 /// A ladder ends at the first rate with a loss above this.
 const FULL: f64 = 0.05;
@@ -333,7 +333,7 @@ async fn greet(session: &mut Session, probe: u64, flow: FlowId, suite: Suite) ->
 }
 
 impl Trips {
-    /// Returns the statistics of round trips; lost ones are `None`.
+    /// Returns the statistics of round trips; `None` stands for a lost datagram.
     fn of(trips: &[Option<Span>]) -> Trips {
         let seconds: Vec<f64> = trips.iter().flatten().map(|trip| trip.as_secs_f64()).collect();
         let asked = trips.len().max(QUESTIONS) as u32;

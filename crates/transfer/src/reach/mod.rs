@@ -55,7 +55,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) trust: &'a Trust,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) options: &'a ReachOptions,
-    /// More words of the command that ssh starts.
+    /// Additional arguments of the command that ssh starts.
     pub(crate) arguments: &'a [String],
 }
 
@@ -64,9 +64,9 @@ pub(crate) struct Reached {
     pub(crate) session: Session,
     /// This side's data port.
     pub(crate) data: Rc<Port>,
-    /// The other side's data port.
+    /// The address of the other side's data port.
     pub(crate) contact: SocketAddr,
-    /// The UDP payload that is known to pass.
+    /// The largest UDP payload in bytes that is known to pass, if any.
     pub(crate) datagram: Option<u16>,
 }
 

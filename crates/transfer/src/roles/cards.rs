@@ -1,4 +1,4 @@
-//! Tests: each end knows the network cards of both hosts, if they report a speed.
+//! Tests: each end learns the speed of both hosts' network cards, if known.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
 /// Runs a sender whose protocol looks up its rate in a table, and whose own card has 1 Gbit/s.
-/// Sends it the capacity of the other card, and checks that it uses `rate`.
+/// Reports the speed `card` of the other card, and checks that the sender uses `rate`.
 async fn tell_sender(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ async fn next(reader: &mut FrameReader) -> Message {
     }
 }
 
-/// Checks that a receiving end with such a card reports it first.
+/// Checks that the first message of a receiving end reports the speed of its `card`.
 async fn hear_receiver(card: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,8 @@ const SPEAKS: Duration = Duration::from_millis(1000);
 /// After a silence of this time plus two round trips, the other end's count includes all data that
 /// were sent before the silence. If the count grows later, data were sent and did not arrive.
 const TOLD: Duration = Duration::from_millis(500);
-/// A longer gap between two checks is a pause of this process, not silence.
+/// Maximum time that one check counts as silence. A longer gap between two checks is a pause of
+/// this process.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Watches the control stream and the data port.
@@ -40,7 +41,7 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Starts with a new flow.
+    /// Returns the state at the start of a flow.
     pub(super) fn new() -> Silence {
         let alone = Duration::ZERO;
         let looked = Instant::now();

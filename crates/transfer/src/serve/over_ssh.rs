@@ -21,8 +21,8 @@ use crate::session::{Connection, Services, Settings};
 use crate::write::budget::Budget;
 
 /// Serves the client at the other end of standard input and output; blocks until ssh ends. The
-/// client can reach everything that the user of this process can reach. Of `options`, only the key
-/// and the memory limit apply. The server opens its ports within `ports`, if given.
+/// client can reach everything that the user of this process can reach. Only the key and the memory
+/// limit in `options` apply. The server opens its ports within `ports`, if given.
 ///
 /// # Errors
 /// The process was not started by ssh, or no port is free; or the error of the transfer.
@@ -50,7 +50,7 @@ async fn run(
     let tell: Tell = Arc::new(|_| {});
     let mut side = accept_over_ssh(&identity, ports, data_port, &Settings::default()).await?;
     let memory = Budget::new(options.memory)?;
-    // Ssh has authenticated both sides.
+    // The client is the user of this process, and may choose unsealed data.
     let allow_plain = true;
     let server = Server::new(Door::of_user(), data.handle(), memory, tell);
     let server = Rc::new(Server { allow_plain, ..server });

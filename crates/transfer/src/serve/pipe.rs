@@ -1,4 +1,5 @@
-//! The service of pipes: files whose length their client does not know.
+//! The service of pipes. A pipe is a file of a length that the client does not know at the start,
+//! sent as several parts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

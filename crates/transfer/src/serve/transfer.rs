@@ -45,7 +45,7 @@ use longhaul_text::CallOption;
 
 /// How long to wait for the client's final message after the outcome was sent.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// After this time, a client is told that its destination is locked.
+/// After this time, the client learns that its destination is locked.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 /// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);

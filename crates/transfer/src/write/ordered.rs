@@ -1,8 +1,8 @@
 //! A file written in order, to a writer that cannot seek, such as standard output.
 //!
-//! Each chunk is verified before any of it is written. Early chunks wait in separate memory, up to
-//! a limit. Further early chunks keep their granted memory, so the sender stops. The next attempt
-//! treats the written chunks as existing, and starts after them.
+//! Each chunk is verified before any of it is written. A chunk that arrives before an earlier one
+//! waits in separate memory, up to a limit. Further early chunks keep their granted memory, so the
+//! sender pauses. The next attempt treats the written chunks as existing, and starts after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ enum Early {
 
 struct Writing {
     to: Ordered,
-    /// The number of the attempt; it shows the output whether a later attempt has begun.
+    /// The number of this attempt. The output refuses writes of an earlier attempt.
     attempt: u64,
     object: VirtualObject,
     size: u64,

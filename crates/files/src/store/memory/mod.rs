@@ -42,7 +42,7 @@ pub(crate) struct Faults {
     pub(crate) folder_sync: u32,
     /// Renames that fail.
     pub(crate) rename: u32,
-    /// Writes after which the system fails to write dirty pages back on its own.
+    /// Writes after which the system's own write-back of dirty pages fails.
     pub(crate) write_back: u32,
     /// Calls after which the cache drops clean pages.
     pub(crate) eviction: u32,

@@ -93,8 +93,8 @@ struct Share {
 
 /// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// As many chunks as `pool` may have. Dropped before the share, so waiting transfers see the
-    /// free memory.
+    /// Permits for the chunks that `pool` may have. Dropped before `share`, so waiting transfers
+    /// see the free memory.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
@@ -332,7 +332,8 @@ impl MemoryPart {
         self.pool.clone()
     }
 
-    /// Returns the semaphore for chunks from streams: a chunk may arrive when it has a permit.
+    /// Returns the semaphore for chunks from streams: each chunk that goes to the writer has a
+    /// permit.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()
     }
