@@ -225,7 +225,7 @@ impl Run<'_> {
         error
     }
 
-    /// Explains why the other host sent no last event.
+    /// Returns the error if the other host's output ended without a `summary` or `error` event.
     fn without_end(&self, status: Option<i32>) -> Error {
         let runner = &self.plan.runner;
         let said = match self.noise.is_empty() {

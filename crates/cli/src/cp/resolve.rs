@@ -507,7 +507,8 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
 }
 
-/// The protocol's settings for a source. Settings of other protocols are allowed in a file only.
+/// Returns the protocol's settings for a source. A configuration file, unlike the command line, may
+/// also have settings of other protocols.
 fn settings(
     args: &CopyArgs,
     protocol: &str,

@@ -23,7 +23,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Opens the log in `file`, or on stderr and, with `json`, on stdout.
+    /// Opens the log in `file`. Without a file, text goes to stderr and, with `json`, JSON to
+    /// stdout.
     ///
     /// # Errors
     /// The file cannot be opened for appending.
