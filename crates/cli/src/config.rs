@@ -36,7 +36,6 @@ const NO_DEFAULTS: [&str; 6] = ["help", "version", "dry-run", "show-config", "se
 
 /// Overrides the folder of configuration, identity and known servers.
 const FOLDER_VARIABLE: &str = "LONGHAUL_CONFIG_DIR";
-/// The file of remembered paths.
 const PATH_FILE: &str = "paths";
 const SYSTEM_FOLDER: &str = "/etc/longhaul";
 const FILE: &str = "config.toml";
@@ -62,7 +61,6 @@ pub(crate) fn has(settings: &[Setting], flag: &str) -> bool {
 /// Selects sections of the files.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
-    /// The subcommand.
     pub(crate) section: &'a str,
     /// The locations of the command.
     pub(crate) places: &'a [Location],

@@ -22,7 +22,6 @@ const LINES: usize = 8;
 
 /// How progress is shown.
 pub(crate) enum Meter {
-    /// Not at all.
     Hidden,
     /// Bars that are redrawn.
     Bars(Bars),
@@ -58,7 +57,6 @@ impl Calm {
         Calm { last: now, began: false }
     }
 
-    /// Whether a line is due.
     fn is_due(&mut self, now: Instant) -> bool {
         self.began = true;
         let is_due = now.saturating_duration_since(self.last) >= LINE_EVERY;

@@ -82,9 +82,7 @@ impl Shares {
 
 /// Medians over all runs of one candidate.
 pub(super) struct Standing {
-    /// The candidate.
     pub(super) candidate: Candidate,
-    /// Number of runs.
     pub(super) runs: usize,
     /// Number of failed runs.
     pub(super) failed: usize,

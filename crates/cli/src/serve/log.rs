@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorKind};
 use crate::report::count;
 use crate::{console, json, plain, utc};
 
-/// Log of a server.
 pub(super) struct Log {
     file: Option<(PathBuf, Mutex<File>)>,
     json: bool,
@@ -49,7 +48,6 @@ impl Log {
         true
     }
 
-    /// Logs an event.
     pub(super) fn write(&self, event: &ServerEvent) {
         // A log file has no line for the start of a transfer, because the line for the end repeats
         // its content.

@@ -88,7 +88,6 @@ pub(super) fn each(cells: &[Cell], test: impl Fn(Cell) + Sync) {
     });
 }
 
-/// Returns a count of a summary.
 pub(super) fn count(summary: &Value, name: &str) -> u64 {
     summary[name].as_u64().unwrap_or_else(|| panic!("{name} is a count: {summary}"))
 }

@@ -383,7 +383,6 @@ fn listed_lies() -> Vec<Lie> {
     offered.collect()
 }
 
-/// All lies.
 fn all_lies() -> Vec<Lie> {
     [control_lies(), listed_lies(), relayed_lies()].concat()
 }

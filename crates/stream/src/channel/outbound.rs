@@ -92,7 +92,6 @@ impl Outbound {
         }
     }
 
-    /// Sends a message.
     pub(super) fn send(&mut self, path: Path, message: &Message) -> Sending {
         let (now, mut blob) = (clock::now(), encode(message));
         if let Some(hop) = &self.hop {

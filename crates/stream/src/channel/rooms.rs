@@ -95,7 +95,6 @@ pub(super) enum Role {
     Subscriber,
 }
 
-/// A room.
 pub(super) struct Room {
     /// A random number, chosen when the room is created. Positions of messages in rooms with
     /// different numbers are not comparable.
@@ -129,7 +128,6 @@ pub(super) enum Published {
 }
 
 impl Room {
-    /// Adds a message.
     pub(super) fn publish(&self, message: Message) -> Published {
         let state = &mut *self.state.borrow_mut();
         if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {

@@ -56,7 +56,6 @@ impl Epoch {
         Epoch { number, suite, flow: random_u64() as u32, key }
     }
 
-    /// Returns the cipher.
     pub(super) fn suite(&self) -> Suite {
         self.suite
     }

@@ -74,7 +74,6 @@ impl Voice {
         sent
     }
 
-    /// Sends a message.
     pub(super) async fn send(&mut self, socket: &UdpSocket, message: &Message) -> Sending {
         let cut = self.cut(clock::now(), message);
         match cut && self.flush_to(socket).await {
