@@ -220,8 +220,8 @@ fn tell(progress: &Progress) {
     }
 }
 
-/// A line for each of several sources; if there are many, the fastest, and the number of the
-/// others.
+/// Returns a line for each of several sources; for more than [`LINES`], lines for the fastest, and
+/// one line for the others together.
 fn source_lines(rows: &[SourceRow]) -> Vec<String> {
     if rows.len() <= LINES {
         return rows.iter().map(source_line).collect();
