@@ -245,7 +245,8 @@ fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> 
     words
 }
 
-/// The word for a glob filter. Sizes have their own flags.
+/// Returns the word for a glob filter; `None` for sizes, whose flags are forwarded, and for listed
+/// paths.
 fn filter(filter: &Filter) -> Option<OsString> {
     match filter {
         Filter::Exclude(glob) => Some(format!("--exclude={glob}").into()),
