@@ -46,8 +46,8 @@ pub struct Terms {
     pub per_second: f64,
     /// The time from when the sender takes a frame until its delivery.
     pub deadline: Span,
-    /// Maximum number of frames in a payload; 1: each frame is sent separately. The other fields
-    /// then describe payloads instead of frames.
+    /// Maximum number of frames in a payload; 1: each frame is sent separately. If it is
+    /// larger, `frame` and `per_second` describe payloads.
     pub group: u32,
 }
 

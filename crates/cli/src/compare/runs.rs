@@ -90,7 +90,7 @@ pub(super) struct Standing {
     pub(super) figures: Option<Figures>,
 }
 
-/// Medians over runs.
+/// Medians over runs, and the lowest and the highest goodput.
 pub(super) struct Figures {
     pub(super) goodput: Rate,
     pub(super) least: Rate,
@@ -154,7 +154,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { (values[middle - 1] + upper) / 2.0 })
 }
 
-/// The run with the median goodput, which the plot shows.
+/// Returns the run with the median goodput, for the plot.
 pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
     let its = runs.iter().filter(|run| run.candidate == candidate);
     let mut ended: Vec<&Measured> = its.filter_map(|run| run.end.as_ref().ok()).collect();

@@ -19,7 +19,7 @@ pub(super) struct Voice {
     to: SocketAddr,
     cutter: Cutter,
     seal: Sealer,
-    /// `None` at the server: only the server checks codes, and it ignores its own datagrams.
+    /// Proves who sent a message; `None` at the server, because only the server checks this proof.
     author: Option<Author>,
     next: Option<(Sealer, Option<Author>, Time)>,
     cut: Vec<Datagram>,
