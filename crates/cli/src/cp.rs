@@ -246,7 +246,8 @@ pub(crate) enum FilterFlag {
     ExcludeFrom(PathBuf),
 }
 
-/// The filters in order of precedence: the command line's, then the files'.
+/// Returns the filters of the command line, then those of configuration files: the first filter
+/// that matches a name decides.
 fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     fn placed<'a, T: Clone + Send + Sync + 'static>(
         matches: &'a ArgMatches,
@@ -263,8 +264,8 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.sort_by_key(|(index, _)| *index);
     let filters = ["exclude", "include", "exclude-from"];
     let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
-    // Values from configuration files come before the command line's words, because for clap the
-    // last value wins. For filters the first match wins, so filters from files come last.
+    // clap got the words of files first, because it takes the last value of a flag. Moves them
+    // to the end.
     words.rotate_left(from_files.map(|setting| setting.words.len()).sum());
     words.into_iter().map(|(_, word)| word).collect()
 }

@@ -151,7 +151,8 @@ fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
 }
 
 fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
-    // ssh has authenticated the user, who may reach all of the user's own files.
+    // There is no list of clients: ssh has authenticated the user, who may reach the same files
+    // without longhaul.
     let identity = Identity::load_or_create(config::folder()?)?;
     let cancel = CancelHandle::default();
     signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;

@@ -104,7 +104,6 @@ async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), 
     finished.await.map_err(trouble)
 }
 
-/// Creates a folder.
 pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
     match shared.at_disk(move || edit::make_folder(&place)).await {
         Ok(()) => reply::empty(StatusCode::CREATED),
@@ -126,7 +125,6 @@ pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -
     }
 }
 
-/// Renames `from` to `to`.
 pub(crate) async fn move_to(
     shared: &Arc<Shared>,
     from: Place,

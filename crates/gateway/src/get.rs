@@ -17,7 +17,6 @@ use crate::shared::Shared;
 /// Bytes of a read.
 const PIECE: u64 = 256 << 10;
 
-/// A part of a body.
 enum Part {
     Text(String),
     Bytes(Range<u64>),

@@ -11,8 +11,8 @@ use tokio::time::{Sleep, sleep};
 /// Timeout for a client that does not read.
 pub(crate) const UNREAD: Duration = Duration::from_secs(60);
 
-/// A stream whose writes fail when the other side takes nothing for a while. Without this limit a
-/// client that reads nothing would keep its connection, and the place of the connection, for ever.
+/// A stream whose writes fail if the other side takes nothing for `limit`. Without this limit, a
+/// client that reads nothing would occupy one of the connections for ever.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,

@@ -117,7 +117,11 @@ impl Calls {
         ended
     }
 
-    /// Returns the program that a stream belongs to.
+    /// Returns the program of a stream, or creates it. At the limit of [`PROGRAMS`], evicts the
+    /// client's program that disconnected first.
+    ///
+    /// # Errors
+    /// The limit is reached, and all programs of the client are connected.
     fn enter(&self, client: [u8; 32], begin: &Begin) -> Result<(Name, Rc<Program>), Error> {
         let (name, mut programs) = ((client, begin.instance), self.programs.borrow_mut());
         if let Some(program) = programs.get(&name) {

@@ -249,7 +249,7 @@ impl Client {
         }
     }
 
-    /// Handles an order; returns a watch to start in addition to `watches`.
+    /// Handles an order. Returns a new watch, to be started; `watches` is the number of running ones.
     fn take(
         &mut self,
         order: Option<Order>,
@@ -382,7 +382,7 @@ async fn write(
     }
 }
 
-/// Runs a watch until the connection is lost or its receiver is dropped.
+/// Runs a watch until the connection is lost, or the program drops the watch.
 async fn watch(
     connection: Connection,
     mut watching: Watching,

@@ -12,7 +12,7 @@ use longhaul_proto::share::{
 };
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-/// Numbers and versions of edits.
+/// For each edit its number, and the version that it made.
 type Outcomes = Vec<(u64, u64)>;
 
 /// Key → version and value.
@@ -25,8 +25,8 @@ const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forg
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 /// Upper limit of all revisions that were ever used.
 const CEILING: &str = "ceiling";
-/// The upper limit of revisions grows by this step. Below the limit, changes of presence alone need
-/// no commit.
+/// The stored limit of revisions grows by this step. Changes of presence alone need a commit only
+/// when they reach the limit.
 const AHEAD: u64 = 4096;
 
 /// The open file.
@@ -36,7 +36,7 @@ pub(crate) struct Disk {
     ceiling: u64,
 }
 
-/// redb's errors as text; no decision depends on their type.
+/// An error of redb, which is only ever shown.
 pub(crate) type Trouble = redb::Error;
 
 impl Disk {

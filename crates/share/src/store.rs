@@ -66,7 +66,8 @@ pub(crate) enum Command {
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
     /// Requests the current size.
     Count(oneshot::Sender<Size>),
-    /// A stream has ended, so its presence ends too. The flag says whether the writer may return.
+    /// A stream has ended, and its presence with it. The flag says whether the client said goodbye,
+    /// so the writer will not return.
     Ended(By, bool),
 }
 

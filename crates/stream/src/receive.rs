@@ -60,7 +60,7 @@ pub struct Status {
     pub delays: Delays,
 }
 
-/// The state that both ends of a receiver share.
+/// The state of a receiver, shared by its connection and the program.
 #[derive(Clone)]
 pub struct Board {
     shared: Shared,
@@ -115,7 +115,7 @@ impl Board {
 pub struct Control {
     name: Key,
     board: Board,
-    /// Withheld frames of earlier connections.
+    /// Frames that the server did not forward completely on earlier connections.
     withheld: u64,
 }
 
@@ -214,7 +214,7 @@ impl Control {
                 }
             }
         }
-        // Everything that was requested has arrived.
+        // The stream is complete, so a failed goodbye is no error.
         let _ = writer.leave(reader).await;
         Ok(())
     }

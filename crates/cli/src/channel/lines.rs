@@ -43,7 +43,7 @@ impl Lines {
         }
     }
 
-    /// The connection was lost or restored.
+    /// Prints that the connection was lost or restored.
     pub(super) fn connected(&self, connected: bool) {
         if self.json {
             let again = json!({"event": "heard-again"});
@@ -53,14 +53,14 @@ impl Lines {
         self.note(format_args!("longhaul: {what}"));
     }
 
-    /// A progress report of a sender.
+    /// Prints a sender's progress.
     pub(super) fn sending(&self, sent: &ChannelSent) {
         if self.json {
             console::out(sent_line("progress", sent));
         }
     }
 
-    /// The end of a sender.
+    /// Prints a sender's summary.
     pub(super) fn sent(&self, sent: &ChannelSent) {
         if self.json {
             let mut line = sent_line("summary", sent);
@@ -78,12 +78,12 @@ impl Lines {
         ));
     }
 
-    /// The subscriber is connected.
+    /// Prints that a subscriber is connected.
     pub(super) fn waiting(&self, url: &str) {
         self.note(format_args!("longhaul: receives {url}"));
     }
 
-    /// An event of a subscriber.
+    /// Prints an event of a subscriber.
     pub(super) fn came(&self, event: &ChannelEvent) {
         match event {
             ChannelEvent::Joined if self.json => console::out(json!({"event": "joined"})),
@@ -116,7 +116,7 @@ impl Lines {
         }
     }
 
-    /// A progress report of a subscriber, once a second.
+    /// Prints a subscriber's progress, at most once a second, with `--json` only.
     pub(super) fn receiving(&self, status: &mut dyn FnMut() -> ChannelReceived) {
         if self.json && self.reported.get().elapsed() >= EVERY {
             self.reported.set(Instant::now());
@@ -124,7 +124,7 @@ impl Lines {
         }
     }
 
-    /// The end of a subscriber.
+    /// Prints a subscriber's summary.
     pub(super) fn received(&self, came: &ChannelReceived) {
         if self.json {
             let mut line = received_line("summary", came);

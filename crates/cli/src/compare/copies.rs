@@ -220,7 +220,7 @@ impl Watch {
         })
     }
 
-    /// A poisoned lock only means that a thread panicked while it drew the progress bar.
+    /// Locks the meter. A poisoned lock only means that a thread panicked while it drew the bar.
     fn with<T>(&self, act: impl FnOnce(&mut Meter) -> T) -> T {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }

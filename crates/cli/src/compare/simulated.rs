@@ -60,7 +60,7 @@ pub(super) fn run(
     Ok((setting(args, &base), runs))
 }
 
-/// Loads the scenario that all candidates share.
+/// Checks the scenario of `file`, and applies the flags that concern all candidates.
 fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<Scenario, Error> {
     let file = file.display();
     let Some(first) = scenario.flows.first_mut() else {

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_when_the_request_is_dropped() {
+    fn reading_ends_when_the_copy_is_cancelled() {
         let (input, mut writer) = io::pipe().unwrap();
         writer.write_all(&[7; 1000]).unwrap();
         let cancel = CancelHandle::default();

@@ -72,7 +72,8 @@ pub(super) struct Prepared {
     pub(super) pipe: Option<Pipe>,
 }
 
-/// Builds the client, with path memory unless `--no-path-memory` is given. `screen` asks the user.
+/// Builds the client, with path memory unless `--no-path-memory` is given. `screen` asks the user
+/// about new servers.
 fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
     let client = args.reach.client(places, move |server| screen.trusts(server))?;
     Ok(match args.no_path_memory {
@@ -82,7 +83,8 @@ fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<
     .build()?)
 }
 
-/// Builds the copy from the flags and the `defaults` of files. `screen` asks the user.
+/// Builds the copy from the flags and the `defaults` of configuration files. `screen` asks the user
+/// about new servers.
 pub(super) fn prepare(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -162,7 +164,8 @@ fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     }
 }
 
-/// Plans the copy on another host if both ends are on other hosts. `screen` asks the user.
+/// Plans the copy on another host if both ends are on other hosts. `screen` asks the user about new
+/// servers.
 ///
 /// # Errors
 /// No host could run the copy, or a flag is invalid.
@@ -507,7 +510,8 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
 }
 
-/// The protocol's settings for a source. Settings of other protocols are allowed in a file only.
+/// Returns the protocol's settings for a source. A configuration file, unlike the command line, may
+/// also have settings of other protocols.
 fn settings(
     args: &CopyArgs,
     protocol: &str,

@@ -70,7 +70,6 @@ pub(super) trait Stage {
     fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child>;
 }
 
-/// This host.
 pub(super) struct Here;
 
 impl Stage for Here {
@@ -91,13 +90,10 @@ impl Drop for Kept {
     }
 }
 
-/// A running server.
 pub(super) struct Server {
     child: Kept,
     lines: Receiver<String>,
-    /// Address of the server.
     pub(super) address: String,
-    /// Id of the server.
     pub(super) id: String,
 }
 

@@ -190,8 +190,9 @@ fn mend_namespaces() -> Vec<String> {
     commands
 }
 
-/// The command that gives all users access to the TUN device, as udev does, after an open failed
-/// with `error`; `None` if a container forbids it, because no file mode changes that.
+/// Returns the command that makes the TUN device usable after opening it failed with `error`: it
+/// loads the kernel module, or gives all users access, as udev does. `None` for other errors, such
+/// as those of a container that forbids the device.
 #[cfg(target_os = "linux")]
 fn mend_tun(error: &std::io::Error) -> Option<String> {
     use rustix::io::Errno;

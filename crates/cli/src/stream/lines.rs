@@ -31,7 +31,7 @@ impl Lines {
         }
     }
 
-    /// The path of a stream, at its sender.
+    /// Prints the measured path of a stream, and how its sender meets the deadline.
     pub(super) fn way(self, sent: &StreamSent) {
         if self.json {
             console::out(json!({
@@ -49,7 +49,7 @@ impl Lines {
         self.note(format_args!("longhaul: {} receive; {}", sent.receivers, sent.way));
     }
 
-    /// The connection was lost or restored.
+    /// Prints that the connection was lost or restored.
     pub(super) fn connected(self, connected: bool) {
         if self.json {
             let again = json!({"event": "heard-again"});
@@ -59,7 +59,7 @@ impl Lines {
         self.note(format_args!("longhaul: {what}"));
     }
 
-    /// A progress report.
+    /// Prints a sender's progress.
     pub(super) fn sending(self, sent: &StreamSent) {
         if self.json {
             console::out(json!({
@@ -77,7 +77,7 @@ impl Lines {
         }
     }
 
-    /// The end of a sender.
+    /// Prints a sender's summary.
     pub(super) fn sent(self, sent: &StreamSent) {
         let bound = match (sent.skipped, sent.unwatched) {
             (0, 0) => "the source",
@@ -112,12 +112,12 @@ impl Lines {
         ));
     }
 
-    /// The receiver was admitted.
+    /// Prints that the server has admitted the receiver.
     pub(super) fn waiting(self, url: &str) {
         self.note(format_args!("longhaul: receives {url}"));
     }
 
-    /// A report of received frames.
+    /// Prints an event of a receiver.
     pub(super) fn came(self, event: &StreamEvent) {
         match event {
             StreamEvent::Begun { per_second, deadline } => {
@@ -160,7 +160,7 @@ impl Lines {
         }
     }
 
-    /// The end of a receiver; returns the exit status.
+    /// Prints a receiver's summary; returns the exit status.
     pub(super) fn received(self, came: &StreamReceived, wrong: u64) -> u8 {
         let status = if wrong > 0 { WRONG } else { exit::DONE };
         let bound = bound(came);

@@ -83,7 +83,8 @@ impl Schema {
         self.0.get(message).unwrap_or_else(|| panic!("the page has no message {message}"))
     }
 
-    /// `honest`, an encoded `message`, with each lie in each field, and without each field.
+    /// Returns variants of `honest`, an encoded `message`: with each false value of each field, and
+    /// without each field.
     fn lies(&self, message: &str, honest: &[u8]) -> Vec<(String, Vec<u8>)> {
         let mut lies = Vec::new();
         for field in self.fields(message) {
@@ -119,7 +120,7 @@ impl Field {
         Some(Field { tag, name, kind: kind.to_owned(), many: number == "any number" })
     }
 
-    /// The encoded field with each of its lies.
+    /// Returns the encoded field with each of its false values.
     fn scalars(&self) -> Vec<(String, Vec<u8>)> {
         let tag = self.tag;
         let number = |value: u64| (value.to_string(), [key(tag, 0), varint(value)].concat());
@@ -382,7 +383,6 @@ fn listed_lies() -> Vec<Lie> {
     offered.collect()
 }
 
-/// All lies.
 fn all_lies() -> Vec<Lie> {
     [control_lies(), listed_lies(), relayed_lies()].concat()
 }

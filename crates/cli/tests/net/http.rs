@@ -86,7 +86,6 @@ fn is(reply: &str, status: u16) {
     assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{status} was expected: {reply}");
 }
 
-/// The body of a reply.
 fn body(reply: &str) -> &str {
     reply.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }

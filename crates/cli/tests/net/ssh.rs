@@ -120,7 +120,6 @@ impl Ssh {
         self.start(words, args).end()
     }
 
-    /// Starts a copy.
     pub(super) fn start(&self, words: &str, args: &[&str]) -> Child {
         let ssh = format!("ssh -F {} {words}", self.path("ssh_config").display());
         let longhaul = env!("CARGO_BIN_EXE_longhaul");

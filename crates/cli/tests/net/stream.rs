@@ -376,8 +376,8 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     };
     let (_, last) = told_in_version(&pair, 1, vec![ask(Asked::Receive(asks_for("lab/x")))]);
     assert!(last.as_deref().is_some_and(|last| last.contains("version")), "{last:?}");
-    // A hostile stream next to an honest one, whose sender limits its reaction to wrong reports. No
-    // sender has the symbols of the request.
+    // A client sends a false report, and requests symbols of a stream that nobody sends. The server
+    // accepts both.
     let asks = vec![
         ask(Asked::Receive(asks_for("lab/x"))),
         ask(Asked::Report(report.clone())),

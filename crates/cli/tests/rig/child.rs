@@ -114,7 +114,6 @@ impl Child {
         }
     }
 
-    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         send_signal(self.id(), signal);
     }
@@ -131,7 +130,6 @@ impl Child {
         self.end()
     }
 
-    /// Waits for the end.
     pub(crate) fn end(mut self) -> Ended {
         self.ended()
     }

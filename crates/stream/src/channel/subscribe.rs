@@ -98,7 +98,7 @@ pub(super) struct State {
     late: u64,
 }
 
-/// Shows the state of a subscriber.
+/// The state of a subscriber, shared by its connection and the program.
 #[derive(Clone, Default)]
 pub struct Board(Arc<Mutex<State>>);
 
@@ -160,7 +160,7 @@ pub struct Control {
     pub(super) items: mpsc::Sender<Item>,
     room: Arc<Semaphore>,
     pub(super) board: Board,
-    /// The run of the room, and the position of the next message.
+    /// The room's run (its random number), and the position of the next message.
     place: (u64, u64),
     pub(super) seen: Seen,
 }
@@ -268,7 +268,7 @@ impl Control {
                 }
             }
         }
-        // The program has dropped the receiver.
+        // The program has dropped the receiver, so a failed goodbye is no error.
         let _ = writer.leave(reader).await;
         Ok(())
     }
@@ -342,7 +342,7 @@ impl Control {
     /// Delivers an item. If the program does not read, this call waits; the server then drops
     /// messages for this subscriber.
     pub(super) async fn pass(&self, item: Item) {
-        // If the program is gone, the loop ends.
+        // If the program has dropped the receiver, the loop of the connection ends.
         let _ = self.items.send(item).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The server's side of the sessions with members.
+//! The server's side of the sessions with members of a multicast group.
 
 use std::rc::Rc;
 
