@@ -24,8 +24,8 @@ pub enum Taken {
 pub struct Cursor {
     mode: Mode,
     keys: Prefix,
-    /// The subscriber's id if it is a link to another server: it does not get messages that came
-    /// over this link. 0 for other subscribers.
+    /// The id of the link, if the subscriber is a link to another server: it does not get messages
+    /// that came over this link. 0 for other subscribers.
     not_via: u64,
     /// The position of the next message.
     next: u64,

@@ -2,7 +2,7 @@
 
 use crate::units::LossRatio;
 
-/// A window holds at least this many datagrams, and at most twice as many.
+/// A window holds about one to two times this many datagrams; at the start of a flow, fewer.
 const WINDOW: u64 = 8_192;
 
 /// The highest packet number plus one and the number of received datagrams, at the start and the

@@ -12,10 +12,10 @@
 //! rarely uses its whole part. The CE's threshold of 95 % would mistake TCP's current rate for its
 //! limit.
 //!
-//! If the rate of other traffic exceeds its part, the estimate rises at least to this rate. Traffic
-//! that already fills the link therefore gets its share in one step. Only traffic that lasts for
-//! two periods counts. The reason is that the card counts our own datagrams before this program
-//! reads them: after a pause of the program, our own datagrams look like other traffic.
+//! If the rate of other traffic exceeds its part, the estimated demand rises at least to this rate.
+//! Traffic that already fills the link therefore gets its share in one step. Only traffic that
+//! lasts for two periods counts. The reason is that the card counts our own datagrams before this
+//! program reads them: after a pause of the program, our own datagrams look like other traffic.
 
 use alloc::vec::Vec;
 
