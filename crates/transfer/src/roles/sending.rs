@@ -571,7 +571,9 @@ impl Running<'_, '_> {
 
     fn tick(&mut self) -> Result<(), End> {
         self.end.board.note_carrying(self.cpu_before);
-        self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
+        if self.silence.tells() {
+            self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
+        }
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {
             // The other end sends keep-alive datagrams at all times.
             self.silence.judge(&self.end.board, self.end.terms.rtt, true)?;

@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Watches the control stream and the data port.
 pub(super) struct Silence {
     spoke: Option<Instant>,
+    /// When this end last told its counters.
+    told: Instant,
     looked: Instant,
     heard: Option<Time>,
     /// Whether the control stream has been silent too since the last datagram arrived.
@@ -44,13 +46,23 @@ impl Silence {
     /// Returns the state at the start of a flow.
     pub(super) fn new() -> Silence {
         let alone = Duration::ZERO;
-        let looked = Instant::now();
-        Silence { spoke: None, looked, heard: None, outage: false, alone, sent: 0 }
+        let now = Instant::now();
+        Silence { spoke: None, told: now, looked: now, heard: None, outage: false, alone, sent: 0 }
     }
 
     /// Records a message on the control stream.
     pub(super) fn control_spoke(&mut self) {
         self.spoke = Some(Instant::now());
+    }
+
+    /// Whether this end should tell its counters now; to be called several times a second.
+    pub(super) fn tells(&mut self) -> bool {
+        let is_deaf = self.spoke.is_some_and(|at| at.elapsed() >= SPEAKS);
+        let tells = !is_deaf || self.told.elapsed() >= DEAF_EVERY;
+        if tells {
+            self.told = Instant::now();
+        }
+        tells
     }
 
     /// Judges both channels; to be called several times a second. `always`: the other end sends
@@ -154,6 +166,20 @@ mod tests {
         assert!(!rig.look(2.0, true, true));
         assert!(!rig.look(20.0, false, true));
         assert!(!rig.look(2.0, true, true));
+    }
+
+    #[test]
+    fn an_end_that_hears_nothing_tells_its_counters_seldom() {
+        let mut rig = Rig::new();
+        rig.silence.spoke = Some(Instant::now());
+        assert!(rig.silence.tells() && rig.silence.tells());
+        rig.silence.spoke = Some(Instant::now() - SPEAKS);
+        assert!(!rig.silence.tells());
+        rig.silence.told = Instant::now() - DEAF_EVERY;
+        assert!(rig.silence.tells());
+        assert!(!rig.silence.tells());
+        rig.silence.control_spoke();
+        assert!(rig.silence.tells());
     }
 
     #[test]
