@@ -362,7 +362,7 @@ const FIRST_VERSION_RATE: f64 = IPERF * 0.95;
 const SLOW: &str = "a program that takes 643 Mbit/s";
 const FAST: &str = "a program without a limit";
 
-/// The anecdote of section 4.
+/// Section 4: the loss of RBUDP's first implementation.
 pub(crate) static FIRST_VERSION: Experiment = Experiment {
     id: "quanta-first-version",
     title: "RBUDP at 5 % less than iperf's rate: the loss is in the receiving host, not on the \
@@ -370,8 +370,9 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4",
     setup: "RBUDP sends 450 MB at 95 % of iperf's 878 Mbit/s, over 1 Gbit/s and 100 ms without \
-            loss on the line. One receiving program takes 643 Mbit/s (the rate that app_perf \
-            measured on the slow host); the other has no limit. The socket buffer holds 1 MiB.",
+            loss on the line. One receiving program takes 643 Mbit/s (the rate that the \
+            paper's test program app_perf measured on the slow host); the other has no limit. The \
+            socket buffer holds 1 MiB.",
     cases: || {
         let into = |takes: &str| {
             let blast = vary("quanta-first-version").set("host.b.receives-rate", takes);
@@ -393,10 +394,10 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The anecdote is about RBUDP's first implementation, on hosts that the paper does not \
-              name. A loss of 33 % at this rate means that the receiving program took about 560 \
-              Mbit/s. Here the program takes 643 Mbit/s, as app_perf measured later on the slow \
-              host of section 4.2, so less is lost. The loss counts all rounds.",
+    differs: "The paper reports this loss for RBUDP's first implementation, on hosts that it does \
+              not name. A loss of 33 % at this rate means that the receiving program took about \
+              560 Mbit/s. Here the program takes 643 Mbit/s, as app_perf measured later on the \
+              slow host of section 4.2, so less is lost. The loss counts all rounds.",
     learned: "iperf measures the rate of a program that discards the data. A rate chosen by iperf \
               overruns a program that keeps the data, and all of the loss is in the host: the line \
               loses nothing in either case. Here {a program that takes 643 Mbit/s} % is lost, \

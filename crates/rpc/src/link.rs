@@ -22,8 +22,8 @@ const UNREAD: Duration = Duration::from_secs(60);
 struct Stuck(Option<(Instant, usize)>);
 
 impl Stuck {
-    /// Returns when the other side counts as stuck if it reads nothing until then; `None` if no bytes
-    /// are `queued`.
+    /// Returns when the other side counts as stuck if it reads nothing until then; `None` if no
+    /// bytes are `queued`.
     fn at(&mut self, queued: usize, now: Instant) -> Option<Instant> {
         self.0 = match self.0 {
             _ if queued == 0 => None,

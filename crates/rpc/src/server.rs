@@ -78,7 +78,7 @@ impl Calls {
         let (mut writer, mut reader) = session.split();
         let entered = match first.said {
             Some(Said::Begin(begin)) => self.enter(peer.0, &begin),
-            _ => Err(wrong("a stream has no beginning")),
+            _ => Err(wrong("the first message of a stream is not its beginning")),
         };
         let ended = match entered {
             Err(error) => Err(error),

@@ -249,7 +249,8 @@ impl Client {
         }
     }
 
-    /// Handles an order. Returns a new watch, to be started; `watches` is the number of running ones.
+    /// Handles an order. Returns a new watch, to be started; `watches` is the number of running
+    /// ones.
     fn take(
         &mut self,
         order: Option<Order>,

@@ -1,4 +1,5 @@
-//! Remote files: by `longhaul cat` and by the library, over every carrier, and with peers that lie.
+//! Remote files, through `longhaul cat` and through the library: over every carrier, and with peers
+//! that lie.
 
 use std::fs;
 use std::io::Read;
@@ -94,7 +95,7 @@ fn reads_stay_within_the_root_and_need_the_right() {
     refused(&ended, 3, "is not allowed here");
 }
 
-/// Connects to the pair's server by the library.
+/// Connects to the pair's server through the library.
 async fn connect(pair: &Pair) -> Connection {
     let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
     let trust = Trust::only(pair.server.id.as_str());
@@ -102,7 +103,7 @@ async fn connect(pair: &Pair) -> Connection {
     client.connect(pair.at("")).await.expect("it answers")
 }
 
-/// Opens the file at `path` of the pair's server by the library.
+/// Opens the file at `path` of the pair's server through the library.
 async fn open(pair: &Pair, path: &str) -> RemoteFile {
     connect(pair).await.open_file(path).await.expect("it is there")
 }

@@ -1,5 +1,5 @@
-//! Listings of folders: by `longhaul ls` and by the library, over every carrier, and with peers
-//! that lie.
+//! Listings of folders, through `longhaul ls` and through the library: over every carrier, and with
+//! peers that lie.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! Receivers that report false blocks to the real binary as a sender: as the server of a push, and
-//! as the client of a pull.
+//! The real binary sends to lying receivers, which report false blocks: to a lying server (push)
+//! and to a lying client (pull).
 
 use longhaul_proto::endpoint::PacketNumber;
 use longhaul_proto::time::Span;
@@ -177,7 +177,7 @@ fn a_sending_server_survives_every_false_report() {
     let plan = Message::Plan(Plan { compare: vec![ask], more: true, ..Plan::default() });
     let request = Request { flow: FLOW - 1, ..liar::request(Direction::Pull, "source") };
     let (_, ended) = liar::talk(&pair, [Message::Request(request), plan]);
-    assert!(ended.is_some(), "half a digest is none");
+    assert!(ended.is_some(), "an incomplete digest is refused");
     pair.cp(&[&pair.at("source"), &"copy"]).summary();
     assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));
 }

@@ -1,4 +1,4 @@
-//! Streams by `longhaul stream`: complete frames, rights, kills, freezes, and peers that lie.
+//! Streams with `longhaul stream`: complete frames, rights, kills, freezes, and peers that lie.
 
 use std::fs;
 use std::path::Path;

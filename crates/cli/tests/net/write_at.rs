@@ -16,7 +16,7 @@ use crate::rig::{Host, Pair, bytes, need, write};
 
 const MEBI: usize = 1 << 20;
 
-/// A connection of `client` by the library to the server `id` at `url`.
+/// Connects `client` through the library to the server `id` at `url`.
 pub(super) async fn connect(
     client: &Host,
     id: &str,

@@ -34,7 +34,7 @@ pub struct Placer {
     pub(super) assembly: Assembly,
     pub(super) counts: PlaceCounts,
     scratch: Vec<u8>,
-    /// Chunks before this one are kept.
+    /// Chunks before this chunk are kept.
     kept: u64,
 }
 

@@ -34,7 +34,7 @@ struct Gone {
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
-    /// Blocks before this one were sent one time more than the later blocks.
+    /// Blocks before this block were sent one time more than the later blocks.
     cursor: u32,
     gone: Gone,
     /// When the blocks before `cursor` were last sent.

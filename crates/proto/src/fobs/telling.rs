@@ -46,7 +46,7 @@ pub(super) struct Telling {
 struct Open {
     /// Highest arrived block, plus one.
     reach: u32,
-    /// For each cell, the missing blocks before this one have been counted as lost.
+    /// For each cell, the missing blocks before this block have been counted as lost.
     lost_to: Vec<u32>,
 }
 

@@ -107,7 +107,7 @@ pub(super) struct Flow {
     /// Blocks that were found missing at some time.
     lost: RangeSet,
     wholes: Wholes,
-    /// Segments before this one are acknowledged.
+    /// Segments before this segment are acknowledged.
     acked: u32,
 }
 

@@ -29,8 +29,8 @@
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
 //!   requests missing blocks again without a timeout. Only silent senders need timeouts.
 //! - Each end reports its state at the start and on changes: the receiver its memory (in pulses,
-//!   its periodic reports), the sender its access rate and round-trip time. The receiver ignores a
-//!   reported round-trip time that is longer than the delay of the sender's answers.
+//!   its periodic reports), the sender its access rate and round-trip time. The receiver limits a
+//!   reported round-trip time to the delay of the sender's answers.
 //! - A flow that stops answering leaves the schedule, and rejoins when it answers.
 //! - Loss that does not fall with a flow's rate is the path's own loss and is ignored. The paper's
 //!   rules would slow the flow down for ever.

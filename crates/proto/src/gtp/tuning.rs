@@ -73,9 +73,8 @@ tuning! {
     /// Longest round-trip time that the receiver accepts from a sender, because the longest one
     /// sets the pace of all flows.
     longest_rtt: Span = Span::from_secs(2);
-    /// A late answer is forgotten over about this many answers: each of them shortens the
-    /// remembered delay by one part in this number. A single late answer does not describe the
-    /// path.
+    /// Each answer shortens the remembered delay of a slower answer by 1 / `answers`, because a
+    /// single slow answer does not describe the path.
     answers: u64 = 8;
     /// Length of the window for the shortest round-trip time; the current window and the one before
     /// count. Older values do not count, because the path may have become longer for good.

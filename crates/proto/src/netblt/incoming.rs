@@ -56,7 +56,7 @@ pub(super) struct Incoming {
     rest: Range<u32>,
     /// When the data timer expires.
     due: Option<Time>,
-    /// Missing blocks before this one have been counted as lost.
+    /// Missing blocks before this block have been counted as lost.
     lost_to: u32,
 }
 

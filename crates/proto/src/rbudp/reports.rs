@@ -21,14 +21,14 @@ struct Waiting {
 pub(super) struct Segment {
     /// The last DONE's number.
     round: u32,
-    /// The last DONE covers the segment's blocks before this one.
+    /// The last DONE covers the segment's blocks before this block.
     sent_to: u32,
     waiting: Option<Waiting>,
     /// The part of the answer that is still to be sent.
     rest: Range<u32>,
     /// When the last answer was completed.
     answered: Option<Time>,
-    /// Missing blocks before this one have been counted as lost.
+    /// Missing blocks before this block have been counted as lost.
     lost_to: u32,
 }
 
@@ -79,7 +79,7 @@ impl Segment {
         self.waiting.map(|waiting| waiting.deadline)
     }
 
-    /// Missing blocks before this one have been counted as lost.
+    /// Missing blocks before this block have been counted as lost.
     pub(super) fn lost_to(&self) -> u32 {
         self.lost_to
     }

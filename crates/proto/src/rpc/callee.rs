@@ -13,7 +13,7 @@ pub(super) const MAX_NAME: usize = 1024;
 /// Messages that the other side may leave unread before its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What the program has to do after a message. The number in front is the call's.
+/// What the program has to do after a message. A first value `u64` is the number of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].
@@ -186,7 +186,7 @@ impl Callee {
         self.check(id)?;
         match self.calls.get_mut(&id) {
             Some(State::Running(Some(items))) => Ok(Some(items)),
-            Some(_) => Err(Lie("a call has an item and takes none")),
+            Some(_) => Err(Lie("an item or credit is for a call without items")),
             None => Ok(None),
         }
     }

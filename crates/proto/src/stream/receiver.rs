@@ -162,7 +162,7 @@ pub struct Receiver {
     open: BTreeMap<u32, Open>,
     /// The next frame to be delivered or missed.
     next: u32,
-    /// Frames before this one are missed, because the window has moved past them.
+    /// Frames before this frame are missed, because the window has moved past them.
     given_up: u32,
     /// The newest missed frames, and how many symbols each one still lacks; `None` before the first
     /// symbol.

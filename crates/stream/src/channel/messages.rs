@@ -161,8 +161,8 @@ pub struct Hop {
     pub jitter_micros: u64,
 }
 
-/// A message of a channel, or a part of one. The parts of a message are sent in sequence. Every part
-/// has `rest` and `bytes`; only the first part has the other fields.
+/// A message of a channel, or a part of one. The parts of a message are sent in sequence. Every
+/// part has `rest` and `bytes`; only the first part has the other fields.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Part {
     /// The number of the sender; 0 if a client sends its own message.
@@ -238,8 +238,8 @@ pub struct Group {
     /// The number of the epoch.
     #[prost(uint64, tag = "5")]
     pub epoch: u64,
-    /// To a sender: its flow. To a subscriber: the flow of the server; the flows of senders have the
-    /// next numbers.
+    /// To a sender: its flow. To a subscriber: the flow of the server; the flows of senders have
+    /// the next numbers.
     #[prost(uint32, tag = "6")]
     pub flow: u32,
     /// A key of 32 bytes. To a sender: the key of its flow. To a subscriber: the key of all flows

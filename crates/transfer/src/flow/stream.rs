@@ -37,8 +37,8 @@ const SMALLEST_PIECE: usize = 1 << 10;
 const WAITING: usize = CHUNK as usize / PIECE;
 /// How often arrivals are checked while all streams are busy.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the end of the pass may follow the end of a stream. After this time the stream was lost,
-/// with chunks that it had taken.
+/// How long the end of the pass may follow the end of a stream. After this time the stream was
+/// lost, with chunks that it had taken.
 const FOLLOWS: Duration = Duration::from_secs(2);
 
 enum StreamCommand {
@@ -163,8 +163,8 @@ fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<C
         loop {
             let piece = tokio::select! {
                 piece = pieces.recv() => piece,
-                // The system takes data before it sends them, so a write does not always detect that
-                // the connection is lost. The other end sends nothing.
+                // The system takes data before it sends them, so a write does not always detect
+                // that the connection is lost. The other end sends nothing.
                 read = reader.read::<Frame>() => match read {
                     Ok(Some(_)) => continue,
                     Ok(None) | Err(_) => return,

@@ -65,7 +65,7 @@ impl Pipes {
     }
 }
 
-/// An open pipe. Dropping it ends the pipe and removes a file without its final name.
+/// An open pipe. Dropping it ends the pipe, and removes the file unless it has its final name.
 struct Entered<'a> {
     pipes: &'a Pipes,
     key: (PeerId, u64),

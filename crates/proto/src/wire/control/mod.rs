@@ -81,7 +81,7 @@ pub struct Done {
     pub segment: u32,
     /// The round, from 1.
     pub round: u32,
-    /// The segment's blocks before this one have been sent at least once, or need not be sent.
+    /// The segment's blocks before this block have been sent at least once, or need not be sent.
     pub sent_to: u32,
     /// The highest packet number that carried a block of the round; data may arrive after this
     /// message.

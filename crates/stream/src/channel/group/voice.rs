@@ -40,8 +40,8 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Sets a new key, to be used after [`SWITCH`]. With `at_once` the next message already uses it,
-    /// because the old key is no longer valid.
+    /// Sets a new key, to be used after [`SWITCH`]. With `at_once` the next message already uses
+    /// it, because the old key is no longer valid.
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let wait = if at_once { Span::ZERO } else { SWITCH };
         self.next = Some((seal, author, clock::now() + wait));
