@@ -133,7 +133,7 @@ impl Sending {
         for block in (index..end).map(|index| Block { segment, index }) {
             let number = layout.number(block);
             // The receiver does not store blocks that were sent and then skipped, so they do not
-            // count.
+            // use up the grant.
             if self.needless.insert(number) && self.sent.contains(&number) {
                 let len = Bytes::new(layout.extent(block).len.into());
                 self.first_bytes = self.first_bytes.saturating_sub(len);

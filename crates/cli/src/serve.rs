@@ -248,7 +248,7 @@ fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
     true
 }
 
-/// Joins the clients of `--allow` and `--allow-file`.
+/// Returns the clients of `--allow` and those of `--allow-file`, in one list.
 fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let mut list = named.to_vec();
     let Some(file) = file else { return Ok(list) };

@@ -359,7 +359,7 @@ pub(crate) static TABLE1: Experiment = Experiment {
     title: "TCP on FOBS's paths, with and without large windows",
     source: of_paper!("section 5.1, Table 1"),
     setup: "One TCP connection (NewReno with selective acknowledgements) sends 40 MB over the \
-            paths of [fobs-fig1](fobs-fig1.md), once with windows that only congestion limits, and \
+            paths of [fobs-fig1](fobs-fig1.md), once with windows limited only by congestion, and \
             once with windows of 64 kB.",
     cases: || {
         let cases = TABLE1_ROWS.map(|(place, large, _)| {

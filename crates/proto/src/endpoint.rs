@@ -1,6 +1,7 @@
 //! The traits that every protocol implements.
 //!
-//! A protocol is a [`Sender`] and a [`Receiver`]. A sender has one flow, a receiver may have many.
+//! A protocol is a [`Sender`] and a [`Receiver`], the core: state machines without I/O. A sender
+//! has one flow, a receiver may have many.
 //! The driver (the program that does the I/O) calls both: `on_*` passes input with the current
 //! time, `poll_*` returns output, `next_wakeup` says when to call again and why. After any `on_*`
 //! the driver polls until nothing is left.
@@ -87,9 +88,9 @@ pub struct Outgoing {
 pub enum Why {
     /// The pacer releases the next burst.
     Pacing,
-    /// A report is due, or its reordering grace ends.
+    /// A report is due, or has waited long enough for overtaken datagrams.
     Report,
-    /// The peer's answer is late; repeat the message.
+    /// The peer has not answered a message in time; the message is repeated.
     Repeat,
     /// A pulse (the receiver's periodic report) is due.
     Pulse,
@@ -370,7 +371,7 @@ pub trait Receiver: Send {
     /// senders choose their own rate ignores it.
     fn set_receive_limit(&mut self, _: Rate) {}
 
-    /// The receiver's total capacity, if it divides one among its flows.
+    /// The receiver's total capacity, if the receiver divides it among its flows.
     fn receive_capacity(&self) -> Option<ReceiveCapacity> {
         None
     }

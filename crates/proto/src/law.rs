@@ -8,7 +8,7 @@ use crate::units::Rate;
 pub enum Law {
     /// Measures the path with packet trains ([`crate::rate::train::Trains`]).
     Trains,
-    /// As `Trains`, and shares a path by a window like CUBIC's ([`crate::rate::shadow::Shadow`]).
+    /// As `Trains`, and shares a path with a window like CUBIC's ([`crate::rate::shadow::Shadow`]).
     #[default]
     Shadow,
 }
@@ -52,7 +52,7 @@ pub struct Found {
     pub after: Span,
     /// The loss ratio of the path itself, in millionths.
     pub loss_ppm: u32,
-    /// Total time in which the law took the path for shared; `None` if the law does not detect
+    /// Total time in which the law treated the path as shared; `None` if the law does not detect
     /// other traffic.
     pub shared: Option<Span>,
     /// The state of the search; `None` from a law that does not search.

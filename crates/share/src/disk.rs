@@ -3,6 +3,9 @@
 //! Every commit is synced before it is acknowledged (`Durability::Immediate`), so acknowledged
 //! changes survive a killed process and a power cut. Presence (values that the server deletes when
 //! their writer disconnects) is not stored.
+//!
+//! Each change gives the tree the next revision (a number). The version of a key is the revision
+//! that its last change created.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +26,7 @@ const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition:
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 /// Counters of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// Upper limit of all revisions that were ever used.
+/// Name of the counter that limits the revisions: no run has used a higher one.
 const CEILING: &str = "ceiling";
 /// The stored limit of revisions grows by this step. Changes of presence alone need a commit only
 /// when they reach the limit.

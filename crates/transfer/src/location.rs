@@ -261,7 +261,7 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
         None => return Err(wrong("neither port nor path after the address")),
     };
     if host.contains('@') {
-        return Err(wrong("a user"));
+        return Err(wrong("an unsupported user name"));
     }
     // The path is relative to the root, so `lh://host//x` cannot leave the root.
     let path = rest[slash..].iter().position(|b| *b != b'/').map(|at| &rest[slash + at..]);

@@ -103,8 +103,8 @@ impl PathMemory {
     }
 
     /// Stores the result of a copy. If something other than the path limited the copy, the result
-    /// replaces the stored rate only if it is not lower. The copy is done and must not wait: if
-    /// another process has locked the file, nothing is stored.
+    /// replaces the stored entry only if its rate is not lower. The copy is done and must not wait:
+    /// if another process has locked the file, nothing is stored.
     ///
     /// # Errors
     /// As [`PathMemory::forget`].
@@ -154,7 +154,8 @@ impl PathMemory {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
         let parsed = lines.map(|(at, line)| {
             line.parse::<KnownPath>().map_err(|()| {
-                let what = format!("{} line {}: not a path", self.file.display(), at + 1);
+                let what =
+                    format!("{} line {}: not an entry of a path", self.file.display(), at + 1);
                 let advice = "remove the line, or the file: the next copy creates it again";
                 Error::new(ErrorKind::LocalFile, what).at(&self.file).advise(advice)
             })

@@ -83,7 +83,8 @@ pub struct Summary {
     pub links: u64,
     /// Folders that this run created.
     pub folders: u64,
-    /// Names that the source lacks and that this run removed, or would in a dry run.
+    /// Names that the source lacks and that this run removed, or would remove in a dry
+    /// run.
     pub deleted: u64,
     /// Time from the call to the end.
     pub elapsed: Span,
@@ -132,7 +133,7 @@ pub struct Summary {
     pub receiver: ReceiverAccounting,
     /// (sent − blocks) / blocks; zero if no block was needed.
     pub waste: f64,
-    /// TCP segments, if TCP carried the data from here over connections that this end opened.
+    /// Counts of TCP segments, if this end sent the data over TCP connections that it had opened.
     pub segments: Option<Segments>,
     /// The bottleneck of the copy.
     pub bound_by: BoundBy,

@@ -141,7 +141,8 @@ fn measured(
         return Err("UDP did not pass; the data went by TCP".into());
     }
     if summary.resumed_bytes > 0 {
-        return Err(format!("{} were there already", Bytes::new(summary.resumed_bytes)));
+        let resumed = Bytes::new(summary.resumed_bytes);
+        return Err(format!("{resumed} were already at the destination"));
     }
     let gigabytes = summary.bytes as f64 / 1e9;
     let here = summary.cpu.as_secs_f64() - cpu_before.as_secs_f64();

@@ -41,7 +41,7 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
 const CHUNK: u64 = 1 << 20;
-/// One datagram a second.
+/// One datagram of 1,500 bytes a second.
 const LEAST_RATE: Rate = Rate::from_bps(12_000);
 /// Limit of `--streams`.
 const MOST_STREAMS: u16 = 64;
@@ -223,8 +223,8 @@ fn mirrored(
     Ok((vec![source.clone().contents()], destination))
 }
 
-/// Refuses globs that start with the source folder's name, as in rsync: `sync --delete run42 there`
-/// matches paths below `run42`, so such a glob would protect nothing.
+/// Refuses globs that start with the source folder's name. `sync --delete run42 there` compares
+/// globs with paths below `run42`, so such a glob would protect nothing.
 fn check_anchors(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -262,7 +262,7 @@ fn shown_protocol(
     }
 }
 
-/// Replaces each pattern by the matching names on its host.
+/// Replaces each pattern with the matching names on its host.
 fn expand(args: &CopyArgs, client: &Client, named: Vec<Location>) -> Result<Vec<Location>, Error> {
     // No signal handler is installed yet, so a signal ends the process.
     let cancel = &CancelHandle::default();
@@ -406,7 +406,7 @@ fn protocol_name<'a>(args: &'a CopyArgs, sources: &[Location]) -> &'a str {
     }
 }
 
-/// Settings of each source; empty if all sources have the same.
+/// Settings of each source; empty if all sources have the same settings.
 fn source_settings(
     args: &CopyArgs,
     protocol: &str,

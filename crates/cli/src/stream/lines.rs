@@ -107,7 +107,7 @@ impl Lines {
         }
         self.note(format_args!(
             "longhaul: {} frames, {} skipped, {} that nobody received; {} datagrams, {} of them \
-             again; bound by {bound}\n  way      {}",
+             resent; bound by {bound}\n  way      {}",
             sent.frames, sent.skipped, sent.unwatched, sent.datagrams, sent.resent, sent.way
         ));
     }

@@ -15,7 +15,7 @@ const SLOWEST: u64 = 10;
 const FASTEST: u64 = 1_600_000;
 /// Maximum depth of the search for cards: a VLAN on a bond of cards.
 const DEPTH: u32 = 3;
-/// Bytes of Ethernet's header, check sequence, preamble and gap.
+/// Bytes of Ethernet's header, check sequence, preamble and gap: 14 + 4 + 8 + 12.
 const FRAMING: u32 = 38;
 
 /// Returns the speed of the card `name` on the wire, from the files in `folder`. `None` if `name`

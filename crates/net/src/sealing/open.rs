@@ -1,7 +1,8 @@
 //! Opening: verifies received datagrams and decrypts them into place.
 //!
-//! Cheap checks come first: the replay window, the epoch's key, the cipher. Only a datagram that
-//! opened moves the window or the epoch, so a forged number has no effect.
+//! The checks, cheapest first: the replay window, the epoch's key, the cipher. (An epoch is a range
+//! of 2²³ packet numbers with one key.) Only a datagram that opened moves the window or the epoch,
+//! so a forged number has no effect.
 
 use std::fmt;
 
@@ -16,8 +17,8 @@ use crate::sealing::replay::{ReplayWindow, Seen, WINDOW};
 use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 
 /// Epochs beyond the current one whose keys are tried. Each key is derived once and kept, so forged
-/// numbers cost at most this many derivations. A gap of 16 epochs would be 134 million datagrams
-/// lost in a row; a sender stops long before.
+/// numbers cost at most this many derivations. A gap of 16 epochs would be 134 million (16 · 2²³)
+/// datagrams lost in a row; a sender stops long before.
 const EPOCHS_AHEAD: u32 = 16;
 
 /// Minimum time that an old epoch's key is kept after the next epoch began: hosts stall longer than

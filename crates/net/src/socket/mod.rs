@@ -19,7 +19,8 @@ use crate::zone;
 
 pub use sys::{Segments, tcp_round_trip, tcp_segments};
 
-/// Bytes of receive buffer to request. They cover scheduler stalls of 2 to 5 ms at tens of Gbit/s.
+/// Bytes of receive buffer to request: more than arrives at 50 Gbit/s while the scheduler stalls
+/// the receiving thread for 5 ms (31 MB).
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 /// Messages in one receiving system call; more would exceed the second-level cache.
 pub(crate) const MESSAGES: usize = 8;
@@ -304,8 +305,8 @@ impl Inbox {
         }
     }
 
-    /// Returns the messages of the last call in the order of arrival, followed by empty ones. All
-    /// of them arrived after `since`.
+    /// Returns the messages of the last call in the order of arrival, followed by empty ones. No
+    /// message may have arrived before `since`, which bounds their arrival times from below.
     pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];

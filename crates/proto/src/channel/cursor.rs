@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use super::{Log, Message, Mode};
 use crate::share::{Key, Prefix};
 
-/// Messages that a subscriber by datagrams may lag behind; older messages would be useless to it.
+/// Maximum lag of a subscriber by datagrams, in messages. Older messages would be useless to it.
 const DATAGRAMS: u64 = 256;
 
 /// The next output of a cursor.
@@ -31,9 +31,10 @@ pub struct Cursor {
     next: u64,
     /// Positions of each key's last message from before the subscription, oldest first.
     before: VecDeque<u64>,
-    /// Keys whose newest value the subscriber has not taken.
+    /// Keys of the current round whose newest value the subscriber has not taken.
     due: VecDeque<Option<Key>>,
-    /// Keys whose value was taken one round early, with the value's position.
+    /// Keys whose value arrived after the start of the current round and was taken in it, with the
+    /// value's position. The next round skips these values.
     ahead: BTreeMap<Option<Key>, u64>,
 }
 

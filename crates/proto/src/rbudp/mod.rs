@@ -52,7 +52,8 @@ use crate::settings::ProtocolOption;
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "tail-copies",
-    "times that each block of a small last round is sent, or coded instead (1: as in the paper)",
+    "2 or more: adds coded symbols to the last rounds or, where chunks cannot be coded, sends each \
+     block of a small last round this many times (1: no additions, as in the paper)",
     (1.0, 8.0),
     2.0,
 );

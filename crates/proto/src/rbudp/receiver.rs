@@ -1,5 +1,5 @@
-//! The receiving end: keeps the tallies of arrived blocks, answers DONE (the sender's message at
-//! the end of a round) and sends pulses (periodic reports).
+//! The receiving end: keeps tallies (bitmaps) of arrived blocks, answers DONE (the sender's message
+//! at the end of a round) and sends pulses (periodic reports).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -13,7 +13,8 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
-/// A DONE that arrives again within this time after its answer, or within a round trip, is a copy.
+/// A DONE that arrives again within this time after its answer, or within a longer round trip, is a
+/// copy.
 const MIN_RECENT: Span = Span::from_millis(10);
 
 /// RBUDP's receiver for any number of flows.
@@ -29,11 +30,11 @@ pub struct Flow {
     tallies: Tallies,
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Segment>,
-    /// The open segments with a waiting DONE, or with an answer in progress.
+    /// The open segments whose DONE waits for overtaken data, or is being answered.
     asked: BTreeSet<u32>,
     /// Coded symbols ([`crate::coded`]) of incomplete chunks.
     symbols: Waiting,
-    /// Segments to report as complete, with the round of the DONE; 0 without a DONE.
+    /// Segments to report as complete, each with the round of the DONE to answer; 0 without a DONE.
     tell_whole: VecDeque<(u32, u32)>,
 }
 

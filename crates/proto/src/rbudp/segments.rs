@@ -14,16 +14,17 @@ use crate::time::{Span, Time};
 use crate::units::LossRatio;
 use crate::wire::{Done, Report};
 
-/// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
-/// Together with the error of the expected losses, this stays within 1 %.
+/// Maximum number of additional datagrams of a segment, beyond those that replace the expected
+/// losses, as a share of its blocks. With the error of the loss estimate, the total stays within
+/// 1 %.
 const SPARE: f64 = 0.007_5;
 
 /// Limits for the copies of a small last round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailCopies {
-    /// How often each block of the round is sent at most.
+    /// Maximum number of times that each block of the round is sent.
     pub(super) times: u32,
-    /// Blocks that may still be sent beyond the first time.
+    /// Copies of blocks that may still be sent, not counting each block's first send.
     pub(super) budget: u64,
 }
 
@@ -183,9 +184,9 @@ impl Segment {
         self.answered_to < self.blocks
     }
 
-    /// Queues symbols for the chunks of a round whose blocks and repairs were all sent. `there`
-    /// holds the blocks that the receiver has from elsewhere. A second call in the same round does
-    /// nothing.
+    /// Queues symbols for a round's chunks, after all blocks and repairs of the round were sent.
+    /// `there` holds the blocks that the receiver has from elsewhere. A second call in the same
+    /// round does nothing.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,
@@ -319,7 +320,7 @@ impl Segment {
         done
     }
 
-    /// Repeats an open DONE whose answer is late. The wait doubles each time, up to `most`.
+    /// Repeats the unanswered DONE if its wait is over. The wait doubles each time, up to `most`.
     pub(super) fn repeat(&mut self, now: Time, most: Span) -> Option<Done> {
         let asked = self.asked.as_mut().filter(|asked| asked.again <= now)?;
         asked.wait = (asked.wait * 2).min(most);
@@ -327,8 +328,8 @@ impl Segment {
         Some(asked.done)
     }
 
-    /// Handles an answer. An answer to an older DONE is useless: its missing blocks were repaired
-    /// since, or are in a newer DONE.
+    /// Handles an answer. An answer to an older DONE is useless: the missing blocks that it lists
+    /// were repaired since, or a newer DONE covers them.
     pub(super) fn on_report(&mut self, now: Time, report: &Report) {
         let slice = report.slice();
         let Some(asked) = &mut self.asked else { return };

@@ -1,4 +1,5 @@
-//! The sending end: the head of the loss list, otherwise a new block within the window.
+//! The sending end: sends the first block of the loss list or, if the list is empty, a new block
+//! within the window. "The release" is the version of SABUL that Oak Ridge measured.
 
 use alloc::boxed::Box;
 

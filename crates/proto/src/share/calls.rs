@@ -28,8 +28,8 @@ pub struct Call {
     pub edit: Edit,
 }
 
-/// The outcome of a call: the version of its key (0 if a missing key was deleted), and the change,
-/// if any.
+/// The outcome of a call: the version of the edited key (0 if a missing key was deleted), and the
+/// change, if any.
 pub type Made = Result<(u64, Option<Change>), Refusal>;
 
 /// The tree and its writers.
@@ -91,8 +91,8 @@ impl Calls {
     /// writer created. If the presence has vanished, it is created again.
     ///
     /// # Errors
-    /// Another writer has taken the key, a strict presence has vanished, or another stream of the
-    /// writer has replaced this one.
+    /// Another writer has taken the key, a strict presence (set under a condition, and never
+    /// created again) has vanished, or another stream of the writer has replaced this one.
     pub fn hold(&mut self, by: By, hold: Hold) -> Made {
         let owner = self.writers.owner(by.writer, by.stream).ok_or(Refusal::Replaced)?;
         let had = self.tree.entry(hold.key.as_str());

@@ -1,4 +1,5 @@
-//! How a stream meets its deadline: by payloads, by repair or by code.
+//! How a stream meets its deadline: with payloads of several frames, with repair (lost datagrams
+//! are sent again), or with a code (an erasure code for each frame).
 
 use core::fmt;
 
@@ -92,8 +93,8 @@ pub struct Choice {
 /// ratio L. ε is the share of frames that may be missed, k the number of datagrams of a frame. A
 /// way that cannot meet the deadline is left out:
 ///
-/// - **payloads**: equations 8 to 11, with a round trip for each round that equation 6 expects:
-///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
+/// - **payloads**: equations 8 to 11 of RBUDP's paper ([`crate::model`]), with a round trip for
+///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
 /// - **repair**: D is at least the sum of RTT/2, the jitter, the time until a loss is noticed, and
 ///   r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a round
 ///   fails if the request or its answer is lost.
@@ -210,7 +211,7 @@ impl Choice {
 
     fn describe(&self, way: Option<Way>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((chosen, rate)) = way.and_then(|way| Some((way, self.rate(way)?))) else {
-            return write!(f, "nothing keeps the deadline: it must exceed RTT/2 + jitter");
+            return write!(f, "no way meets the deadline, which must exceed RTT/2 + jitter");
         };
         write!(f, "{} at {rate}", chosen.name())?;
         for (other, rate) in self.ways() {

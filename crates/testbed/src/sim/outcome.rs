@@ -92,9 +92,9 @@ pub struct Accounts {
     pub blocks_lost: u64,
     /// Third measure of loss: losses reported to the sender, with repeated reports of a block.
     pub reported_lost: u64,
-    /// Packets that links really dropped.
+    /// Packets that links dropped; the simulator counts them.
     pub dropped: u64,
-    /// Packets that a queue dropped because it was full, or by CoDel; a part of `dropped`.
+    /// Packets that a full queue or CoDel dropped; a part of `dropped`.
     pub queue_full: u64,
     /// Dropped by the receiving host's socket buffer.
     pub socket_lost: u64,

@@ -288,7 +288,7 @@ pub struct Status {
     pub recovered: u64,
 }
 
-/// Another copy writes a file of the destination at this moment; the server waits for its end.
+/// Another copy is writing a file of the destination; the server waits for the end of that copy.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Held {
     /// The file, or the destination, as text for people.

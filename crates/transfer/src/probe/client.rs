@@ -31,8 +31,8 @@ use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Session, Settings, random_u64};
 
-/// Maximum time that a measurement may take in addition to its sending time: the answer may be
-/// late.
+/// Maximum time that a measurement may take in addition to its sending time: the server's count
+/// may arrive late.
 const BESIDE: Span = Span::from_secs(10);
 /// The default ladder (rising rates), in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
@@ -199,7 +199,8 @@ impl Probing<'_> {
         let mut best = Rate::ZERO;
         for rate in if named { self.options.rates.clone() } else { ladder } {
             if clock::now().since(self.begun) + self.options.span + BESIDE > LONGEST {
-                let what = format!("a probe may take {LONGEST}: not all was measured");
+                let what =
+                    format!("the probe reached its limit of {LONGEST} before all measurements");
                 return Err(Error::new(ErrorKind::Unfinished, what)
                     .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)));
             }

@@ -96,7 +96,7 @@ impl Whence {
     }
 }
 
-/// The callbacks by which the surrounding program observes an end and stops it.
+/// The callbacks through which the surrounding program observes an end and stops it.
 pub(crate) trait Hooks {
     /// Decides ten times a second whether the end continues.
     ///
@@ -110,8 +110,8 @@ pub(crate) trait Hooks {
     /// Reports that this end does not read at present. Silence of the other end then means nothing.
     fn deaf(&self) {}
 
-    /// Reports that another copy holds a file of the destination, and that the server waits for its
-    /// end.
+    /// Reports that another copy holds a file of the destination, and that the server waits for the
+    /// end of that copy.
     fn held(&self, _held: &Held) {}
 
     /// Reports how long the other end has been silent, or `None` at the end of the silence. The

@@ -25,7 +25,7 @@ pub(super) struct Door {
 /// The current list of clients.
 type Shared = Arc<RwLock<Arc<[Allow]>>>;
 
-/// A poisoned lock means that a reader panicked; the list is consistent.
+/// Returns the current list. A poisoned lock does not matter: the list is replaced as a whole.
 fn now(list: &Shared) -> Arc<[Allow]> {
     list.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -48,7 +48,8 @@ pub(super) struct Right {
     peer: PeerId,
     /// The needed access; `None` if any entry of the list suffices.
     access: Option<Access>,
-    /// The keyword of a service other than files, whose right must not change.
+    /// The keyword of the needed service, if it is not files. The client's right to it must stay
+    /// the same.
     word: Option<&'static str>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Ordered {
     pub(crate) output: Output,
     /// The entries that the manifest may have.
     pub(crate) asked: Arc<Asked>,
-    /// Bytes of early chunks that may wait in addition to the granted memory.
+    /// Maximum size of the copies of early chunks, which need memory beyond the granted memory.
     pub(crate) room: u64,
 }
 
@@ -45,11 +45,11 @@ struct Writing {
     attempt: u64,
     object: VirtualObject,
     size: u64,
-    /// The next chunk, counted in the file.
+    /// Number of the next chunk to write, within the file.
     next: u64,
     early: BTreeMap<u64, (Early, Digest)>,
     copied: u64,
-    /// When a chunk last arrived.
+    /// When a chunk last arrived or was written.
     came: Instant,
     failed: Option<String>,
     is_over: bool,
@@ -99,7 +99,7 @@ impl Writing {
         self.size.div_ceil(CHUNK)
     }
 
-    /// Writes the next chunk by `write`, and advances past it.
+    /// Writes the next chunk with `write`, and advances past it.
     fn advance(
         &mut self,
         write: impl FnOnce(&Output, u64) -> Result<(), Error>,

@@ -209,7 +209,7 @@ fn the_early_blocks_leave_together_within_the_grant() {
     assert!(out.sender.is_blocked_by_grant());
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (0, 5));
-    // With a rate fixed by the user there is no train.
+    // With a rate fixed by the user, the early blocks do not leave together.
     let rate = Some(Rate::from_mbps(1));
     let mut sender = GtpSender::new(&Setup { rate, ..setup(100, 0, Settings::default()) });
     blocks.clear();
@@ -282,8 +282,8 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 fn a_receiver_requests_the_content_of_path_and_sender_at_its_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
-    // One flow gets all of the capacity C_r. Two round trips are requested: 0.2 s of 10,000 blocks
-    // a second.
+    // One flow gets all of the capacity C_r: 82.56 Mbit/s, 10,000 blocks of 1,032 bytes a second.
+    // Two round trips (0.2 s) are requested.
     let requests = side.requests(0);
     assert_eq!(requests[0].rate(), Rate::from_bps(82_560_000));
     assert_eq!(blocks(&requests), [0..2000]);

@@ -65,7 +65,8 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// The transfer by the kernel's TCP for a flow, with its congestion control if the kernel has it.
+/// Describes a flow's transfer over the kernel's TCP, with the flow's congestion control if the
+/// kernel has it.
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {
