@@ -82,7 +82,8 @@ impl Feeding {
             // Nobody receives the result if the command has already ended.
             let _ = tell.send(feed());
         });
-        thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
+        let failed = |error| format!("cannot start a thread: {error}");
+        thread.map_err(|error| Error::new(ErrorKind::Unfinished, failed(error)))?;
         Ok(Feeding(fed))
     }
 

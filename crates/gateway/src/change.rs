@@ -43,7 +43,10 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     };
     match condition::judge(headers, version.as_ref(), false) {
         Judged::Holds => Ok(found.is_some()),
-        _ => Err(reply::plain(StatusCode::PRECONDITION_FAILED, "the file has another version")),
+        _ => {
+            let text = "the file's version does not meet the condition of the request";
+            Err(reply::plain(StatusCode::PRECONDITION_FAILED, text))
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) async fn file(
         Judged::Failed => {
             return dressed(reply::plain(
                 StatusCode::PRECONDITION_FAILED,
-                "the file has another version",
+                "the file's version does not meet the condition of the request",
             ));
         }
     }

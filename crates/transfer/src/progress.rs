@@ -198,7 +198,7 @@ pub enum Notice {
         /// The reason of the loss.
         reason: String,
     },
-    /// UDP does not pass, or no longer; the data use another carrier now.
+    /// UDP datagrams do not arrive, or no longer arrive; another carrier now has the data.
     Fallback {
         /// The current carrier of the data.
         carrier: String,

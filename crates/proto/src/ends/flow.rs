@@ -45,7 +45,7 @@ pub trait SendingFlow: Send {
     /// until the next message or timeout.
     fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)>;
 
-    /// Notes that a run was appended; its last datagram has number `last`.
+    /// Notes that a run was added to the datagrams to send; its last datagram has number `last`.
     fn on_run(&mut self, _now: Time, _run: &Run, _first_time: bool, _last: u64) {}
 
     /// Notes that a poll has ended: `count` datagrams leave, the first with number `next`.

@@ -53,7 +53,7 @@ impl Frontier {
         self.there.first_gap(self.next..self.layout.blocks()).map(|gap| gap.start)
     }
 
-    /// Number of blocks at the start of a segment that were sent or need not be sent.
+    /// Length of a segment's initial run of blocks that were sent or need not be sent.
     pub fn sent_to(&self, segment: u32) -> u32 {
         let blocks = self.layout.blocks_in(segment);
         let base = self.layout.number(Block { segment, index: 0 });

@@ -11,15 +11,15 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// The interval between repeats of an unanswered request grows up to this, or to four round
-/// trips if that is longer.
+/// Maximum interval between repeats of an unanswered request, or four round trips if that is
+/// longer.
 const MAX_REPEAT: Span = Span::from_secs(2);
 
 /// How long to wait for a buffer's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     rtt: Span,
-    /// Wait after a buffer's last block, for blocks that it overtook.
+    /// How long to wait after a buffer's last block for blocks that it overtook.
     grace: Span,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Asked {
     pub(super) report: Report,
     /// Missing blocks in the message that are known to have been sent.
     pub(super) lost: u32,
-    /// How many of the blocks in `lost` no earlier request named.
+    /// Number of blocks in `lost` that no earlier request named.
     pub(super) newly_lost: u32,
 }
 
@@ -91,7 +91,7 @@ impl Incoming {
         self.segment
     }
 
-    /// The part of `blocks` that counts as lost if it is missing.
+    /// The part of `blocks` in which missing blocks have been counted as lost.
     pub(super) fn counted(&self, blocks: &Range<u32>) -> Range<u32> {
         blocks.start.max(self.blocks.start)..blocks.end.min(self.lost_to)
     }

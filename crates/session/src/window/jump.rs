@@ -3,8 +3,8 @@
 //! - **Reconnaissance** (section 3.2): the jump requires a first full round without loss or
 //!   queueing, up to the acknowledgement of the last packet of that round.
 //! - **Unvalidated** (3.3): the window is the flight, half of the bytes that an earlier transfer
-//!   had in flight, until the first packet of the flight is acknowledged.
-//! - **Validating** (3.4): the window grows by the bytes that arrive, to at most twice the flight,
+//! - **Unvalidated** (3.3): the window is the *flight*, which is half of the bytes that an earlier
+//! transfer had in flight. This phase ends when the first packet of the flight is acknowledged.
 //!   until all of the flight is acknowledged or lost.
 //! - **Safe Retreat** (3.5): once the flight has lost too much, the window is half of the bytes
 //!   that were not lost.
@@ -93,7 +93,7 @@ impl Jump {
     }
 
     /// Records that a packet is sent. Returns the bytes of the flight if this packet is its first.
-    /// The losses that earlier acknowledgements show were recorded before.
+    /// The caller has already recorded all losses that earlier acknowledgements show.
     pub(super) fn begin(&mut self) -> Option<u64> {
         let State::Confirmed(bytes) = self.state else { return None };
         let flight = Flight { bytes, lost: 0, validating: false, retreats: false };

@@ -9,7 +9,7 @@ use longhaul_proto::ranges::RangeSet;
 
 use crate::write::skip::{blocks_of, blocks_within};
 
-/// The chunks that had to arrive in at least one pass.
+/// The chunks that had to arrive in at least one pass (a run over the missing chunks).
 #[derive(Debug, Default)]
 pub(super) struct Due(RangeSet);
 

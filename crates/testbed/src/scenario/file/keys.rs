@@ -21,7 +21,7 @@ pub(super) const WHOLE: &[&str] = &[
 /// `[topology]`.
 pub(super) const TOPOLOGY: &[&str] =
     &["kind", "left", "right", "hosts", "hops", "link", "bottleneck", "access", "access-delays"];
-/// `[all-hosts]`, and `[[host]]` in addition to `name`.
+/// `[[host]]`; `[all-hosts]` has these keys except `name`.
 pub(super) const HOST: &[&str] = &[
     "name",
     "nic",

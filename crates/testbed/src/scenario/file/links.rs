@@ -288,7 +288,7 @@ impl<'s, 'a> Layers<'s, 'a> {
                 push(Change::Up(up));
             }
             if steps.len() == before {
-                let what = "nothing changes: a change has 'rate', 'delay', 'loss' or 'up'";
+                let what = "this entry changes nothing; it needs 'rate', 'delay', 'loss' or 'up'";
                 return Err(table.source.error(&value.span(), what));
             }
         }
