@@ -140,7 +140,7 @@ pub(crate) fn path_file() -> Result<PathBuf, Error> {
     }
 }
 
-/// Reads a configuration file. Refuses one that others can change, as ssh does, because its
+/// Reads a configuration file. Refuses a file that others can change, as ssh does, because the
 /// settings name programs and pins.
 fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     let mut opened = File::open(file)?;

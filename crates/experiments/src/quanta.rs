@@ -343,15 +343,15 @@ pub(crate) static FIG7: Experiment = Experiment {
               fewer. The emulated number differs from the simulated one by one at most; this \
               matters where a round trip is a large part of the time.",
     learned: "Round trips limit the throughput of small payloads; the sending rate limits that of \
-              large ones. 12 % loss costs the repeated data (13.6 % of the payload) and some round \
-              trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of 682, and 2 \
-              MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 Mbit/s, loss 0 \
-              %} without loss. longhaul is at most {-least [* | goodput | difference]} % below the \
-              model, and up to {most [* | goodput | difference]} % above it where it needs one or \
-              two rounds fewer. The paper's own values are not known. For small objects over long \
-              paths the number of rounds matters more than the loss. By default longhaul adds \
-              coded symbols to the last rounds (`tail-copies` 2, [coded-repair](coded-repair.md)); \
-              this page does not use them.",
+              large ones. 12 % loss costs the repeated data (12/88 = 13.6 % of the payload) and \
+              some round trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of \
+              682, and 2 MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 \
+              Mbit/s, loss 0 %} without loss. longhaul is at most {-least [* | goodput | \
+              difference]} % below the model, and up to {most [* | goodput | difference]} % above \
+              it where it needs one or two rounds fewer. The paper's own values are not known. For \
+              small objects over long paths the number of rounds matters more than the loss. By \
+              default longhaul adds coded symbols to the last rounds (`tail-copies` 2, \
+              [coded-repair](coded-repair.md)); this page does not use them.",
     set: Set::Quick,
 };
 

@@ -1,4 +1,4 @@
-//! Validates messages. Everything from another host is checked here.
+//! Validates the messages of streams and channels. Everything from another host is checked here.
 
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_proto::endpoint::FlowId;
@@ -81,8 +81,8 @@ impl Terms {
         Ok(self)
     }
 
-    /// Returns the parameters for sending these frames in payloads. A payload has the frames of one
-    /// deadline (equation 9 of the Quanta paper), at most 16 MiB.
+    /// Returns the parameters for sending these frames in payloads. A payload joins the frames that
+    /// are sent within one deadline (equation 9 of the Quanta paper), at most 16 MiB.
     pub(crate) fn in_payloads(self) -> Terms {
         let Terms { frame, per_second, deadline, .. } = self;
         let bytes = frame.saturating_add(LENGTH as u32);

@@ -1,4 +1,4 @@
-//! The client's side of listings.
+//! The client's side of listings, and the task that serves all calls over one connection to a host.
 
 use std::cell::LazyCell;
 use std::rc::Rc;
@@ -133,7 +133,8 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let _ = reactor::block_on("the connection", work);
 }
 
-/// Answers one order completely. `remembered` is the result of an earlier copy on the path.
+/// Answers one order completely. `remembered` is what earlier copies over the same path have
+/// learned.
 async fn answer(
     connection: &Connection,
     first: Option<Session>,

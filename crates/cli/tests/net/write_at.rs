@@ -228,7 +228,8 @@ fn a_full_disk_is_an_error_with_its_reason_and_the_server_continues() {
     });
 }
 
-/// Sends `said` on a stream of the service; returns the number of answers and the close reason.
+/// Sends `said` on a stream of the file service; returns the number of answers and the close
+/// reason.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (usize, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;

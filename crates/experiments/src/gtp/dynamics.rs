@@ -337,9 +337,10 @@ pub(super) static FIG10: Experiment = Experiment {
               {GTP with 85 % of the link, by the paper's rules} with 85 %, and TCP has {beside GTP \
               with all of the link, by the paper's rules} and {beside GTP with 85 % of the link, \
               by the paper's rules}. These values are close to those with longhaul's rules, \
-              because both sets of rules ignore other traffic if C_r is given. With all of the \
-              link, GTP on a busy host has less goodput than in the paper, and TCP has more: GTP's \
-              sender sends in clumps, and loses packets at a queue that TCP keeps full.",
+              because both sets of rules ignore other traffic if the receiver's capacity (C_r) is \
+              configured. With all of the link, GTP on a busy host has less goodput than in the \
+              paper, and TCP has more: GTP's sender sends in clumps, and loses packets at a queue \
+              that TCP keeps full.",
     set: Set::Full,
 };
 
@@ -448,9 +449,9 @@ pub(super) static FIG12: Experiment = Experiment {
               from {1 flows, by the paper's rules} Mbit/s with one to {8 flows, by the paper's \
               rules} with eight, {100 - 100 * [8 flows, by the paper's rules] / [8 flows] | 1} % \
               less than with longhaul's. In the simulator each sender keeps the requested rate, so \
-              the queue before the receiver never overflows. An earlier sender woke for each \
-              datagram; on two cores eight senders cannot do this, and with seven every sixth \
-              datagram was lost.",
+              the queue before the receiver never overflows. An earlier version of the sender woke \
+              for each datagram. On two cores eight senders cannot do this, and with seven every \
+              sixth datagram was lost.",
     set: Set::Full,
 };
 

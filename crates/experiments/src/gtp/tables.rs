@@ -354,8 +354,8 @@ pub(super) static TABLE5: Experiment = Experiment {
               rate} Mbit/s and no loss, instead of {RBUDP} Mbit/s with half of the packets lost), \
               but no sender can know this rate in advance. GTP's receiver finds it and comes \
               within {100 - 100 * [GTP] / [RBUDP at half rate] | 1} % of this goodput, {GTP | \
-              difference} % above the paper's GTP. SABUL finds its rate by loss: it has {SABUL | \
-              difference} % more goodput than in the paper with a hundredth of the loss, but \
+              difference} % above the paper's GTP. SABUL finds its rate from losses: it has {SABUL \
+              | difference} % more goodput than in the paper with a hundredth of the loss, but \
               leaves a fifth of the link unused. Behind a router that loses 2.8 % in clumps RBUDP \
               keeps its rate and loses less than in the paper. GTP recognises a constant loss as a \
               property of the path, but late: it keeps {GTP, clumps} Mbit/s, {-[GTP, clumps | \

@@ -19,7 +19,8 @@ const HOLES: &str = "an entry with more than a million holes";
 /// Maximum count of numbers in an entry. The bytes of a path and of a target count too, because the
 /// check cannot distinguish them from numbers.
 const MAX_NUMBERS: usize = 2 * MAX_HOLES + 4 * MAX_PATH;
-/// The longest entry: a chunk's number takes five bytes at most.
+/// Maximum bytes of an encoded entry. Nearly all of its numbers are the ends of holes; these are
+/// chunk numbers of at most five bytes.
 const MAX_MESSAGE: usize = 5 * MAX_NUMBERS;
 
 /// A checked encoding of a manifest that is not built yet.
@@ -275,7 +276,7 @@ impl EntryWire {
         }
     }
 
-    /// Returns the entry, without a place.
+    /// Returns the entry, without its folder and its name.
     fn entry(&self) -> Result<Entry, &'static str> {
         let kind = match self.kind {
             0 => {

@@ -1,4 +1,5 @@
-//! Observes the host's access link for a receiver.
+//! Observes the host's access link for a receiver: the speed of the card, and the traffic of
+//! others. Others are all flows on the link that do not belong to the receiver.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -63,8 +64,8 @@ struct Link {
 }
 
 impl Watch {
-    /// Adds the interface by which data from `peer` arrive, in datagrams of `datagram` bytes. Data
-    /// from this host itself use no link.
+    /// Adds the interface through which data from `peer` arrive, in datagrams of `datagram` bytes.
+    /// Adds nothing if `peer` is this host.
     pub fn add(&mut self, peer: IpAddr, datagram: u16) {
         let Ok(index) = netlink::route_to(peer) else { return };
         if self.links.iter().any(|link| link.index == index) {
@@ -78,9 +79,9 @@ impl Watch {
         now >= self.next_look && !self.links.is_empty()
     }
 
-    /// Takes a reading. `ours` returns the bytes of our sockets since the last reading; it is
-    /// called after the interfaces were read, so our data that arrive in between do not count as
-    /// other traffic. Returns `None` if no counter has moved since the last reading: some cards
+    /// Takes a reading. `ours` returns the bytes that our sockets received since the last reading;
+    /// it is called after the interfaces were read, so our data that arrive in between do not count
+    /// as other traffic. Returns `None` if no counter has moved since the last reading: some cards
     /// update their counters only once a second. The first reading is never `None`.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;

@@ -66,10 +66,10 @@ pub trait FlowSink: Send {
     fn on_wake(&mut self, now: Time);
 
     /// Receives directly into the destination of the payloads, if the sink can
-    /// ([`Scatter`](crate::port::scatter::Scatter)). Called when data wait and this is the
-    /// port's only flow. Returns `false` to leave the receiving to the port. Datagrams that the
-    /// flow received but could not use go into the call's spill, and arrive by
-    /// [`FlowSink::on_batch`].
+    /// ([`Scatter`](crate::port::scatter::Scatter)). Called when data wait and this is the port's
+    /// only flow. Returns `false` to leave the receiving to the port. Datagrams that the flow
+    /// received but could not use go into the call's spill (a buffer for leftovers), and then
+    /// arrive through [`FlowSink::on_batch`].
     ///
     /// # Errors
     /// The socket's error; `WouldBlock` if no data wait.

@@ -47,12 +47,12 @@ mod tests {
         assert_eq!(ratio(&window), Some(0.25));
         window.note(8_192, 4_096);
         assert_eq!(ratio(&window), Some(0.5));
-        // From here on nothing is lost: the first window ends at its second mark.
+        // From here on nothing is lost. The window starts at 0 until number 16,384, then at 8,192.
         window.note(16_383, 12_287);
         assert_eq!(ratio(&window), Some(4_096.0 / 16_383.0));
         window.note(16_384, 12_288);
         assert_eq!(ratio(&window), Some(0.0));
-        // Reordered datagrams may arrive after the count of an earlier window.
+        // Datagrams of before the window may arrive within it, so more arrive than were sent.
         window.note(16_385, 12_300);
         assert_eq!(ratio(&window), Some(0.0));
     }

@@ -308,7 +308,7 @@ impl In {
         self.receiver.on_control(now, FLOW, &Control::Begun(Begun { buffer, burst }));
     }
 
-    /// The messages at a time, without pulses.
+    /// The receiver's messages at the time `now`, without pulses (the periodic reports).
     fn said(&mut self, now: Time) -> Vec<Control> {
         self.receiver.on_timeout(now);
         let said = core::iter::from_fn(|| self.receiver.poll_control(now));
@@ -320,7 +320,7 @@ impl In {
         said.collect()
     }
 
-    /// The request made at a time: its buffer, round and list.
+    /// The request that the receiver makes at the time `now`: its buffer, round and list of blocks.
     fn request(&mut self, now: Time) -> Option<(u64, u32, Vec<u32>)> {
         let said = self.said(now);
         let [Control::Resend(resend)] = &said[..] else {

@@ -1,4 +1,5 @@
-//! Serves the calls of the other end.
+//! Serves the calls of the other end. A call with items is a call during which both ends also send
+//! further messages (items); a credit is the number of items that an end may still send.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -10,7 +11,8 @@ use super::{
 
 /// The longest name of a method in bytes.
 pub(super) const MAX_NAME: usize = 1024;
-/// Messages that the other side may leave unread before its connection is closed.
+/// Maximum number of messages that the other side may leave unread; with one more call it then
+/// loses its connection.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
 /// What the program has to do after a message. A first value `u64` is the number of the call.

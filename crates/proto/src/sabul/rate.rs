@@ -4,7 +4,8 @@ use super::{BETA, DECREASE, LOSS_SMOOTHING, LOSS_THRESHOLD, SYNC_INTERVAL};
 use crate::endpoint::Setup;
 use crate::units::Rate;
 
-/// The decisions about the rate in which SABUL's paper and the measured release differ.
+/// The decisions about the rate in which SABUL's paper and the release that Oak Ridge measured
+/// (`release`) differ.
 pub(super) trait RateControl: Send {
     /// The sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;

@@ -1,5 +1,6 @@
-//! A link of the emulator and the packets in flight on it. The packets are runs of segments of a
-//! frame, in order of their due times.
+//! A link of the emulator and the packets in flight on it. A frame is a packet as the kernel passes
+//! it; it may represent several packets on the wire, its segments. A link holds runs of segments of
+//! a frame, in the order of their due times.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -54,8 +55,8 @@ impl Lane {
         }
     }
 
-    /// Asks the link for the fate of each packet in `run`, which arrives at its due time; returns
-    /// the number of packets now in flight.
+    /// Offers each packet of `run` to the link at the due time of `run`; returns the number of
+    /// packets that are now in flight.
     pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
         let bunched = run.bunched;

@@ -1,9 +1,9 @@
 //! The network: packets on links, from one end of a route to the other.
 //!
 //! A link almost always delivers its packets in order. Each link therefore keeps its packets in a
-//! queue, and only the first packet of the queue is in the calendar. A packet that overtakes others
-//! has its own calendar entry. Both kinds share one order (time, then sequence number), so the
-//! queue affects only speed.
+//! queue, and only the first packet of the queue is in the calendar (the queue of future events). A
+//! packet that overtakes others has its own calendar entry. Both kinds share one order (time, then
+//! sequence number), so the queue affects only speed.
 
 use std::collections::VecDeque;
 

@@ -24,11 +24,11 @@ use longhaul_text::CallOption;
 /// headers of IPv6 and UDP).
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
-/// Limit of waiting messages in bytes: ten times the size of the plan for a copy of 1 TB. A peer
-/// that leaves this much unread is treated as gone.
+/// Limit of waiting messages in bytes: ten times the size of the plan (the list of chunks that need
+/// not be sent) for a copy of 1 TB. A peer that leaves this much unread is treated as gone.
 const MOST_WAITING: usize = 256 << 20;
-/// Bytes of waiting messages that are not charged to the memory, because every transfer may need
-/// them.
+/// Bytes of waiting messages that are not charged to the memory limit, because every transfer may
+/// need them.
 const FREE: usize = 1 << 20;
 
 /// The sending end of the queue for the control stream. Clones use the same queue.

@@ -30,7 +30,7 @@ use crate::session::{self, Identity, Session, Settings};
 
 /// The largest UDP payload of the search: the payload of a jumbo frame over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
-/// How much longer than the handshake a search [`Look::Beside`] may take.
+/// Maximum duration of a search [`Look::Beside`] after the end of the handshake.
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
 /// Maximum round trips of a whole search: a first answer, and tries of the next size.
 const SEARCH_ROUNDS: u32 = 5;
@@ -111,8 +111,8 @@ pub(crate) async fn open(
     open_for(options, observer, settings, look, false).await
 }
 
-/// Like [`open`], for rooms and streams. Over ssh, all clients of a user connect to one server of
-/// that user.
+/// Like [`open`], for rooms and streams. A room passes messages between its clients, so over ssh
+/// all clients of a user connect to one server of that user.
 ///
 /// # Errors
 /// As [`open`].
@@ -316,7 +316,8 @@ pub(crate) async fn data_size(address: SocketAddr) -> Result<Option<u16>, Error>
     Ok(found.map(|size| size + mtu::packet_overhead(address.ip())))
 }
 
-/// Returns the datagram size for Ethernet; if the path carries less, the first pass detects it.
+/// Returns the datagram size for Ethernet. If the path carries less, the first pass of the copy
+/// detects it.
 pub(crate) fn usual_datagram(address: IpAddr) -> u16 {
     1500 - mtu::packet_overhead(address)
 }

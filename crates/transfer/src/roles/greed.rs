@@ -47,7 +47,7 @@ fn part(budget: &Budget) -> MemoryPart {
     runtime.block_on(budget.enter()).expect("there is memory")
 }
 
-/// A receiving flow with a sender that ignores grants, and a writer that obeys commands.
+/// A receiving flow with a sender that ignores grants; the test takes the place of the writer.
 struct Greedy {
     port: Port,
     sender: Socket,

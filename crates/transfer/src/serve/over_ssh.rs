@@ -63,8 +63,9 @@ async fn run(
             () = cancel.wished() => return Err(interrupted()),
         };
         let Some(session) = session else {
-            // The client's last message may be unread. It says that the client has the outcome, and
-            // the server then removes the mark of the copied folder. So wait for that message.
+            // The client's last message may be unread. It says that the client has the outcome; the
+            // server then removes the mark that makes a repeated copy write into the same folder.
+            // So wait for that message.
             server.closing.close(Duration::ZERO).await;
             return Ok(());
         };
@@ -93,7 +94,7 @@ fn interrupted() -> Error {
     Error::new(ErrorKind::Cancelled, "interrupted")
 }
 
-/// Serves the further streams of ssh's channel until it ends.
+/// Serves the further streams of the connection through ssh until the connection ends.
 async fn serve_streams(
     server: &Rc<Server>,
     services: &Services,

@@ -50,7 +50,8 @@ impl Channels {
 }
 
 impl Bridge {
-    /// Answers a client that sends to the group, as `origin`.
+    /// Answers a client that sends to the group; `origin` identifies the client as a sender in the
+    /// room.
     pub(in crate::channel) async fn sender(
         self: &Rc<Self>,
         about: &About,

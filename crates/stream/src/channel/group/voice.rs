@@ -82,7 +82,8 @@ impl Voice {
         }
     }
 
-    /// Sends the repairs of a group of datagrams that has been incomplete for too long.
+    /// Sends the repairs (redundant datagrams) for the last messages, if too few messages followed
+    /// to complete a group of the code.
     pub(super) async fn flush(&mut self, socket: &UdpSocket) {
         self.cutter.flush(clock::now(), &mut self.cut);
         // A failed send has the effect of a loss on the path.

@@ -219,7 +219,7 @@ impl Budget {
 }
 
 fn full(what: &str) -> Error {
-    let advice = format!("raise {} there, or wait for one to end", CallOption::Memory);
+    let advice = format!("raise {} on that host, or wait for a copy to end", CallOption::Memory);
     Error::new(ErrorKind::Unfinished, what).advise(advice)
 }
 
@@ -258,8 +258,8 @@ impl Inner {
         }
     }
 
-    /// Counts another part of `owner` and returns true, unless `owner` has as many parts as are
-    /// free.
+    /// Counts another part of `owner` and returns true, unless `owner` already has as many parts as
+    /// the free memory suffices for.
     fn has_share(&self, owner: PeerId) -> bool {
         let free = self.free.available_permits() / LEAST as usize;
         let mut owners = self.owners();
@@ -339,7 +339,7 @@ impl MemoryPart {
     }
 
     /// Returns the limit on bytes that are granted to this transfer and not drained yet. `held` is
-    /// the current number of these bytes; the result is never less.
+    /// the current number of these bytes; the result is never less than `held`.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
         let shared = &self.place.0;
         let mut permit = self.held();
