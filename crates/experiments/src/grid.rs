@@ -149,12 +149,11 @@ pub(crate) static GRID: Experiment = Experiment {
               simulated ones, for a protocol that is alone on its path. Over the whole grid, real \
               copies by RBUDP are slower by {-least [RBUDP, * | from simulated] | 1} % at most, \
               because a copy also does other work than sending. They are faster by {most [RBUDP, * \
-              | from simulated] | 1} % at most, because chance decides which packets are \
-              lost. On the long paths FOBS is within {off [FOBS*, 100 ms, * | from simulated] | \
-              1} %, SABUL within {off \
-              [SABUL, * | from simulated] | 1}, Tsunami within {off [Tsunami, * | from simulated] \
-              | 1}, NETBLT within {off [NETBLT, * | from simulated] | 1} and GTP within {off [GTP, \
-              * | from simulated] | 1}. Each value is one run.\n\n\
+              | from simulated] | 1} % at most, because chance decides which packets are lost. \
+              On the long paths FOBS is within {off [FOBS*, 100 ms, * | from simulated] | 1} %, \
+              SABUL within {off [SABUL, * | from simulated] | 1}, Tsunami within {off [Tsunami, * \
+              | from simulated] | 1}, NETBLT within {off [NETBLT, * | from simulated] | 1} and GTP \
+              within {off [GTP, * | from simulated] | 1}. Each value is one run.\n\n\
               Some other pages have larger differences, and explain them:\n\n\
               - Senders, receiver and emulator share two cores, so senders wake late and send in \
               clumps into a full queue: [gtp-fig10](gtp-fig10.md), [gtp-fig12](gtp-fig12.md), \

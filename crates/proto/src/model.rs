@@ -32,7 +32,7 @@ pub struct DelayTooShort {
 impl core::fmt::Display for DelayTooShort {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let DelayTooShort { delay, rtt } = self;
-        write!(f, "a delay of {delay} cannot cover a round trip of {rtt}: it must be longer")
+        write!(f, "a delay of {delay} is too short: it must exceed the round trip of {rtt}")
     }
 }
 
@@ -87,8 +87,8 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
 }
 
 /// Equation 6: the number of repair rounds until less than one packet is left, if each round loses
-/// the same share L. This is a mean, not a bound: with P packets, the probability that k rounds are
-/// not enough is at most P·Lᵏ.
+/// the same share L. The number is a mean, not a bound: with P packets, the probability that k
+/// rounds are not enough is at most P·Lᵏ.
 ///
 /// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss, `None` at a loss of 1.
 pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn a_delay_that_is_too_short_is_named_with_the_round_trip() {
         let error = DelayTooShort { delay: Span::from_millis(50), rtt: RTT };
-        let said = "a delay of 50.0 ms cannot cover a round trip of 100.0 ms: it must be longer";
+        let said = "a delay of 50.0 ms is too short: it must exceed the round trip of 100.0 ms";
         assert_eq!(alloc::format!("{error}"), said);
     }
 

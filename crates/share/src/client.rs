@@ -54,10 +54,10 @@ fn lie(lie: Lie) -> Error {
         .advise("check that both ends run the same release")
 }
 
-/// Serves `orders` over the connection `first`. After a loss `connect` opens the next connection,
-/// and may retry for `retry_for`. Returns when `ends` completes, or when the program holds no
-/// handle and no order is pending. After a failure all further orders get the reason of the
-/// failure.
+/// Serves `orders` over the connection `first`. After a loss, calls `connect` for the next
+/// connection until it succeeds, fails permanently, or `retry_for` is over. Returns when `ends`
+/// completes, or when the program holds no handle and no order is pending. After a failure all
+/// further orders get the reason of the failure.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -414,7 +414,7 @@ async fn bring(connection: Connection, watching: &mut Watching) -> Result<(), Er
     loop {
         let ended = || Error::new(Kind::Lost, "the server ended the watch");
         let Some(Told::Part(part)) = session.read::<Tell>().await?.ok_or_else(ended)?.told else {
-            return Err(lie(Lie("a watch delivers another message")));
+            return Err(lie(Lie("a watch got a message of another kind")));
         };
         if part.run != watching.run {
             watching.replica.reconnected(true);

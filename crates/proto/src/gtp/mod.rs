@@ -89,11 +89,11 @@ pub const ROW: Row = Row {
     name: "gtp",
     title: "Group Transport Protocol",
     paper: "Wu and Chien, GTP: group transport protocol for lambda-grids, CCGrid 2004",
-    summary: "The receiver requests blocks from each sender at a rate, and senders obey. It \
-              measures every flow, estimates the flow's possible rate, and gives the flows \
-              max-min fair shares of its capacity, so that many senders together fill its link \
-              without overrunning it. Made for many sources and one destination; the receiver \
-              requests lost blocks again.",
+    summary: "The receiver requests blocks from each sender at a rate, and senders obey. The \
+              receiver measures every flow, estimates the flow's possible rate, and gives the \
+              flows max-min fair shares of its capacity, so that many senders together fill the \
+              receiver's link without overrunning it. Made for many sources and one \
+              destination; the receiver requests lost blocks again.",
     experiments: &[
         "gtp-fig1",
         "gtp-fig7",

@@ -11,7 +11,8 @@
 //! - Both ends' counters agree with the network's.
 //! - Nothing is sent after the end.
 //! - No core needs endless polling.
-//! - Each link delivers as many packets as it took.
+//! - Each link loses track of no packet: it delivers, drops or still holds every packet that it
+//!   accepted or duplicated.
 //!
 //! Modelled:
 //! - links with all features of [`crate::link`], along routes;
@@ -22,7 +23,7 @@
 //! Not modelled:
 //! - the session's opening: a copy starts with an open session, and with its route's round-trip
 //!   time as the estimate;
-//! - the processing time of a program without a limit;
+//! - the processing time of programs for which the scenario sets no limit;
 //! - verification.
 //!
 //! Only the datagrams of copies pass through the receiving program and the socket buffer. TCP and
@@ -69,6 +70,7 @@ use crate::scenario::Scenario;
 
 /// Runs a scenario with its own seed.
 ///
+/// # Errors
 /// [`SimError::Scenario`] for a scenario that cannot be simulated, [`SimError::Broken`] for a run
 /// in which an invariant failed.
 pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {

@@ -64,7 +64,7 @@ impl Client {
             return Err(Error::new(ErrorKind::RemoteFile, what).at(pattern.path()));
         }
         let expanded = found.into_iter().map(|(mut path, named)| {
-            // Over ssh a path that begins with ~ is the home folder.
+            // Over ssh a path that begins with ~ would be read as a path in the home folder.
             if path.starts_with(b"~") && !pattern.path().starts_with("~") {
                 path.splice(..0, *b"./");
             }
@@ -136,7 +136,7 @@ impl Expansion {
             };
             self.names += 1;
             if self.names > MAX_NAMES {
-                let what = format!("a pattern leads through more than {MAX_NAMES} names");
+                let what = format!("a pattern needs a search through more than {MAX_NAMES} names");
                 return Err(Error::new(ErrorKind::Usage, what));
             }
             let is_folder = named.kind == NameKind::Folder;

@@ -12,7 +12,8 @@
 //!   transfers from `live`).
 //! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
 //!   started.
-//! - `events` are the server's reports; `refusals` limits the reports of refused clients.
+//! - `events` are the server's reports; `refusals` limits the reports about refused
+//!   clients.
 //! - `rehearsal` is a session without a network, for the fuzzer.
 
 mod below;
