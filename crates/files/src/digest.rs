@@ -302,7 +302,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
-        /// Random values replace content: the tree's shape must not depend on the order.
+        /// The root must not depend on the order. Random values replace the values of real chunks.
         #[test]
         fn any_order_gives_the_same_root(chunks in 1u64..200, seed in any::<u64>()) {
             let value = |n: u64| *blake3::hash(&n.to_le_bytes()).as_bytes();

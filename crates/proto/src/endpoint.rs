@@ -1,10 +1,9 @@
 //! The traits that every protocol implements.
 //!
-//! A protocol is a [`Sender`] and a [`Receiver`], the core: state machines without I/O. A sender
-//! has one flow, a receiver may have many.
-//! The driver (the program that does the I/O) calls both: `on_*` passes input with the current
-//! time, `poll_*` returns output, `next_wakeup` says when to call again and why. After any `on_*`
-//! the driver polls until nothing is left.
+//! A protocol is a [`Sender`] and a [`Receiver`]. Each is a core: a state machine without I/O. A
+//! sender has one flow, a receiver may have many. The driver (the program that does the I/O) calls
+//! both: `on_*` passes input with the current time, `poll_*` returns output, `next_wakeup` says
+//! when to call again and why. After any `on_*` the driver polls until nothing is left.
 //!
 //! The core names blocks; the driver moves bytes. The code that encrypts datagrams assigns packet
 //! numbers; the driver passes the next number to [`Sender::poll_transmit`].

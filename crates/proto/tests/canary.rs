@@ -18,7 +18,7 @@ pub(crate) enum Flaw {
     Forgets,
     /// Sends more than requested.
     Overruns,
-    /// Always asks to be woken at once.
+    /// Always asks to be woken immediately.
     Spins,
     /// Continues after the end.
     Lingers,

@@ -109,8 +109,8 @@ pub struct Summary {
     pub rtt: Span,
     /// Object bytes in a full data datagram.
     pub payload_bytes: u32,
-    /// Blocks that this run had to move, each once. Blocks sent before the receiver reported them
-    /// as present are not included, although they count as the sender's first sends.
+    /// Blocks that this run had to move, each counted once. Blocks that the receiver already had
+    /// are not included, even if the sender sent them before it learned this.
     pub blocks: u64,
     /// Data datagrams that were sent but did not arrive, according to the receiver.
     pub path_lost: u64,

@@ -138,7 +138,7 @@ fn measured(
 ) -> Result<Measured, String> {
     let by_tcp = candidate.is_tcp();
     if !by_tcp && summary.protocol == "tcp" {
-        return Err("UDP did not pass; the data went by TCP".into());
+        return Err("UDP did not pass; TCP carried the data".into());
     }
     if summary.resumed_bytes > 0 {
         let resumed = Bytes::new(summary.resumed_bytes);

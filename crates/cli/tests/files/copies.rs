@@ -288,7 +288,7 @@ fn filters_decide_in_their_order_both_ways() {
 }
 
 /// Asserts that copies of `t/` in both directions with `filters` copy the files `expected`;
-/// `number` keeps the copies of one pair apart.
+/// `number` distinguishes the copies of one pair.
 #[track_caller]
 fn assert_both_ways(pair: &Pair, number: usize, filters: &[&str], expected: &[&str]) {
     let copy = |from: &OsStr, to: &OsStr| {

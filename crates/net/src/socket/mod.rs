@@ -163,7 +163,7 @@ impl Socket {
     /// datagrams are not affected.
     ///
     /// # Errors
-    /// The kernel's error; after it, larger datagrams are still refused.
+    /// The kernel's error. Larger datagrams are then still refused.
     pub fn allow_fragments(&self) -> io::Result<()> {
         if self.local.is_ipv6() {
             sockopt::set_ipv6_mtu_discover(&self.io, Ipv6PathMtuDiscovery::DONT)?;

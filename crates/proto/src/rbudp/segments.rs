@@ -275,8 +275,8 @@ impl Segment {
     }
 
     /// The next step when no block of the segment may be sent now. All blocks before `sent_to` have
-    /// been sent, or need not be. `rest_skipped` says whether the receiver has a block and all
-    /// blocks after it; `blocked` says that no first send is allowed.
+    /// been sent, or need not be. `rest_skipped(n)` says whether the receiver has block n and
+    /// all later blocks; `blocked` says that no first send is allowed.
     pub(super) fn next(
         &self,
         sent_to: u32,

@@ -146,7 +146,7 @@ impl SabulSender {
 
     /// "After each constant synchronization (SYN) interval, the sender triggers a rate control
     /// event that updates the inter-packet time." (3.4) The sender checks the interval only when it
-    /// sends or receives: before that the rate has no effect.
+    /// sends or receives: an earlier change of the rate would have no effect.
     fn check_interval(&mut self, now: Time) {
         let Some(end) = self.interval.end.filter(|end| *end <= now && !self.release) else {
             return;

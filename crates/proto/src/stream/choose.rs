@@ -81,7 +81,7 @@ impl Way {
 /// headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The sending rate by payloads of several frames, each an RBUDP transfer.
+    /// The sending rate with payloads of several frames, each an RBUDP transfer.
     pub payloads: Option<Rate>,
     /// The sending rate if lost datagrams are sent again while they can be in time.
     pub repair: Option<Rate>,

@@ -1,4 +1,5 @@
-//! The head of each datagram, which describes its frame.
+//! The head of each datagram, which describes its frame. A frame is sent as symbols, one in each
+//! datagram: the originals (its parts), then the repairs (from an erasure code).
 
 use crate::fec::{MAX_REPAIRS, Scheme, Shape};
 
@@ -38,7 +39,7 @@ pub enum HeadError {
     Short,
     /// The frame is empty, or longer than [`MAX_FRAME`].
     Length(u32),
-    /// Length and repairs do not form a block of a code.
+    /// The erasure code does not support this length with this number of repairs.
     Shape,
     /// The frame has no symbol with this number.
     Index(u16),

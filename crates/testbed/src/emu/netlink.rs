@@ -13,8 +13,8 @@ const HEADER: usize = 16;
 struct Request(Vec<u8>);
 
 impl Request {
-    /// A request for the device with index `device`; `rest` is the part of the fixed part after the
-    /// index.
+    /// A request for the device with index `device`; `rest` follows the index in the fixed
+    /// part.
     fn new(kind: u16, flags: libc::c_int, device: i32, rest: &[u8]) -> Request {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());

@@ -4,8 +4,8 @@
 //! as a whole number. It updates that number rarely: every 32 ms while the window does not change.
 //! It updates the curve at most once per clock tick. With round trips shorter than these times the
 //! window therefore stays constant after a loss, far below the window of RFC 9438
-//! (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an RTT of 1 ms it is a third of that
-//! window.
+//! (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an RTT of 1 ms Linux's window is a
+//! third of RFC 9438's.
 
 use longhaul_proto::time::{Span, Time};
 

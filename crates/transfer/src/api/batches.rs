@@ -1,4 +1,5 @@
-//! Items of a call that the engine sends in batches and a program reads one by one.
+//! Items of a call, which the engine (the library's threads) sends in batches and a program reads
+//! one by one.
 
 use std::task::{Context, Poll};
 use std::vec;

@@ -250,8 +250,8 @@ pub struct Status {
     /// (receiving end).
     #[prost(uint64, tag = "31")]
     pub awake_nanos: u64,
-    /// Blocks that were neither present nor implied and had to arrive as datagrams; sent with the
-    /// outcome (receiving end).
+    /// Blocks that had to arrive as datagrams: neither present before nor only padding and holes;
+    /// sent with the outcome (receiving end).
     #[prost(uint64, optional, tag = "32")]
     pub due: Option<u64>,
     /// Datagrams known to have been sent faster than requested, if the receiving end sets the rate
@@ -389,7 +389,7 @@ pub struct Outcome {
     /// Names that the source lacks and that this run removed, or would in a dry run.
     #[prost(uint64, tag = "12")]
     pub deleted: u64,
-    /// Names were not removed, although the request asks for it, because the copy is incomplete.
+    /// The copy is incomplete, so names were not removed, although the request asks for removal.
     #[prost(bool, tag = "13")]
     pub kept_extra: bool,
 }

@@ -145,10 +145,10 @@ impl<'a> Attempt<'a> {
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
             Host::Daemon { port, .. } => {
-                format!("UDP {} on the way", self.reach(&*self.hooks.observer).data_port(*port))
+                format!("UDP {} on the path", self.reach(&*self.hooks.observer).data_port(*port))
             }
             Host::Ssh { .. } => {
-                format!("a range of UDP ports on the way, and name it with {}", CallOption::Ports)
+                format!("a range of UDP ports on the path, and name it with {}", CallOption::Ports)
             }
         };
         let carrier = match self.carrier.get() {

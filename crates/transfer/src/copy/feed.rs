@@ -1,4 +1,4 @@
-//! Content of unknown length, read by its own thread and split into parts.
+//! Content of unknown length, read by a separate thread and split into parts.
 
 use std::io::{self, Read};
 use std::thread;

@@ -73,7 +73,7 @@ fn check(options: &ProbeOptions) -> Result<(), Error> {
         return Ok(());
     }
     let what =
-        format!("{runs} measurements of {} take {takes}; a probe may take {LONGEST}", options.span);
+        format!("{runs} measurements of {} take {takes}; the limit is {LONGEST}", options.span);
     Err(Error::new(ErrorKind::Usage, what)
         .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)))
 }

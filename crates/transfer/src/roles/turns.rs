@@ -112,7 +112,7 @@ async fn compete(room: Arc<Semaphore>) {
     }
 }
 
-/// Receives over the session only, into `place`.
+/// Receives over the control stream only, into `place`.
 pub(super) async fn receive_alone(
     wire: &mut Wire,
     terms: Terms,

@@ -12,8 +12,7 @@
 //!   transfers from `live`).
 //! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
 //!   started.
-//! - `events` are the server's reports; `refusals` limits the reports about refused
-//!   clients.
+//! - `events` are the server's reports; `refusals` limits the reports about refused clients.
 //! - `rehearsal` is a session without a network, for the fuzzer.
 
 mod below;

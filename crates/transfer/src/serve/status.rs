@@ -91,7 +91,7 @@ impl Watching {
                 biased;
                 said = reader.read::<StatusAsk>() => return match said? {
                     None => Ok(()),
-                    Some(_) => Err(Error::new(ErrorKind::Usage, "the client asked twice")),
+                    Some(_) => Err(Error::new(ErrorKind::Usage, "the client sent two requests")),
                 },
                 _ = tick.tick() => {}
             }
