@@ -3,7 +3,7 @@
 //! Four measures limit the cost of a lost packet:
 //! - A loss does not shrink the window below its floor ([`Window`]).
 //! - Packets are sent twice while there are few ([`Twice`]).
-//! - A second attempt repeats the first flight early.
+//! - If the server does not answer at once, a second attempt repeats the client's first packets.
 //! - Small datagrams, called pulses, follow each write. They reveal the loss of the last packet
 //!   after one round trip. Without pulses, a timeout of three round trips would reveal it.
 

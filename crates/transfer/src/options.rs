@@ -71,7 +71,7 @@ impl Delete {
         Delete { most: None }
     }
 
-    /// Removes `most` names or, if there are more, none.
+    /// Removes at most `most` names. If the source lacks more names, removes none.
     pub fn at_most(most: u64) -> Delete {
         Delete { most: Some(most) }
     }
@@ -161,7 +161,7 @@ pub struct HostOptions {
     pub key: OwnKey,
     /// How the host is reached.
     pub reach: ReachOptions,
-    /// The rates that copies found.
+    /// Where the rates that copies found are stored.
     pub path_memory: Option<PathMemory>,
 }
 
@@ -287,7 +287,7 @@ impl CopyOptions {
     }
 
     /// Returns a copy of `sources` to `destination` with the defaults: RBUDP, a search for the
-    /// rate, sealed data, 512 MiB of memory, retries for minutes, and the key in the folder of
+    /// rate, sealed data, 512 MiB of memory, retries for 5 minutes, and the key in the folder of
     /// `trust`.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
         CopyOptions {

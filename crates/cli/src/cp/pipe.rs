@@ -82,7 +82,7 @@ impl Pipe {
         }
     }
 
-    /// Replaces the library's advice to run the same call again, which a pipe cannot do.
+    /// Replaces the library's advice to run the same call again, because a pipe cannot resume.
     pub(super) fn explain(error: Error, cancel: &CancelHandle) -> Error {
         let error = match error.kind {
             // The pipe may report the cancellation before the copy does.

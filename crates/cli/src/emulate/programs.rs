@@ -190,7 +190,7 @@ impl Watch<'_> {
         }
         let Program { host, words, counts, .. } = &self.programs[place];
         let command = words.last().map_or("", String::as_str);
-        say(&format!("longhaul emulate: on {host}, '{command}' ended before the end: {status}"));
+        say(&format!("longhaul emulate: on {host}, '{command}' failed: {status}"));
         if *counts {
             self.failed.get_or_insert(exit_code(status));
         }

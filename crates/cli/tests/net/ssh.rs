@@ -53,7 +53,7 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// An sshd in its own network, reachable only through its channel.
+    /// An sshd in its own network, so that only ssh's own channel reaches its host.
     pub(super) fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();

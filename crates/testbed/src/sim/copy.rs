@@ -31,7 +31,7 @@ pub(super) struct SendingHost {
     pub(super) disk: Option<(usize, Disk)>,
     /// The link that models the host's card.
     pub(super) card: Option<u32>,
-    /// Maximum bytes of the program in the card's queue before the program must wait.
+    /// Maximum number of bytes that the program may have in the card's queue before it must wait.
     pub(super) buffer: Bytes,
 }
 

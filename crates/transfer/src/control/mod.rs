@@ -10,7 +10,7 @@
 //! | client | [`Request`] | first |
 //! | sending end | [`Offer`], then [`Pass`] | immediately; again when chunks must be resent |
 //! | receiving end | [`Card`] | immediately, if it knows its network card |
-//! | receiving end | [`Plan`] | when the manifest is known: the chunks that need not be sent |
+//! | receiving end | [`Plan`] | when it knows the list of files: the chunks that need not be sent |
 //! | sending end | [`Digests`] | with the data: the expected digest of each chunk |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
@@ -62,7 +62,8 @@ pub const SERVICE: &str = "copy";
 /// that sets such a field requests this version of the service.
 pub(crate) const VERSION: u32 = 4;
 
-/// The first version whose requests may be for a part of a pipe.
+/// The first version whose requests may be for a part of a pipe (a file of unknown length that is
+/// sent in parts).
 pub(crate) const TAKES_PARTS: u32 = 2;
 
 /// The first version whose pushes may create missing parent folders.

@@ -8,7 +8,7 @@
 //! | one per sending transfer without datagrams | [`stream`] | the source |
 //!
 //! Complete chunks go to the writing thread ([`write`](crate::write)). The threads communicate by
-//! channels and by a [`board`](crate::counters::board) that others read.
+//! channels, and publish their counters on a [`board`](crate::counters::board).
 
 mod drain;
 pub(crate) mod feedback;

@@ -213,8 +213,9 @@ impl Copies {
     }
 }
 
-/// Creates a folder with the objects of all copies, and room for their results. Copies that last
-/// for a time share one object under many names, and their results are not stored.
+/// Creates a folder with the objects of all copies, after a check that there is room for their
+/// results. Copies that last for a time share one object under many names, and their results are
+/// not stored.
 fn objects(
     scenario: &Scenario,
     sizes: &[(usize, Bytes)],
