@@ -59,7 +59,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> u8 {
     let done = match args.ids.as_slice() {
         [] if args.update || args.how != How::Sim || args.case.is_some() => {
             let error = Error::new(ErrorKind::Usage, "no experiment named");
-            Err(error.advise("name some, or write all; longhaul reproduce lists them"))
+            Err(error.advise("name experiments, or write all; longhaul reproduce lists them"))
         }
         [] => {
             list();
@@ -116,7 +116,7 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
         return Err(Error::new(ErrorKind::Usage, what).advise("name it with --results"));
     }
     if args.case.is_some() && args.how == How::Sim {
-        let error = Error::new(ErrorKind::Usage, "--case chooses what is emulated");
+        let error = Error::new(ErrorKind::Usage, "--case works only with --how emulate");
         return Err(error.advise("add --how emulate, or leave --case out"));
     }
     if folder.is_none() {

@@ -149,7 +149,7 @@ impl Server {
             let _ = kill_process(pid, Signal::TERM);
         }
         let deadline = Instant::now() + ENDS_WITHIN;
-        // Its stdout closes when it has ended.
+        // The child's stdout closes when the child has ended.
         while let Ok(Some(_)) = next(&self.lines, &CancelHandle::default(), Some(deadline)) {}
     }
 }

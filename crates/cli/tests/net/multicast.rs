@@ -179,7 +179,7 @@ fn two_domains(family: Family) {
         assert_eq!(of(ended(child)), ["one", "two", "four", "five"]);
     }
     for child in there {
-        // After the restart the link delivers "four", if that is still the last message of its
+        // After the restart the link delivers "four", if that is still the last message of the
         // room.
         let heard = of(ended(child));
         let mut once = heard.clone();

@@ -221,16 +221,17 @@ pub(super) static TABLE4: Experiment = Experiment {
               clumps.",
     learned: "Senders that each use the receiver's whole link lose most of their packets at the \
               switch port before the receiver. RBUDP loses {RBUDP | loss} % (53 in the paper), \
-              although it fills the link, unlike the paper's overrun hosts. SABUL finds its rate \
-              by losing {SABUL | loss | 1} % (8.7 in the paper, at nearly the same aggregate) and \
-              leaves {100 - 100 * [SABUL] / 936} % of the link unused. GTP's receiver sets the \
-              rate of each sender. In the simulator nothing is lost, the shares at 1 and at 58 ms \
-              are equal, and the goodput is {100 * [GTP] / 936} % of what the link carries. This \
-              is {GTP | difference | 1} % more than in the paper, whose hosts took 900 of 1000 \
-              Mbit/s. With the paper's rules GTP has {100 - 100 * [GTP by the paper's rules] / \
-              [GTP] | 1} % less and is as fair. Over real sockets on one machine RBUDP also loses \
-              most and GTP least, and GTP has more goodput than RBUDP. TCP is the least fair: with \
-              an untuned window the near sender has nearly all of TCP's goodput.",
+              although it fills the link. In the paper it had only 443 Mbit/s, because the \
+              receiving host was overrun. SABUL finds its rate by losing {SABUL | loss | 1} % (8.7 \
+              in the paper, at nearly the same aggregate) and leaves {100 - 100 * [SABUL] / 936} % \
+              of the link's 936 Mbit/s unused. GTP's receiver sets the rate of each sender. In the \
+              simulator nothing is lost, the shares at 1 and at 58 ms are equal, and the goodput \
+              is {100 * [GTP] / 936} % of what the link carries. This is {GTP | difference | 1} % \
+              more than in the paper, whose hosts took 900 of 1000 Mbit/s. With the paper's rules \
+              GTP has {100 - 100 * [GTP by the paper's rules] / [GTP] | 1} % less and is as fair. \
+              Over real sockets on one machine RBUDP also loses most and GTP least, and GTP has \
+              more goodput than RBUDP. TCP is the least fair: with an untuned window the near \
+              sender has nearly all of TCP's goodput.",
     set: Set::Full,
 };
 

@@ -154,8 +154,8 @@ pub(super) static LBL: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &FROM_LBL, DAYS[0]),
-    differs: "The study gives neither the speed of the receiving disk nor the path's loss on those \
-              days, and the memory runs from which the loss is taken went in the other direction. \
+    differs: "The study gives neither the speed of the receiving disk nor the path's loss on these \
+              days. The loss is taken from memory-to-memory runs in the other direction. \
               In the study's own test the host at Berkeley read 47.9 Mbit/s from its disk, but \
               FOBS sent at 243. The file was therefore in memory, and the reading disk is left out \
               here. The rate of the receiving disk is derived from FOBS and limits every protocol, \

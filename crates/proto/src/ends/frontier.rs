@@ -17,9 +17,8 @@ pub struct Run {
     pub blocks: Range<u32>,
 }
 
-/// The position up to which all blocks have been sent or need not be sent.
-///
-/// Blocks are numbered from the start of the object, as by [`Layout::number`].
+/// Tracks the first sends of a flow. All blocks below [`Frontier::passed`] have been sent or need
+/// not be sent. Blocks are numbered from the start of the object, as by [`Layout::number`].
 #[derive(Clone, Debug)]
 pub struct Frontier {
     layout: Layout,

@@ -56,7 +56,7 @@ const MAX_RATE: f64 = 1e12;
 const MIN_EPOCH_LEN: u64 = 64;
 const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
-/// Loss beyond the path's own ratio and its noise that counts as an overload.
+/// A loss ratio that exceeds the path's own ratio plus its noise by this much shows an overload.
 const EXCESS: f64 = 0.02;
 /// A shorter queue is ignored: hosts that wake up late cause the same delay. [`MIN_FILLING`] is
 /// enough if the arrival rate was also below [`STRETCHED`] of the departure rate.

@@ -15,7 +15,7 @@ pub(super) const MAX_NAME: usize = 1024;
 /// loses its connection.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What the program has to do after a message. A first value `u64` is the number of the call.
+/// What the program has to do after a message. The first `u64` of a variant is the call's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].
@@ -142,7 +142,7 @@ impl Callee {
             return Err(Lie("a call is too long"));
         }
         if self.queue.len() >= UNREAD {
-            return Err(Lie("calls are sent, and their answers are not read"));
+            return Err(Lie("the caller sends calls but does not read the answers"));
         }
         self.last = id;
         if again && (id <= self.seen || self.is_late) {

@@ -3,7 +3,7 @@
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// Minimum of the window's maximum: a window of one block would wait for each acknowledgement.
+/// Lower limit of the window's maximum: a window of one block would wait for each acknowledgement.
 const LEAST: u64 = 2;
 
 /// Blocks added to a window that follows the arrival rate, as in UDT. Without these blocks the
@@ -20,7 +20,7 @@ const WEIGHT: f64 = 0.125;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     size: u64,
-    /// Minimum value of the maximum.
+    /// Lower limit of the maximum, in blocks.
     least: u64,
     /// The maximum that the application set, if any.
     set: Option<u64>,

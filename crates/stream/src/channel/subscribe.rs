@@ -94,7 +94,7 @@ pub(super) struct State {
     pub(super) counts: Option<Arc<Counts>>,
     /// Lost messages of flows on earlier connections.
     missed: u64,
-    /// Late messages of flows on earlier connections, and those that the server did not send.
+    /// Late messages of flows on earlier connections, and late messages that the server dropped.
     late: u64,
 }
 

@@ -14,13 +14,13 @@
 //! | sending end | [`Digests`] | with the data: the expected digest of each chunk |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
-//! | server | [`Wait`] | a transfer has to wait, and when it may start |
+//! | server | [`Wait`] | when a transfer has to wait; again when it may start |
 //! | receiving end | [`Held`] | another copy holds the destination; the server waits |
 //! | receiving end | [`Needless`] | these chunks are no longer needed |
-//! | receiving end | [`Named`] | these files have their final names, if requested |
-//! | receiving end | [`DeletedNames`] | these names were removed, if requested |
+//! | receiving end | [`Named`] | these files have their final names; only on request |
+//! | receiving end | [`DeletedNames`] | these names were removed; only on request |
 //! | receiving end | [`PassEnd`] | the pass has ended, and these chunks must be sent again |
-//! | receiving end | [`Lease`] | the chunks that this one of several sources sends next |
+//! | receiving end | [`Lease`] | with several sources: the chunks that this source sends next |
 //! | receiving end | [`Outcome`] | everything has its final name |
 //!
 //! Instead of a request a client may open with a [`Probe`]; the server answers it, and each

@@ -29,7 +29,7 @@ pub(crate) struct Counters {
     pub(crate) receiver: ReceiverCounters,
     pub(crate) written: Written,
     pub(crate) times: Times,
-    /// Names looked at and chunks read to find the missing chunks.
+    /// Number of names examined and chunks read to find the missing chunks.
     pub(crate) looked: u64,
 }
 
