@@ -22,7 +22,7 @@ pub struct Tariff {
     pub longest: Span,
 }
 
-/// Number of keys kept. A further key replaces the key with the smallest charge.
+/// Maximum number of keys kept. A further key replaces the key with the smallest charge.
 const MOST: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]

@@ -57,8 +57,8 @@ const UNREAD_ALL: u32 = 4 * BULK;
 /// Limit on unacknowledged data of the connection, until much data is announced.
 const SEND_WINDOW: u64 = 1 << 20;
 
-/// Receive buffer for a client that does not run for some milliseconds while the content of files
-/// arrives at 1 Gbit/s.
+/// Receive buffer of a client, in bytes: holds the data that arrive at 1 Gbit/s while the client
+/// does not run for 67 ms.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// Buffer for unread pulses, in bytes.

@@ -278,8 +278,8 @@ impl Rooms {
         match (&room.live, member.ended) {
             (_, Some(frames)) => State { phase: 2, frame: frames, ..state },
             (None, None) => state,
-            // The receiver's address is not known yet. While the receiver sees no stream, it counts
-            // no frames as missed.
+            // The receiver's address is not known yet, so report no stream: the receiver then
+            // counts no frames as missed.
             (Some(_), None) if !member.place.is_known() => state,
             (Some((_, live)), None) => State {
                 phase: 1,

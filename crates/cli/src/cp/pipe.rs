@@ -46,7 +46,8 @@ pub(super) fn of(sources: &[Location], destination: &Location) -> Result<Option<
     let path = other.path();
     let says_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
     let Some(name) = path.file_name().filter(|_| !says_folder) else {
-        return Err(usage("a pipe has no name", "name the file on the other host"));
+        let what = "the other end of a pipe must be a file with a name";
+        return Err(usage(what, "name the file on the other host"));
     };
     let name = name.to_owned();
     Ok(Some(if is_out { Pipe::Out(name) } else { Pipe::In(name) }))

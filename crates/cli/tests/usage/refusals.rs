@@ -40,7 +40,7 @@ fn errors_about_quantities_show_an_example() {
 fn impossible_copies_are_refused_with_the_reason() {
     let cases: [(&[&str], &str); 28] = [
         (&["-P", "2222", "a", "h:b"], "-e 'ssh -p 2222'"),
-        (&["-", "h:a/"], "a pipe has no name"),
+        (&["-", "h:a/"], "the other end of a pipe must be a file with a name"),
         (&["-", "b", "h:a"], "a pipe carries one file"),
         (&["-r", "h:a", "-"], "or pipe tar"),
         (&["--segment=5M", "a", "h:b"], "write 5Mi"),

@@ -236,7 +236,7 @@ struct Walk<'a> {
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
-    /// Maximum number of names to remove. Names that appeared after the plan stay.
+    /// Maximum number of names to remove: as many as the plan has, even if there are more now.
     most: u64,
     /// The file system of the destination; `None` until the walk has entered it.
     device: Option<u64>,

@@ -223,7 +223,9 @@ impl CopyAgent {
         }
         match wake {
             Wake::OnInput => {}
-            _ if self.known.is_some() => return Err(format!("finished, but wants {wake:?}")),
+            _ if self.known.is_some() => {
+                return Err(format!("its sender has finished, but wants to be woken: {wake:?}"));
+            }
             Wake::Now => self.wake_at(fabric, now.max(free)),
             Wake::At(at, _) => self.wake_at(fabric, at.max(now).max(free)),
         }
@@ -405,6 +407,6 @@ mod tests {
         let sent = judged(true, false).unwrap_err();
         assert!(sent.contains("1 datagrams were sent after the end"), "{sent}");
         let woken = judged(false, true).unwrap_err();
-        assert!(woken.contains("finished, but wants Now"), "{woken}");
+        assert!(woken.contains("wants to be woken: Now"), "{woken}");
     }
 }
