@@ -130,7 +130,7 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
                 return Err(format!("`{unknown}` is not a service; services: {FILES}, {known}"));
             }
         }
-        // A call is neither a read nor a write, so its value has no mode.
+        // A call is neither a read nor a write, so the value in the list has no mode; add one.
         let mode = if word == "rpc" { "rw:" } else { "" };
         if word != FILES {
             allow.others.push((word.to_owned(), format!("{mode}{value}")));

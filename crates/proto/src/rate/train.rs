@@ -99,8 +99,9 @@ pub(crate) struct Trains {
     asked: Asked,
     /// Lower bound of the rate that the last well-timed train showed.
     shown: Option<f64>,
-    /// Whether no train has been timed well and no overload has shown a ceiling, or the last
-    /// ceiling was refuted. The rate then grows by the factor `growth` each epoch.
+    /// Whether the path's rate is unknown: no train has been timed well and no overload has shown a
+    /// ceiling, or the last ceiling was refuted. The rate then grows by the factor `growth` each
+    /// epoch.
     blind: bool,
     /// Factor by which the next clean epoch raises the rate if neither a train nor a ceiling limits
     /// it.
