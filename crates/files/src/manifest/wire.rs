@@ -215,7 +215,7 @@ impl Shape {
     }
 }
 
-/// The first message.
+/// The head of the manifest: its first message.
 #[derive(Clone, PartialEq, Message)]
 struct HeadWire {
     #[prost(uint32, tag = "1")]
@@ -252,7 +252,7 @@ struct EntryWire {
     seconds: i64,
     #[prost(uint32, tag = "10")]
     nanos: u32,
-    /// The stamp of a file's version, which only its source can make.
+    /// A stamp of the file's version, which only the host of the file can make.
     #[prost(fixed64, tag = "11")]
     version: u64,
 }

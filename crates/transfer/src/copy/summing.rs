@@ -105,7 +105,7 @@ fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
         // The outcome of a later attempt counts bytes that the earlier attempts copied.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
-        // The outcome may have overtaken the plan.
+        // The outcome may arrive before the plan, which also names the resumed bytes.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     }
 }
