@@ -1,4 +1,4 @@
-//! The sending end: requested blocks, otherwise the next block.
+//! Tsunami's sending end: sends the requested blocks first, otherwise the next new block.
 
 use alloc::boxed::Box;
 

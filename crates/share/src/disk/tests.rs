@@ -1,3 +1,5 @@
+//! The disk of the shared tree: power cuts at any write, and a file that cannot be opened again.
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
