@@ -97,7 +97,7 @@ fn only(values: &[f64]) -> Result<f64, String> {
     }
 }
 
-/// The numbers in the cells of `CASE | QUANTITY | COLUMN`; empty cells are skipped.
+/// The numbers in the cells of `CASE | QUANTITY | COLUMN`; NaN for an empty cell.
 fn cells(name: &str, rows: &[Cells]) -> Result<Vec<f64>, String> {
     let mut parts = name.split('|').map(str::trim);
     let case = parts.next().unwrap_or_default();

@@ -11,11 +11,12 @@ use super::{
 
 /// The longest name of a method in bytes.
 pub(super) const MAX_NAME: usize = 1024;
-/// Maximum number of messages that the other side may leave unread; with one more call it then
-/// loses its connection.
+/// Maximum number of messages that the other side may leave unread. If it sends another call before
+/// it reads them, its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What the program has to do after a message. A first value `u64` is the number of the call.
+/// What the program has to do after a message. The first `u64` of a variant is the number of the
+/// call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].

@@ -69,7 +69,8 @@ pub(super) fn summary(
         // `block` replaces a block size that did not pass on the path.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // Datagrams in flight when the last block arrived are not lost.
+        // `highest` is the newest number that arrived, so datagrams still in flight do not count as
+        // lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
