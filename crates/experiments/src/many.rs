@@ -174,8 +174,9 @@ pub(crate) static MANY: Experiment = Experiment {
               - [RBUDP, told its share, to 16] | 1} s later than with RBUDP, and the first has it \
               after half of RBUDP's time. TCP serves the near receivers first: of four receivers \
               one has the object after {TCP CUBIC, to 4 | time until one has it | 1} s and the \
-              last after {TCP CUBIC, to 4 | 2} s. Eight connections per receiver help with 16 \
+              last after {TCP CUBIC, to 4 | 2} s. Eight connections for each receiver help with 16 \
               receivers ({TCP CUBIC, 8 connections, to 16 | 1} s instead of {TCP CUBIC, to 16 | \
-              1}), not with four ({TCP CUBIC, 8 connections, to 4 | 1} s instead of {TCP CUBIC, to 4 | 1}).",
+              1}), not with four ({TCP CUBIC, 8 connections, to 4 | 1} s instead of {TCP CUBIC, to \
+              4 | 1}).",
     set: Set::Full,
 };
