@@ -69,8 +69,7 @@ pub(super) fn summary(
         // `block` replaces a block size that did not pass on the path.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // `highest` is the newest number that arrived, so datagrams still in flight do not count as
-        // lost.
+        // `highest` is the newest arrival, so datagrams in flight do not count as lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
