@@ -1,4 +1,4 @@
-//! Shared code of the targets that drive a protocol's core.
+//! Shared code of the targets that drive a protocol's core (the state machine of one end).
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup, Wake};
 use longhaul_proto::layout::Layout;

@@ -113,8 +113,9 @@ fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
 
 #[test]
 fn the_path_never_idles_while_the_receiver_has_room() {
-    // A disk that writes for 50 ms and pauses for 50 ms, on average slower than the path. The
-    // memory holds a pause and two round trips. A chunk of `fobs-table` is a fifth of this memory.
+    // A disk that writes at 80 Mbit/s for 50 ms and pauses for 50 ms: on average 40 Mbit/s, slower
+    // than the path's 50. The memory holds a pause and two round trips. A chunk of `fobs-table` is
+    // a fifth of this memory.
     let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
     for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 200e3)])] {
         for loss in [0.0, 0.005] {

@@ -1,4 +1,5 @@
-//! One connection of a program: moves the messages of its calls until the connection ends.
+//! Moves the messages of a program's remote procedure calls over one connection, until the
+//! connection ends.
 
 use std::time::{Duration, Instant};
 

@@ -57,8 +57,10 @@ struct Goodbye {
     /// Number of the error's kind; 0 without an error.
     #[prost(uint32, tag = "1")]
     class: u32,
+    /// What failed, and why, as text for people.
     #[prost(string, tag = "2")]
     what: String,
+    /// The suggested action; empty for none.
     #[prost(string, tag = "3")]
     advice: String,
 }

@@ -1,5 +1,5 @@
-//! The client's side: calls and watches over successive connections. A presence is a value that the
-//! server deletes when its writer disconnects.
+//! The client's side of the shared tree: calls and watches over successive connections. A presence
+//! is a value that the server deletes when its writer disconnects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -97,7 +97,7 @@ fn only(values: &[f64]) -> Result<f64, String> {
     }
 }
 
-/// The numbers in the cells of `CASE | QUANTITY | COLUMN`; empty cells are skipped.
+/// The numbers in the cells of `CASE | QUANTITY | COLUMN`; NaN for an empty cell.
 fn cells(name: &str, rows: &[Cells]) -> Result<Vec<f64>, String> {
     let mut parts = name.split('|').map(str::trim);
     let case = parts.next().unwrap_or_default();
@@ -175,7 +175,7 @@ impl Formula<'_> {
         }
         if self.takes("(") {
             let sum = self.sum()?;
-            return if self.takes(")") { Ok(sum) } else { Err("a bracket is open".into()) };
+            return if self.takes(")") { Ok(sum) } else { Err("a bracket is not closed".into()) };
         }
         let off = |most: f64, cell: f64| most.max(cell.abs());
         let folds = [("least", f64::min as fn(f64, f64) -> f64), ("most", f64::max), ("off", off)];

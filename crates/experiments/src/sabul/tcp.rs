@@ -1,4 +1,5 @@
-//! TCP as in the SABUL paper's introduction (alone, and with a local flow) and in its Table 3.
+//! TCP as in the SABUL paper: alone and with a local flow (introduction), and two streams (Table
+//! 3).
 
 use crate::experiment::{Case, Experiment, Set};
 use crate::outcome::CaseFlow;

@@ -190,7 +190,7 @@ pub struct Sink {
     /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
-    /// Roots of large files, in the manifest's order.
+    /// BLAKE3 hashes of whole large files, in the manifest's order.
     roots: SequenceHasher,
     /// Values of packed chunks (which hold small files), in order.
     packed: SequenceHasher,

@@ -139,7 +139,7 @@ pub struct PortStatistics {
     pub foreign: u64,
     /// Datagrams kept for flows that were not registered yet.
     pub held: u64,
-    /// Early datagrams dropped by their limits.
+    /// Early datagrams dropped by the limits of size and age.
     pub dropped: u64,
     /// Path-MTU probes answered.
     pub probes: u64,

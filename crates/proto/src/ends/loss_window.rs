@@ -47,12 +47,13 @@ mod tests {
         assert_eq!(ratio(&window), Some(0.25));
         window.note(8_192, 4_096);
         assert_eq!(ratio(&window), Some(0.5));
-        // From here on nothing is lost. The window starts at 0 until number 16,384, then at 8,192.
+        // From here on nothing is lost. Until number 16,384 the window starts at 0, then at 8,192.
         window.note(16_383, 12_287);
         assert_eq!(ratio(&window), Some(4_096.0 / 16_383.0));
         window.note(16_384, 12_288);
         assert_eq!(ratio(&window), Some(0.0));
-        // Datagrams of before the window may arrive within it, so more arrive than were sent.
+        // Datagrams that were sent before the window may arrive within the window, so the count of
+        // arrivals may exceed the count of sent datagrams.
         window.note(16_385, 12_300);
         assert_eq!(ratio(&window), Some(0.0));
     }

@@ -125,7 +125,8 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     out.sender.poll_transmit(out.now, PacketNumber(0), 2, &mut out.sent);
     out.now += Span::from_millis(1);
     assert_eq!(out.run().len(), 18);
-    // Only the first two had arrived or been lost when this request was made.
+    // When the receiver made this request, only the first two datagrams could have arrived. So only
+    // these two are resent.
     out.resend(0, 1, 0..20, &[0..20], 2);
     assert_eq!(out.run(), [0, 1]);
     // Two blocks were resent and are in flight, like the other blocks.

@@ -79,7 +79,8 @@ const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
 /// The other flows have not slowed down after a loss if our share of the path falls below
 /// [`UNYIELDING`] of its value before the loss. This is judged [`JUDGED_AFTER`] round trips after
-/// the loss. The window then becomes [`BACK_TO`] times its old size, but at most our fair share.
+/// the loss. If the other flows have not slowed down, the window becomes [`BACK_TO`] times its old
+/// size, but at most our fair share.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;

@@ -11,11 +11,16 @@ use super::{
 
 /// The longest name of a method in bytes.
 pub(super) const MAX_NAME: usize = 1024;
-/// Maximum number of messages that the other side may leave unread; with one more call it then
-/// loses its connection.
+/// Maximum number of messages that the other side may leave unread. If it sends another call before
+/// it reads them, its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
+<<<<<<< HEAD
 /// What the program has to do after a message. The first `u64` of a variant is the call's number.
+=======
+/// What the program has to do after a message. The first `u64` of a variant is the number of the
+/// call.
+>>>>>>> hub/in/r5
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].

@@ -126,7 +126,8 @@ impl Meter {
         })
     }
 
-    /// The mean deviation of delays between frames, as in RTP (RFC 3550, section 6.4.1).
+    /// The smoothed difference between the delays of successive frames, as in RTP (RFC 3550,
+    /// section 6.4.1).
     pub fn jitter(&self) -> Span {
         Span::from_micros((self.jitter / 16).unsigned_abs())
     }

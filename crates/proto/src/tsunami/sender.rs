@@ -1,4 +1,4 @@
-//! The sending end: requested blocks, otherwise the next block.
+//! Tsunami's sending end: sends the requested blocks first, otherwise the next new block.
 
 use alloc::boxed::Box;
 
@@ -12,7 +12,8 @@ use crate::time::{Span, Time};
 use crate::units::Bytes;
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 
-/// The public tool counts everything as lost after this time without a report.
+/// The tool that Tsunami's authors released counts everything as lost after this time without a
+/// report.
 const HEARTBEAT: Span = Span::from_millis(500);
 /// Number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;

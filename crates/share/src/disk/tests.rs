@@ -1,3 +1,5 @@
+//! The disk of the shared tree: power cuts at any write, and a file that cannot be opened again.
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -39,7 +41,8 @@ impl State {
 }
 
 impl Medium {
-    /// Returns a disk as after a power cut. It keeps unsynced writes at random, by seed `chance`.
+    /// Returns a disk as after a power cut. The disk keeps each unsynced write with a chance of one
+    /// half; `chance` is the state of the random generator.
     fn after_cut(&self, chance: &mut u64) -> Medium {
         let state = self.0.lock().unwrap();
         let mut now = state.synced.clone();

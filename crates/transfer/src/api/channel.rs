@@ -407,7 +407,7 @@ pub struct ChannelReceived {
     pub throughput: Rate,
     /// The lowest round-trip time to the server so far.
     pub rtt: Span,
-    /// The mean deviation of delays between messages (RFC 3550).
+    /// The smoothed difference between the delays of successive messages (RFC 3550).
     pub jitter: Span,
 }
 

@@ -75,7 +75,7 @@ pub struct Request {
     /// The protocol's own settings, for both ends.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
-    /// Report, by [`super::Named`], the files that have their final names.
+    /// Report with [`super::Named`] which files have their final names.
     #[prost(bool, tag = "20")]
     pub names: bool,
     /// The client has the manifest from a [`super::Survey`] and also takes the object from other
@@ -97,7 +97,7 @@ pub struct Request {
     #[prost(bool, tag = "25")]
     pub make_path: bool,
     /// The rate that an earlier pull found on this path, in bits a second; zero: none. The sender
-    /// starts at half of it, until its first report.
+    /// starts at half of this rate, until the first report arrives.
     #[prost(uint64, tag = "26")]
     pub remembered_bps: u64,
     /// The round-trip time of the pull that found `remembered_bps`, in nanoseconds.

@@ -69,7 +69,7 @@ pub(super) fn summary(
         // `block` replaces a block size that did not pass on the path.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // Datagrams in flight when the last block arrived are not lost.
+        // `highest` is the newest arrival, so datagrams in flight do not count as lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
@@ -105,7 +105,7 @@ fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
         // The outcome of a later attempt counts bytes that the earlier attempts copied.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
-        // The outcome may have overtaken the plan.
+        // The outcome may arrive before the plan, which also names the resumed bytes.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     }
 }

@@ -75,8 +75,8 @@ fn no_majority(found: &[(usize, String, Found)]) -> Error {
         let how = first.differs(found)?;
         Some(format!("; {first_name} and {name}: the second {how}"))
     });
-    let what = format!("no majority of the sources has the same{}", how.unwrap_or_default());
-    let advice = "find out which is right, and name only sources with the same object";
+    let what = format!("no majority of the sources has the same object{}", how.unwrap_or_default());
+    let advice = "find out which source is right, and name only sources with the same object";
     Error::new(ErrorKind::RemoteFile, what).advise(advice)
 }
 
@@ -135,7 +135,7 @@ fn difference(first: &Found, other: &Found) -> String {
         chunks.enumerate().filter(|(_, (a, b))| a != b).map(|(chunk, _)| chunk).collect();
     match wrong.first() {
         Some(chunk) => format!(
-            "differs in {} of {} MiB, first in the one from byte {} on",
+            "differs in {} of {} MiB, first in the MiB that begins at byte {}",
             wrong.len(),
             first.values.len(),
             *chunk as u64 * CHUNK

@@ -12,7 +12,8 @@ use crate::options::Filter;
 use crate::session::Session;
 use longhaul_files::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
 
-/// Bytes of the manifest or of values in one message: a quarter of a frame's limit.
+/// Bytes of the manifest or of values (the hashes of chunks) in one message: a quarter of a frame's
+/// limit.
 const PIECE: usize = 256 << 10;
 /// Messages that may wait for the stream.
 const WAITING: usize = 4;

@@ -1,6 +1,6 @@
 //! Connects to another host: a session, a port for the data, and a search for the datagram size.
 //!
-//! [`route`] is the direction of a copy and its other host, [`way`] the carrier of its data.
+//! [`route`] is the direction of a copy and the other host, [`way`] the carrier of the copy's data.
 
 pub(crate) mod route;
 pub(crate) mod way;

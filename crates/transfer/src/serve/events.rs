@@ -51,7 +51,7 @@ pub enum ServerEvent {
         /// The reason.
         error: Error,
     },
-    /// The reader was too slow: this many events were dropped here.
+    /// The reader was too slow: this many events are missing at this point.
     Lagged(u64),
 }
 

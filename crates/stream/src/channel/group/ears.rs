@@ -24,9 +24,9 @@ pub(super) struct Heard {
     /// The epoch of the message, and its sender in that epoch.
     pub(super) sender: (u64, u32),
     pub(super) message: Message,
-    /// The encoded message, as covered by `code`.
+    /// The encoded message, which `code` authenticates.
     pub(super) signed: Vec<u8>,
-    /// The author's code for `signed`.
+    /// The authentication code that the sender computed for `signed`.
     pub(super) code: [u8; CODE],
     /// Whether a datagram of the message was lost and restored.
     pub(super) restored: bool,

@@ -85,7 +85,7 @@ impl UpdatesOutcome {
 /// halves the window. A segment counts as lost in three cases:
 /// - Three later segments are acknowledged.
 /// - A later segment is acknowledged, and the segment was sent 5/4 of a round trip ago (RACK).
-/// - The segment is the last one sent, two round trips ago (the tail loss probe).
+/// - The segment is the last one, and was sent two round trips ago (the tail loss probe).
 pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {
