@@ -95,15 +95,9 @@ pub struct Subscribe {
     #[prost(string, tag = "1")]
     pub name: String,
     /// 0: all messages in order. 1: the newest message of each key. 2: all messages in datagrams.
-<<<<<<< HEAD
-    /// 3: all messages in datagrams, with a deadline. 4: all messages from the multicast group of
-    /// the room; the server answers with a [`Group`], and sends another [`Group`] whenever the key
-    /// changes.
-=======
     /// 3: all messages in datagrams, with a deadline. 4: all messages through the multicast group
     /// of the room; the server answers with a [`Group`], and sends another [`Group`] whenever the
     /// key changes.
->>>>>>> hub/in/r5
     #[prost(uint32, tag = "2")]
     pub mode: u32,
     /// The client wants only messages with this key or a key below it; empty for all messages.
