@@ -15,7 +15,8 @@ pub(super) const MAX_NAME: usize = 1024;
 /// it reads them, its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What the program has to do after a message. The first `u64` of a variant is the call's number.
+/// What the program has to do after a message. The first `u64` of a variant is the number of the
+/// call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].
