@@ -240,7 +240,7 @@ impl Running<'_, '_> {
         if let Some(flow) = &self.flow {
             limits::wanted(&counters.receiver, self.end.terms.protocol, flow.layout.block_size())?;
         }
-        if self.silence.tells() {
+        if self.silence.reports() {
             self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
         }
         if self.end.decides && self.flow.is_some() {

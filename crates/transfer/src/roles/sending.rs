@@ -571,7 +571,7 @@ impl Running<'_, '_> {
 
     fn tick(&mut self) -> Result<(), End> {
         self.end.board.note_carrying(self.cpu_before);
-        if self.silence.tells() {
+        if self.silence.reports() {
             self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
         }
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {
