@@ -6,7 +6,8 @@
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "share";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// The version of the service's messages. Each new field that a receiver must not skip raises the
+/// version.
 pub const VERSION: u32 = 2;
 
 /// A message of a client. An empty one begins a stream and gets no answer.
