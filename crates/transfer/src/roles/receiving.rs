@@ -479,7 +479,8 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // By datagram, the lease could overtake older messages that cancel needless chunks.
+                // As a datagram, the lease could overtake older messages that cancel needless
+                // chunks.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {
