@@ -290,8 +290,8 @@ pub(crate) static FIG3: Experiment = Experiment {
     source: of_paper!("section 5, Fig. 3"),
     setup: "Greedy FOBS sends 40 MB over 622 Mbit/s and 26 ms from a host that sends at most \
             28,000 datagrams a second, whatever their size. This limit is derived from the paper's \
-            peak (52 % of 622 Mbit/s) and longhaul's largest datagram; the results for the other \
-            sizes follow from it.",
+            peak (52 % of 622 Mbit/s) and longhaul's largest datagram (1440 bytes); the results \
+            for the other sizes follow from it.",
     cases: || {
         let runs = BLOCKS.map(|block| {
             let fobs = vary("fobs-fig3").set("flow.fobs.block", block);

@@ -46,7 +46,7 @@ impl PipeFile {
     pub fn create(place: &Place) -> Result<PipeFile, Error> {
         let shown = place.shown();
         if place.says_folder() || place.is_folder()? {
-            let what = format!("{shown} is a folder, and a pipe has no file name");
+            let what = format!("{shown} is a folder; the content of a pipe needs a file name");
             return Err(Error::new(FileErrorKind::Request, what).advise("name a file in it"));
         }
         let mut ground = Ground::open(place, &manifest(place)?, false)?;
