@@ -52,7 +52,15 @@ impl Silence {
     pub(super) fn new() -> Silence {
         let alone = Duration::ZERO;
         let now = Instant::now();
-        Silence { spoke: None, reported: now, looked: now, heard: None, outage: false, alone, sent: 0 }
+        Silence {
+            spoke: None,
+            reported: now,
+            looked: now,
+            heard: None,
+            outage: false,
+            alone,
+            sent: 0,
+        }
     }
 
     /// Records a message on the control stream.
@@ -122,7 +130,7 @@ impl Quiet {
         }
         let since = now.since(lived);
         let silent = since >= STOPS.0.max(rtt * STOPS.1);
-        let told = std::mem::replace(&mut self.reported, silent);
+        let told = std::mem::replace(&mut self.told, silent);
         (silent != told).then(|| silent.then_some(since))
     }
 }
