@@ -30,7 +30,8 @@ pub fn run(bytes: &[u8]) {
 struct Receiving {
     /// Whether the receiver accepts only requested blocks (GTP, section 3.3).
     picky: bool,
-    /// Whether the receiver accepts coded symbols (blocks of an erasure code).
+    /// Whether the receiver accepts coded symbols (forward error correction), each of which can
+    /// replace any missing block of its chunk.
     coded: bool,
     /// The symbols that arrived.
     symbols: BTreeSet<Symbol>,

@@ -75,7 +75,7 @@ pub struct Watch {
     /// The key; empty for the whole tree.
     #[prost(string, tag = "1")]
     pub prefix: String,
-    /// The revision of `run` up to which the client has all changes.
+    /// The client has all changes of `run` up to this revision.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
     /// The run of the server to which `revision` refers; 0 for a client without data.

@@ -349,7 +349,7 @@ impl Control {
             return Ok(());
         }
         let what = "none of the stream's datagrams arrives at the server";
-        Err(Error::new(Kind::Unreachable, what).advise("open the UDP port of the server's data"))
+        Err(Error::new(Kind::Unreachable, what).advise("open the server's UDP data port"))
     }
 }
 

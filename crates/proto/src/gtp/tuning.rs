@@ -155,7 +155,7 @@ tuning! {
     /// Minimum level of loss that counts as unchanged after the rate fell, on a scale from the loss
     /// of a narrow link (0) to the loss before the rate fell (1).
     own_stays: f64 = 0.5;
-    /// Minimum loss ratio that is learned as a path's own loss.
+    /// Nothing is learned while the loss ratio exceeds the known own loss by this or less.
     own_least: f64 = 0.001;
     /// Loss up to this multiple of the learned own loss counts as own loss too, because own
     /// loss varies over time.
