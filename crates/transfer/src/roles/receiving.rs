@@ -321,7 +321,6 @@ impl Running<'_, '_> {
         self.job(Job::Streamed(streamed));
     }
 
-    /// Starts the flow of a new pass.
     fn begin(&mut self, pass: &Pass) -> Result<(), End> {
         self.close_flow();
         self.number = Some(pass.number);
@@ -503,7 +502,6 @@ impl Running<'_, '_> {
         Ok(None)
     }
 
-    /// Completes the outcome and sends it.
     fn send_outcome(&mut self, mut outcome: Outcome) -> Outcome {
         self.note_due();
         outcome.status = Some(self.end.board.status());
@@ -530,7 +528,6 @@ impl Running<'_, '_> {
         self.have = Some(without(std::slice::from_ref(&(0..self.chunks())), &chunks));
     }
 
-    /// Tells the flow not to wait for these chunks.
     fn skip(&mut self, chunks: Vec<Range<u64>>) {
         if let Some(flow) = &self.flow {
             let runs = chunks.iter().flat_map(|c| blocks_of(&flow.layout, c.clone()));

@@ -223,7 +223,7 @@ fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f
     let mut settings = BTreeMap::new();
     let Some(value) = entry.value("settings") else { return Ok(settings) };
     let Some(table) = value.get_ref().as_table() else {
-        return Err(entry.error("settings", "'settings' is a table of names and values"));
+        return Err(entry.error("settings", "'settings' must be a table of names and values"));
     };
     if table.len() > MAX_SETTINGS {
         return Err(entry.error("settings", format!("more than {MAX_SETTINGS} settings")));
