@@ -44,7 +44,7 @@ impl ServerPin {
 }
 
 impl Trust {
-    /// Returns the same trust for a server whose id is known.
+    /// Returns the same trust, but with `id` as the only pin, for all servers.
     pub fn only(&self, id: String) -> Trust {
         Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
     }

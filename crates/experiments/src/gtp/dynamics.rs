@@ -447,11 +447,11 @@ pub(super) static FIG12: Experiment = Experiment {
               datagrams are lost. With the paper's rules nothing is lost either ({most [* flows, \
               by the paper's rules | loss] | 2} % at most), but the aggregate falls with the \
               number of flows, from {1 flows, by the paper's rules} Mbit/s with one to {8 flows, \
-              by the paper's rules} with eight. That is {100 - 100 * [8 flows, by the paper's rules] / [8 \
-              flows] | 1} % less than eight flows reach with longhaul's rules. In the simulator \
-              each sender keeps the requested rate, so the queue before the receiver never \
-              overflows. An earlier version of the sender woke for each datagram, which was too \
-              much work for two cores: with seven senders every sixth datagram was lost.",
+              by the paper's rules} with eight. That is {100 - 100 * [8 flows, by the paper's \
+              rules] / [8 flows] | 1} % less than eight flows reach with longhaul's rules. In the \
+              simulator each sender keeps the requested rate, so the queue before the receiver \
+              never overflows. An earlier version of the sender woke for each datagram, which was \
+              too much work for two cores: with seven senders every sixth datagram was lost.",
     set: Set::Full,
 };
 

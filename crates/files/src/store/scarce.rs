@@ -1,9 +1,9 @@
 //! Opens files when this process, or the host, has no file descriptor left.
 //!
-//! Such an open waits, and fails only if no descriptor becomes free in time. It retries after each
-//! file that this process closes. It also retries at intervals, because sockets and other processes
-//! free descriptors too. The limit applies to the whole process, so the process has one queue of
-//! waiting opens.
+//! An open that gets no descriptor waits, and fails only if none becomes free in time. It retries
+//! after each file that this process closes. It also retries at intervals, because sockets and
+//! other processes free descriptors too. The limit applies to the whole process, so the process has
+//! one queue of waiting opens.
 
 use std::io;
 use std::ops::Deref;
