@@ -15,8 +15,8 @@ use super::window::Window;
 /// Limit on unread and on unacknowledged bytes for streams with much data.
 pub(super) const MUCH: u32 = 4 << 20;
 
-/// Limit for streams with the content of files: more than the 12.5 MB that a path of 1 Gbit/s and
-/// 100 ms holds.
+/// Limit on unacknowledged bytes for streams with the content of files: more than the 12.5 MB that
+/// a path of 1 Gbit/s and 100 ms holds.
 pub(super) const BULK: u32 = 16 << 20;
 
 /// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. They

@@ -152,7 +152,8 @@ impl PipeFile {
         let locked = partial::is_lockable(mode).then_some(&*self.file);
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         self.is_named = true;
-        // A folder keeps entries whose sync failed, so a second try is useful.
+        // After a failed sync the folder still has its changed entries, so a second sync may store
+        // them.
         folder.sync().or_else(|_| folder.sync())
     }
 }
