@@ -79,7 +79,8 @@ pub(crate) fn open_path(path: &Path) -> io::Result<SharedFolder> {
     Ok(folder(patiently(|| rustix::fs::open(path, FOLDER, Mode::empty()))?))
 }
 
-/// Opens the folder of a handle again; the handle may be usable for paths only.
+/// Opens the folder of a handle again, for reading; the handle itself may allow only path
+/// operations (`O_PATH`).
 pub(crate) fn open_again(handle: impl AsFd) -> io::Result<SharedFolder> {
     Ok(folder(patiently(|| rustix::fs::openat(&handle, ".", FOLDER, Mode::empty()))?))
 }

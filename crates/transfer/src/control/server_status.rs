@@ -124,8 +124,7 @@ pub struct TransferTold {
     /// Files of the object; 0 until that is known.
     #[prost(uint64, tag = "12")]
     pub total_files: u64,
-    /// Goodput of the last second, or since the previous report if that was earlier, in bits a
-    /// second.
+    /// Goodput since the latest report that is at least a second old, in bits a second.
     #[prost(uint64, tag = "13")]
     pub rate_now_bps: u64,
     /// The rate at which the sending end sends, in bits a second.
