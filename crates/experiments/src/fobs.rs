@@ -247,11 +247,11 @@ pub(crate) static FIG2: Experiment = Experiment {
         frequency_figure(tables, WASTE, "FOBS's waste", 3.0, of)
     },
     differs: "The paper's text gives one number, about 3 %. A sender that stops only after the \
-              receiver's last report wastes at least the capacity times the round-trip time. At \
-              100 Mbit/s that is 0.8 % of 40 MB at 26 ms and 1.9 % at 65 ms, and longhaul wastes \
-              exactly that where an acknowledgement costs nothing. The cost of an acknowledgement \
-              at the paper's receiver is not known; the millisecond is an assumption \
-              ([fobs-fig1](fobs-fig1.md)).",
+              receiver's last report wastes at least the capacity times the round-trip time. A \
+              card of 100 Mbit/s carries 91 Mbit/s of object data, so that is 0.7 % of 40 MB at 26 \
+              ms and 1.9 % at 65 ms. longhaul wastes exactly that where an acknowledgement costs \
+              nothing. The cost of an acknowledgement at the paper's receiver is not known; the \
+              millisecond is an assumption ([fobs-fig1](fobs-fig1.md)).",
     learned: "Greedy sending has a known price: one round trip at full rate, whatever the size of \
               the object. The price hardly matters for large objects and dominates for small ones. \
               longhaul wastes {short haul, loss 0 %, the best of them | 1} and {long haul, loss 0 \

@@ -49,7 +49,7 @@ pub struct TransferStatus {
     pub files: u64,
     /// Files of the object; 0 until that is known.
     pub total_files: u64,
-    /// Goodput of the last second, or since the previous report if that was earlier.
+    /// Goodput of the last second, or since the previous report if that is longer ago.
     pub rate_now: Rate,
     /// The rate at which the sending end sends.
     pub sending_rate: Rate,

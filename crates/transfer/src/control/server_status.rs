@@ -124,7 +124,7 @@ pub struct TransferTold {
     /// Files of the object; 0 until that is known.
     #[prost(uint64, tag = "12")]
     pub total_files: u64,
-    /// Goodput of the last second, or since the previous report if that was earlier, in bits a
+    /// Goodput of the last second, or since the previous report if that is longer ago, in bits a
     /// second.
     #[prost(uint64, tag = "13")]
     pub rate_now_bps: u64,

@@ -31,7 +31,8 @@ struct Place {
     key: FlowKey,
     author: Author,
     origin: u64,
-    /// Whether this is the first key of a session: keys of earlier sessions are no longer valid.
+    /// Whether this is the first key of a session; if so, keys of earlier sessions are no longer
+    /// valid.
     is_first: bool,
 }
 
