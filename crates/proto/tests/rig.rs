@@ -6,8 +6,8 @@
 //! sent has arrived, was dropped or is in flight; both ends' counters agree with the channel's; and
 //! every block has arrived.
 //!
-//! A failure prints the seed that repeats it. Not modelled: the seal, the socket's buffer, and the
-//! driver's own time.
+//! A failure prints the seed that repeats it. Not modelled: encryption, the socket's buffer, and
+//! the time that the code around the protocol takes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ impl Chance {
         ((self.next() >> 11) as f64 / (1u64 << 53) as f64) < probability
     }
 
-    /// A span of at most `most`.
+    /// A random span of at most `most`.
     fn span(&mut self, most: Span) -> Span {
         Span::from_nanos(self.next() % (most.as_nanos() + 1))
     }

@@ -408,7 +408,7 @@ fn every_packet_is_accounted_for() {
         **message != numbered(number, 1_000)
     });
     let wrong = wrong.count() as u64;
-    // A flipped bit above the number's lowest byte is not detected: 24 of 8000.
+    // A flipped bit in the number's three higher bytes is not detected: 24 of the 8,000 bits.
     assert!(wrong >= t.corrupted * 9 / 10 && wrong <= t.corrupted + t.duplicates, "{wrong} {t:?}");
 }
 

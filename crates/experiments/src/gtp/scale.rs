@@ -83,14 +83,15 @@ pub(super) static SCALE: Experiment = Experiment {
     title: "GTP from one to a thousand senders into 1, 10 and 100 Gbit/s",
     source: "No paper: the scale that GTP was made for",
     setup: "1 to 1000 senders with 1 Gbit/s each (Ethernet framing included) send to one receiver \
-            of 1, 10 or 100 Gbit/s. They are 1, 3, 10, 20, 30, 50, 80, 120, 200 and 300 ms away in \
-            turn, and start at 0 s; one more, 50 ms away, joins at 3 s. The switch port before the \
-            receiver has a queue of 5 ms. The senders' cards have 1 Gbit/s too and report it at \
-            set-up; the receiver's card is not a limit. The receiver knows the rate of its link, \
-            and senders wait for its first request. Aggregate and fairness are measured from 2 to \
-            3 s, loss over all 5 s. The model is the object data that the links carry in full \
-            packets. A join is over when the late flow's rate over 50 ms stays within 10 % of the \
-            others' mean. A look is one comparison, or the computation of one share.",
+            of 1, 10 or 100 Gbit/s. Their round-trip times are 1, 3, 10, 20, 30, 50, 80, 120, 200 \
+            and 300 ms, repeated for further senders, and they start at 0 s. One more sender, with \
+            50 ms, joins at 3 s. The switch port before the receiver has a queue of 5 ms. The \
+            senders' cards have 1 Gbit/s too and report it at set-up; the receiver's card is not a \
+            limit. The receiver knows the rate of its link, and senders wait for its first \
+            request. Aggregate and fairness are measured from 2 to 3 s, loss over all 5 s. The \
+            model is the object data that the links carry in full packets. A join is over when the \
+            late flow's rate over 50 ms stays within 10 % of the others' mean. A look is one \
+            comparison, or the computation of one share.",
     cases: || {
         let case = |(senders, link): (usize, u64)| {
             let capacity = payload_ceiling(Rate::from_mbps(link * 1_000)).as_bps() / 1_000_000;

@@ -238,8 +238,8 @@ fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
     }
 }
 
-/// Ten round trips and 200 ms; on a slow path the time of 2,000 datagrams, because a loss ratio
-/// needs that many.
+/// Returns the duration of the start-up: ten round trips plus 200 ms, or the time of 2,000
+/// datagrams if that is longer, because a loss ratio needs so many.
 fn startup(path: Path) -> Span {
     let enough = Bytes::new(2_000 * DATAGRAM.get()) / path.capacity;
     (path.rtt * 10 + Span::from_millis(200)).max(enough)

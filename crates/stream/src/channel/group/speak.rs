@@ -151,7 +151,7 @@ impl Control {
         speaking: &mut Option<(Place, UdpSocket, Voice)>,
     ) -> Result<(), Error> {
         match speaking {
-            // Keep the sealer of this key: a second sealer would repeat its nonces.
+            // Keep the sealer of this key: a second sealer would use the same nonces again.
             Some((old, ..)) if old.key == place.key => {}
             Some((old, _, voice)) if old.group == place.group => {
                 voice.renew(place.key.sealer(), Some(place.author.clone()), place.is_first);
