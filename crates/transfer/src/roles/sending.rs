@@ -64,8 +64,7 @@ pub(crate) struct SendingRole<'a> {
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
-    /// Whether the other end already has the manifest, and assigns chunks to this end in leases
-    /// (ranges of chunks that one of several sources is to send).
+    /// Whether the other end already has the manifest, and leases ranges of chunks to this end.
     pub(crate) surveyed: bool,
 }
 
