@@ -128,7 +128,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns an entry without a place and without a stamp.
+    /// Returns an entry at the top, without a name and without a stamp.
     pub(crate) fn new(kind: Kind, mode: u32, modified: FileTime) -> Entry {
         Entry { parent: TOP, name: 0, name_len: 0, kind, mode, modified, version: 0 }
     }

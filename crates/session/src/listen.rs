@@ -283,8 +283,8 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
     Ok((udp.into(), tcp.into()))
 }
 
-/// Binds a port by `first`, and the same port number by `second`. For port 0, tries other numbers
-/// while `second` reports a number in use.
+/// Binds a port with `first`, and the same port number with `second`. For port 0, tries other
+/// numbers while `second` reports a number in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
@@ -301,7 +301,7 @@ fn one_number<T, U>(
     }
 }
 
-/// Binds `address` by `exactly`.
+/// Binds `address` with `exactly`.
 fn bind<T>(address: SocketAddr, exactly: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let everywhere = address.is_ipv6() && address.ip().is_unspecified();
     match exactly(address) {
@@ -576,7 +576,7 @@ impl Door {
         if let Some(pause) = pauses {
             let what = format!("too many clients without rights from {network}");
             let error = Error::new(Kind::Unreachable, what)
-                .advise(format!("it has to pause for {:.0} s", pause.as_secs_f64()));
+                .advise(format!("its new clients wait up to {:.0} s", pause.as_secs_f64()));
             self.tell_refusal(session.remote, &error);
         }
         let (place, _) = self.strangers.enter(network);

@@ -1,4 +1,4 @@
-//! Several streams over one byte stream, by yamux.
+//! Several streams over one byte stream, with the multiplexing protocol yamux.
 //!
 //! Each end first sends its hello, as on any byte stream. So an end of another version, or a server
 //! that refuses the client, can report the reason in a form that both ends understand. The server
@@ -117,7 +117,7 @@ impl Mux {
         self.refusal.get().cloned()
     }
 
-    /// Ends all streams after their written data.
+    /// Ends all streams once their written data have been sent.
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {

@@ -1,4 +1,5 @@
-//! A large file in progress: its partial file, its journal, its root.
+//! A large file in progress: its partial file, its journal, and its root (the hash of the whole
+//! file).
 
 mod read_back;
 mod restart;
@@ -145,9 +146,9 @@ impl Large {
     }
 
     /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
-    /// and matches its record; if the file is unchanged since its record in `left`, the chunk
-    /// counts without a read. With `distrust`, no chunk counts before the comparison with the
-    /// source. `watch` counts each chunk read, and may end the work.
+    /// and matches its record; if `left` shows that the file is unchanged since an earlier attempt
+    /// of this process, the chunk counts without a read. With `distrust`, no chunk counts before
+    /// the comparison with the source. `watch` counts each chunk read, and may end the work.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -354,7 +355,7 @@ impl Large {
             let found = file.attributes()?;
             // The file was unlocked meanwhile, so another copy may have written to it.
             if found.identity != self.identity || self.closed != Some(found.modified) {
-                let what = "another copy took the partial file away";
+                let what = "another copy has changed the partial file";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
             }
             self.file = Some(file);
@@ -546,7 +547,8 @@ fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a chunk's value is comparable between files of `old` and `new` bytes.
+/// Returns whether a chunk has comparable values in a file of `old` bytes and in one of `new`
+/// bytes.
 fn same_place(old: u64, new: u64, chunk: u64) -> bool {
     let len = |size: u64| size.saturating_sub(chunk.saturating_mul(CHUNK)).min(CHUNK);
     len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
