@@ -217,7 +217,7 @@ impl ReachArgs {
     }
 
     /// Returns the client of a command that uses `places` on other hosts. A signal cancels
-    /// `cancel`; `screen` asks about new servers.
+    /// the command through `cancel`; `screen` asks about new servers.
     ///
     /// # Errors
     /// One of `places` is on this host, and the errors of [`ReachArgs::check`] and

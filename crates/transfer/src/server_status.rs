@@ -45,7 +45,7 @@ pub struct TransferStatus {
     pub resumed_bytes: u64,
     /// Bytes of the object; 0 until that is known.
     pub total_bytes: u64,
-    /// Files that have their names at the destination.
+    /// Files that have their final names at the destination.
     pub files: u64,
     /// Files of the object; 0 until that is known.
     pub total_files: u64,

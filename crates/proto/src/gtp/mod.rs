@@ -11,7 +11,7 @@
 //! > Lost UDB's are requested again by the receiver. (section 3.5)
 //!
 //! Where the paper leaves a choice open, or this code goes beyond the paper:
-//! - A flow's requested rate follows a new target immediately after the delay of section 4.4. The
+//! - A flow's requested rate takes a new target in one step, after the delay of section 4.4. The
 //!   SFC's steps of 2 % only lead back to the target after a cut. With these steps alone a flow
 //!   would need a hundred round trips to reach a fair share. The requested rate never exceeds the
 //!   target.

@@ -118,7 +118,7 @@ pub struct TransferTold {
     /// Bytes of the object; 0 until that is known.
     #[prost(uint64, tag = "10")]
     pub total_bytes: u64,
-    /// Files that have their names at the destination.
+    /// Files that have their final names at the destination.
     #[prost(uint64, tag = "11")]
     pub files: u64,
     /// Files of the object; 0 until that is known.
