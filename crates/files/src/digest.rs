@@ -255,6 +255,10 @@ mod tests {
         let mut gap = StreamRoot::default();
         gap.give(1, [1; 32]);
         assert_eq!((gap.root(), gap.chunks()), (None, 0));
+        assert_eq!([0, 1, 2].map(|chunk| gap.has(chunk)), [false, true, false]);
+        gap.give(0, [0; 32]);
+        assert_eq!([0, 1, 2].map(|chunk| gap.has(chunk)), [true, true, false]);
+        assert_eq!(gap.chunks(), 2);
     }
 
     #[test]
@@ -315,5 +319,22 @@ mod tests {
             prop_assert_eq!(sorted.root(), mixed.root());
             prop_assert!(sorted.root().is_some());
         }
+    }
+
+    #[test]
+    fn a_chunk_outside_of_the_file_is_no_part_of_it() {
+        let mut builder = RootBuilder::new(2 * CHUNK);
+        builder.give(2, [2; 32]);
+        builder.give(0, [0; 32]);
+        assert!(!builder.is_complete() && builder.root().is_none());
+        builder.give(1, [1; 32]);
+        assert!(builder.is_complete() && builder.root().is_some());
+    }
+
+    #[test]
+    fn a_stream_of_one_chunk_has_no_root_of_a_tree() {
+        let mut one = StreamRoot::default();
+        one.give(0, [1; 32]);
+        assert_eq!(one.root(), None);
     }
 }

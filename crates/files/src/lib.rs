@@ -90,3 +90,16 @@ impl Failure {
         String::from_utf8_lossy(&self.path).into_owned()
     }
 }
+
+#[cfg(test)]
+mod failure_tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_takes_the_memory_of_its_texts_and_is_shown_as_text() {
+        let path = b"a\xffb".to_vec();
+        let failure = Failure { path, reason: "no rights".to_owned(), ..Failure::default() };
+        assert_eq!(failure.bytes(), size_of::<Failure>() as u64 + 3 + 9);
+        assert_eq!(failure.shown(), "a\u{fffd}b");
+    }
+}
