@@ -470,6 +470,7 @@ mod tests {
         assert!(refused(vec![exclude("x".repeat(MAX_PATTERN + 1))]).contains("4097 bytes"));
         let short: Vec<Filter> = (0..MAX_PATTERNS).map(|n| exclude(format!("*.{n}"))).collect();
         assert!(refused(short).contains("take too much memory"));
+        assert_eq!((MAX_COMPILED, MAX_CACHES, MAX_CACHE), (25_165_824, 16_777_216, 1_048_576));
         let sizes = filters(&["-abc", "-a/bc", "-*.c"]).globs;
         assert_eq!((sizes[0].test.size(), sizes[1].test.size()), (3, 4));
         let Test::Matches(regex) = &sizes[2].test else { unreachable!("it is a glob") };

@@ -102,4 +102,9 @@ mod failure_tests {
         assert_eq!(failure.bytes(), size_of::<Failure>() as u64 + 3 + 9);
         assert_eq!(failure.shown(), "a\u{fffd}b");
     }
+
+    #[test]
+    fn a_chunk_is_a_mebibyte_and_a_large_file_has_eight() {
+        assert_eq!((CHUNK, LARGE), (1_048_576, 8_388_608));
+    }
 }

@@ -561,6 +561,8 @@ mod tests {
         assert_eq!((folder, link, listing.len()), (0, 1, 2));
         assert_eq!(listing.path(link), b"folder/l");
         assert_eq!(listing.bytes(), 2 * (FIXED + ENCODED) + 2 * (7 + 7));
+        assert_eq!(FIXED, size_of::<Entry>() as u64 + 40);
+        assert_eq!((MAX_OBJECT, MAX_HOLES), (1_125_899_906_842_624, 1_048_576));
         let encoded = tree().encode();
         let measured = Manifest::measure(&encoded).expect("it is sound");
         assert_eq!(measured.bytes(), 6 * FIXED + 6 + 16 + 6);

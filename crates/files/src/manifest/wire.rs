@@ -321,6 +321,7 @@ mod tests {
             message.extend([0x80; 5]);
             assert_eq!(has_too_many_numbers(&message), too_many, "{extra}");
         }
+        assert_eq!((MAX_NUMBERS, MAX_MESSAGE), (2_113_536, 10_567_680));
     }
 
     #[test]

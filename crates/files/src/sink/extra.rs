@@ -500,6 +500,7 @@ mod tests {
         }
         assert_eq!(walk.deleted.names, [&b"a/b"[..], b"c/"]);
         assert_eq!(walk.deleted.count, 4, "the limit of this walk");
+        assert_eq!(MOST_LISTED, 16_777_216);
     }
 
     #[test]

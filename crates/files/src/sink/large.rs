@@ -631,6 +631,7 @@ mod tests {
         assert!(budget.take(HASHED_HOLES - 1, 0) && budget.take(1, 0));
         assert!(!budget.take(1, 0) && !budget.take(u64::MAX, u64::MAX - HASHED_HOLES - 1));
         assert!(budget.take(1000, 1000) && !budget.take(1, 1000));
+        assert_eq!(HASHED_HOLES, 4_294_967_296);
     }
 
     /// Returns a file of five chunks and seven bytes with a hole of two chunks.
