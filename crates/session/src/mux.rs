@@ -330,5 +330,6 @@ mod tests {
         let mut buffer = [0; 9];
         let read = Pin::new(&mut bytes).poll_read(&mut context, &mut buffer);
         assert!(matches!(read, Poll::Ready(Ok(4))) && buffer.starts_with(b"came\0"));
+        assert_eq!((UNREAD, TOGETHER), (8_388_608, 32_768));
     }
 }

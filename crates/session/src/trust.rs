@@ -76,5 +76,6 @@ mod tests {
         let known = trust.only("e".to_owned());
         assert_eq!(known.pin("h1", 7717).map(|pin| &*pin.id), Some("e"));
         assert_eq!(Trust { pins: Vec::new(), ..trust }.pin("h1", 1), None);
+        assert!(!ask_nobody("h1:1", "e"));
     }
 }

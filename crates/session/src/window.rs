@@ -113,6 +113,12 @@ impl Window {
         self.jump.allow(bytes.min(MOST / 2), now);
     }
 
+    /// Takes the permission to jump back, and returns its flight in bytes.
+    #[cfg(test)]
+    pub(super) fn cancel_permission(&self) -> Option<u64> {
+        self.jump.cancel_permission()
+    }
+
     /// Records that a packet was acknowledged `took` after it was sent.
     fn saw(&mut self, now: Instant, took: Duration) {
         let half = self.shortest.unwrap_or_default() / 2;
@@ -362,7 +368,8 @@ mod tests {
     fn overload_never_lowers_the_windows_floor() {
         let mut path = Path::new(WIDE, 8);
         (0..50).for_each(|_| _ = path.round(WIDE));
-        assert_eq!(path.window.window(), FLOOR);
+        assert_eq!((path.window.window(), path.window.initial_window()), (65_536, 65_536));
+        assert_eq!((MOST, FAST), (33_554_432, 1_048_576));
         path.window.on_congestion_event(path.now, path.now, true, 1 << 30);
         assert_eq!(path.window.window(), FLOOR);
     }

@@ -111,3 +111,49 @@ fn a_session_without_a_request_gives_up_its_place_to_a_newcomer() {
         }
     });
 }
+
+#[test]
+fn a_client_that_knocks_learns_whether_it_is_admitted() {
+    run(async {
+        for carriers in [Carriers::Quic, Carriers::Tcp] {
+            let server = Identity::ephemeral();
+            let mut client = Client::pinned(carriers, &server);
+            client.settings.streams = true;
+            let mut listener = listener(&server, &client, &settings(Carriers::Both));
+            let to = listener.local_addr();
+            let near = client.connect(to).await.expect("it listens");
+            let _kept = near.connection().expect("it was asked for");
+            let far = async {
+                let mut far = listener.accept().await;
+                let came = far.read::<u32>().await;
+                far.close(None).await.expect("the other side has ended");
+                came
+            };
+            assert_eq!(tokio::join!(near.knock(), far), (Ok(()), Ok(None)));
+            let stranger = Client::pinned(carriers, &server).connect(to).await;
+            let error = stranger.expect("it listens").knock().await.expect_err("it has no rights");
+            assert!(error.what.contains("is not allowed here"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_listener_reports_arrivals_and_holds_clients_until_it_knows_the_admitted_ids() {
+    run(async {
+        let server = Identity::ephemeral();
+        let client = Client::pinned(Carriers::Both, &server);
+        let mut listener = listener(&server, &client, &settings(Carriers::Both));
+        let (arrived, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+        listener.on_arrival(move |ip| {
+            let _ = arrived.send(ip);
+        });
+        listener.hold(true);
+        let mut near = client.connect(listener.local_addr()).await.expect("it listens");
+        near.write(&1u32).await.expect("open");
+        assert_eq!(arrivals.recv().await, Some(LOOPBACKS[0]));
+        let held = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(held.is_err(), "it waits");
+        listener.hold(false);
+        assert_eq!(listener.accept().await.read::<u32>().await, Ok(Some(1)));
+    });
+}
