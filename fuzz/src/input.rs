@@ -54,7 +54,7 @@ impl<'a> Input<'a> {
         self.any() as u32
     }
 
-    /// Reads a number that is usually below `end` (not zero), rarely any number.
+    /// Reads a number that is usually below `end`, and rarely any number. `end` must not be zero.
     pub(crate) fn mostly_below(&mut self, end: u32) -> u32 {
         match self.byte() {
             255 => self.any_u32(),

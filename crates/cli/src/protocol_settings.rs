@@ -75,7 +75,7 @@ impl Flag {
     }
 }
 
-/// Range and default for help; a choice's words are in its flag.
+/// Range and default for help. The words of a switch or a choice are in the flag's value name.
 pub(crate) fn range(option: &ProtocolOption) -> String {
     let default = format!("default: {}", shown(option, option.default));
     if matches!(option.kind, Kind::Switch | Kind::Choice(_)) {
@@ -146,7 +146,8 @@ impl Given {
 }
 
 impl ProtocolSettings {
-    /// The settings of `row`'s protocol for a source; skips file defaults of other protocols.
+    /// The settings of `row`'s protocol for a source, without defaults from the configuration file
+    /// that are for other protocols.
     ///
     /// # Errors
     /// The protocol does not have a setting, or a value is out of its range.
@@ -165,7 +166,7 @@ impl ProtocolSettings {
             let value = value.or(of_row.map(|option| option.default)).unwrap_or_default();
             settings.with(row, name, value).map_err(|error| {
                 let advice = match &error {
-                    SettingError::Range { .. } => "choose a value within".to_owned(),
+                    SettingError::Range { .. } => "choose a value in this range".to_owned(),
                     SettingError::Unknown { .. } => {
                         let having = flags().into_iter().find(|flag| flag.name == name);
                         let rows = having.map(|flag| flag.rows()).unwrap_or_default();
@@ -202,7 +203,8 @@ impl Args for ProtocolSettings {
             let arg = arg.value_name(form.kind.value_name());
             let arg = arg.value_parser(move |text: &str| form.parse(text));
             // The help of a command leaves the settings out; `longhaul help cp PROTOCOL` and the
-            // manual list them. Not clap's `hide`: such flags are not keys of configuration files.
+            // manual list them. Clap's `hide` is not used, because a configuration file cannot set
+            // flags that it hides.
             let arg = arg.help(flag.help()).hide_short_help(true).hide_long_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });

@@ -25,7 +25,7 @@ pub(crate) fn is_asked(matches: &ArgMatches) -> bool {
 }
 
 /// The values in force, one line each, with their origins. `own` has the flags of the command line;
-/// `matches` also has those that `settings`, from the configuration files, add.
+/// `matches` also has the flags that the configuration files add. `settings` are from these files.
 pub(crate) fn in_force(
     matches: &ArgMatches,
     own: &ArgMatches,

@@ -166,10 +166,11 @@ pub(crate) static COMPARE: Experiment = Experiment {
               other without loss. With 3 GB, RBUDP and greedy FOBS keep their rate at all four \
               losses: at 5 % RBUDP has {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of the \
               capacity after loss; the maximum is 97.8. Their cost differs: RBUDP repeats little \
-              more than the lost data; greedy FOBS sends one round trip of data more, which is \
+              more than the lost data; greedy FOBS sends one round trip of data more, and two \
+              with loss, which is \
               {[FOBS, greedy, 300 MB, loss 0 % | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to \
               {[FOBS, greedy, 300 MB, loss 5 % | waste] - [RBUDP, 300 MB, loss 5 % | waste]} \
-              points of 300 MB and less than one point of 3 GB. FOBS with its table stays {[FOBS, \
+              % of 300 MB and less than 1 % of 3 GB. FOBS with its table stays {[FOBS, \
               greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, 3000 MB, \
               loss 5 % | goodput of C·(1 − L)]} points behind at 5 %, because it slows down on \
               loss. Tsunami needs seconds to reach its rate, so it has {least [Tsunami, 300 MB, * \

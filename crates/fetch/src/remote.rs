@@ -119,7 +119,8 @@ impl Client {
                         lie(self.url(), "a part without a valid Content-Range".to_owned())
                     })?;
                 if (first, end) != (0, 1) {
-                    return Err(lie(self.url(), format!("bytes {first} to {end} instead of 0")));
+                    let what = format!("bytes {first} to {end} instead of 0 to 1");
+                    return Err(lie(self.url(), what));
                 }
                 (total, true)
             }
@@ -186,7 +187,8 @@ impl Client {
                     return Err(changed());
                 }
                 if first != range.start || end > range.end {
-                    let what = format!("bytes {first} to {end} instead of {range:?}");
+                    let Range { start, end: until } = &range;
+                    let what = format!("bytes {first} to {end} instead of {start} to {until}");
                     return Err(lie(what));
                 }
                 end
@@ -207,7 +209,7 @@ impl Client {
 
 /// Returns the error for a reply that does not answer the request; a retry may get a correct one.
 fn lie(url: &Url, what: String) -> Error {
-    Error::new(Kind::Lost, format!("{}: {what}", url.host()))
+    Error::new(Kind::Lost, format!("{}: the server sent {what}", url.host()))
 }
 
 fn digest(found: &HeaderMap, is_whole: bool) -> Option<Digest> {
@@ -236,7 +238,7 @@ impl Body {
     pub fn fill(&mut self, buf: &mut [u8], came: &dyn Fn(u64)) -> Result<(), Error> {
         let lost = |host: &str, why: &str| Error::new(Kind::Lost, format!("{host}: {why}"));
         if buf.len() as u64 > self.left {
-            return Err(lost(&self.host, "fewer bytes than requested"));
+            return Err(lost(&self.host, "the server sent fewer bytes than requested"));
         }
         let mut at = 0;
         while at < buf.len() {

@@ -98,7 +98,7 @@ impl Host {
     }
 }
 
-/// Converts words of a command line of any types.
+/// Converts the words of a command line, which may be of different types.
 pub(crate) fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| AsRef::<OsStr>::as_ref(*word).to_owned()).collect()
 }

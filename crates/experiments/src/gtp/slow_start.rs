@@ -27,8 +27,9 @@ pub(super) static FIG1: Experiment = Experiment {
             sends 100 MB over 1 Gbit/s with a drop-tail queue of one bandwidth-delay product (at \
             least 100 packets), without other loss. In the first table only congestion limits the \
             window; in the second the window has the 64 kB of an untuned host. The emulated values \
-            are those of the kernel's TCP, which chooses its own window in the first table; the \
-            lines below the tables name its congestion control first.",
+            are those of the kernel's TCP, which chooses its own window in the first table. In \
+            the lines below the tables, the first name after \"TCP:\" is the congestion control \
+            that it used.",
     cases: || {
         let cases = FIG1_WINDOWS.iter().flat_map(|window| FIG1_RTTS.map(|rtt| (window, rtt)));
         cases

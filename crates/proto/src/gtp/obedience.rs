@@ -28,7 +28,7 @@ impl Obedience {
     /// `in_hand` bits in hand.
     pub(super) fn allow(&mut self, now: Time, rate: f64, in_hand: f64) {
         let most = self.left.max(in_hand);
-        // The increase above the largest amount so far may arrive as one burst.
+        // If `in_hand` exceeds all earlier values, the difference may arrive as one burst.
         let more = (in_hand - self.in_hand).max(0.0);
         self.left = (self.left + more + rate * now.since(self.at).as_secs_f64()).min(most);
         (self.in_hand, self.at) = (self.in_hand.max(in_hand), now);
@@ -74,7 +74,7 @@ mod tests {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(at(9), 1e6, 200e3);
         assert_eq!(obedience.take(201, 1e3), 1);
-        // A lower rate does not revoke the amount in hand at a higher rate.
+        // When the rate falls, the data that were in hand at the higher rate may still arrive.
         obedience.allow(at(18), 1e6, 200e3);
         obedience.allow(at(18), 1e3, 2e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));
@@ -85,8 +85,8 @@ mod tests {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));
-        // After a decrease the amount is not allowed again: a sender with alternating rates could
-        // otherwise use both.
+        // When `in_hand` returns to an earlier value, it allows no second burst. Otherwise a sender
+        // with alternating rates could send a burst at every increase.
         obedience.allow(Time::ZERO, 1e3, 2e3);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!(obedience.take(1, 1e3), 1);

@@ -30,7 +30,7 @@ impl Buffers {
             0 => layout.blocks().div_ceil(PARTS).max(LEAST),
             blocks => blocks,
         };
-        // At most a segment's blocks, which fit.
+        // A buffer has at most the blocks of a segment, and their number fits in 32 bits.
         let size = blocks.clamp(1, segment) as u32;
         let per_segment = segment.div_ceil(u64::from(size));
         Buffers { layout, size, per_segment }

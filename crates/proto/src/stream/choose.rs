@@ -10,7 +10,7 @@ use crate::model;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
-/// A run of losses that is longer than this many mean bursts is rare.
+/// A run of losses is rarely longer than this many times the mean burst length.
 const RUN: f64 = 8.0;
 
 /// The requirements of a stream.
@@ -125,8 +125,8 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
 }
 
 /// Returns the time that the deadline leaves for sending a payload, after the round trips and the
-/// pauses of its repair rounds. `needs` describes a payload as a frame. `None` if no time is left.
-/// Equation 11 does not count the pauses.
+/// pauses of its repair rounds. The frame of `needs` stands for the payload. `None` if no time is
+/// left. Equation 11 does not count the pauses.
 pub(super) fn payload_time(needs: &Needs, path: &Path) -> Option<Span> {
     let resends = model::resends(needs.frame, path.symbol.into(), path.losses.ratio())?;
     let rounds = (path.rtt + PAUSE) * u64::from(resends) + PAUSE;

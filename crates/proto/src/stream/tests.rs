@@ -371,7 +371,8 @@ fn repair_needs_a_round_trip_and_a_half() {
     assert_eq!((of(175, 10, losses(0.01)), of(176, 10, losses(0.01))), (false, true));
     // Frames of one datagram: the receiver notices a loss when the next frame arrives, after 50 ms.
     assert_eq!((of(215, 1, losses(0.02)), of(216, 1, losses(0.02))), (false, true));
-    // A receiver may request 18 datagrams for a frame of 10 symbols; 8 mean bursts must fit.
+    // A receiver may request 18 datagrams for a frame of 10 symbols; 8 times the mean burst length
+    // must fit.
     let bursts = |burst| Losses::bursty(LossRatio::new(0.01).expect("a share"), burst);
     assert!(of(10_000, 10, bursts(2.2)) && !of(10_000, 10, bursts(2.3)));
 }

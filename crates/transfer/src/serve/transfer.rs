@@ -134,8 +134,8 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Do not wait for a copy with a living client. Wait for other copies, also of other
-        // processes, as long as their sessions may live.
+        // Do not wait for a copy with a living client. For any other copy, also one of another
+        // process, wait until the session of a lost client would have ended.
         files.options.patience =
             if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }
@@ -408,8 +408,8 @@ async fn run(
         Work::Receive { mut to, receive } => {
             let entering = let_in(server, &registered, wire, request, &terms, to.files());
             let memory = running.or(entering).await?;
-            // "Most of the management is at the receiver side" (GTP, section 3.2): one core for all
-            // transfers.
+            // With GTP, the receiver manages the rates of all its senders (section 3.2 of the
+            // paper), so transfers with the same settings share one core.
             let core =
                 terms.protocol.and_then(|row| server.cores.borrow_mut().of(row, &terms.settings));
             let end = ReceivingRole {

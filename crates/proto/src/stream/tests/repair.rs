@@ -5,7 +5,7 @@ use alloc::vec;
 
 use super::*;
 
-/// A sender that keeps its frames, and all symbols of its first frame of `count` symbols.
+/// Returns a sender that keeps its frames, and the `count` symbols of its first frame.
 fn kept(count: u32) -> (Sender, Vec<Head>) {
     let deadline = Span::from_millis(300);
     let rate = Rate::from_mbps(1_000);
