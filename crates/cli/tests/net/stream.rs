@@ -512,6 +512,7 @@ fn clients_refuse_invalid_answers() {
         came: most,
         on_time: most,
         missed: most,
+        carried_bps: most,
     };
     let live = State { phase: 1, symbol: 1_400, ..State::default() };
     let again = Again { frame: 0, first: vec![1], last: vec![0], receiver: 0 };

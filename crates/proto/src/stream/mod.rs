@@ -16,9 +16,11 @@
 //! - [`Head`]: a datagram's description of its frame.
 //! - [`Delays`]: percentiles of any number of delays.
 //! - [`Meter`]: losses, bursts and jitter of a path, from arrivals.
+//! - [`Arrivals`] and [`Ceiling`]: the rate that the path carries, as a limit of the sending rate.
 //! - [`Plan`]: the rate and the repairs for a measured path.
 //! - [`choose`]: payloads, repair or code, from deadline, round-trip time, jitter and loss.
 
+mod ceiling;
 mod choose;
 mod clock;
 mod delays;
@@ -33,6 +35,7 @@ mod tests;
 
 pub(crate) use clock::Clock;
 
+pub use ceiling::{Arrivals, Ceiling};
 pub use choose::{Choice, Needs, Path, Way, choose};
 pub use delays::Delays;
 pub use head::{Head, HeadError, MAX_FRAME};
