@@ -4,6 +4,7 @@ use longhaul_proto::channel::{
     Code, Departure, Joiner, Judge, MAX_HOPS, MAX_MESSAGE, Message, decode, encode,
 };
 use longhaul_proto::time::{Span, Time};
+use longhaul_stream::channel::group_address;
 use longhaul_stream::channel::messages::{
     ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Part,
 };
@@ -29,10 +30,14 @@ pub fn run(bytes: &[u8]) {
             }
             _ => {}
         }
-        if let Ok(Some(ChannelTold::Part(part))) =
-            ChannelTell::decode(message).map(|tell| tell.told)
-        {
-            take(&mut parts, part);
+        match ChannelTell::decode(message).map(|tell| tell.told) {
+            Ok(Some(ChannelTold::Part(part))) => take(&mut parts, part),
+            Ok(Some(ChannelTold::Group(group))) => {
+                if let Ok(address) = group_address(&group) {
+                    assert!(address.ip().is_multicast() && address.port() > 0);
+                }
+            }
+            _ => {}
         }
         let block = input.any();
         if let Some((departure, rest)) = Departure::decode(message) {

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use longhaul::units::Span;
 use longhaul::{
     CancelHandle, ChannelCode, ChannelEvent, ChannelInput, ChannelMode, ChannelReceiver,
-    ChannelSender, ChannelSettings, Client, Location, blocking,
+    ChannelSender, ChannelSettings, Client, Location, ReachOptions, blocking,
 };
 
 use crate::config::Setting;
@@ -120,11 +120,22 @@ struct LinkArgs {
     /// server, at most 1452]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1232..=8900))]
     datagram: Option<u16>,
+    /// TCP connections to the server, if UDP is blocked. On a long path with losses, several carry
+    /// more than one
+    #[arg(long, value_name = "COUNT", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=16))]
+    streams: u8,
     #[command(flatten)]
     live: LiveArgs,
 }
 
 impl LinkArgs {
+    fn reach(&self) -> ReachOptions {
+        let mut options = self.live.reach.options();
+        options.lanes = self.streams;
+        options
+    }
+
     fn settings(&self) -> Result<ChannelSettings, Error> {
         let mode = match (self.mode, self.deadline) {
             (Mode::Deadline, Some(deadline)) => ChannelMode::Deadline(deadline),
@@ -165,7 +176,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let (client, cancel) = link.client(settings)?;
     let lines = Lines::new(link.live.json, link.live.quiet);
     let request = client.send_channel(link.url.clone(), link.settings()?);
-    let request = request.reach(link.live.reach.options()).retry_for(link.live.retry_for());
+    let request = request.reach(link.reach()).retry_for(link.live.retry_for());
     let sender = blocking::wait(request.cancel_with(&cancel).into_future())?;
     let (input, key, whole) = (sender.input(), args.key.clone(), args.whole);
     let fed = Feeding::start(move || feed(&input, key.as_deref(), whole))?;
@@ -242,7 +253,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     let mut wanted = link.settings()?;
     wanted.keys.clone_from(&args.key);
     let request = client.receive_channel(link.url.clone(), wanted);
-    let request = request.reach(link.live.reach.options()).retry_for(link.live.retry_for());
+    let request = request.reach(link.reach()).retry_for(link.live.retry_for());
     let mut channel = blocking::wait(request.cancel_with(&cancel).into_future())?;
     lines.waiting(&plain::text(&link.url.to_string()));
     let read = read(&mut channel, args, &lines, &cancel);

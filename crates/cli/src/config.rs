@@ -123,6 +123,13 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     }
 }
 
+/// The folder of this user's sockets (`XDG_RUNTIME_DIR`), if it exists. It is never shared with
+/// another host.
+pub(crate) fn runtime_folder() -> Option<PathBuf> {
+    let base = etcetera::choose_base_strategy().ok()?;
+    base.runtime_dir().filter(|folder| folder.is_dir())
+}
+
 /// The file of remembered paths: in the state folder, or in the folder that `LONGHAUL_CONFIG_DIR`
 /// names.
 ///

@@ -132,7 +132,7 @@ fn start(args: &ServeArgs) -> Result<(), Error> {
 
 /// Serves the rooms of this user, or joins them for the client `who`.
 fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
-    let rooms = SshRooms::new(config::folder()?).ports(ports);
+    let rooms = SshRooms::new(config::folder()?).runtime(config::runtime_folder()).ports(ports);
     let start = || {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--ssh", "--rooms", SERVE_ROOMS]);

@@ -11,8 +11,8 @@
 //! - streams: [`hello`] and [`frame`] (messages), `line` (the two halves of a stream), `export`
 //!   (keys for the data), `connection` (additional streams) over `below`, `service` (the services
 //!   of streams).
-//! - carriers: `quic` with `keeper`, `window` and `twice`; `stream` with `segments` and `mux`;
-//!   [`ssh`].
+//! - carriers: `quic` with `keeper`, `window` and `twice`; `stream` with `segments`, `lanes` and
+//!   `mux`; [`ssh`].
 //! - opening sessions: [`mod@connect`] with `race` and `failure`, [`listen`] with `gate`,
 //!   [`retry`] (reconnecting to a lost server).
 
@@ -45,6 +45,7 @@ mod id;
 mod identity;
 mod keeper;
 pub mod known;
+mod lanes;
 mod line;
 #[doc(hidden)]
 pub mod listen;
@@ -102,6 +103,8 @@ pub struct Settings {
     /// multiplexer carries the streams. The multiplexer costs throughput, so copies do not set this
     /// field.
     pub streams: bool,
+    /// Number of TCP connections of a client's session over TCP, at most 16.
+    pub lanes: u8,
     /// At a server: maximum number of clients that have not made a request yet, for UDP and for TCP
     /// separately.
     pub waiting: usize,
@@ -139,6 +142,7 @@ impl Default for Settings {
             socket: None,
             fast_aes: has_fast_aes(),
             streams: false,
+            lanes: 1,
             waiting: waiting(getrlimit(Resource::Nofile).current),
         }
     }

@@ -26,8 +26,8 @@ use super::connection::{Connection, Idle};
 use super::gate::{Gate, Place};
 use super::id::PeerId;
 use super::identity::Identity;
-use super::stream::{self, Under};
-use super::{RttWatch, Session, Settings, quic, tls};
+use super::lanes::Meeting;
+use super::{Session, Settings, quic, stream, tls};
 use crate::{Error, Kind};
 use longhaul_net::meter::{Meter, Tariff};
 use longhaul_text::CallOption;
@@ -118,6 +118,8 @@ struct Door {
     /// The handshakes of networks that have to pause.
     paused: Mutex<Meter<Network>>,
     strangers: Gate,
+    /// The TCP connections that wait for others of their client.
+    meeting: Arc<Meeting>,
     sessions: mpsc::Sender<Session>,
 }
 
@@ -405,6 +407,7 @@ impl Door {
             charges: Mutex::new(Meter::new(UNAUTHORISED)),
             paused: Mutex::new(Meter::new(PAUSED)),
             strangers: Gate::new(STRANGERS),
+            meeting: Arc::default(),
             sessions,
         }
     }
@@ -476,12 +479,9 @@ impl Door {
     }
 
     async fn tcp_arrival(self: Arc<Door>, stream: TcpStream, remote: SocketAddr) -> Arrival {
-        stream::tune(&stream, &self.settings);
-        let local_ip = stream.local_addr().ok().map(|address| address.ip());
-        let rtt = RttWatch::once(None);
-        let under = Under { remote, local_ip, carrier: "tls", rtt, tcp: None };
-        match stream::server(stream, under, &self.tls, &self.settings).await {
-            Ok(session) => self.greeted(session).await,
+        match stream::accept(stream, remote, &self.meeting, &self.tls, &self.settings).await {
+            Ok(Some(session)) => self.greeted(session).await,
+            Ok(None) => Arrival::Done,
             Err(_) => Arrival::Foreign,
         }
     }

@@ -16,6 +16,12 @@ pub trait Service {
     /// receiver must not skip. A client requests the lowest version that has every field in use.
     fn version(&self) -> u32;
 
+    /// Returns the oldest version that this release still answers correctly. A stream that needs
+    /// only an earlier one is refused.
+    fn oldest(&self) -> u32 {
+        0
+    }
+
     /// Returns the word that grants a right to the service in the list of clients, as in
     /// [`Allow`](super::allow::Allow). A stream is answered only if its client has that right.
     fn right(&self) -> &'static str;
@@ -39,7 +45,7 @@ impl Services {
     ///
     /// # Errors
     /// [`Kind::Unreachable`]: there is no service of this name, or the service is older than the
-    /// stream needs.
+    /// stream needs, or no longer answers a version as old as the client's.
     pub fn find(&self, name: &str, needs: u32) -> Result<Rc<dyn Service>, Error> {
         let refuse = |what: String| {
             let error = Error::new(Kind::Unreachable, what);
@@ -56,6 +62,11 @@ impl Services {
             let what = format!("the service {name} has version {version} here; {needs} is needed");
             return Err(refuse(what));
         }
+        let oldest = service.oldest();
+        if needs < oldest {
+            let what = format!("the service {name} needs version {oldest} here, not {needs}");
+            return Err(refuse(what));
+        }
         Ok(service.clone())
     }
 }
@@ -64,7 +75,8 @@ impl Services {
 mod tests {
     use super::*;
 
-    struct Named(&'static str, u32);
+    /// A service with its oldest and its newest version.
+    struct Named(&'static str, u32, u32);
 
     impl Service for Named {
         fn name(&self) -> &'static str {
@@ -72,6 +84,10 @@ mod tests {
         }
 
         fn version(&self) -> u32 {
+            self.2
+        }
+
+        fn oldest(&self) -> u32 {
             self.1
         }
 
@@ -86,8 +102,9 @@ mod tests {
 
     #[test]
     fn a_stream_gets_the_service_it_names_if_that_is_new_enough() {
-        let services: [Rc<dyn Service>; 2] = [Rc::new(Named("copy", 2)), Rc::new(Named("list", 1))];
-        let services = Services::new(services);
+        let services = [Named("copy", 0, 2), Named("list", 0, 1), Named("stream", 2, 3)];
+        let services =
+            Services::new(services.map(|service| -> Rc<dyn Service> { Rc::new(service) }));
         let found = |name, needs| services.find(name, needs).map(|service| service.name());
         assert_eq!(found("", 0), Ok("copy"));
         assert_eq!(found("", 2), Ok("copy"));
@@ -95,6 +112,11 @@ mod tests {
         for (name, needs) in [("", 3), ("list", 2), ("list", u32::MAX)] {
             let error = found(name, needs).unwrap_err();
             assert!(error.what.contains("is needed"), "{error}");
+        }
+        assert_eq!((found("stream", 2), found("stream", 3)), (Ok("stream"), Ok("stream")));
+        for needs in [0, 1] {
+            let error = found("stream", needs).unwrap_err();
+            assert!(error.what.contains("needs version 2 here"), "{error}");
         }
         let error = found("sh\u{1b}ell", 0).unwrap_err();
         assert!(error.what.contains("unknown service shell"), "{error}");

@@ -20,6 +20,7 @@ use super::frame;
 use super::hello::Hello;
 use super::id::PeerId;
 use super::identity::Identity;
+use super::lanes::{self, Meeting, Preface};
 use super::line::{FrameReader, Line};
 use super::mux::Mux;
 use super::segments::Counted;
@@ -77,7 +78,13 @@ pub(super) async fn connect(
     // If the clone fails, segments are not counted.
     let tcp = stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
     let under = Under { remote, local_ip, carrier: "tls", rtt, tcp };
-    client(stream, under, identity, expect, settings).await
+    if settings.lanes <= 1 {
+        return client(stream, under, identity, expect, settings).await;
+    }
+    let tune = |stream: &TcpStream| tune(stream, settings);
+    let lanes = lanes::connect(stream, remote, settings.lanes, tune).await;
+    let lanes = lanes.map_err(|error| Failure::other(error.to_string()))?;
+    client(lanes, under, identity, expect, settings).await
 }
 
 /// Returns the client's session over `stream`.
@@ -125,6 +132,30 @@ pub(super) async fn client(
     let below = Arc::new(Below::new(peer, Streams::Mux(mux)).over(tcp, name));
     let connection = Connection::over(below, facts, settings.versions.clone());
     connection.open("", 0).await.map_err(|error| Failure::other(error.what))
+}
+
+/// Returns the server's session over a TCP connection; `None` if the connection is one of several,
+/// and the call for another one returns the session.
+pub(super) async fn accept(
+    mut stream: TcpStream,
+    remote: SocketAddr,
+    meeting: &Arc<Meeting>,
+    config: &Arc<rustls::ServerConfig>,
+    settings: &Settings,
+) -> Result<Option<Session>, Error> {
+    tune(&stream, settings);
+    let local_ip = stream.local_addr().ok().map(|address| address.ip());
+    let rtt = RttWatch::once(None);
+    let under = Under { remote, local_ip, carrier: "tls", rtt, tcp: None };
+    let failed = |error: std::io::Error| Error::new(Kind::Unreachable, format!("TCP: {error}"));
+    let Some(preface) = Preface::read(&mut stream).await.map_err(failed)? else {
+        return server(stream, under, config, settings).await.map(Some);
+    };
+    let ip = remote.ip().to_canonical();
+    match meeting.join(stream, preface, ip).await.map_err(failed)? {
+        Some(lanes) => server(lanes, under, config, settings).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Returns the server's session over `stream`; fails if the client is not longhaul.

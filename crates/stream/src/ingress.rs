@@ -3,13 +3,15 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_net::clock::{Span, Time};
 use longhaul_net::port::{Datagram, Datagrams, FlowSink};
 use longhaul_net::sealing::open::Opener;
+use longhaul_net::sealing::seal::SEALED_OVERHEAD;
 use longhaul_proto::fec::Losses;
-use longhaul_proto::stream::{Head, Meter};
+use longhaul_proto::stream::{Arrivals, Head, Meter};
+use longhaul_proto::units::Rate;
 use longhaul_proto::wire::header::Kind;
 
 use crate::relay::{Block, Work};
@@ -21,13 +23,14 @@ pub(crate) struct Came {
     datagrams: AtomicU64,
     /// The number of the newest frame with a received datagram, plus one.
     next: AtomicU32,
-    losses: Mutex<Losses>,
+    path: Mutex<(Losses, Rate)>,
 }
 
 impl Came {
     pub(crate) fn new(terms: &Terms) -> Came {
         let losses = Meter::new(terms.interval()).losses();
-        Came { datagrams: AtomicU64::new(0), next: AtomicU32::new(0), losses: Mutex::new(losses) }
+        let path = Mutex::new((losses, Rate::ZERO));
+        Came { datagrams: AtomicU64::new(0), next: AtomicU32::new(0), path }
     }
 
     /// Returns the number of received datagrams.
@@ -42,7 +45,17 @@ impl Came {
 
     /// Returns the losses between the sender and the server.
     pub(crate) fn losses(&self) -> Losses {
-        *self.losses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.path().0
+    }
+
+    /// Returns the highest rate at which a whole frame arrived recently; zero if unknown.
+    pub(crate) fn carried(&self) -> Rate {
+        self.path().1
+    }
+
+    fn path(&self) -> MutexGuard<'_, (Losses, Rate)> {
+        // No code panics while it holds the lock.
+        self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,6 +64,7 @@ pub(crate) struct Ingress {
     data: Opener,
     terms: Terms,
     meter: Meter,
+    arrivals: Arrivals,
     came: Arc<Came>,
     /// Blocks that the relay has returned. A stream has a fixed number of blocks: if the relay is
     /// slow, datagrams are lost, but the memory does not grow.
@@ -73,7 +87,8 @@ impl Ingress {
         relay: Sender<Work>,
     ) -> Ingress {
         let meter = Meter::new(terms.interval());
-        Ingress { data, terms, meter, came, spare, relay, filling: None, again: None }
+        let (arrivals, filling, again) = (Arrivals::default(), None, None);
+        Ingress { data, terms, meter, arrivals, came, spare, relay, filling, again }
     }
 
     /// Opens a datagram into a block. A datagram without room counts as lost.
@@ -96,6 +111,8 @@ impl Ingress {
         let is_whole = head.symbol_len(symbol).is_ok_and(|symbol| Head::LEN + symbol == len);
         if is_whole && head.length <= self.terms.frame {
             block.keep(header.block, len);
+            let bytes = (len + SEALED_OVERHEAD) as u64;
+            self.arrivals.on_symbol(datagram.at, head.frame, head.index, bytes);
             self.came.next.fetch_max(head.frame.saturating_add(1), Ordering::Relaxed);
         }
     }
@@ -133,7 +150,7 @@ impl FlowSink for Ingress {
             self.take(now, &datagram);
         }
         self.end_batch(now);
-        *self.came.losses.lock().unwrap_or_else(PoisonError::into_inner) = self.meter.losses();
+        *self.came.path() = (self.meter.losses(), self.arrivals.carried());
     }
 
     fn on_wake(&mut self, now: Time) {

@@ -179,6 +179,10 @@ pub struct Way {
     /// Frames that receivers reported as not delivered within their deadline.
     #[prost(uint64, tag = "9")]
     pub missed: u64,
+    /// The highest rate at which a whole frame arrived at the server recently, in bits of UDP
+    /// payload a second; 0 if unknown.
+    #[prost(uint64, tag = "10")]
+    pub carried_bps: u64,
 }
 
 /// The state of the stream, for a receiver.

@@ -344,6 +344,7 @@ impl Rooms {
             came: live.came.datagrams(),
             on_time: seen().fold(0, |sum, seen| u64::saturating_add(sum, seen.on_time)),
             missed: seen().fold(0, |sum, seen| u64::saturating_add(sum, seen.missed)),
+            carried_bps: live.came.carried().as_bps(),
         }
     }
 }

@@ -4,11 +4,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use longhaul_net::clock;
 use longhaul_net::port::mtu::packet_overhead;
 use longhaul_net::socket::Path as UdpPath;
 use longhaul_proto::fec::Losses;
 use longhaul_proto::share::Key;
-use longhaul_proto::stream::{EPSILON, Needs, Overflow, Path, Plan, Way, choose, plan};
+use longhaul_proto::stream::{Ceiling, EPSILON, Needs, Overflow, Path, Plan, Way, choose, plan};
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 use longhaul_session::retry::{again, silence};
@@ -136,6 +137,8 @@ pub struct Control {
     status: watch::Sender<Status>,
     /// The losses, jitter, round-trip time and receivers to which the sender has adapted.
     followed: Option<(Losses, Span, Span, u32)>,
+    /// Limits the rate to what the path carries.
+    ceiling: Ceiling,
     /// The time of the first check at which datagrams had been sent but none had arrived.
     unheard: Option<Instant>,
 }
@@ -167,8 +170,9 @@ pub fn new(
     let room = Arc::new(Semaphore::new(room(&terms)));
     let source = Source { orders: orders.clone(), room: room.clone(), frame };
     let (status, watched) = watch::channel(Status::default());
-    let (followed, unheard) = (None, None);
-    let control = Control { wish, terms, run, orders, room, counts, status, followed, unheard };
+    let (followed, unheard, ceiling) = (None, None, Ceiling::new(terms.interval()));
+    let control =
+        Control { wish, terms, run, orders, room, counts, status, followed, ceiling, unheard };
     Ok((source, control, watched))
 }
 
@@ -274,6 +278,8 @@ impl Control {
     fn follow(&mut self, course: &Course) -> Result<(), Error> {
         let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
         self.check(course)?;
+        let limit = self.ceiling.limit();
+        self.ceiling.measure(clock::now(), course.carried, farthest);
         let differs = |old: f64, new: f64| (old - new).abs() > CHANGE * old.max(new);
         let is_new = self.followed.is_none_or(|(old, old_jitter, old_trip, old_receivers)| {
             differs(old.ratio().get(), losses.ratio().get())
@@ -281,10 +287,12 @@ impl Control {
                 || differs(old_jitter.as_secs_f64(), jitter.as_secs_f64())
                 || differs(old_trip.as_secs_f64(), farthest.as_secs_f64())
                 || old_receivers != receivers
+                || self.ceiling.limit() != limit
         });
         if is_new {
             self.followed = Some((losses, jitter, farthest, receivers));
-            let (plan, path) = (self.plan(course)?, nearest / 2);
+            let (mut plan, path) = (self.plan(course)?, nearest / 2);
+            plan.rate = self.ceiling.cap(plan.rate);
             self.status.send_modify(|status| {
                 status.most_repairs = status.most_repairs.max(plan.repairs);
                 status.plan = Some(plan);

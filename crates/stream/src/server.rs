@@ -15,7 +15,7 @@ use tokio::time::{interval, sleep, timeout};
 
 use crate::ingress::{Came, Ingress};
 use crate::link::LeastRtt;
-use crate::messages::{Again, Ask, Asked, Receive, Send, Tell, Told, VERSION};
+use crate::messages::{Again, Ask, Asked, Receive, Send, Tell, Told};
 use crate::place::{Listener, Place};
 use crate::relay;
 use crate::rooms::{Listed, Live, Member, Rooms};
@@ -83,16 +83,8 @@ impl Streams {
         stopped: impl Future<Output = Error>,
     ) -> Result<(), Error> {
         let about = About::of(&session);
-        let needs = session.asked().1;
         let (mut writer, mut reader) = session.split();
         let work = async {
-            if needs < VERSION {
-                // An older receiver would mistake a payload (several frames sent together) for one
-                // frame.
-                let what = "the client's version of the stream protocol is too old for this server";
-                return Err(Error::new(Kind::Unreachable, what)
-                    .advise("use the same release of longhaul on both sides"));
-            }
             match first.asked {
                 Some(Asked::Send(send)) => {
                     self.sender(&about, send, &right, &mut writer, &mut reader).await

@@ -6,7 +6,7 @@ use longhaul_proto::fec::Losses;
 use longhaul_proto::share::Key;
 use longhaul_proto::stream::{Head, MAX_FRAME, MAX_RANGES, Request};
 use longhaul_proto::time::Span;
-use longhaul_proto::units::LossRatio;
+use longhaul_proto::units::{LossRatio, Rate};
 use longhaul_session::{Error, Exporter, Kind};
 
 use crate::messages::{Again, Report, State, Way};
@@ -201,6 +201,8 @@ pub struct Course {
     pub on_time: u64,
     /// Frames that receivers did not get within their deadline.
     pub missed: u64,
+    /// The highest rate at which a whole frame arrived at the server recently; zero if unknown.
+    pub carried: Rate,
 }
 
 /// Parses losses, limited to [`LOSS`] and [`BURST`].
@@ -227,6 +229,7 @@ pub fn course(way: &Way) -> Course {
         came: way.came,
         on_time: way.on_time,
         missed: way.missed,
+        carried: Rate::from_bps(way.carried_bps),
     }
 }
 
@@ -349,6 +352,7 @@ mod tests {
             came: most,
             on_time: most,
             missed: most,
+            carried_bps: most,
         });
         assert_eq!((course.losses.ratio().get(), course.losses.burst()), (0.1, 64.0));
         assert!(course.jitter <= LONGEST && course.nearest <= course.farthest);

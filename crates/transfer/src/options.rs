@@ -115,6 +115,8 @@ pub struct ReachOptions {
     pub data_port: Option<u16>,
     /// UDP ports that the remote side of ssh may open.
     pub ports: Option<(u16, u16)>,
+    /// TCP connections of a channel or stream where UDP is blocked, 1 to 16.
+    pub lanes: u8,
 }
 
 impl Default for ReachOptions {
@@ -124,6 +126,7 @@ impl Default for ReachOptions {
             remote_path: "longhaul".to_owned(),
             data_port: None,
             ports: None,
+            lanes: 1,
         }
     }
 }

@@ -4,7 +4,7 @@ use longhaul_proto::channel::{Code, Cutter, Message, encode};
 use longhaul_proto::stream::Head;
 use longhaul_proto::time::{Span, Time};
 use longhaul_stream::channel::messages::{
-    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Part, Publish, Subscribe,
+    ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Group, Part, Publish, Subscribe,
 };
 use longhaul_stream::messages::{
     Again, Ask, Asked, End, Receive, Report, Send, State, Tell, Told, Way,
@@ -30,7 +30,13 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     };
     let receive = Receive { name: "lab/cam".into(), flow: 8, cipher: "aes-128-gcm".into() };
     let report = Report { loss_ppm: 10_000, burst_milli: 1_000, on_time: 5, ..Report::default() };
-    let way = Way { receivers: 2, farthest_micros: 100_000, loss_ppm: 9, ..Way::default() };
+    let way = Way {
+        receivers: 2,
+        farthest_micros: 100_000,
+        loss_ppm: 9,
+        carried_bps: 1,
+        ..Way::default()
+    };
     let state = State { phase: 1, symbol: 1_410, per_second_milli: 1, ..State::default() };
     let head = Head { frame: 0, index: 1, repairs: 1, length: 250, skipped: 0, at: 7 };
     let plain = Head { repairs: 0, ..head };
@@ -56,6 +62,23 @@ pub(super) fn of_channels() -> Vec<Vec<u8>> {
         Part { key: "pose/7".into(), number: 1, bytes: vec![1; 9], rest: 3, ..Part::default() };
     let last = Part { bytes: vec![2; 3], ..Part::default() };
     let told = ChannelTell { told: Some(ChannelTold::Part(last.clone())) };
+    let group = Group {
+        address: vec![239, 1, 2, 3],
+        port: 5_000,
+        hops: 1,
+        cipher: "aes-128-gcm".into(),
+        epoch: 2,
+        flow: 7,
+        key: vec![9; 32],
+        origin: 4,
+    };
+    let mut v6 = [0; 16];
+    (v6[0], v6[1], v6[15]) = (0xff, 0x15, 7);
+    let of_v6 = Group { address: v6.to_vec(), hops: 255, ..group.clone() };
+    let groups = [group, of_v6].map(|group| {
+        let told = ChannelTell { told: Some(ChannelTold::Group(group)) };
+        one(told.encode_to_vec(), 0)
+    });
     let publish = Publish { name: "lab/x".into(), run: 5, ..Publish::default() };
     let subscribe = Subscribe { mode: 2, xor: true, group: 3, repairs: 1, ..Subscribe::default() };
     let whole = Message {
@@ -77,5 +100,6 @@ pub(super) fn of_channels() -> Vec<Vec<u8>> {
         [ask(ChannelAsked::Part(first)), one(told.encode_to_vec(), 0)].concat(),
         ask(ChannelAsked::Subscribe(subscribe)),
         datagrams.into_iter().skip(1).flat_map(|d| one(d.payload, d.block)).collect(),
+        groups.concat(),
     ]
 }

@@ -34,6 +34,17 @@ fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
 
 /// Sends 60 frames of 300,000 bytes over 40 ms with 2 % of loss; returns both ends' summaries.
 fn stream_by(way: &str) -> Result<(serde_json::Value, serde_json::Value), Skipped> {
+    stream_over(
+        &["--rate", "100M", "--loss", "2%"],
+        &format!("--way {way} --frames 60 --deadline 20s"),
+    )
+}
+
+/// Sends frames of 300,000 bytes at 20 a second over 40 ms; returns both ends' summaries.
+fn stream_over(
+    path: &[&str],
+    flags: &str,
+) -> Result<(serde_json::Value, serde_json::Value), Skipped> {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let host = Host::new(&folder.path().join("config"));
     let here = folder.path().display();
@@ -41,16 +52,16 @@ fn stream_by(way: &str) -> Result<(serde_json::Value, serde_json::Value), Skippe
     let ready = format!("{config}; until [ -s {here}/ready ]; do sleep 0.05; done");
     let serve = format!("{config}; {BINARY} reflect --allow {},stream=rw > {here}/ready", host.id);
     let send = format!(
-        "{ready}; {BINARY} stream send --test-pattern --json --frames 60 --frame 300000 --fps 20 \
-         --deadline 20s --receivers 1 --accept-new --way {way} lh://b/x > {here}/sent"
+        "{ready}; {BINARY} stream send --test-pattern --json --frame 300000 --fps 20 \
+         --receivers 1 --accept-new {flags} lh://b/x > {here}/sent"
     );
     let receive = format!(
         "{ready}; {BINARY} stream receive --check --json --accept-new lh://b/x > {here}/came; \
          until grep -q summary {here}/sent; do sleep 0.05; done"
     );
-    let path = ["--rate", "100M", "--rtt", "40ms", "--loss", "2%"];
+    let rtt = ["--rtt", "40ms"];
     let runs = ["--run", "b", &serve, "--run", "a", &send, "--run", "b", &receive];
-    emulate(&[&path[..], &runs[..]].concat())?.is(0, &[]);
+    emulate(&[&rtt[..], path, &runs[..]].concat())?.is(0, &[]);
     let summary = |name: &str| {
         let text = fs::read_to_string(folder.path().join(name)).expect("it was written");
         serde_json::from_str(text.lines().last().expect("a summary")).expect("JSON")
@@ -108,4 +119,14 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
     assert!(number("restored") > 20, "{summary} {ended}");
     assert!(number("messages") > 2_900 && number("lost") < 50, "{summary} {ended}");
     assert_eq!(number("late"), 0, "{summary} {ended}");
+}
+
+#[test]
+fn a_rate_above_the_path_is_lowered_to_what_the_path_carries() {
+    // A payload has three frames. Of its deadline of 160 ms at most 80 ms are left to send it, so
+    // equation 11 needs 90 Mbit/s or more. The frames themselves need 48 Mbit/s.
+    let flags = "--way payloads --deadline 160ms --frames 240";
+    let (sent, came) = need!(stream_over(&["--rate", "80M", "--queue", "1MB"], flags));
+    let rate = sent["rate_bps"].as_f64().expect("a number");
+    assert!((30e6..80e6).contains(&rate), "{sent} {came}");
 }

@@ -21,6 +21,7 @@ mod http;
 mod http_readers;
 mod killed;
 mod liar;
+mod live_faults;
 mod ls;
 mod lying_reports;
 mod many;

@@ -54,6 +54,8 @@ pub(super) struct Rules {
     /// Swallows the chunks of one TCP connection, and closes the connection once no more chunks
     /// come.
     pub(super) swallow: AtomicBool,
+    /// Number of TCP connections to the control port.
+    pub(super) tcp_opened: AtomicUsize,
     /// Incremented when the relay changes its ports towards the server, like a NAT rebinding.
     pub(super) rebound: AtomicUsize,
     /// Last number of the address 127.0.0.x for the relay's next ports.
@@ -103,6 +105,7 @@ impl Relay {
             no_control: AtomicBool::new(false),
             no_tcp: AtomicBool::new(false),
             swallow: AtomicBool::new(false),
+            tcp_opened: AtomicUsize::new(0),
             rebound: AtomicUsize::new(0),
             address: AtomicU8::new(1),
             tap: Mutex::default(),
@@ -320,6 +323,7 @@ fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
                 continue;
             }
             let Ok(server) = TcpStream::connect(to) else { continue };
+            rules.tcp_opened.fetch_add(1, Ordering::Relaxed);
             client.set_nonblocking(false).expect("a socket's option");
             for stream in [&client, &server] {
                 let _ = stream.set_nodelay(true);

@@ -34,13 +34,13 @@ use crate::rig::{Child, Ended, Pair, bytes, need, send_signal, side_by_side, wai
 
 const MEBI: usize = 1 << 20;
 /// How long a fault lasts.
-const OUTAGE: Duration = Duration::from_secs(20);
+pub(super) const OUTAGE: Duration = Duration::from_secs(20);
 /// Bytes of a file that is longer than the 32 MiB that a client requests in advance: when a fault
 /// begins, the server still has a part to send.
 const LONG: usize = 36 * MEBI;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fault {
+pub(super) enum Fault {
     Cut,
     FrozenServer,
     FrozenClient,
@@ -49,13 +49,14 @@ enum Fault {
 /// Cuts a relay's path, or repairs it.
 fn cut(relay: &Relay, is_cut: bool) {
     relay.rules.no_control.store(is_cut, Ordering::Relaxed);
+    relay.rules.no_data.store(is_cut, Ordering::Relaxed);
     relay.rules.no_tcp.store(is_cut, Ordering::Relaxed);
 }
 
 impl Fault {
     /// Begins the fault between the process `client` and the `server` behind `relay`. The returned
     /// function waits until the fault has lasted for [`OUTAGE`], and ends it.
-    fn begin(self, relay: &Relay, server: u32, client: u32) -> impl FnOnce() {
+    pub(super) fn begin(self, relay: &Relay, server: u32, client: u32) -> impl FnOnce() {
         let set = move |is_on| {
             let signal = if is_on { Signal::STOP } else { Signal::CONT };
             match self {

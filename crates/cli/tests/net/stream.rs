@@ -512,6 +512,7 @@ fn clients_refuse_invalid_answers() {
         came: most,
         on_time: most,
         missed: most,
+        carried_bps: most,
     };
     let live = State { phase: 1, symbol: 1_400, ..State::default() };
     let again = Again { frame: 0, first: vec![1], last: vec![0], receiver: 0 };
@@ -542,21 +543,21 @@ fn clients_refuse_invalid_answers() {
     }
 }
 
-/// The section of docs/streaming.md whose commands need ffmpeg.
-const FFMPEG: &str = "## ffmpeg";
+/// The sections of docs/streaming.md whose commands need another program.
+const PROGRAMS: [&str; 2] = ["## ffmpeg", "## GStreamer"];
 
 /// The commands of docs/streaming.md, in order: a line each that begins with `$ `. Returns only
-/// those of the section on ffmpeg, or only those of the other sections.
-fn commands(of_ffmpeg: bool) -> Vec<String> {
+/// those of the section on `program`, or only those of sections that need none.
+fn commands(program: Option<&str>) -> Vec<String> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/streaming.md");
     let page = fs::read_to_string(page).expect("the page is there");
-    let mut section = "";
+    let mut section = None;
     let mut all = Vec::new();
     for line in page.lines() {
         if line.starts_with("## ") {
-            section = line;
+            section = PROGRAMS.into_iter().find(|program| line == *program);
         }
-        let command = line.strip_prefix("$ ").filter(|_| (section == FFMPEG) == of_ffmpeg);
+        let command = line.strip_prefix("$ ").filter(|_| section == program);
         all.extend(command.map(str::to_owned));
     }
     all
@@ -566,7 +567,7 @@ fn commands(of_ffmpeg: bool) -> Vec<String> {
 fn run_page(folder: &Path, commands: &[String]) -> Ended {
     let host = |name: &str| Host::new(&folder.join(name));
     let (client, host) = (host("c"), host("s"));
-    let page = self::commands(false);
+    let page = self::commands(None);
     let serve = page.first().expect("the page begins with a server");
     // The page's command, with a free port and a real id.
     let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
@@ -594,7 +595,7 @@ fn each_command_of_the_page_with_ffmpeg_works() {
     let ffmpeg = Command::new("ffmpeg").arg("-version").output();
     need!(ffmpeg.map_err(|_| skip::uninstalled("ffmpeg is not installed")));
     let folder = tempfile::tempdir().unwrap();
-    let ended = run_page(folder.path(), &commands(true));
+    let ended = run_page(folder.path(), &commands(Some("## ffmpeg")));
     ended.is(0, &["40 frames on time"]);
     let pictures = |name: &str| {
         let mut probe = Command::new("ffprobe");
@@ -608,9 +609,30 @@ fn each_command_of_the_page_with_ffmpeg_works() {
 }
 
 #[test]
+fn each_command_of_the_page_with_gstreamer_works() {
+    let gstreamer = Command::new("gst-launch-1.0").arg("--version").output();
+    need!(gstreamer.map_err(|_| skip::uninstalled("GStreamer is not installed")));
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run_page(folder.path(), &commands(Some("## GStreamer")));
+    ended.is(0, &["40 frames on time"]);
+    // Returns the number of pictures of an Ogg file, each of this many bytes as RGB.
+    let pictures = |name: &str, bytes: u64| {
+        let mut decode = Command::new("gst-launch-1.0");
+        let (from, to) = (format!("location={name}"), format!("location={name}.rgb"));
+        decode.args(["-q", "filesrc", &from, "!", "oggdemux", "!", "theoradec", "!"]);
+        decode.args(["videoconvert", "!", "video/x-raw,format=RGB", "!", "filesink", &to]);
+        assert!(decode.current_dir(folder.path()).status().unwrap().success(), "{name}");
+        let decoded = fs::metadata(folder.path().join(format!("{name}.rgb"))).unwrap();
+        (decoded.len() / bytes, decoded.len() % bytes)
+    };
+    assert_eq!(pictures("raw.ogg", 320 * 240 * 3), (40, 0), "{ended}");
+    assert_eq!(pictures("film.ogg", 640 * 360 * 3), (50, 0), "{ended}");
+}
+
+#[test]
 fn each_command_of_the_page_on_streams_works() {
     let folder = tempfile::tempdir().unwrap();
-    let all = commands(false);
+    let all = commands(None);
     assert!(all.len() > 7, "{all:?}");
     let ended = run_page(folder.path(), &all[1..]);
     ended.is(0, &["5 frames on time"]);

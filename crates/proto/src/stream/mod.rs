@@ -16,10 +16,12 @@
 //! - [`Head`]: a datagram's description of its frame.
 //! - [`Delays`]: percentiles of any number of delays.
 //! - [`Meter`]: losses, bursts and jitter of a path, from arrivals.
+//! - [`Arrivals`] and [`Ceiling`]: the rate that the path carries, as a limit of the sending rate.
 //! - [`Plan`]: the rate and the repairs for a measured path.
 //! - [`choose`]: the [`Way`] to meet the deadline (payloads of several frames, repair, or a code),
 //!   chosen from deadline, round-trip time, jitter and loss.
 
+mod ceiling;
 mod choose;
 mod clock;
 mod delays;
@@ -34,6 +36,7 @@ mod tests;
 
 pub(crate) use clock::Clock;
 
+pub use ceiling::{Arrivals, Ceiling};
 pub use choose::{Choice, Needs, Path, Way, choose};
 pub use delays::Delays;
 pub use head::{Head, HeadError, MAX_FRAME};

@@ -231,6 +231,31 @@ fn a_read_that_is_cancelled_loses_nothing() {
 }
 
 #[test]
+fn a_session_over_several_tcp_connections_is_like_one_over_one() {
+    run(async {
+        let server = Identity::ephemeral();
+        let mut listener = listen(LOOPBACKS[0], &server);
+        let mut client = Client::pinned(Carriers::Tcp, &server);
+        for (lanes, streams) in [(2, false), (16, false), (200, false), (3, true)] {
+            (client.settings.lanes, client.settings.streams) = (lanes, streams);
+            let mut near = client.connect(listener.local_addr()).await.expect("it listens");
+            let content: Vec<u8> = (0..900_000_u32).map(|n| (n % 251) as u8).collect();
+            near.write(&content).await.expect("open");
+            let mut far = listener.accept().await;
+            assert_eq!((near.carrier, far.carrier), ("tls", "tls"));
+            assert_eq!(near.export(b"label", b"context"), far.export(b"label", b"context"));
+            assert!(far.read::<Vec<u8>>().await == Ok(Some(content.clone())), "{lanes}");
+            far.write(&content).await.expect("open");
+            assert!(near.read::<Vec<u8>>().await == Ok(Some(content)), "{lanes}");
+            let closing = tokio::spawn(far.close(None));
+            assert_eq!(near.read::<u64>().await, Ok(None));
+            near.close(None).await.expect("the other side has ended already");
+            closing.await.expect("no panic").expect("delivered");
+        }
+    });
+}
+
+#[test]
 fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
     run(async {
         let server = Identity::ephemeral();

@@ -30,11 +30,14 @@ fn bytes_of_other_programs_on_the_tcp_port_are_dropped_and_counted() {
         let mut listener = listen(LOOPBACKS[0], &server);
         let random: Vec<u8> =
             (0..2000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        let cases: [&[u8]; 5] = [
+        let cases: [&[u8]; 8] = [
             b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
             b"SSH-2.0-OpenSSH_9.6\r\n",
             &random,
             b"lhdata/2 and then more than the forty bytes that are read",
+            b"lane",
+            b"lane: a word, but no number of lanes",
+            b"lane0123456789abcdef\x02\x02",
             &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
         ];
         for (at, bytes) in cases.iter().enumerate() {

@@ -25,6 +25,8 @@ mod rooms;
 pub mod server;
 pub mod subscribe;
 
+#[doc(hidden)]
+pub use group::address as group_address;
 pub use rooms::{Charge, Charges, RoomLimits, RoomListed};
 
 use longhaul_net::clock;

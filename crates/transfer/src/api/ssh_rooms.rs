@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::blocking;
 use super::identity::Identity;
@@ -22,15 +23,15 @@ use crate::options::Allow;
 use crate::session::ssh::{Word, offer};
 use crate::session::{PeerId, allow};
 
-/// File name of the server's socket.
-const SOCKET: &str = "rooms.sock";
-/// File name of the lock that a running server holds.
-const LOCK: &str = "rooms.lock";
+/// Files that name this host: its host name, which two hosts with one home folder never share, and
+/// its machine id. Systems other than Linux have neither file.
+const HOST: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/machine-id"];
 /// How long a server without clients waits for a new client.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long a client's process tries to reach the server.
 const START: Duration = Duration::from_secs(20);
-/// Pause between two attempts to reach the server.
+/// Pause between two attempts to reach the server, and after a connection that the server cannot
+/// accept because it has no free descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a client's process may take to send the id.
 const INTRODUCTION: Duration = Duration::from_secs(30);
@@ -40,12 +41,16 @@ const LINE: u64 = 4096;
 /// The rooms and streams of one user, for clients that come over ssh.
 ///
 /// ssh starts a process for each client, but the clients of a room need one server. So each of
-/// these processes introduces its client to one server of this user, through a socket in `folder`
+/// these processes introduces its client to one server of this user on this host, through a socket
 /// that only this user may open. The server admits each id that came through ssh as long as that
 /// ssh runs. The server ends about 5 s after the last ssh has ended.
+///
+/// Several hosts may share the home folder of the user, and with it the folder of the identity. So
+/// the names of the socket and of the server's lock contain a digest of this host's name.
 #[derive(Clone, Debug)]
 pub struct SshRooms {
     folder: PathBuf,
+    runtime: Option<PathBuf>,
     ports: Option<(u16, u16)>,
 }
 
@@ -56,7 +61,26 @@ fn failed(what: &str, error: impl std::fmt::Display) -> Error {
 impl SshRooms {
     /// Returns the rooms of the user whose identity is in `folder`.
     pub fn new(folder: impl Into<PathBuf>) -> SshRooms {
-        SshRooms { folder: folder.into(), ports: None }
+        SshRooms { folder: folder.into(), runtime: None, ports: None }
+    }
+
+    /// Sets the folder of the socket and the lock, such as `XDG_RUNTIME_DIR`; `None` for the folder
+    /// of the identity. That folder may be on a network file system without locks.
+    pub fn runtime(self, folder: Option<PathBuf>) -> SshRooms {
+        SshRooms { runtime: folder, ..self }
+    }
+
+    /// Returns the path of the socket, or of the lock, in the folder for both.
+    fn path(&self, extension: &str) -> PathBuf {
+        let mut digest = blake3::Hasher::new();
+        for file in HOST {
+            let text = fs::read(file).unwrap_or_default();
+            digest.update(&(text.len() as u64).to_le_bytes()).update(&text);
+        }
+        digest.update(self.folder.as_os_str().as_encoded_bytes());
+        let digest = digest.finalize().to_hex();
+        let name = format!("longhaul-rooms-{}.{extension}", &digest[..16]);
+        self.runtime.as_ref().unwrap_or(&self.folder).join(name)
     }
 
     /// Sets the first and last port that the server may open; `None` for any port.
@@ -96,7 +120,7 @@ impl SshRooms {
     /// Sends the id to the server, and waits until the server has admitted the id. The id stays
     /// admitted as long as the socket is open.
     fn introduce(&self, id: PeerId) -> io::Result<(UnixStream, String)> {
-        let mut socket = UnixStream::connect(self.folder.join(SOCKET))?;
+        let mut socket = UnixStream::connect(self.path("sock"))?;
         socket.set_read_timeout(Some(START))?;
         socket.write_all(format!("{id}\n").as_bytes())?;
         match line(&mut BufReader::new(&socket))? {
@@ -108,19 +132,19 @@ impl SshRooms {
     /// Serves until no client is left; blocks. Returns immediately if another process serves.
     ///
     /// # Errors
-    /// The folder cannot be used, or no port is free.
+    /// A folder cannot be used, or no port is free.
     pub fn serve(&self) -> Result<(), Error> {
+        let socket = self.path("sock");
         let used = |error: io::Error| {
-            Error::new(ErrorKind::LocalFile, format!("cannot use the folder: {error}"))
-                .at(&self.folder)
+            Error::new(ErrorKind::LocalFile, format!("cannot use the folder: {error}")).at(&socket)
         };
         let identity = Identity::load_or_create(&self.folder)?;
-        let lock = File::create(self.folder.join(LOCK)).map_err(used)?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Ok(());
+        let lock = File::create(self.path("lock")).map_err(used)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(()),
+            locked => locked.map_err(|error| used(error.into()))?,
         }
         let mut server = self.start(&identity)?;
-        let socket = self.folder.join(SOCKET);
         let _ = fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(used)?;
         fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(used)?;
@@ -131,13 +155,7 @@ impl SshRooms {
             let mut waiting = [PollFd::new(&listener, PollFlags::IN)];
             let second = Timespec { tv_sec: 1, tv_nsec: 0 };
             let _ = poll(&mut waiting, Some(&second));
-            while let Ok((stream, _)) = listener.accept() {
-                let clients = clients.clone();
-                let _ = thread::Builder::new().name("ssh client".into()).spawn(move || {
-                    // A client without a valid id is not admitted.
-                    let _ = clients.attend(&stream);
-                });
-            }
+            clients.accept_from(&listener);
             if Arc::strong_count(&clients) > 1 {
                 busy = Instant::now();
             }
@@ -200,6 +218,24 @@ impl Clients {
         let id = server.id().parse().map_err(|error| failed("the id of the server", error))?;
         let offer = offer(id, server.address().port(), server.data_port());
         Ok(Clients { control: server.control(), offer, ids: Mutex::default() })
+    }
+
+    /// Attends each client that waits for a connection, in a thread of its own.
+    fn accept_from(self: &Arc<Clients>, listener: &UnixListener) {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let clients = self.clone();
+                    let _ = thread::Builder::new().name("ssh client".into()).spawn(move || {
+                        // A client without a valid id is not admitted.
+                        let _ = clients.attend(&stream);
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Without a free descriptor the client waits, and the socket stays readable.
+                Err(_) => return thread::sleep(PAUSE),
+            }
+        }
     }
 
     /// Admits the id of a client until the process that ssh started for the client ends.

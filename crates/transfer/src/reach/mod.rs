@@ -121,7 +121,8 @@ pub(crate) async fn open_rooms(
     observer: &dyn Observer,
     look: Look,
 ) -> Result<Reached, Error> {
-    open_for(options, observer, &Settings::default(), look, true).await
+    let settings = Settings { lanes: options.reach.lanes, ..Settings::default() };
+    open_for(options, observer, &settings, look, true).await
 }
 
 async fn open_for(

@@ -26,6 +26,8 @@ pub(super) trait Below: 'static {
     const NAME: &str;
     /// The version of the service's messages.
     const VERSION: u32;
+    /// The oldest version that is still answered.
+    const OLDEST: u32 = 0;
     /// The first message that a client sends on a stream of the service.
     type Ask: Message + Default;
 
@@ -82,6 +84,10 @@ impl<B: Below> Service for Names<B> {
         B::VERSION
     }
 
+    fn oldest(&self) -> u32 {
+        B::OLDEST
+    }
+
     fn right(&self) -> &'static str {
         B::NAME
     }
@@ -119,6 +125,8 @@ impl Below for Rc<Shared> {
 impl Below for Rc<Streams> {
     const NAME: &str = stream::SERVICE;
     const VERSION: u32 = stream::VERSION;
+    // The receiver of an older client would take payloads for frames.
+    const OLDEST: u32 = stream::VERSION;
     type Ask = stream::Ask;
 
     fn client(session: &Session, ask: &stream::Ask) -> ServedClient {

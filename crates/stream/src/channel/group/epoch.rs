@@ -106,6 +106,15 @@ fn described(group: &multicast::Group, suite: Suite) -> Group {
     }
 }
 
+/// Validates a server's description of a group, as members do, and returns the address; for the
+/// fuzzer.
+///
+/// # Errors
+/// A value is out of its limits.
+pub fn address(group: &Group) -> Result<SocketAddr, Error> {
+    Described::read(group).map(|described| described.address.address())
+}
+
 /// A group as a server describes it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Described {

@@ -30,3 +30,5 @@ mod speak;
 #[cfg(test)]
 mod tests;
 mod voice;
+
+pub use epoch::address;
