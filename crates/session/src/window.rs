@@ -635,6 +635,7 @@ mod tests {
         let slow = after(allowed(), 16_000, 0, RTT * 2);
         let one = after(allowed(), 16_000, 1, RTT);
         for window in [lossy, slow, one] {
+            assert_eq!(window.cancel_permission(), None);
             let next = after(after(window, 16_000, 0, RTT), 16_000, 0, RTT);
             assert!(next.bytes < FLIGHT, "the path is not the remembered one");
         }

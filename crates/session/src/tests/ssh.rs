@@ -89,7 +89,7 @@ impl Host {
                 test.display()
             ),
         );
-        Host { ssh: vec![ssh.display().to_string()], remote_path, ended, folder: folder }
+        Host { ssh: vec![ssh.display().to_string()], remote_path, ended, folder }
     }
 
     async fn connect(&self, ports: Option<(u16, u16)>) -> Result<Session, Error> {

@@ -2,9 +2,9 @@
 //!
 //! - **Reconnaissance** (section 3.2): the jump requires a first full round without loss or
 //!   queueing, up to the acknowledgement of the last packet of that round.
-//! - **Unvalidated** (3.3): the window is the flight, half of the bytes that an earlier transfer
 //! - **Unvalidated** (3.3): the window is the *flight*, which is half of the bytes that an earlier
-//! transfer had in flight. This phase ends when the first packet of the flight is acknowledged.
+//!   transfer had in flight. This phase ends when the first packet of the flight is acknowledged.
+//! - **Validating** (3.4): the window grows by the bytes that arrive, to at most twice the flight,
 //!   until all of the flight is acknowledged or lost.
 //! - **Safe Retreat** (3.5): once the flight has lost too much, the window is half of the bytes
 //!   that were not lost.
