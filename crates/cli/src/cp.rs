@@ -265,8 +265,8 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     let filters = ["exclude", "include", "exclude-from"];
     let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
     // The flags from configuration files come before those of the command line, so that clap lets
-    // the command line override them. Of filters the first match decides: move those from files to
-    // the end.
+    // the command line override them. Among filters the first match decides, so the filters from
+    // files move to the end.
     words.rotate_left(from_files.map(|setting| setting.words.len()).sum());
     words.into_iter().map(|(_, word)| word).collect()
 }

@@ -1,4 +1,4 @@
-//! Plots as values, drawn as SVG: the same bytes for the same numbers on every machine.
+//! Plots, and their drawing as SVG. The same numbers give the same bytes on every machine.
 //!
 //! Published, modelled and measured values differ in line and marker, not only in colour. The
 //! background is always white.

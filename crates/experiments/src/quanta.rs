@@ -235,10 +235,11 @@ pub(crate) static FIG6: Experiment = Experiment {
         ];
         vec![rate_figure("Goodput out of a slow sender", series)]
     },
-    differs: "iperf's 725 Mbit/s include no wait for an answer. RBUDP's goodput includes the round \
-              trip in which the receiver reports that everything has arrived; this is the whole \
-              difference. The paper's fake and real RBUDP coincide here, so there is one row for \
-              each rate. The sending limit is modelled as a service time for each datagram.",
+    differs: "The paper's 725 Mbit/s, measured by iperf, include no wait for an answer. RBUDP's \
+              goodput includes the round trip in which the receiver reports that everything has \
+              arrived; this is the whole difference. The paper's fake and real RBUDP coincide \
+              here, so there is one row for each rate. The sending limit is modelled as a service \
+              time for each datagram.",
     learned: "A sender that cannot keep up slows itself down and loses nothing. A slow receiver \
               loses a quarter of the datagrams at the same sending rate \
               ([quanta-fig5](quanta-fig5.md)). longhaul is {-[RBUDP at 878 Mbit/s | difference]} % \

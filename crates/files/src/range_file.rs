@@ -169,7 +169,7 @@ struct Kept {
     uncached: HashSet<(u64, u64)>,
 }
 
-/// While this value exists, no chunk value of its file is cached.
+/// As long as an `Uncached` exists, no chunk value of its file is cached.
 #[derive(Debug)]
 pub struct Uncached {
     values: Arc<ChunkValues>,

@@ -91,7 +91,7 @@ impl Search {
             self.rounds.push(now);
             let answered = self.found.is_some();
             for candidate in &mut self.candidates {
-                // Without any answer, the size is not the problem.
+                // Until a probe is answered, silence says nothing about the size.
                 candidate.due = !answered || candidate.said < TRIES;
             }
         }

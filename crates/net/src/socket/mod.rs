@@ -305,8 +305,8 @@ impl Inbox {
         }
     }
 
-    /// Returns the messages of the last call in the order of arrival, followed by empty ones. No
-    /// message may have arrived before `since`, which bounds their arrival times from below.
+    /// Returns the messages of the last call in the order of arrival, followed by empty ones.
+    /// `since` must not be later than any arrival; no returned arrival time is before `since`.
     pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];

@@ -157,7 +157,7 @@ impl Asked {
         (self.edge, self.answered) = (None, None);
         let lost = core::mem::take(&mut self.lost);
         self.give_up(self.end, there, &mut Vec::new());
-        // Blocks left from an earlier call were requested later than the blocks given up now,
+        // Blocks left from an earlier call were first requested after the blocks given up now,
         // so they come last.
         let waiting =
             core::mem::replace(&mut self.unsent, core::mem::replace(&mut self.lost, lost));
@@ -277,7 +277,7 @@ mod tests {
         model.arrive(51, 16..20);
         model.arrive(52, 20..21);
         assert_eq!(model.asked.under_way(), 9);
-        // The edge was set at the first arrival: no block is missing before it.
+        // The first edge comes from the first arrival. No block before this edge is missing.
         assert!(model.settle(59, (9, 52)).is_empty());
         assert!(model.settle(60, (9, 52)).is_empty());
         model.arrive(61, 41..42);

@@ -110,7 +110,7 @@ mod tests {
                 (100.0, 102.0, 0.005, 99.75),
                 (100.0, 99.75, 0.1, 95.0),
                 (100.0, 95.0, 0.9, 80.0),
-                // After a cut, the cut itself is not doubled in an interval without loss.
+                // No loss after a cut: the step starts at 2 % again; the cut is not doubled.
                 (80.0, 80.0, 0.0, 81.6),
                 (81.6, 81.6, 0.0, 84.8),
             ],

@@ -15,7 +15,7 @@ use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 /// The tool that Tsunami's authors released counts everything as lost after this time without a
 /// report.
 const HEARTBEAT: Span = Span::from_millis(500);
-/// Number of times that the wait for an answer to the last block doubles.
+/// Maximum number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
 /// Minimum duration assumed for a first train (datagrams sent back to back) that arrived in one
 /// instant.

@@ -13,9 +13,9 @@ use longhaul_testbed::random::Random;
 /// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender stops
 /// after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// The timer of each protocol that is not a setting. It makes RBUDP repeat DONE, NETBLT repeat a
-/// buffer request, SABUL count everything in flight as lost, Tsunami send a heartbeat, FOBS send an
-/// acknowledgement, and GTP repeat a request to a silent sender.
+/// The timer of each protocol, if the timer is not a setting. It makes RBUDP repeat DONE,
+/// NETBLT repeat a buffer request, SABUL and Tsunami count everything in flight as lost, FOBS send
+/// an acknowledgement, and GTP repeat a request to a silent sender.
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
@@ -62,7 +62,7 @@ struct Bounds {
     bytes: u64,
     flows: u64,
     slowest: u64,
-    /// The sum of a copy's protocol timers; the highest sum of all copies.
+    /// The sum of a copy's protocol timers; of several copies, the highest of these sums.
     timers: Span,
 }
 

@@ -132,8 +132,8 @@ impl Connection {
         self.open_by(path.as_ref(), false, None).await
     }
 
-    /// Opens the file at `path`, and reads ranges of it as [`RemoteFile::read_ranges`]. Both are
-    /// requested in one message, so the first bytes arrive a round trip earlier than after
+    /// Opens the file at `path`, and reads ranges of it as [`RemoteFile::read_ranges`]. One message
+    /// requests the file and the ranges, so the first bytes arrive a round trip earlier than after
     /// [`Connection::open_file`].
     ///
     /// # Errors

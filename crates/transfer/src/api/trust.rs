@@ -103,7 +103,7 @@ impl Trust {
         self
     }
 
-    /// Also adds all of `pins`.
+    /// Also pins the server of each pin in `pins`.
     #[must_use]
     pub fn pins(mut self, pins: impl IntoIterator<Item = ServerPin>) -> Trust {
         self.pins.extend(pins);

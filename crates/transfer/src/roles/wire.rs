@@ -19,7 +19,8 @@ use crate::write::budget::MessageCharge;
 pub(super) const BULK: usize = 4;
 /// Maximum number of unread messages from datagrams. It limits the memory that a peer can fill.
 const INLET: usize = 1024;
-/// How long an end that leaves waits until its queued messages, which no longer matter, are sent.
+/// Maximum time that a leaving end waits until its queued messages are sent. The other side no
+/// longer needs them.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How long to wait for the final message to be sent, if the other side does not read.
 const CLOSING: Duration = Duration::from_secs(30);
@@ -31,7 +32,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 pub(crate) enum End {
     /// The session is lost; the copy can continue over a new session.
     Lost(String),
-    /// Datagrams do not pass, or no longer; the copy can continue over streams.
+    /// Datagrams do not pass, or no longer pass; the copy can continue over streams.
     NoDatagrams,
     /// A permanent failure.
     Fatal(Error),

@@ -185,7 +185,7 @@ mod tests {
         assert!((30..100).contains(&plain.lost), "{}", plain.lost);
         let coded = outcome(Carrier::Datagrams(Code::Xor { group: 2 }), 0.03, 10);
         assert!(coded.lost < plain.lost / 5, "{} {}", coded.lost, plain.lost);
-        // The adaptive code has enough repairs for one failure in 10,000.
+        // The adaptive code has so many repairs that at most one group in 10,000 is incomplete.
         let follows = outcome(Carrier::Deadline(RTT), 0.03, 10);
         assert!(follows.lost <= 4, "{}", follows.lost);
         assert!(follows.delays.iter().all(|delay| *delay <= RTT));
