@@ -125,7 +125,7 @@ impl Client {
                 let to = crate::headers::text(headers, "location").map_or_else(String::new, cut);
                 Error::new(
                     Kind::File,
-                    format!("{url}: a redirect without a target ({status}) {to}"),
+                    format!("{host} redirects {url} without a valid target ({status}) {to}"),
                 )
             }
             _ => Error::new(Kind::File, format!("{host} does not deliver {url} ({status})")),

@@ -49,9 +49,9 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
             assert!(sent.waste(blocks) < 0.06, "{rtt} {rate:?}: {sent:?}");
         }
     }
-    // The window doubles once in each round trip of a second. To the path's 9690 blocks (10 MB) it
-    // doubles fourteen times from one block, and nine times from a train of 32. No timeout treats
-    // the path as dead.
+    // A round trip takes a second, and the window doubles once in each. To reach the path's 9690
+    // blocks (10 MB) it doubles fourteen times from one block, and nine times from a train of 32.
+    // No timeout treats the path as dead.
     for (rate, most) in [(Some(CAPACITY), 20), (None, 13)] {
         let (rig, took) = run(&ROW, path(Span::from_secs(1)), 20_000, rate);
         assert!(took < Span::from_secs(most), "{rate:?}: {took}");

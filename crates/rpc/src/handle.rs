@@ -364,9 +364,10 @@ pub(crate) fn encode(message: &impl RpcMessage) -> Result<Vec<u8>, RpcError> {
     let (length, limit) = (message.encoded_len(), longhaul_proto::rpc::MAX_BODY);
     match length <= limit {
         true => Ok(message.encode_to_vec()),
-        false => {
-            Err(RpcError::new(RpcCode::TooLong, format!("{length} bytes; {limit} is the limit")))
-        }
+        false => Err(RpcError::new(
+            RpcCode::TooLong,
+            format!("{length} bytes exceed the limit of {limit}"),
+        )),
     }
 }
 

@@ -45,7 +45,7 @@ impl Methods {
     where
         F: Future<Output = Result<A, RpcError>> + Send + 'static,
     {
-        let name = Key::new(name).map_err(|error| format!("`{name}` is not a name: {error}"))?;
+        let name = Key::new(name).map_err(|error| format!("`{name}` is invalid: {error}"))?;
         if self.worker.is_none() {
             let started = Worker::start();
             self.worker = Some(started.map_err(|why| format!("cannot start methods: {why}"))?);

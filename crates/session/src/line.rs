@@ -121,7 +121,7 @@ impl FrameWriter {
     /// gets as much of the written data as the path takes immediately.
     ///
     /// # Errors
-    /// The session is lost first.
+    /// The session is lost, or three seconds pass, before the carrier has taken the data.
     pub async fn leave(self, reader: FrameReader) -> Result<(), Error> {
         self.end(reader, None, false).await
     }

@@ -32,8 +32,8 @@ pub(super) enum Copies {
     /// All packets, at a client.
     All,
     /// All packets except handshake packets. During a handshake the server has not validated the
-    /// client's address. Until then it must not send more than three times the bytes that it
-    /// received (RFC 9000 section 8.1).
+    /// client's address. Before the validation the server must not send more than three times the
+    /// bytes that it received (RFC 9000 section 8.1).
     Established,
 }
 
@@ -153,7 +153,7 @@ mod tests {
         let after = |millis| start + Duration::from_millis(millis);
         assert!(!budget.spend(start, 16_385) && budget.spend(start, 16_384));
         assert!(!budget.spend(start, 1) && budget.spend(start, 0));
-        // 32 bytes a millisecond, and 768 more a second.
+        // The rate of 32,768 bytes a second gives 4,096 bytes in 125 ms.
         assert!(!budget.spend(after(125), 4_097) && budget.spend(after(125), 4_096));
         assert!(!budget.spend(after(9_000), 16_385) && budget.spend(after(9_000), 16_384));
     }

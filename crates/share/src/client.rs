@@ -112,8 +112,8 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 struct Client {
     /// The random number that identifies this program to the server.
     instance: u64,
-    /// The value of `Begun.forgotten` (how often the server has discarded outcomes of this
-    /// program's edits) when this program last had no pending edit.
+    /// The value of `Begun.forgotten` (how often the server has discarded outcomes of this client
+    /// id's edits) when this program last had no pending edit.
     seen: Option<u64>,
     has_begun: bool,
     edits: Edits,

@@ -55,8 +55,8 @@ pub struct Size {
 
 pub(crate) enum Command {
     /// Starts a stream of a writer. The flag says whether it is the writer's first stream. The
-    /// number is a count of discards: how often the server had discarded outcomes of the client's
-    /// edits when the writer last had no pending edit.
+    /// server counts how often it discards outcomes of the client's edits; the number is this
+    /// count at the time when the writer last had no pending edit.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether its value is a presence (a value that is deleted when the writer's
     /// stream ends).
@@ -76,7 +76,7 @@ pub(crate) enum Command {
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     orders: mpsc::UnboundedSender<Command>,
-    /// Notifies that a commit has failed, so that the tree is read again from the file.
+    /// Notifies that a commit has failed; the thread then reads the tree from the file again.
     anew: watch::Receiver<()>,
 }
 
@@ -123,7 +123,7 @@ impl Store {
         async { told.await.map_err(|_| Error::new(Kind::Lost, "the shared tree has ended")) }
     }
 
-    /// Completes when a commit has failed, so that the tree is read again from the file.
+    /// Completes when a commit has failed; the thread then reads the tree from the file again.
     pub(crate) fn anew(&self) -> impl Future<Output = Error> + use<> {
         let mut anew = self.anew.clone();
         anew.mark_unchanged();

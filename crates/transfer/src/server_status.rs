@@ -114,7 +114,7 @@ pub struct RoomStatus {
 pub struct SharedTreeStatus {
     /// Keys that have a value.
     pub keys: u64,
-    /// Changes so far, including those in earlier runs of the server.
+    /// The revision of the tree: at least the number of changes in this and earlier runs.
     pub changes: u64,
     /// Active watches that have received all changes.
     pub watches: u64,

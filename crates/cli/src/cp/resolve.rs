@@ -41,7 +41,7 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
 const CHUNK: u64 = 1 << 20;
-/// One datagram of 1,500 bytes a second.
+/// Minimum of `--rate` and `--bwlimit`: one datagram of 1,500 bytes a second.
 const LEAST_RATE: Rate = Rate::from_bps(12_000);
 /// Limit of `--streams`.
 const MOST_STREAMS: u16 = 64;
@@ -356,7 +356,7 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
 /// Splits the locations into sources and destination; refuses a mix of local and remote sources.
 fn ends(locations: &[Location]) -> Result<(Vec<Location>, Location), Error> {
     let Some((destination, sources)) = locations.split_last().filter(|(_, s)| !s.is_empty()) else {
-        let what = "a source without a destination";
+        let what = "the sources are given without a destination";
         return Err(usage(what, "name the sources, then the destination"));
     };
     let local = sources.iter().find(|source| source.is_local());

@@ -191,7 +191,7 @@ pub(super) fn copy_through(
         // Checked now, because the port may be closed after the copy.
         let unheard = tally.unheard.load(Ordering::Relaxed);
         send_signal(sender, Signal::CONT);
-        is_frozen.and(told).expect("half of it passes, and the flood is sent in time");
+        is_frozen.and(told).expect("half of the copy passes, and the flood is sent in time");
         (copy.end(), between, dropped, unheard)
     });
     let summary = ended.summary();

@@ -91,7 +91,7 @@ impl Child {
         self.give_up("it ended before the expected event")
     }
 
-    /// Waits until a copy reports at least `bytes`, but not all.
+    /// Waits until a copy reports at least `bytes` copied bytes and is not complete.
     pub(crate) fn progressed(&mut self, bytes: u64) -> Value {
         self.event(|event| {
             let told = event["bytes"].as_u64().unwrap_or_default();

@@ -509,7 +509,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Gives their final names to files that an earlier run had completed, or that consist of
+    /// Gives files their final names if an earlier run had completed them, or if they consist of
     /// holes.
     fn complete_resumed(&mut self) -> Result<(), Error> {
         let whole: Vec<u32> =

@@ -169,7 +169,7 @@ pub(crate) const TABLE_ROW: Row = Row {
     name: "fobs-table",
     title: "FOBS with a rate table",
     paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP, which \
-            measured its release",
+            measured FOBS's release",
     summary: "FOBS with a congestion response: a table of rates, one for each state of the \
               network, and a check of the loss after a fixed number of datagrams. If the loss \
               exceeds the tolerated ratio, the rate falls to what the path carries, and only \

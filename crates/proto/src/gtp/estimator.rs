@@ -1,4 +1,5 @@
-//! The capacity estimator (CE): estimates what a flow could do, after each control interval.
+//! The capacity estimator (CE): after each control interval, estimates the rate that a flow could
+//! reach.
 //!
 //! > When there is continuously no packet loss and the achieved throughput is close to target
 //! > rate, the CE needs to increase the flow's estimate faster. When flow incurs a packet loss,

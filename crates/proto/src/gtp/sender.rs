@@ -49,7 +49,7 @@ pub struct GtpSender {
     ahead: BTreeMap<u64, Request>,
     /// The number of the request whose rate applies.
     newest: u64,
-    /// Whether something was requested since the last offer that said all was sent.
+    /// Whether this end still has to report, in an offer, that it has sent all requested blocks.
     unanswered: bool,
     offer: SenderOffer,
     /// All blocks below this number are known to have arrived.
@@ -76,7 +76,7 @@ fn is_found(setup: &Setup) -> bool {
 /// Number of datagrams sent back to back at a flow's start, known to both ends. If the train is
 /// measured, it consists of all early blocks. The usual train of 32 datagrams is too short: it
 /// takes 0.4 ms at 1 Gbit/s, so a card that interrupts its host about every 60 µs delivers it in 6
-/// or 7 steps, and a ceiling needs 16.
+/// or 7 steps. A train shows the capacity only from 16 steps (distinct arrival times) on.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }
@@ -88,7 +88,7 @@ impl GtpSender {
         let cap = setup.cap();
         let start = setup.settings.rate(&START_RATE);
         let rate = setup.fixed_rate().unwrap_or(cap.map_or(start, |cap| start.min(cap)));
-        // The frontier advances as the blocks are sent.
+        // A separate frontier: the flow's own frontier advances when the blocks are sent.
         let wanted: VecDeque<_> = early(setup, &mut Frontier::new(setup)).into();
         // A request cannot ask for a rate of zero, so a limit of zero could not be kept.
         let known = [cap, setup.card].into_iter().flatten();

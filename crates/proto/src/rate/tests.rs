@@ -333,7 +333,7 @@ fn a_host_that_stalls_now_and_then_does_not_slow_the_path_down() {
     for (mbps, rtt) in [(1_000, 200), (5_000, 200), (1_000, 20_000)] {
         for stall in [2, 12] {
             let mut path = path(mbps, rtt, 1.0, 0.0);
-            // Size of a socket buffer.
+            // The queue is as large as a socket buffer.
             path.queue = Bytes::mebi(32);
             path.stall = Span::from_millis(stall);
             let startup = Span::from_millis(500);

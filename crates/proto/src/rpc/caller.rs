@@ -243,7 +243,7 @@ pub(super) fn long(body: &[u8]) -> Result<(), RpcError> {
     match body.len() <= MAX_BODY {
         true => Ok(()),
         false => {
-            let why = alloc::format!("{} bytes; {MAX_BODY} is the limit", body.len());
+            let why = alloc::format!("{} bytes exceed the limit of {MAX_BODY}", body.len());
             Err(RpcError::new(RpcCode::TooLong, why))
         }
     }

@@ -144,7 +144,7 @@ impl Tree {
         Tree { entries, owned, revision, bytes, recent, before, recent_bytes: 0, limits }
     }
 
-    /// The number of changes so far, including those of earlier trees.
+    /// The revision: at least the number of changes so far, including those of earlier trees.
     pub fn revision(&self) -> u64 {
         self.revision
     }

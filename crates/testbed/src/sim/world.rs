@@ -57,7 +57,8 @@ pub(super) enum Agent {
     Plain(Box<Plain>),
 }
 
-/// A receiver's core: one for each protocol and host, for all copies by that protocol to that host.
+/// The core (state machine) of a receiving protocol. All copies by one protocol to one host share a
+/// core.
 pub(super) struct Core {
     pub(super) protocol: &'static str,
     pub(super) host: usize,

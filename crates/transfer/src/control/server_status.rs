@@ -276,7 +276,7 @@ pub struct TreeTold {
     /// Keys that have a value.
     #[prost(uint64, tag = "1")]
     pub keys: u64,
-    /// Changes so far, including those in earlier runs of the server.
+    /// The revision of the tree: at least the number of changes in this and earlier runs.
     #[prost(uint64, tag = "2")]
     pub changes: u64,
     /// Active watches that have received all changes.

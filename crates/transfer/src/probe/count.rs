@@ -55,7 +55,7 @@ impl Application {
     }
 }
 
-/// The side of a counted flow at the port, the shared UDP socket.
+/// The handler that the port (the shared UDP socket) calls for a counted flow.
 struct Counting {
     data: Opener,
     scratch: Box<[u8]>,

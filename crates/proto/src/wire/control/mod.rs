@@ -49,7 +49,7 @@ pub enum Control {
     Pulse(Pulse),
     /// Receiver to sender: the progress so far.
     Ack(Ack),
-    /// Receiver to sender: blocks it lacks.
+    /// Receiver to sender: blocks that the receiver lacks.
     Loss(Loss),
     /// Receiver to sender: blocks to send, and the rate.
     Request(Request),
