@@ -17,7 +17,7 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use crate::clock::Reading;
 use crate::zone;
 
-pub use sys::{Segments, tcp_round_trip, tcp_segments};
+pub use sys::{Segments, tcp_acknowledged, tcp_round_trip, tcp_segments};
 
 /// Bytes of receive buffer to request. They cover scheduler stalls of 2 to 5 ms at tens of Gbit/s.
 pub const RECEIVE_BUFFER: usize = 32 << 20;
