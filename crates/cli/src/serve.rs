@@ -54,7 +54,6 @@ pub(crate) struct ServeArgs {
     /// exist, the id has access only below it. If the subfolder's name looks like a mode, write
     /// rw:SUBFOLDER. The long form allows only the named services: ID,files=ro:/SUBFOLDER
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
-    #[arg(required_unless_present_any = ["allow_file", "http_tokens", "http_public", "ssh"])]
     allow: Vec<Allow>,
     /// Read --allow entries from this file, one a line; '#' starts a comment. Only this user and
     /// root may be able to change it. SIGHUP reads it again and ends transfers of clients that lost
@@ -168,6 +167,16 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     // lost.
     let held = signals::hold_reload()?;
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
+    if list.is_empty() && !args.http.has_clients() {
+        let advice = if args.http.is_wanted() {
+            "let clients in by --http-tokens FILE or --http-public, or clients of lh:// by \
+             --allow ID"
+        } else {
+            "let a client in by --allow ID; `longhaul id` on the client prints its id"
+        };
+        let what = "this server has no client, so nobody could connect";
+        return Err(Error::new(ErrorKind::Usage, what).advise(advice));
+    }
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no data port follows port 65535";
         return Err(Error::new(ErrorKind::Usage, what).advise("choose one with --data-port"));

@@ -327,7 +327,7 @@ impl IntoFuture for ReceiveChannelRequest {
             let ending = Ending(Some(cancel));
             let done = engine::start(NAME, move || receive_channel(&ways, wish, tell))?;
             let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
-            Ok(ChannelReceiver { items, board, done: Some(done), _ending: ending })
+            Ok(ChannelReceiver { items, board, done: Some(done), ending })
         })
     }
 }
@@ -337,7 +337,7 @@ pub struct ChannelReceiver {
     items: mpsc::Receiver<Item>,
     board: Board,
     done: Option<oneshot::Receiver<Result<(), Inner>>>,
-    _ending: Ending,
+    ending: Ending,
 }
 
 impl fmt::Debug for ChannelReceiver {
@@ -447,6 +447,18 @@ impl ChannelReceiver {
                 })
             }
         }))
+    }
+
+    /// Ends the reception, and waits until the server has been told, at most a few seconds. If a
+    /// program exits without this call, the server may learn of the end only by a timeout.
+    pub async fn close(self) {
+        if let Some(cancel) = &self.ending.0 {
+            cancel.cancel();
+        }
+        if let Some(done) = self.done {
+            // The reason of an earlier end was the last event.
+            let _ = done.await;
+        }
     }
 
     /// Returns the state and the counters of the channel.

@@ -411,17 +411,22 @@ impl IntoFuture for ReceiveStreamRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. A host that does not let this client receive
-    /// reports that as the first event.
+    /// The host cannot be reached or is not trusted, or it does not let this client receive.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (ways, name, cancel) = self.target.ways()?;
             let (tell, ready) = oneshot::channel();
             let ending = Ending(Some(cancel));
-            let done = engine::start(NAME, move || receive_stream(&ways, name, tell))?;
+            let mut done = engine::start(NAME, move || receive_stream(&ways, name, tell))?;
             let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
-            let (done, is_over) = (Some(done), false);
-            Ok(StreamReceiver { items, board, done, is_over, _ending: ending })
+            let done = tokio::select! {
+                biased;
+                // A stream that has ended already may have events.
+                early = &mut done => ended(early).map(|()| None)?,
+                () = board.admitted() => Some(done),
+            };
+            let is_over = false;
+            Ok(StreamReceiver { items, board, done, is_over, ending })
         })
     }
 }
@@ -432,7 +437,7 @@ pub struct StreamReceiver {
     board: Board,
     done: Option<oneshot::Receiver<Result<(), Inner>>>,
     is_over: bool,
-    _ending: Ending,
+    ending: Ending,
 }
 
 impl fmt::Debug for StreamReceiver {
@@ -561,8 +566,19 @@ impl StreamReceiver {
             Some(Item::Ended) | None => {}
         }
         self.is_over = true;
-        // It does not matter whether the server has received the goodbye.
         None
+    }
+
+    /// Ends the reception, and waits until the server has been told, at most a few seconds. If a
+    /// program exits without this call, the server may learn of the end only by a timeout.
+    pub async fn close(self) {
+        if let Some(cancel) = &self.ending.0 {
+            cancel.cancel();
+        }
+        if let Some(done) = self.done {
+            // The reason of an earlier end was the last event.
+            let _ = done.await;
+        }
     }
 
     /// Returns the state and the counters of the stream.
