@@ -1,4 +1,4 @@
-//! Shared code of the targets that drive a protocol's core.
+//! Shared code of the targets that drive a protocol's core (the state machine of one end).
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber, Setup, Wake};
 use longhaul_proto::layout::Layout;
@@ -15,8 +15,7 @@ use super::spoken;
 /// Maximum number of steps of a run; longer inputs show nothing new.
 const STEPS: u32 = 500;
 
-/// Maximum number of polls at one moment; more count as a livelock. Each poll must send a datagram
-/// or return a message or event, and at one moment the number of these is limited.
+/// Maximum number of polls at one moment; more count as a livelock.
 pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.

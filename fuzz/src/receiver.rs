@@ -242,8 +242,8 @@ impl Receiving {
         }
     }
 
-    /// Checks that a report names enough missing blocks of a chunk: all but one for each symbol of
-    /// the chunk that arrived.
+    /// Checks that a report omits at most as many missing blocks of a chunk as symbols of the chunk
+    /// have arrived.
     fn names_enough(&self, report: &Report) {
         let (layout, named) = (&self.setup.layout, report.missing());
         let missing = self.missing(report);

@@ -15,7 +15,8 @@ use super::input::Input;
 
 /// Checks the sender against any input from a receiver. The sender must not panic, and must not
 /// keep its driver busy without end. It must not send blocks that are outside the object or that
-/// the receiver has. It must not exceed its grant or its fixed rate, or send after it has finished.
+/// the receiver has. It must not exceed the receiver's grant or its fixed rate, or send after it
+/// has finished.
 pub fn run(bytes: &[u8]) {
     flow::run::<Sending>(bytes);
 }
@@ -65,7 +66,7 @@ impl Driven for Sending {
             3 => self.skip(input),
             4 => self.drive(),
             5 => {
-                // Datagrams of another kind or of another pass used numbers in between.
+                // Datagrams of other kinds used the numbers in between.
                 self.next = self.next.saturating_add(input.any()).min(Header::NUMBERS - (1 << 20));
             }
             _ => self.hear(input),
@@ -131,7 +132,8 @@ impl Sending {
         let end = index.saturating_add(blocks.count).min(layout.blocks_in(segment));
         for block in (index..end).map(|index| Block { segment, index }) {
             let number = layout.number(block);
-            // Blocks that were sent and then skipped are never drained, so they do not count.
+            // The receiver does not store blocks that were sent and then skipped, so they do not
+            // use up the grant.
             if self.needless.insert(number) && self.sent.contains(&number) {
                 let len = Bytes::new(layout.extent(block).len.into());
                 self.first_bytes = self.first_bytes.saturating_sub(len);

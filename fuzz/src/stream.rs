@@ -86,7 +86,8 @@ fn sender(deadline: Span) -> Sender {
     sender
 }
 
-/// A sender sends again only what it has, and a frame's four shares at most.
+/// Checks that the sender sends again only symbols that it has, and of each frame at most four
+/// times as many as one receiver may request.
 fn request(again: &Again, sender: &mut Sender, now: Time) {
     let Ok(request) = terms::request(again) else { return };
     sender.again(now, &request, again.receiver);

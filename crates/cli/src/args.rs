@@ -83,7 +83,7 @@ pub(crate) fn run() -> u8 {
             return exit::fail(&error);
         }
     };
-    // The flags of `share` belong to its nested subcommands.
+    // The flags of `share` follow its nested subcommand, as in `longhaul share get`.
     let at = if own.subcommand_name() == Some("share") { 3 } else { 2 };
     let mut words = argv.clone();
     words.splice(at..at, settings.iter().flat_map(|setting| setting.words.iter().cloned()));

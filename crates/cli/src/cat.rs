@@ -117,7 +117,7 @@ fn start(
     Ok(())
 }
 
-/// Writes the ranges of one file; `false` if the reader has closed the pipe.
+/// Writes the ranges of one file. Returns false if the reader of stdout has closed the pipe.
 fn write_file(
     args: &CatArgs,
     client: &Client,
@@ -157,8 +157,8 @@ fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Res
     Ok(true)
 }
 
-/// The ranges to request when the file is opened, before its size is known; `None` if a range
-/// counts from the end of the file.
+/// Returns the ranges to request when the file is opened, before its size is known; `None` if a
+/// range counts from the end of the file.
 fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
     if parts.is_empty() {
         return Some(vec![Range { start: 0, end: u64::MAX }]);
@@ -171,7 +171,7 @@ fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
     parts.iter().map(range).collect()
 }
 
-/// The requested ranges, within the size of `file`.
+/// Returns the requested ranges, cut at the end of `file`.
 ///
 /// # Errors
 /// A range begins after the end of the file.

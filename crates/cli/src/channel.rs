@@ -171,7 +171,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let fed = Feeding::start(move || feed(&input, key.as_deref(), whole))?;
     let read = watch(&sender, &fed, &cancel, &lines);
     let sent = blocking::wait(sender.finish());
-    // The error of a refused message is more specific than the end of the channel after it.
+    // The error of `feed`, such as a refused message, is more specific than the channel's.
     read?;
     lines.sent(&sent?);
     Ok(exit::DONE)

@@ -92,7 +92,7 @@ pub(crate) struct CompareArgs {
     html: Option<PathBuf>,
 }
 
-/// Heading of a table.
+/// The texts around a table.
 struct Setting {
     /// Host or scenario, size, number of runs.
     title: String,

@@ -36,7 +36,6 @@ const NO_DEFAULTS: [&str; 6] = ["help", "version", "dry-run", "show-config", "se
 
 /// Overrides the folder of configuration, identity and known servers.
 const FOLDER_VARIABLE: &str = "LONGHAUL_CONFIG_DIR";
-/// The file of remembered paths.
 const PATH_FILE: &str = "paths";
 const SYSTEM_FOLDER: &str = "/etc/longhaul";
 const FILE: &str = "config.toml";
@@ -59,10 +58,9 @@ pub(crate) fn has(settings: &[Setting], flag: &str) -> bool {
     settings.iter().any(|setting| setting.key == flag)
 }
 
-/// Selects sections of the files.
+/// Selects the settings of a command from the files.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
-    /// The subcommand.
     pub(crate) section: &'a str,
     /// The locations of the command.
     pub(crate) places: &'a [Location],
@@ -142,7 +140,7 @@ pub(crate) fn path_file() -> Result<PathBuf, Error> {
     }
 }
 
-/// Reads a configuration file. Refuses one that others can change, as ssh does, because its
+/// Reads a configuration file. Refuses a file that others can change, as ssh does, because the
 /// settings name programs and pins.
 fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     let mut opened = File::open(file)?;
@@ -166,8 +164,8 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     Ok(Ok(text))
 }
 
-/// Returns the `wanted` defaults, each key once. The user's file overrides the system's, and the
-/// section of a host overrides both. `root` defines the valid keys and values.
+/// Returns the `wanted` defaults, each key except `server-id` once. The user's file overrides the
+/// system's, and the section of a host overrides both. `root` defines the valid keys and values.
 ///
 /// # Errors
 /// A file that others can change or that is not TOML, an unknown key, a value that its flag

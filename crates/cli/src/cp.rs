@@ -98,8 +98,8 @@ pub(crate) struct CopyArgs {
     /// Print what would be created (files, folders/, links -> targets) and copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Show progress, as --progress; rsync's --partial is always on. (For a port, use -e 'ssh -p
-    /// PORT' or lh://HOST:PORT)
+    /// Show progress, as --progress; rsync's --partial is always on. -P is not the port: for a port
+    /// use -e 'ssh -p PORT' or lh://HOST:PORT
     #[arg(short = 'P')]
     partial_progress: bool,
     /// Accepted for compatibility with rsync: an interrupted copy can always be resumed
@@ -246,7 +246,8 @@ pub(crate) enum FilterFlag {
     ExcludeFrom(PathBuf),
 }
 
-/// The filters in order of precedence: the command line's, then the files'.
+/// Returns the filters of the command line, then those of configuration files: the first filter
+/// that matches a name decides.
 fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     fn placed<'a, T: Clone + Send + Sync + 'static>(
         matches: &'a ArgMatches,
@@ -263,8 +264,9 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.sort_by_key(|(index, _)| *index);
     let filters = ["exclude", "include", "exclude-from"];
     let from_files = settings.iter().filter(|setting| filters.contains(&setting.key.as_str()));
-    // Values from configuration files come before the command line's words, because for clap the
-    // last value wins. For filters the first match wins, so filters from files come last.
+    // The flags from configuration files come before those of the command line, so that clap lets
+    // the command line override them. Of filters the first match decides: move those from files to
+    // the end.
     words.rotate_left(from_files.map(|setting| setting.words.len()).sum());
     words.into_iter().map(|(_, word)| word).collect()
 }

@@ -142,7 +142,7 @@ impl Want {
     }
 }
 
-/// sysctl settings are lost at a restart.
+/// Printed after advice with `sysctl -w`, whose settings are lost at a restart.
 const KEEPING: &str = "to keep the settings of sysctl -w after a restart, write the same KEY = \
                        VALUE into /etc/sysctl.d/90-longhaul.conf";
 
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bad_findings_have_advice() {
+    fn an_ok_finding_has_no_advice() {
         assert!(Finding::new("x", Grade::Ok, "w", "m").mend.is_none());
         assert_eq!(Finding::new("x", Grade::Warn, "w", "m").mend.as_deref(), Some("m"));
         assert_eq!(Grade::unless(true, Grade::Bad), Grade::Ok);

@@ -186,10 +186,10 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         Some(file) => file::plan(file, args)?,
         None => pair(args)?,
     };
-    // From here on signals are caught. Nothing exists yet that would have to be removed.
+    // Signals are caught from here on, before anything exists that must be removed at the end.
     let asked = Asked::watch()?;
-    // This must come before the process starts a thread: without root, the process moves into a
-    // user namespace.
+    // Before the first thread starts: without root the process enters a user namespace, which the
+    // kernel permits only to a process with a single thread.
     let emulation = Emulation::start(plan.spec.clone())?;
     for notice in emulation.notices() {
         say(&format!("longhaul emulate: NOTE: {notice}"));

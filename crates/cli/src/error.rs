@@ -22,7 +22,6 @@ impl Error {
         Error { kind, what: what.into(), advice: None }
     }
 
-    /// Adds advice.
     #[must_use]
     pub(crate) fn advise(self, advice: impl Into<String>) -> Error {
         Error { advice: Some(advice.into()), ..self }

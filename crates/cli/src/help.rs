@@ -66,7 +66,7 @@ fn of_cp() -> String {
     let ends = [
         "To resume a copy, run the same command again.".to_owned(),
         "All flags: longhaul cp --help, longhaul man cp".to_owned(),
-        format!("Settings of a protocol: longhaul help cp NAME, of {}", names()),
+        format!("Settings of a protocol: longhaul help cp NAME, where NAME is one of {}", names()),
     ];
     usual(EXAMPLES, &USUAL, &ends)
 }
@@ -117,8 +117,8 @@ fn page(row: &Row) -> String {
         page.push_str(&wrapped(option.help, 6));
     }
     let rest = [
-        "auto means the default. Scenarios and config.toml take the same names and values. \
-         To set a value for one of several sources, write --NAME SOURCE=VALUE,…"
+        "The value auto means the default. Scenarios and config.toml take the same names and \
+         values. To set a value for one of several sources, write --NAME SOURCE=VALUE,…"
             .to_owned(),
         shared(row),
     ];

@@ -10,7 +10,6 @@ use crate::{config, console, exit};
 #[derive(clap::Args)]
 pub(crate) struct IdArgs {}
 
-/// Prints the id.
 pub(crate) fn run(_args: &IdArgs) -> u8 {
     match config::folder().and_then(|folder| Ok(Identity::load_or_create(&folder)?)) {
         Ok(identity) => {

@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::{exit, report, utc};
 
-/// The start of a copy.
 pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str) -> String {
     line(&json!({
         "event": "start",
@@ -34,7 +33,6 @@ pub(crate) fn start(sources: &[Location], destination: &Location, protocol: &str
     }))
 }
 
-/// Progress of a copy.
 pub(crate) fn progress(progress: &Progress) -> String {
     line(&progress_value(progress))
 }
@@ -90,7 +88,6 @@ fn sources(rows: &[SourceRow]) -> Vec<Value> {
     rows.iter().map(one).collect()
 }
 
-/// An event of a copy.
 pub(crate) fn event(event: &Event) -> String {
     line(&event_value(event))
 }
@@ -160,7 +157,6 @@ pub(crate) fn put_path(value: &mut Value, field: &str, path: &Path) {
     }
 }
 
-/// The summary of a copy.
 pub(crate) fn summary(summary: &Summary, status: u8) -> String {
     let Summary { sender, receiver, .. } = summary;
     let mut value = json!({
@@ -301,7 +297,7 @@ pub(crate) fn server_event(event: &ServerEvent) -> Option<String> {
             value["bytes"] = json!(moved.bytes);
             value["files"] = json!(moved.files);
             value["failed_files"] = json!(moved.failed);
-            // The time is never zero.
+            // `took` is never zero.
             value["rate_bps"] = json!((moved.bytes as f64 * 8.0 / seconds) as u64);
             value["result"] = json!(served_result(moved, error.is_some()));
             if let Some(error) = error {
@@ -328,7 +324,6 @@ pub(crate) struct ServedAt {
     pub(crate) id: String,
 }
 
-/// The status of a server.
 pub(crate) fn server_status(status: &ServerStatus, at: Option<&ServedAt>) -> String {
     let transfer = |told: &TransferStatus| {
         json!({

@@ -39,8 +39,8 @@ impl LiveArgs {
         Duration::from_nanos(self.retry_for.as_nanos())
     }
 
-    /// Returns a client for `url`, and a handle that cancels its requests. `wrong` describes a URL
-    /// that names no server, and gives the advice.
+    /// Returns a client for `url`, and a handle that cancels its requests. `wrong` has the
+    /// error text and the advice for a URL that names no server.
     pub(crate) fn client(
         &self,
         url: &Location,
@@ -82,7 +82,8 @@ impl Feeding {
             // Nobody receives the result if the command has already ended.
             let _ = tell.send(feed());
         });
-        thread.map_err(|error| Error::new(ErrorKind::Unfinished, format!("no thread: {error}")))?;
+        let failed = |error| format!("cannot start a thread: {error}");
+        thread.map_err(|error| Error::new(ErrorKind::Unfinished, failed(error)))?;
         Ok(Feeding(fed))
     }
 

@@ -22,7 +22,6 @@ const LINES: usize = 8;
 
 /// How progress is shown.
 pub(crate) enum Meter {
-    /// Not at all.
     Hidden,
     /// Bars that are redrawn.
     Bars(Bars),
@@ -58,7 +57,6 @@ impl Calm {
         Calm { last: now, began: false }
     }
 
-    /// Whether a line is due.
     fn is_due(&mut self, now: Instant) -> bool {
         self.began = true;
         let is_due = now.saturating_duration_since(self.last) >= LINE_EVERY;
@@ -222,8 +220,8 @@ fn tell(progress: &Progress) {
     }
 }
 
-/// A line for each of several sources; if there are many, the fastest, and the number of the
-/// others.
+/// Returns a line for each of several sources; for more than [`LINES`], lines for the fastest, and
+/// one line for the others together.
 fn source_lines(rows: &[SourceRow]) -> Vec<String> {
     if rows.len() <= LINES {
         return rows.iter().map(source_line).collect();

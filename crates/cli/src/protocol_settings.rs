@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(settings.iter().collect::<Vec<_>>(), [("tail-copies", 3.0)]);
         let error = given(&["--tail-copies=99"]).of(rbudp, Of::All, |_| false).unwrap_err();
         assert!(error.what.contains("not within"), "{error:?}");
-        // One flag, and a default of its own for each protocol.
+        // The default of `--burst` depends on the protocol.
         for (name, default) in [("fobs-table", 25.0), ("netblt", 0.0)] {
             let row = registry::find(name).unwrap();
             let settings = given(&["--burst=auto"]).of(row, Of::All, |_| false).unwrap();

@@ -69,14 +69,11 @@ pub(crate) fn event(event: &Event) -> String {
     }
 }
 
-/// Kind of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A copy.
     Copy,
     /// A copy from replicas.
     Replicas,
-    /// A dry run.
     DryRun,
     /// A measurement that writes nothing.
     Fake,

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> u8 {
     let done = match args.ids.as_slice() {
         [] if args.update || args.how != How::Sim || args.case.is_some() => {
             let error = Error::new(ErrorKind::Usage, "no experiment named");
-            Err(error.advise("name some, or write all; longhaul reproduce lists them"))
+            Err(error.advise("name experiments, or write all; longhaul reproduce lists them"))
         }
         [] => {
             list();
@@ -116,7 +116,7 @@ fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Resul
         return Err(Error::new(ErrorKind::Usage, what).advise("name it with --results"));
     }
     if args.case.is_some() && args.how == How::Sim {
-        let error = Error::new(ErrorKind::Usage, "--case chooses what is emulated");
+        let error = Error::new(ErrorKind::Usage, "--case works only with --how emulate");
         return Err(error.advise("add --how emulate, or leave --case out"));
     }
     if folder.is_none() {
@@ -163,7 +163,7 @@ fn one(
     let simulated = simulate::run(&cases)
         .map_err(|error| failed(format_args!("{}: {error}", experiment.id)))?;
     let mut page = Page::new(experiment, &simulated, committed.as_deref());
-    // Only this page is compared: new emulated values vary from run to run.
+    // The page is compared without new emulated values, because they vary from run to run.
     let as_committed = page.clone();
     if let Some(emulator) = emulator {
         let asked = |case: &&Case| args.case.as_ref().is_none_or(|text| case.name.contains(text));
@@ -249,7 +249,7 @@ fn emulate(
     }
 }
 
-/// Reports that a case failed; returns the case and the reason if it was tried.
+/// Reports that a case failed. Returns the case and the reason if the case was tried.
 #[cfg(target_os = "linux")]
 fn failure(
     case: &str,

@@ -52,7 +52,7 @@ fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<Strin
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
     let read = file.take(most + 1).read_to_string(&mut text);
-    // The limit may also cut a file within a character.
+    // The size is checked first: the limit may cut a character, which makes `read` an error.
     match read {
         _ if text.len() as u64 > most => Err(format!("it has more than {} MiB", most >> 20)),
         Ok(_) => Ok(text),

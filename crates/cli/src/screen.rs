@@ -161,7 +161,6 @@ impl Screen {
         }
     }
 
-    /// Shows an event.
     pub(crate) fn see(&self, event: Event) {
         match event_in_flags(event) {
             Event::Progress(progress) => {
@@ -230,7 +229,6 @@ impl Screen {
         });
     }
 
-    /// Asks whether to trust a new server.
     pub(crate) fn trusts(&self, server: &NewServer) -> bool {
         let ask = || trust::ask(&server.name, &server.id, &self.cancel);
         self.with(|state| state.meter.aside(ask))

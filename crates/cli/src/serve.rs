@@ -150,7 +150,8 @@ fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
 }
 
 fn serve_by_ssh(args: &ServeArgs) -> Result<(), Error> {
-    // ssh has authenticated the user, who may reach all of the user's own files.
+    // There is no list of clients: ssh has authenticated the user, who may reach the same files
+    // without longhaul.
     let identity = Identity::load_or_create(config::folder()?)?;
     let cancel = CancelHandle::default();
     signals::cancel_on_signal(cancel.clone(), signals::ENDING)?;
@@ -256,7 +257,7 @@ fn read_tokens_again(http: &HttpArgs, gateway: Option<&Gateway>) -> bool {
     true
 }
 
-/// Joins the clients of `--allow` and `--allow-file`.
+/// Returns the clients of `--allow` and those of `--allow-file`, in one list.
 fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let mut list = named.to_vec();
     let Some(file) = file else { return Ok(list) };

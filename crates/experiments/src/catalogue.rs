@@ -47,7 +47,7 @@ pub(crate) fn papers() -> Vec<Paper> {
         paper(
             "SABUL",
             "Gu and Grossman, *SABUL: a transport protocol for grid computing*, 2003. SABUL finds \
-             its rate by loss, and raises it by the same amount at any round-trip time.",
+             its rate from losses, and raises it equally fast at any round-trip time.",
             &sabul::ALL,
         ),
         paper(

@@ -13,7 +13,7 @@ use crate::table::{Published, Row, Table, emulated_value};
 /// The experiments of this paper.
 pub(crate) const ALL: [&Experiment; 5] = [&FIG1, &FIG2, &FIG3, &TABLE1, &TABLE2];
 
-/// A place in the paper.
+/// The source text of an experiment, for a place in the paper.
 macro_rules! of_paper {
     ($place:literal) => {
         concat!(
@@ -46,9 +46,8 @@ fn share(outcomes: &Outcomes, case: &str, rate: Rate) -> Option<f64> {
 /// Packets received per acknowledgement.
 const FREQUENCIES: [u32; 10] = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 
-/// The cost of an acknowledgement at the paper's receiver is unknown. The acknowledgement has a
-/// byte, or a bit, for each of 39,063 packets (section 3), so making and sending it takes about
-/// this time.
+/// Assumed time to make and send an acknowledgement, which the paper does not give. Its
+/// acknowledgement has a byte, or a bit, for each of 39,063 packets (section 3).
 const REPORT_COST: &str = "1ms";
 /// The default receive buffer of Windows 2000.
 const SMALL_BUFFER: u32 = 8_192;
@@ -103,9 +102,9 @@ fn frequency_cases() -> Vec<Case> {
     cases
 }
 
-/// "We therefore used this number in all subsequent experimentation": two packets a batch.
-/// longhaul's batch is the number of packets that the last acknowledgement covered. Names, delays
-/// and losses.
+/// Cases with two packets a batch: "We therefore used this number in all subsequent
+/// experimentation". In the other cases, the batch is as large as the last acknowledgement
+/// (longhaul's default). Name, delay and loss.
 const BATCHES: [(&str, &str, f64); 4] = [
     ("short haul, two packets a batch", PATHS[0].1, 0.0),
     ("long haul, two packets a batch", PATHS[1].1, 0.0),
@@ -340,7 +339,7 @@ pub(crate) static FIG3: Experiment = Experiment {
     set: Set::Quick,
 };
 
-/// A window without the Large Window extensions.
+/// A window without the Large Window extensions, in bytes.
 const SMALL: u32 = 65_535;
 /// Path, whether windows are large, the published share.
 const TABLE1_ROWS: [(usize, bool, Published); 3] = [
@@ -360,7 +359,7 @@ pub(crate) static TABLE1: Experiment = Experiment {
     title: "TCP on FOBS's paths, with and without large windows",
     source: of_paper!("section 5.1, Table 1"),
     setup: "One TCP connection (NewReno with selective acknowledgements) sends 40 MB over the \
-            paths of [fobs-fig1](fobs-fig1.md), once with windows that only congestion limits, and \
+            paths of [fobs-fig1](fobs-fig1.md), once with windows limited only by congestion, and \
             once with windows of 64 kB.",
     cases: || {
         let cases = TABLE1_ROWS.map(|(place, large, _)| {

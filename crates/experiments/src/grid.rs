@@ -18,9 +18,9 @@ pub(crate) const ALL: [&Experiment; 1] = [&GRID];
 struct Contender {
     name: &'static str,
     flow: &'static str,
-    /// In milliseconds.
+    /// Round-trip times, in milliseconds.
     rtts: &'static [u64],
-    /// In units of 1/100,000.
+    /// Losses, in units of 1/100,000.
     losses: &'static [u64],
 }
 
@@ -29,7 +29,8 @@ const fn at_100_ms(name: &'static str, flow: &'static str, losses: &'static [u64
 }
 
 /// RBUDP runs on all paths. The other protocols run on the long paths, without loss and with 1 %.
-/// SABUL treats all loss as congestion, and would need minutes at 0.1 %.
+/// SABUL runs with 0.001 % instead: it treats all loss as congestion, and would need minutes at 0.1
+/// %.
 const CONTENDERS: [Contender; 7] = [
     Contender { rtts: &[10, 100], ..at_100_ms("RBUDP", "rbudp", &[0, 100, 1_000, 5_000]) },
     at_100_ms("FOBS, greedy", "fobs", &[0, 1_000]),
@@ -148,11 +149,11 @@ pub(crate) static GRID: Experiment = Experiment {
               simulated ones, for a protocol that is alone on its path. Over the whole grid, real \
               copies by RBUDP are slower by {-least [RBUDP, * | from simulated] | 1} % at most, \
               because a copy also does other work than sending. They are faster by {most [RBUDP, * \
-              | from simulated] | 1} % at most, where other packets were lost. On the long paths \
-              FOBS is within {off [FOBS*, 100 ms, * | from simulated] | 1} %, SABUL within {off \
-              [SABUL, * | from simulated] | 1}, Tsunami within {off [Tsunami, * | from simulated] \
-              | 1}, NETBLT within {off [NETBLT, * | from simulated] | 1} and GTP within {off [GTP, \
-              * | from simulated] | 1}. Each value is one run.\n\n\
+              | from simulated] | 1} % at most, because chance decides which packets are lost. \
+              On the long paths FOBS is within {off [FOBS*, 100 ms, * | from simulated] | 1} %, \
+              SABUL within {off [SABUL, * | from simulated] | 1}, Tsunami within {off [Tsunami, * \
+              | from simulated] | 1}, NETBLT within {off [NETBLT, * | from simulated] | 1} and GTP \
+              within {off [GTP, * | from simulated] | 1}. Each value is one run.\n\n\
               Some other pages have larger differences, and explain them:\n\n\
               - Senders, receiver and emulator share two cores, so senders wake late and send in \
               clumps into a full queue: [gtp-fig10](gtp-fig10.md), [gtp-fig12](gtp-fig12.md), \

@@ -159,12 +159,13 @@ pub(crate) static MANY: Experiment = Experiment {
               {RBUDP, told its share, to 4 | model | 2} s that the link alone would take, and with \
               NETBLT after {NETBLT, told its share, to 4 | 2}; 16 have it after {RBUDP, told its \
               share, to 16 | 2} to {NETBLT, told its share, to 16 | 2} s, against {RBUDP, told its \
-              share, to 16 | model | 2}. Of these, only FOBS wastes anything, one round trip of \
-              data for each receiver, and all receivers have the object at nearly the same time. \
-              Tsunami is about a second later because it starts slowly. If each of four copies of \
-              RBUDP sends at the whole link's rate, they gain {[RBUDP, told its share, to 4] - \
-              [RBUDP, told the link, to 4] | 2} s, but send {RBUDP, told the link, to 4 | waste} % \
-              of the object needlessly, over a link that other traffic then cannot use.\n\n\
+              share, to 16 | model | 2}. Of these protocols only FOBS wastes anything: one round \
+              trip of data for each receiver. With each of them all receivers have the object at \
+              nearly the same time. Tsunami is about a second later because it starts slowly. If \
+              each of four copies of RBUDP sends at the whole link's rate, they gain {[RBUDP, told \
+              its share, to 4] - [RBUDP, told the link, to 4] | 2} s, but send {RBUDP, told the \
+              link, to 4 | waste} % of the object needlessly, over a link that other traffic then \
+              cannot use.\n\n\
               GTP's receivers divide their own links, which are not the bottleneck here. 16 \
               receivers request more than the shared link carries, and {GTP, to 16 | waste} % of \
               the object is sent needlessly; with four receivers {GTP, to 4 | waste} %. SABUL \
@@ -173,8 +174,9 @@ pub(crate) static MANY: Experiment = Experiment {
               - [RBUDP, told its share, to 16] | 1} s later than with RBUDP, and the first has it \
               after half of RBUDP's time. TCP serves the near receivers first: of four receivers \
               one has the object after {TCP CUBIC, to 4 | time until one has it | 1} s and the \
-              last after {TCP CUBIC, to 4 | 2} s. Eight connections per receiver help with 16 \
+              last after {TCP CUBIC, to 4 | 2} s. Eight connections for each receiver help with 16 \
               receivers ({TCP CUBIC, 8 connections, to 16 | 1} s instead of {TCP CUBIC, to 16 | \
-              1}), not with four ({TCP CUBIC, 8 connections, to 4 | 1} s).",
+              1}), not with four ({TCP CUBIC, 8 connections, to 4 | 1} s instead of {TCP CUBIC, to \
+              4 | 1}).",
     set: Set::Full,
 };

@@ -185,7 +185,7 @@ impl Outcomes {
         self.cases.get(name)
     }
 
-    /// A number of the case `name`; `None` if an input of it was not counted.
+    /// A number of the case `name`; `None` if the case was not run or an input was not counted.
     pub fn of(&self, name: &str, number: impl Fn(&CaseOutcome) -> f64) -> Option<f64> {
         self.case(name).map(number).filter(|number| number.is_finite())
     }

@@ -15,7 +15,7 @@ const HEIGHT: u32 = 440;
 /// The width of the legend on the right.
 const LEGEND: u32 = 230;
 const LEGEND_LINE: i32 = 20;
-/// Values on a linear axis below this are treated as zero.
+/// A linear axis whose values are all below this shows 0 to 1.
 const LEAST: f64 = 1e-9;
 /// Characters per line of the legend; longer labels are folded.
 const LEGEND_COLUMNS: usize = 30;

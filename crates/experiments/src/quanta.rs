@@ -113,7 +113,7 @@ pub(crate) static FIG5: Experiment = Experiment {
                 // performance of app_perf".
                 let told = *rate == 878 && receiver.name != NAIVE;
                 let published = told.then_some(Published::About(receiver.takes));
-                // The program's limit is that published value.
+                // The receiving program's limit was derived from the published value.
                 blast_rows(outcomes, &case, PAYLOAD, f64::from(*rate), published)
             });
             let Receiver { name, takes, .. } = receiver;
@@ -343,15 +343,15 @@ pub(crate) static FIG7: Experiment = Experiment {
               fewer. The emulated number differs from the simulated one by one at most; this \
               matters where a round trip is a large part of the time.",
     learned: "Round trips limit the throughput of small payloads; the sending rate limits that of \
-              large ones. 12 % loss costs the repeated data (13.6 % of the payload) and some round \
-              trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of 682, and 2 \
-              MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 Mbit/s, loss 0 \
-              %} without loss. longhaul is at most {-least [* | goodput | difference]} % below the \
-              model, and up to {most [* | goodput | difference]} % above it where it needs one or \
-              two rounds fewer. The paper's own values are not known. For small objects over long \
-              paths the number of rounds matters more than the loss. By default longhaul adds \
-              coded symbols to the last rounds (`tail-copies` 2, [coded-repair](coded-repair.md)); \
-              this page does not use them.",
+              large ones. 12 % loss costs the repeated data (12/88 = 13.6 % of the payload) and \
+              some round trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of \
+              682, and 2 MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 \
+              Mbit/s, loss 0 %} without loss. longhaul is at most {-least [* | goodput | \
+              difference]} % below the model, and up to {most [* | goodput | difference]} % above \
+              it where it needs one or two rounds fewer. The paper's own values are not known. For \
+              small objects over long paths the number of rounds matters more than the loss. By \
+              default longhaul adds coded symbols to the last rounds (`tail-copies` 2, \
+              [coded-repair](coded-repair.md)); this page does not use them.",
     set: Set::Quick,
 };
 
@@ -362,7 +362,7 @@ const FIRST_VERSION_RATE: f64 = IPERF * 0.95;
 const SLOW: &str = "a program that takes 643 Mbit/s";
 const FAST: &str = "a program without a limit";
 
-/// The anecdote of section 4.
+/// Section 4: the loss of RBUDP's first implementation.
 pub(crate) static FIRST_VERSION: Experiment = Experiment {
     id: "quanta-first-version",
     title: "RBUDP at 5 % less than iperf's rate: the loss is in the receiving host, not on the \
@@ -370,8 +370,9 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4",
     setup: "RBUDP sends 450 MB at 95 % of iperf's 878 Mbit/s, over 1 Gbit/s and 100 ms without \
-            loss on the line. One receiving program takes 643 Mbit/s (the rate that app_perf \
-            measured on the slow host); the other has no limit. The socket buffer holds 1 MiB.",
+            loss on the line. One receiving program takes 643 Mbit/s (the rate that the \
+            paper's test program app_perf measured on the slow host); the other has no limit. The \
+            socket buffer holds 1 MiB.",
     cases: || {
         let into = |takes: &str| {
             let blast = vary("quanta-first-version").set("host.b.receives-rate", takes);
@@ -393,16 +394,16 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The anecdote is about RBUDP's first implementation, on hosts that the paper does not \
-              name. A loss of 33 % at this rate means that the receiving program took about 560 \
-              Mbit/s. Here the program takes 643 Mbit/s, as app_perf measured later on the slow \
-              host of section 4.2, so less is lost. The loss counts all rounds.",
-    learned: "iperf measures the rate of a program that discards the data. A rate chosen by iperf \
-              overruns a program that keeps the data, and all of the loss is in the host: the line \
-              loses nothing in either case. Here {a program that takes 643 Mbit/s} % is lost, \
-              against 33 % in the paper, because the program here is faster. For this reason \
-              longhaul counts drops of the socket separately, and grants a sender only as much as \
-              the receiver can take.",
+    differs: "The paper reports this loss for RBUDP's first implementation, on hosts that it does \
+              not name. A loss of 33 % at this rate means that the receiving program took about \
+              560 Mbit/s (67 % of 834). Here the program takes 643 Mbit/s, as app_perf measured \
+              later on the slow host of section 4.2, so less is lost. The loss counts all rounds.",
+    learned: "iperf measures the rate of a program that discards the data. A sending rate that \
+              follows iperf's value overruns a program that keeps the data, and all of the loss is \
+              in the host: the line loses nothing in either case. Here {a program that takes 643 \
+              Mbit/s} % is lost, against 33 % in the paper, because the program here is faster. \
+              For this reason longhaul counts drops of the socket separately, and grants a sender \
+              only as much as the receiver can take.",
     set: Set::Quick,
 };
 

@@ -1,4 +1,5 @@
-//! The scenarios of all tables and figures: the files of `scenarios/`, and their variations by row.
+//! The scenarios of all tables and figures: the files of `scenarios/`, and their variations for
+//! single cases.
 //!
 //! Paths, hosts and flows of an experiment are defined only in these files, so `longhaul sim` and
 //! `longhaul emulate` run what the pages show. The binary contains the files.
@@ -32,7 +33,7 @@ const FILES: &[(&str, &str)] = files!(
     "sim-vs-emulator"
 );
 
-/// A file of `scenarios/`, with the changes of a row.
+/// A file of `scenarios/`, with the changes for one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The file's name without `.toml`.

@@ -36,9 +36,9 @@ const NO_MODEL: &str = "the page compares with the kernel's own BBR";
 const FOBS: &str = "fobs";
 const SABUL: &str = "sabul";
 const TSUNAMI: &str = "tsunami";
-/// In MB.
+/// Sizes of the object, in MB.
 const SIZES: [u64; 2] = [300, 3_000];
-/// In per mille.
+/// Losses, in per mille.
 const LOSSES: [u64; 4] = [0, 1, 10, 50];
 /// Goodput as a share of C·(1 − L): the link's capacity for UDP payload, minus the lost share.
 const SHARE: Quantity = Quantity { name: "goodput of C·(1 − L)", unit: Unit::Share };

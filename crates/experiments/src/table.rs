@@ -167,7 +167,8 @@ impl Row {
         Row { aim: Some(aim), ..self }
     }
 
-    /// Says for the simulated and the emulated value, if present, whether it meets the goal.
+    /// Returns whether the simulated and the emulated value meet the goal, in words; empty without
+    /// a goal.
     fn met(&self) -> String {
         let Some(aim) = self.aim else { return String::new() };
         let say = |value: Option<f64>, of: &str| {

@@ -20,7 +20,7 @@ pub(crate) const ALL: [&Experiment; 1] = [&FEC];
 
 /// Updates a second.
 const RATES: [u64; 3] = [10, 100, 1_000];
-/// Those that are also run in real time: 3,000 updates at 10 a second take five minutes.
+/// Updates a second of the runs in real time. At 10 a second a run would take five minutes.
 const REAL: [u64; 2] = [100, 1_000];
 const RTTS: [u64; 2] = [100, 300];
 /// Mean loss in per cent, and the mean number of packets lost in a row.

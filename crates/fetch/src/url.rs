@@ -65,7 +65,7 @@ impl Url {
         Ok(Url { uri, user })
     }
 
-    /// Returns the last name of the path, decoded; `None` if the path ends with a slash.
+    /// Returns the last part of the path, decoded; `None` if the path ends with a slash.
     pub fn name(&self) -> Option<Vec<u8>> {
         let name = self.uri.path().rsplit('/').next().filter(|name| !name.is_empty())?;
         Some(decode(name))

@@ -15,7 +15,8 @@ use super::CHUNK;
 /// A BLAKE3 hash or chaining value.
 pub type Digest = [u8; 32];
 
-/// Returns the value of a chunk of packed files or of the encoded manifest: the plain hash.
+/// Returns the value of a chunk of packed files (small files that share a chunk) or of the encoded
+/// manifest: the plain hash.
 pub(crate) fn packed_value(content: &[u8]) -> Digest {
     *blake3::hash(content).as_bytes()
 }
@@ -301,7 +302,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
-        /// Random values replace content: the tree's shape must not depend on the order.
+        /// The root must not depend on the order. Random values replace the values of real chunks.
         #[test]
         fn any_order_gives_the_same_root(chunks in 1u64..200, seed in any::<u64>()) {
             let value = |n: u64| *blake3::hash(&n.to_le_bytes()).as_bytes();

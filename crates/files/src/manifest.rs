@@ -38,9 +38,8 @@ pub const MAX_PATH: usize = 4096;
 /// Maximum number of holes of one file. A source sends the zeros of further holes.
 pub(crate) const MAX_HOLES: usize = 1 << 20;
 
-/// Memory of an entry in bytes, without its name, its holes and its link target. Covers the entry
-/// itself, and its share of the object's layout and of a destination's state (two places of 16
-/// bytes, a state, bits).
+/// Memory of an entry in bytes, without its name, its holes and its link target: the entry itself,
+/// and its share of the object's layout and of a destination's state.
 const FIXED: u64 = size_of::<Entry>() as u64 + 40;
 
 /// Maximum bytes of an entry's encoding in addition to its name, its holes and its link target.
@@ -118,7 +117,7 @@ pub struct Entry {
     /// Offset of the entry's name in the names of all entries.
     name: u32,
     name_len: u8,
-    /// Its kind.
+    /// The entry's kind.
     pub kind: Kind,
     /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
     pub mode: u32,
@@ -197,7 +196,7 @@ fn path(entries: &[Entry], names: &[u8], number: u32) -> Vec<u8> {
 pub struct Listed {
     /// Components joined by `/`, relative.
     pub path: Box<[u8]>,
-    /// Its kind.
+    /// The entry's kind.
     pub kind: Kind,
     /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
     pub mode: u32,

@@ -68,7 +68,7 @@ impl Root {
     }
 }
 
-/// The content of a place.
+/// The result of a look-up of a place.
 pub(crate) enum Found {
     /// A folder, possibly through a link.
     Folder(SharedFolder),

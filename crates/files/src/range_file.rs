@@ -1,4 +1,5 @@
-//! Reads ranges of one version of a regular file, and caches its chunk values.
+//! Reads ranges of one version of a regular file, and caches the BLAKE3 values of its chunks of 1
+//! MiB.
 
 mod change;
 
@@ -58,8 +59,8 @@ pub struct RangeFile {
     path: PathBuf,
     /// The folder of a new file, until it is synced.
     created_in: Option<SharedFolder>,
-    /// The number of names of a file that is open for changes. It falls when another file replaces
-    /// this one.
+    /// The number of hard links of a file that is open for changes. The number falls when another
+    /// file replaces this file.
     links: Option<u64>,
 }
 

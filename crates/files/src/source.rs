@@ -1,11 +1,11 @@
-//! Reading at the sending end: chunks of the virtual object, hashed while they are in the cache.
+//! Reading at the sending end: chunks of the virtual object (all files of a copy, packed together),
+//! hashed while they are in the CPU's cache. A chunk's value is its digest.
 //!
 //! Names work as in `rsync -a` and `cp -r`: `folder` is the folder itself, so the paths of its
 //! entries start with the folder's name; `folder/` (and `.`, `..`) is the folder's content. With
 //! `recursive`, a link given as a source is copied as a link. Without `recursive`, the copy follows
-//! the link and keeps the link's name.
-//! Links within a tree stay links. Filters apply to entries found inside folders, never to the
-//! given names.
+//! the link and keeps the link's name. Links within a tree stay links. Filters apply to entries
+//! found inside folders, never to the given names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -70,12 +70,12 @@ pub struct Source {
     object: VirtualObject,
     encoded: Arc<[u8]>,
     origins: Vec<Origin>,
-    /// The origin of each entry; empty if there is only one.
+    /// The origin of each entry; empty if there is only one origin.
     origin_of: Vec<u16>,
     /// Open files, the most recently used last.
     open: Vec<(u32, OpenFile)>,
     failed: BTreeSet<u32>,
-    /// The stamps of open files that were unlinked.
+    /// For open files that were unlinked: the version (from the change time) since the unlinking.
     unnamed: BTreeMap<u32, u64>,
     failures: Vec<Failure>,
     warnings: Vec<String>,
@@ -403,7 +403,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Why a place is refused.
+/// Why a place (a given source) is refused.
 enum Refused {
     /// Nothing can be copied.
     Whole(Error),

@@ -1,4 +1,5 @@
-//! The walk over a source, by handles. Links stay links and are never followed.
+//! The walk over a source. It reaches each entry through the entry's open folder. Links stay links
+//! and are never followed.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -80,7 +80,7 @@ fn right(shared: &Shared, headers: &HeaderMap) -> Result<Right, Reply> {
 fn unknown(text: &str) -> Reply {
     let reply = reply::plain(StatusCode::UNAUTHORIZED, text);
     let mut reply = reply::with(reply, header::WWW_AUTHENTICATE, "Bearer realm=\"longhaul\"");
-    // Browsers and WebDAV clients ask for a password, which is the token.
+    // Makes browsers and WebDAV clients ask for a password; the token is the password.
     let basic = header::HeaderValue::from_static("Basic realm=\"longhaul\", charset=\"UTF-8\"");
     reply.headers_mut().append(header::WWW_AUTHENTICATE, basic);
     reply

@@ -10,7 +10,6 @@ use tokio::sync::mpsc;
 /// Maximum number of queued pieces.
 const WAITING: usize = 2;
 
-/// The body of a reply.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// The whole body; `None` after it was sent.

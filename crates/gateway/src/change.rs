@@ -43,7 +43,10 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     };
     match condition::judge(headers, version.as_ref(), false) {
         Judged::Holds => Ok(found.is_some()),
-        _ => Err(reply::plain(StatusCode::PRECONDITION_FAILED, "the file has another version")),
+        _ => {
+            let text = "the file's version does not meet the condition of the request";
+            Err(reply::plain(StatusCode::PRECONDITION_FAILED, text))
+        }
     }
 }
 
@@ -104,7 +107,6 @@ async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), 
     finished.await.map_err(trouble)
 }
 
-/// Creates a folder.
 pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
     match shared.at_disk(move || edit::make_folder(&place)).await {
         Ok(()) => reply::empty(StatusCode::CREATED),
@@ -126,7 +128,6 @@ pub(crate) async fn delete(shared: &Shared, place: Place, headers: &HeaderMap) -
     }
 }
 
-/// Renames `from` to `to`.
 pub(crate) async fn move_to(
     shared: &Arc<Shared>,
     from: Place,

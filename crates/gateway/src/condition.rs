@@ -67,8 +67,8 @@ fn lists(list: &str, version: Option<&Version>) -> bool {
     list.trim() == "*" || list.split(',').any(is_it)
 }
 
-/// Evaluates the conditions of a request for `version`; `None` if there is no file. `reads` says
-/// whether the method is GET or HEAD.
+/// Evaluates the conditions of a request. `version` is the version of the file, `None` if there is
+/// no file. `reads` says whether the method is GET or HEAD.
 pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool) -> Judged {
     let modified = version.and_then(|version| version.modified);
     let holds = match text(headers, header::IF_MATCH) {

@@ -17,7 +17,6 @@ use crate::shared::Shared;
 /// Bytes of a read.
 const PIECE: u64 = 256 << 10;
 
-/// A part of a body.
 enum Part {
     Text(String),
     Bytes(Range<u64>),
@@ -44,7 +43,7 @@ pub(crate) async fn file(
         Judged::Failed => {
             return dressed(reply::plain(
                 StatusCode::PRECONDITION_FAILED,
-                "the file has another version",
+                "the file's version does not meet the condition of the request",
             ));
         }
     }

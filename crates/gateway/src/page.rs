@@ -80,7 +80,7 @@ impl Page {
         let PageSettings { listen, token } = settings;
         if !listen.ip().is_loopback() {
             let what = format!("{listen} would show the page in the clear, its token included");
-            let advice = "listen on 127.0.0.1, and reach it by ssh -L";
+            let advice = "listen on 127.0.0.1, and reach it through ssh -L";
             return Err(Error::usage(what, advice));
         }
         let token = token.map_or_else(random, Ok)?;

@@ -17,7 +17,7 @@ const AT_DISK: usize = 16;
 const LISTINGS: usize = 16;
 /// How long a further listing waits.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum number of refusals logged in a minute. The limit keeps strangers from filling the log.
+/// Maximum number of refusals reported in a minute, so that strangers cannot fill the log.
 const TOLD: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -121,7 +121,7 @@ impl Shared {
         (self.tell)(told);
     }
 
-    /// Counts a refusal; returns whether the limit allows its report.
+    /// Counts a refusal. Returns whether the limit allows reporting it.
     fn refuses_few(&self) -> bool {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.since.elapsed() > MINUTE {

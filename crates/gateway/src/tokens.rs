@@ -35,7 +35,6 @@ pub(crate) fn hash(token: &str) -> [u8; 32] {
     *blake3::hash(token.as_bytes()).as_bytes()
 }
 
-/// The tokens of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens(HashMap<[u8; 32], Right>);
 

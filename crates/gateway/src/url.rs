@@ -16,8 +16,8 @@ pub(crate) struct UrlPath {
     pub(crate) says_folder: bool,
 }
 
-/// Parses the path of a request. Each part is decoded separately, so a part with an encoded
-/// slash is an invalid name. `None` if the path leads out of the root or has an invalid name.
+/// Parses the path of a request. Returns `None` if the path leads out of the root or has an invalid
+/// name. Each part is decoded separately, so a part with an encoded slash is an invalid name.
 pub(crate) fn parse(text: &str) -> Option<UrlPath> {
     let below = text.strip_prefix('/').filter(|below| below.len() <= LONGEST)?;
     let mut path = PathBuf::new();

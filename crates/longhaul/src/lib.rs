@@ -27,8 +27,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Dropping a [`Transfer`] cancels the copy and keeps the data that have arrived. The same call
-//! resumes the copy.
+//! Dropping a [`Transfer`] cancels the copy and keeps the data that have arrived. A later call with
+//! the same arguments resumes the copy.
 //!
 //! # From memory to memory
 //!

@@ -180,7 +180,7 @@ fn an_invalid_call_is_refused_at_the_start() {
     assert!(longhaul::Client::builder().build().is_err(), "a client needs an identity");
 }
 
-/// The kind and the path of the error with which a copy ends.
+/// Returns the kind and the path of the error with which a copy ends.
 fn end_of(client: &Client, from: &str, to: &str) -> (ErrorKind, Option<PathBuf>) {
     let ended = blocking::wait(async {
         let mut copy = client.copy([from], to).start()?;

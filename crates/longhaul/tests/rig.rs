@@ -22,27 +22,27 @@ impl Rig {
         Rig { folder, client: Identity::generate(), server: Identity::generate() }
     }
 
-    /// A path below the server's root.
+    /// Returns a path below the server's root.
     pub(crate) fn there(&self, path: &str) -> PathBuf {
         self.folder.path().join("root").join(path)
     }
 
-    /// A path on the client's side.
+    /// Returns a path on the client's side.
     pub(crate) fn here(&self, path: &str) -> PathBuf {
         self.folder.path().join("here").join(path)
     }
 
-    /// A server of the rig's root without allowed clients.
+    /// Returns a server of the rig's root without allowed clients.
     pub(crate) fn closed_server(&self) -> ServerBuilder {
         Server::builder(self.server.clone()).root(self.there("")).listen("127.0.0.1:0")
     }
 
-    /// A server of the rig's root that allows the client.
+    /// Returns a server of the rig's root that allows the client.
     pub(crate) fn server(&self) -> ServerBuilder {
         self.closed_server().allow(self.client.id().to_string(), Access::read_write())
     }
 
-    /// A client that trusts the rig's server.
+    /// Returns a client that trusts the rig's server.
     pub(crate) fn client(&self) -> Client {
         self.client_that(Trust::only(self.server.id().to_string()))
     }
@@ -53,7 +53,7 @@ impl Rig {
     }
 }
 
-/// The address of `path` at a server.
+/// Returns the address of `path` at a server.
 pub(crate) fn url(server: &Server, path: &str) -> String {
     format!("lh://{}/{path}", server.address())
 }
@@ -67,7 +67,7 @@ pub(crate) fn write_tree(folder: &Path, count: usize, large: usize) {
     fs::write(folder.join("large"), noise(large)).expect("a new file");
 }
 
-/// Bytes that do not repeat within a chunk.
+/// Returns bytes that do not repeat within a chunk.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
@@ -77,7 +77,7 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// The content of all files in a folder.
+/// Returns the content of all files in a folder.
 pub(crate) fn read_tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("readable").path()).filter(|path| path.is_file());

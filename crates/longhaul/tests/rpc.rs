@@ -13,7 +13,7 @@ use crate::rig::{Rig, url};
 
 type Answer<T> = Result<T, RpcError>;
 
-/// A server with methods, and a client with a right to the methods below `lab`.
+/// Returns a server with methods, and a client with a right to the methods below `lab`.
 async fn start(rig: &Rig, server: ServerBuilder) -> (Server, Rpc) {
     let right = access_list::parse(&format!("{},rpc=/lab", rig.client.id())).expect("an entry");
     let server = server.allow_all([right]).start().await.expect("it listens");

@@ -1,4 +1,4 @@
-//! The requests of the kernel.
+//! Answers the requests of the kernel.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -148,7 +148,7 @@ fn check(at: &Path) -> Result<(), Error> {
     if !Path::new(DEVICE).exists() {
         let what = format!(
             "{DEVICE} is missing, so this host cannot mount; load the kernel module \
-             `fuse` and install the package fuse3, or read files by `longhaul cat`"
+             `fuse` and install the package fuse3, or read files with `longhaul cat`"
         );
         return Err(local(what));
     }

@@ -178,7 +178,7 @@ impl Tree {
         Ok(lock(&self.nodes).get(&inode).ok_or(Errno::ESTALE)?.clone())
     }
 
-    /// Returns the last attributes of an inode that the kernel received.
+    /// Returns the attributes that the kernel last received for an inode.
     pub(crate) fn known(&self, inode: u64) -> Result<Named, Failed> {
         self.node(inode).map(|node| node.named)
     }

@@ -7,7 +7,7 @@ pub use longhaul_proto::time::{Span, Time};
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// The time now.
+/// Returns the time now.
 pub fn now() -> Time {
     let start = START.get_or_init(Instant::now);
     // 2⁶⁴ nanoseconds are 584 years.
@@ -19,7 +19,7 @@ pub fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
 
-/// A reading of this clock together with the system's, which the kernel uses for timestamps.
+/// A reading of this clock and of the system's clock, which the kernel uses for timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     now: Time,
@@ -33,7 +33,8 @@ impl Reading {
 
     /// Converts the kernel's timestamp (since 1970) of a message that arrived after `since` and
     /// before this reading. Without a timestamp, returns the time of this reading. The result is
-    /// always between both times, because the system's clock may have been set meanwhile.
+    /// always between `since` and the time of this reading, because the system's clock may have
+    /// been set meanwhile.
     pub(crate) fn at(&self, stamp: Option<Duration>, since: Time) -> Time {
         let came = stamp.and_then(|stamp| SystemTime::UNIX_EPOCH.checked_add(stamp));
         let age = came.and_then(|came| self.wall.duration_since(came).ok()).unwrap_or_default();
@@ -57,7 +58,7 @@ mod tests {
         let since = at(89_000);
         assert_eq!(reading.at(dated(3), since), at(89_997));
         assert_eq!(reading.at(None, since), at(90_000));
-        // Set forward, and back.
+        // The system's clock was set forward by 60 s, or back by 1 s.
         assert_eq!(reading.at(dated(60_000), since), since);
         let later = dated(0).map(|now| now + Duration::from_secs(1));
         assert_eq!(reading.at(later, since), at(90_000));

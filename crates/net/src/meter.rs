@@ -22,7 +22,7 @@ pub struct Tariff {
     pub longest: Span,
 }
 
-/// Number of keys kept. A further key replaces the key with the smallest charge.
+/// Maximum number of keys kept. A further key replaces the key with the smallest charge.
 const MOST: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,17 +46,18 @@ impl<K: Copy + Eq + Hash> Meter<K> {
         Meter { tariff, charges: HashMap::new() }
     }
 
-    /// Whether `key` is over its limit.
+    /// Returns whether `key` is over its limit.
     pub fn is_over(&self, now: Time, key: K) -> bool {
         self.charge(now, key) > self.tariff.free
     }
 
-    /// Whether `key` would be within its limit after one more event that costs [`Tariff::each`].
+    /// Returns whether `key` would be within its limit after one more event that costs
+    /// [`Tariff::each`].
     pub fn has_room(&self, now: Time, key: K) -> bool {
         self.charge(now, key) + self.tariff.each <= self.tariff.free
     }
 
-    /// Time until `key` is within its limit again; zero if it is.
+    /// Returns the time until `key` is within its limit again; zero if it is.
     pub fn over_for(&self, now: Time, key: K) -> Span {
         self.charge(now, key).saturating_sub(self.tariff.free)
     }

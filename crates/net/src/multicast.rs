@@ -55,7 +55,7 @@ impl GroupAddress {
 /// A group, and how a host reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its address.
+    /// The group's address.
     pub address: GroupAddress,
     /// The number of this host's interface; `None` for the interface that the routing table
     /// selects.
@@ -85,7 +85,7 @@ impl FromStr for Group {
     }
 }
 
-/// The number of the interface `name` of this host.
+/// Returns the number of the interface `name` of this host.
 ///
 /// # Errors
 /// This host has no such interface.
@@ -96,8 +96,8 @@ pub fn interface(name: &str) -> Result<u32, Error> {
     })
 }
 
-/// The interface through which this host reaches `peer`; `None` if `peer` is this host, or if the
-/// interface is unknown.
+/// Returns the interface through which this host reaches `peer`; `None` if `peer` is this host, or
+/// if the interface is unknown.
 pub fn interface_towards(peer: SocketAddr) -> Option<u32> {
     match peer {
         _ if peer.ip().to_canonical().is_loopback() => None,

@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Prefix bits of an IPv6 network: every host may use all addresses of its /64.
 const PREFIX: u32 = 64;
 
-/// The part of its address that a client cannot choose: an IPv4 address, or an IPv6 /64.
+/// The part of a client's address that the client cannot choose: an IPv4 address, or an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Network(IpAddr);
 
 impl Network {
-    /// The network of `address`. Link-local addresses share one /64, so each counts
-    /// as its own network.
+    /// Returns the network of `address`. Link-local addresses share one /64, so each counts as a
+    /// separate network.
     pub fn of(address: IpAddr) -> Network {
         Network(match address.to_canonical() {
             IpAddr::V6(ip) if !ip.is_unicast_link_local() => {

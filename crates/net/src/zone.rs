@@ -36,8 +36,8 @@ pub fn write(host: &str) -> String {
     }
 }
 
-/// The address in `host`, if it has a zone; `None` for a name, or for an address that needs no
-/// zone.
+/// Returns the address in `host`, if it has a zone; `None` for a name, or for an address that needs
+/// no zone.
 ///
 /// # Errors
 /// A link-local address has no zone, or the zone names an interface that this host does not have.
@@ -63,7 +63,7 @@ fn split(text: &str) -> (&str, Option<&str>) {
     text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)))
 }
 
-/// The number of an interface, given by name or number.
+/// Returns the number of an interface, given by name or number.
 pub(crate) fn number(zone: &str) -> Option<u32> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     netdevice::name_to_index(&socket, zone).ok().or_else(|| {
@@ -73,7 +73,7 @@ pub(crate) fn number(zone: &str) -> Option<u32> {
     })
 }
 
-/// The host part of `address`, in the form that [`address`](address()) reads.
+/// Returns the host part of `address`, in the form that [`address`](address()) reads.
 pub fn host(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),

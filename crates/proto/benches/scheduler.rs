@@ -48,7 +48,7 @@ fn sharing(flows: u32, turns: usize) -> u128 {
     let demands: Vec<Demand> =
         (0..flows).map(|_| Demand { estimate: estimate(), weight: 1.0 }).collect();
     let capacity = demands.iter().map(|demand| demand.estimate).sum::<f64>() / 2.0;
-    // Results below the clock's resolution are repeated many times.
+    // Computations that are shorter than the clock's resolution are repeated many times.
     let again = (10_000 / flows).max(1);
     let times = (0..turns).map(|_| {
         let started = Instant::now();

@@ -13,11 +13,11 @@ pub struct SenderAccounting {
     pub sent: u64,
     /// Blocks sent for the first time.
     pub first: u64,
-    /// Blocks sent again, and coded symbols.
+    /// Blocks sent again, and coded symbols ([`crate::coded`]).
     pub retransmitted: u64,
     /// Number of coded symbols in `retransmitted`.
     pub coded: u64,
-    /// Losses as reported; a loss reported twice counts twice (ORNL's column).
+    /// Losses that the receiver reported; a loss reported twice counts twice (ORNL's column).
     pub reported_lost: u64,
     /// The highest number of rounds that any segment needed.
     pub rounds: u32,
@@ -34,12 +34,11 @@ pub struct ReceiverAccounting {
     pub distinct: u64,
     /// Blocks received again.
     pub duplicates: u64,
-    /// Distinct blocks that coded symbols replaced. For each of them, one symbol counts as a
-    /// datagram received for the first time.
+    /// Missing blocks that coded symbols replaced, a part of `distinct`.
     pub recovered: u64,
     /// Missing blocks, each counted once.
     pub blocks_lost: u64,
-    /// Losses as reported; a loss reported twice counts twice.
+    /// Losses that this receiver reported; a loss reported twice counts twice.
     pub reported_lost: u64,
     /// Highest packet number received, plus one: the number of datagrams known to have been sent.
     pub highest: u64,

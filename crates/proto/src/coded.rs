@@ -7,8 +7,9 @@
 //! message is needed.
 //!
 //! In the core a symbol is a [`Block`] whose index is above the indices of all real blocks. The
-//! core decides which symbols are sent and when they suffice; the driver moves bytes. A sender may
-//! only send symbols to a receiver that takes them ([`crate::endpoint::Sender::allow_coded`]).
+//! core decides which symbols are sent and when they suffice; the driver (the program that does the
+//! I/O) moves bytes. A sender may only send symbols to a receiver that takes them
+//! ([`crate::endpoint::Sender::allow_coded`]).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,8 +26,8 @@ const INDEX: u32 = 1 << 31;
 pub const FIRST_SYMBOL: u64 = 1 << 47;
 /// Maximum number of chunks whose symbols a receiver keeps.
 const MOST_CHUNKS: usize = 4_096;
-/// Accepted probabilities that a round needs another round. The first one whose symbols fit the
-/// budget applies.
+/// Accepted probabilities that a round needs another round; [`amounts`] uses the first one whose
+/// symbols fit the budget.
 const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
 /// Bits of a chunk's number in a header.
 const CHUNK_BITS: u32 = FIRST_SYMBOL.ilog2() - BITS;

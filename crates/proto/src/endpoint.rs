@@ -1,12 +1,12 @@
 //! The traits that every protocol implements.
 //!
-//! A protocol is a [`Sender`] and a [`Receiver`]. The driver calls both: `on_*` passes input with
-//! the current time, `poll_*` returns output, `next_wakeup` says when to call again and why. After
-//! any `on_*` the driver polls until nothing is left. Every call names its flow: a sender has one,
-//! a receiver may have many.
+//! A protocol is a [`Sender`] and a [`Receiver`]. Each is a core: a state machine without I/O. A
+//! sender has one flow, a receiver may have many. The driver (the program that does the I/O) calls
+//! both: `on_*` passes input with the current time, `poll_*` returns output, `next_wakeup` says
+//! when to call again and why. After any `on_*` the driver polls until nothing is left.
 //!
-//! The core names blocks; the driver moves bytes. Only the code that seals datagrams assigns packet
-//! numbers; the driver passes the numbers of the next blocks to the core.
+//! The core names blocks; the driver moves bytes. The code that encrypts datagrams assigns packet
+//! numbers; the driver passes the next number to [`Sender::poll_transmit`].
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,8 +30,7 @@ pub struct Arrival {
     pub number: PacketNumber,
     /// The block that the datagram carried.
     pub block: Block,
-    /// When the datagram reached the host: not later than the call that passes it here, and earlier
-    /// if the program was busy.
+    /// When the datagram reached the host; earlier than the call if the program was busy.
     pub at: Time,
 }
 
@@ -88,11 +87,11 @@ pub struct Outgoing {
 pub enum Why {
     /// The pacer releases the next burst.
     Pacing,
-    /// A report is due, or its reordering grace ends.
+    /// A report is due, or has waited long enough for overtaken datagrams.
     Report,
-    /// The peer's answer is late; repeat the message.
+    /// The peer has not answered a message in time; the message is repeated.
     Repeat,
-    /// A pulse is due.
+    /// A pulse (the receiver's periodic report) is due.
     Pulse,
     /// The peer has been silent for too long (RFC 8085's circuit breaker).
     Breaker,
@@ -144,7 +143,8 @@ pub enum Event {
         /// The segment.
         segment: u32,
     },
-    /// Symbols replace the missing blocks of a chunk; the driver computes the blocks (receiver).
+    /// Coded symbols ([`crate::coded`]) replace the missing blocks of a chunk; the driver computes
+    /// the blocks (receiver).
     Restored {
         /// The chunk, counted from the start of the object.
         chunk: u64,
@@ -184,9 +184,9 @@ pub struct Setup {
     /// combine it with the speed of the receiving host's card ([`Sender::set_peer_card`]) to find
     /// the highest possible rate. The number is not a limit: the card itself limits the rate.
     pub card: Option<Rate>,
-    /// How the protocol finds its rate, if no rate is fixed and the protocol has no rate control.
+    /// The law that finds the rate, if no rate is fixed and the protocol has no rate control.
     pub law: Law,
-    /// The flow's weight where flows with found rates share a path.
+    /// The flow's weight when flows that find their own rates share a path.
     pub weight: Weight,
     /// Properties of the path from an earlier copy, for a protocol that finds its rate by `law`.
     /// They are a hint that may come from the other end. The path's first report overrides them.
@@ -282,7 +282,7 @@ pub trait Sender: Send {
     /// Handles the timeout that [`Sender::next_wakeup`] announced.
     fn on_timeout(&mut self, now: Time);
 
-    /// Notes blocks that the receiver has from another source: do not send them (again).
+    /// Marks blocks that the receiver has from another source; the sender does not send them again.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
     /// Sets the speed of the receiving host's card in bits a second of UDP payload in full
@@ -325,7 +325,7 @@ pub trait Sender: Send {
         Found::default()
     }
 
-    /// The sender's columns of the ORNL study.
+    /// The sender's counters.
     fn accounting(&self) -> &SenderAccounting;
 }
 
@@ -370,7 +370,7 @@ pub trait Receiver: Send {
     /// senders choose their own rate ignores it.
     fn set_receive_limit(&mut self, _: Rate) {}
 
-    /// The receiver's total capacity, if it divides one among its flows.
+    /// The receiver's total capacity, if the receiver divides it among its flows.
     fn receive_capacity(&self) -> Option<ReceiveCapacity> {
         None
     }
@@ -387,7 +387,7 @@ pub trait Receiver: Send {
     /// Whether every block of the flow's object has arrived.
     fn is_finished(&self, flow: FlowId) -> bool;
 
-    /// The receiver's columns of the ORNL study.
+    /// The flow's counters.
     fn accounting(&self, flow: FlowId) -> Option<&ReceiverAccounting>;
 
     /// Adds a flow; does nothing if a flow with this id exists.

@@ -51,7 +51,7 @@ impl Kind {
         matches!(self, Kind::Count | Kind::Switch | Kind::Choice(_))
     }
 
-    /// The word with this index; empty for other kinds.
+    /// Returns the word with index `value`; empty for kinds other than `Choice`.
     pub fn word(self, value: f64) -> &'static str {
         let Kind::Choice(words) = self else { return "" };
         words.get(value as usize).copied().unwrap_or_default()

@@ -1,14 +1,14 @@
-//! Rate control laws for protocols without their own law, and a law's findings about the path.
+//! Rate control laws for protocols that have none, and the results of a law.
 
 use crate::time::Span;
 use crate::units::Rate;
 
-/// A rate control law, implemented by a rate controller; the evaluation page compares the laws.
+/// A rate control law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Law {
-    /// [`crate::rate::train::Trains`].
+    /// Measures the path with packet trains ([`crate::rate::train::Trains`]).
     Trains,
-    /// [`crate::rate::shadow::Shadow`].
+    /// As `Trains`, and shares a path with a window like CUBIC's ([`crate::rate::shadow::Shadow`]).
     #[default]
     Shadow,
 }
@@ -25,7 +25,7 @@ pub enum Phase {
     Start,
     /// The rate follows the capacity of the path.
     Alone,
-    /// Other traffic has a queue on the path, and the copy takes its fair share.
+    /// Other traffic keeps a queue on the path, and the copy takes its fair share.
     Shared,
 }
 
@@ -52,8 +52,8 @@ pub struct Found {
     pub after: Span,
     /// The loss ratio of the path itself, in millionths.
     pub loss_ppm: u32,
-    /// How long the law believed that other traffic was on the path; `None` from a law that does
-    /// not look for it.
+    /// Total time in which the law treated the path as shared; `None` if the law does not detect
+    /// other traffic.
     pub shared: Option<Span>,
     /// The state of the search; `None` from a law that does not search.
     pub phase: Option<Phase>,
@@ -71,7 +71,7 @@ impl Weight {
     /// Maximum number of flows that a copy counts as.
     pub const MOST: u32 = 64;
 
-    /// The weight of `flows` flows, at most [`Weight::MOST`]; 0 is [`Weight::LOW`].
+    /// Returns the weight of `flows` flows; 0 is [`Weight::LOW`]. `None` above [`Weight::MOST`].
     pub const fn new(flows: u32) -> Option<Weight> {
         if flows <= Weight::MOST { Some(Weight(flows)) } else { None }
     }
@@ -81,7 +81,7 @@ impl Weight {
         self.0
     }
 
-    /// The number of shadow windows; at least one.
+    /// Number of TCP windows that [`crate::rate::shadow`] models; at least one.
     pub(crate) fn windows(self) -> u32 {
         self.0.max(1)
     }

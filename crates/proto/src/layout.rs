@@ -1,10 +1,10 @@
 //! How an object is divided: object → segments → chunks → blocks, and the position of each block.
 //!
-//! A *block* is the payload of one datagram. Blocks never straddle a *chunk* (the unit that is
-//! hashed, written and journalled): all blocks have one size except the last of each chunk. A chunk
-//! is therefore complete exactly when its own blocks are. A *segment* is a sequence of chunks that
-//! a protocol transfers like a separate object. Segments are numbered from the start of the object.
-//! The papers' experiments set chunk and segment to the whole object.
+//! A *block* is the payload of one datagram. A *chunk* is the unit that is hashed, written and
+//! journalled. Blocks never straddle chunks: all blocks have the same size except the last of each
+//! chunk. A *segment* is a sequence of chunks that a protocol transfers like a separate object.
+//! Segments are numbered from the start of the object. In the papers' experiments, the whole object
+//! is one chunk and one segment.
 
 use crate::units::Bytes;
 
@@ -35,7 +35,7 @@ pub enum LayoutError {
     ChunkSize,
     /// The segment is not a multiple of the chunk.
     SegmentSize,
-    /// 2³² or more segments, or as many blocks in one segment.
+    /// 2³² or more segments, or 2³² or more blocks in one segment.
     TooMany,
 }
 
@@ -154,7 +154,7 @@ impl Layout {
         }
     }
 
-    /// The block's number in the whole object, as in the header.
+    /// The block's number in the whole object, as in the header of a datagram.
     pub fn number(&self, block: Block) -> u64 {
         u64::from(block.segment) * u64::from(self.blocks_per_segment) + u64::from(block.index)
     }

@@ -5,8 +5,8 @@
 //! simulator, the emulator and production.
 //!
 //! In reading order:
-//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: their
-//!   text form.
+//! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: the text
+//!   form of rates, sizes, times and ratios.
 //! - [`layout`]: how an object is divided into segments, chunks and blocks.
 //! - [`endpoint`]: the traits that every protocol implements. [`accounting`]: counters of both
 //!   ends. [`wire`]: header and control messages.
@@ -20,6 +20,7 @@
 //! - [`fec`]: erasure codes, which replace lost datagrams without a round trip.
 //! - [`stream`]: frames that arrive before a deadline or are reported as missed.
 //! - [`model`]: RBUDP's equations.
+//! - [`channel`]: messages from several senders to several subscribers.
 //! - [`share`]: a tree of small values that clients watch and edit.
 //! - [`rpc`]: remote procedure calls.
 //!

@@ -20,7 +20,7 @@
 use crate::time::Span;
 use crate::units::{Bytes, LossRatio, Rate};
 
-/// Error: the delay is too short for any sending rate, because it must exceed the round-trip time.
+/// Error: the delay does not exceed the round-trip time, so no sending rate is high enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayTooShort {
     /// The requested delay.
@@ -32,7 +32,7 @@ pub struct DelayTooShort {
 impl core::fmt::Display for DelayTooShort {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let DelayTooShort { delay, rtt } = self;
-        write!(f, "a delay of {delay} cannot cover a round trip of {rtt}: it must be longer")
+        write!(f, "a delay of {delay} is too short: it must exceed the round trip of {rtt}")
     }
 }
 
@@ -87,8 +87,8 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
 }
 
 /// Equation 6: the number of repair rounds until less than one packet is left, if each round loses
-/// the same share L. This is a mean, not a bound: with P packets, the probability that k rounds are
-/// not enough is up to P·Lᵏ.
+/// the same share L. The number is a mean, not a bound: with P packets, the probability that k
+/// rounds are not enough is at most P·Lᵏ.
 ///
 /// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss, `None` at a loss of 1.
 pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
@@ -116,14 +116,14 @@ pub fn resent(payload: Bytes, loss: LossRatio, resends: u32) -> Bytes {
     Bytes::new(libm::round(payload.get() as f64 * share) as u64)
 }
 
-/// Equation 8: the size of one payload of the stream.
+/// Equation 8: the size of a payload of `objects` objects.
 ///
 /// S_total = S_obj · N_obj
 pub(crate) fn stream_payload(object: Bytes, objects: f64) -> Bytes {
     Bytes::new(libm::round(object.get() as f64 * objects) as u64)
 }
 
-/// Equation 9: the number of objects in a payload, with `per_second` objects a second.
+/// Equation 9: the number of objects that come in `delay`, at `per_second` objects a second.
 ///
 /// N_obj = B_obj · D
 pub(crate) fn stream_objects(per_second: f64, delay: Span) -> f64 {
@@ -189,9 +189,9 @@ pub struct Rbudp {
     pub best: Rate,
     /// B_best/B_send, equation 5.
     pub efficiency: f64,
-    /// The payload that achieves 90 % of the rate without loss.
+    /// The smallest payload that achieves 90 % of the sending rate without loss.
     pub payload_for_90: Bytes,
-    /// Data sent beyond the payload, as a share of it.
+    /// Data sent beyond the payload, as a share of the payload.
     pub waste: f64,
 }
 
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn a_delay_that_is_too_short_is_named_with_the_round_trip() {
         let error = DelayTooShort { delay: Span::from_millis(50), rtt: RTT };
-        let said = "a delay of 50.0 ms cannot cover a round trip of 100.0 ms: it must be longer";
+        let said = "a delay of 50.0 ms is too short: it must exceed the round trip of 100.0 ms";
         assert_eq!(alloc::format!("{error}"), said);
     }
 

@@ -1,11 +1,12 @@
 //! Pacing: a token bucket in bytes. It releases bursts of bounded duration and does not drift.
 //!
-//! Two schedules run together. The *long* one keeps the exact mean rate. For a short while it
-//! remembers credit that a late driver has not used. The *short* one limits the data that leave at
-//! one time, and so how fast the pacer catches up. It remembers 250 µs of credit, which lets a
-//! driver catch up even if it is always a little late. A driver that is on time sends half a burst;
-//! a late driver sends up to a whole burst and the remembered credit. A flow without anything to
-//! send calls [`Pacer::idle`], which drops all credit except half a burst.
+//! Two buckets work together; a datagram leaves only if both allow it. The *long* bucket keeps the
+//! exact mean rate, and up to 10 ms of credit for a driver (the sending program) that is late. The
+//! *short* bucket fills at 120 % of the rate. It limits how much leaves at one time and how fast a
+//! late driver catches up. Its credit of 250 µs lets a driver catch up even if it is always a
+//! little late. A driver that is on time sends half a burst; a late driver sends up to a whole
+//! burst and the remembered credit. A flow that has nothing to send calls [`Pacer::idle`], which
+//! drops all credit except half a burst.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -19,13 +20,12 @@ const SLOW_BURST: Span = Span::from_millis(1);
 /// Twice the amount that Linux's TCP sends per pacing step, because a driver on time sends half a
 /// burst. (TCP sends 1 ms of its rate, or one segmented send of 64 kB if that is less.)
 const MOST: Bytes = Bytes::new(2 * 65_536);
-/// Maximum number of datagrams in a burst: twice what the kernel takes in one segmented send, so
+/// Maximum number of datagrams in a burst: twice what Linux takes in one segmented send (GSO), so
 /// half a burst still fills one.
 const MAX_BURST: u64 = 88;
-/// How much lateness the pacer makes up for: a few time slices of a busy core.
+/// How much lateness the long bucket makes up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);
-/// Catch-up rate in per cent of the rate. A delay of [`CREDIT`] then adds less than [`CREDIT`] to a
-/// queue on a path whose capacity equals the rate.
+/// Catch-up rate, in per cent of the rate.
 const CATCH_UP: u64 = 120;
 
 /// Datagrams that a late driver may always send together if its lateness is forgiven
@@ -50,9 +50,9 @@ pub struct Pacer {
     owed: Span,
     /// Whether nothing has been sent yet; the first send is treated like a send after an idle time.
     is_new: bool,
-    /// When the bucket of the mean rate is full, in picoseconds.
+    /// When the long bucket is full, in picoseconds.
     long: u128,
-    /// When the bucket of the catch-up rate is full, in picoseconds.
+    /// When the short bucket is full, in picoseconds.
     short: u128,
 }
 
@@ -198,7 +198,7 @@ impl Pacer {
             .min(self.most)
     }
 
-    /// How much lateness the short schedule remembers.
+    /// How much lateness the short bucket makes up for, in picoseconds.
     fn remembered(&self) -> u128 {
         let short = self.rate.over(BURST).get() / self.datagram.get().max(1);
         quick(self.cost(self.fixed.unwrap_or(short.clamp(1, self.burst)).max(self.late())))

@@ -87,7 +87,8 @@ impl Pulses {
         self.meter.first_len = len.min(TRAIN_EVERY);
     }
 
-    /// Sets the grant, which never shrinks, and the host's drain rate.
+    /// Sets the grant (bytes that may be sent for the first time), which never shrinks, and the
+    /// drain rate (at which the host empties its buffers).
     pub fn set_grant(&mut self, grant: Bytes, drain: Option<Rate>) {
         self.news |= grant > self.grant;
         self.grant = self.grant.max(grant);

@@ -1,7 +1,7 @@
 //! Text form of quantities: `950M`, `12MB/s`, `512Mi`, `100ms`, `0.1%`.
 //!
-//! Rates are decimal bits a second unless written `B/s`; sizes are bytes. k, M, G and T are powers
-//! of 1000; Ki, Mi, Gi and Ti are powers of 1024. Arithmetic is exact, not floating-point.
+//! Rates are bits a second unless written `B/s`; sizes are bytes. k, M, G and T are powers of 1000;
+//! Ki, Mi, Gi and Ti are powers of 1024.
 
 use alloc::format;
 use alloc::string::String;
@@ -105,7 +105,7 @@ impl Quantity {
         self.is_bare && self.number.digits != 0
     }
 
-    /// The quantity in base units times 10^`power`, correctly rounded.
+    /// The quantity in base units, times 10^`power`.
     pub(crate) fn scaled(&self, power: i32) -> f64 {
         let (mut factor, mut power) = (self.factor, power);
         while factor.is_multiple_of(10) {

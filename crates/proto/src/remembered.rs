@@ -23,7 +23,8 @@ impl Remembered {
     }
 
     /// Returns the bytes that may be in flight before a path with this round-trip time is
-    /// validated: half of what it carried in a round trip (section 3.3).
+    /// validated: half of what the path carried in the shorter of both round trips (RFC 9959,
+    /// section 3.3).
     pub fn flight(&self, rtt: Span) -> Bytes {
         self.rate.scale(0.5).over(self.rtt.min(rtt))
     }

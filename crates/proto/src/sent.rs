@@ -1,5 +1,5 @@
-//! Departure times of datagrams. A pulse echoes the number of a datagram; the time since that
-//! datagram left gives the round-trip time.
+//! Departure times of datagrams. A pulse (the receiver's periodic report) echoes the number of a
+//! datagram; the time since that datagram left gives the round-trip time.
 
 use alloc::collections::VecDeque;
 

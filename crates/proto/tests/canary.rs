@@ -18,13 +18,13 @@ pub(crate) enum Flaw {
     Forgets,
     /// Sends more than requested.
     Overruns,
-    /// Asks to be woken at the same time again and again.
+    /// Always asks to be woken immediately.
     Spins,
     /// Continues after the end.
     Lingers,
     /// Resends the first block although it is not missing.
     Repeats,
-    /// Leaves its first blocks to the end.
+    /// Reverses the order of the blocks of each poll.
     Disorders,
     /// Ignores losses.
     Deaf,

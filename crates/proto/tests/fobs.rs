@@ -29,7 +29,7 @@ fn rig(name: &str, set: &[(&str, f64)], blocks: u64, channel: Channel, host: Hos
     let mut rig = Rig::new(row(name), 1, channel);
     let mut setup = setup(1, blocks, 0, Some(RATE), RTT);
     setup.settings = settings(name, set);
-    // Chunks of 8 ms at the rate, segments of twenty chunks.
+    // A chunk of 50,000 bytes takes 8 ms at the rate; a segment has twenty chunks.
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(1_000_000));
     setup.layout = Layout::new(object, segment, Bytes::new(50_000), 1000).expect("sizes that fit");
     rig.add_flow(setup, host);
@@ -68,8 +68,8 @@ fn a_lossy_path_is_kept_full_and_the_waste_is_bounded() {
 
 #[test]
 fn a_killed_receiver_loses_at_most_two_segments_and_two_round_trips() {
-    // Chunks of 50 blocks: at a loss of 5 % almost none is complete after the first sends. A round
-    // trip is a quarter of a segment.
+    // Chunks of 50 blocks: at a loss of 5 % almost none (0.95⁵⁰ = 8 %) is complete after the first
+    // sends. A round trip is a quarter of a segment.
     let most = 2 * (1_000_000 + RATE.over(RTT).get());
     for name in ["fobs", "fobs-table"] {
         for loss in [0.01, 0.05] {
@@ -98,7 +98,8 @@ fn greed_costs_exactly_a_round_trip_on_a_clean_path() {
 
 #[test]
 fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
-    // A hole keeps its chunk in memory, so the sender runs out of grant again and again.
+    // A hole keeps its chunk in memory, so the sender again and again uses up the grant: the data
+    // that the receiver has allowed.
     for (trips, loss, least) in
         [(4, 0.001, 0.95), (4, 0.01, 0.9), (8, 0.05, 0.85), (20, 0.05, 0.95)]
     {
@@ -112,8 +113,9 @@ fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
 
 #[test]
 fn the_path_never_idles_while_the_receiver_has_room() {
-    // A disk that writes for 50 ms and pauses for 50 ms, on average slower than the path. The
-    // memory holds a pause and two round trips. A chunk of `fobs-table` is a fifth of this memory.
+    // A disk that writes at 80 Mbit/s for 50 ms and pauses for 50 ms: on average 40 Mbit/s, slower
+    // than the path's 50. The memory holds a pause and two round trips. A chunk of `fobs-table` is
+    // a fifth of this memory.
     let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
     for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 200e3)])] {
         for loss in [0.0, 0.005] {
@@ -124,7 +126,7 @@ fn the_path_never_idles_while_the_receiver_has_room() {
                 if sender.accounting().sent > sent {
                     (sent, last) = (sender.accounting().sent, rig.now);
                 }
-                // Twenty-five datagrams take 4.1 ms at the rate.
+                // A burst of 25 datagrams, the default of `fobs-table`, takes 4.1 ms at the rate.
                 if rig.now.since(last) > Span::from_millis(6) {
                     idle += 1;
                     idle_with_room += u32::from(!rig.flows[0].blocked);

@@ -1,4 +1,5 @@
-//! The core's integration tests in one binary: the [`rig`] and the tests that run on it.
+//! Integration tests of the protocols' state machines in one binary: the [`rig`] and the tests that
+//! run on it.
 
 mod canary;
 mod conformance;

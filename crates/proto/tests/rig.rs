@@ -51,7 +51,7 @@ impl Chance {
         ((self.next() >> 11) as f64 / (1u64 << 53) as f64) < probability
     }
 
-    /// A span below `most`.
+    /// A span of at most `most`.
     fn span(&mut self, most: Span) -> Span {
         Span::from_nanos(self.next() % (most.as_nanos() + 1))
     }
@@ -70,7 +70,7 @@ pub(crate) struct Channel {
     /// Share of datagrams that are delayed, by up to `lateness`.
     pub(crate) reorder: f64,
     pub(crate) lateness: Span,
-    /// How often the stream stalls, for up to `lateness`; later messages wait.
+    /// Probability that a message of the stream is late, by up to `lateness`; later messages wait.
     pub(crate) stall: f64,
     /// Whether reliable messages also go ahead by datagram.
     pub(crate) copies: bool,

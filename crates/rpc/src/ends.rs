@@ -247,8 +247,8 @@ impl Ends {
         }
     }
 
-    /// Handles the loss of the connection. Calls with items end. With `keeps`, the other calls of
-    /// this end wait for the next connection. Without `keeps`, these calls end too.
+    /// Handles the loss of the connection. Calls with items end. The other calls of this end wait
+    /// for the next connection with `keeps`, and end without it.
     pub(crate) fn lost(&mut self, keeps: bool) {
         for id in self.callee.lost() {
             self.running.remove(&id);

@@ -132,7 +132,8 @@ impl Items {
     }
 
     pub(crate) async fn send(&self, item: &impl RpcMessage) -> Result<(), RpcError> {
-        let ended = |_| RpcError::new(RpcCode::Cancelled, "the call takes no more items");
+        let ended =
+            |_| RpcError::new(RpcCode::Cancelled, "the call has ended and takes no more items");
         let body = encode(item)?;
         self.permits.acquire().await.map_err(ended)?.forget();
         let _ = self.orders.send(Order::Item(self.whose, body));

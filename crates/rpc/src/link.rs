@@ -1,4 +1,5 @@
-//! One connection of a program: moves the messages of its calls until the connection ends.
+//! Moves the messages of a program's remote procedure calls over one connection, until the
+//! connection ends.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,8 @@ const UNREAD: Duration = Duration::from_secs(60);
 struct Stuck(Option<(Instant, usize)>);
 
 impl Stuck {
-    /// Returns when the other side counts as stuck, while `queued` bytes wait.
+    /// Returns when the other side counts as stuck if it reads nothing until then; `None` if no
+    /// bytes are `queued`.
     fn at(&mut self, queued: usize, now: Instant) -> Option<Instant> {
         self.0 = match self.0 {
             _ if queued == 0 => None,

@@ -78,7 +78,7 @@ impl Calls {
         let (mut writer, mut reader) = session.split();
         let entered = match first.said {
             Some(Said::Begin(begin)) => self.enter(peer.0, &begin),
-            _ => Err(wrong("a stream has no beginning")),
+            _ => Err(wrong("the first message of a stream is not its beginning")),
         };
         let ended = match entered {
             Err(error) => Err(error),
@@ -117,7 +117,11 @@ impl Calls {
         ended
     }
 
-    /// Returns the program that a stream belongs to.
+    /// Returns the program of a stream, or creates it. At the limit of [`PROGRAMS`], evicts the
+    /// client's program that disconnected first.
+    ///
+    /// # Errors
+    /// The limit is reached, and all programs of the client are connected.
     fn enter(&self, client: [u8; 32], begin: &Begin) -> Result<(Name, Rc<Program>), Error> {
         let (name, mut programs) = ((client, begin.instance), self.programs.borrow_mut());
         if let Some(program) = programs.get(&name) {

@@ -145,7 +145,7 @@ fn a_client_has_few_programs_and_those_that_left_first_go_first() {
         for instance in 0..8 {
             open.push(begin(&calls, instance, true).await);
         }
-        // Each method has begun once it has sent an item.
+        // After an answer, the server knows the program.
         for (client, _) in &mut open {
             client.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");
             assert_eq!(answer(client).await.code, RpcCode::NoMethod.number());
@@ -211,7 +211,7 @@ fn a_client_that_lies_loses_its_connection() {
         let first = say(Said::Call(call(1, "wait")));
         let never = std::future::pending();
         let error = calls.serve(server, first, Prefix::ALL, never).await.unwrap_err();
-        assert!(error.what.contains("no beginning"), "{error}");
+        assert!(error.what.contains("not its beginning"), "{error}");
     });
 }
 

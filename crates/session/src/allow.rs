@@ -1,6 +1,6 @@
-//! The list of clients and their rights. An entry is an option, or a line of a file.
-//! `ID[:ro|wo|rw][:subfolder]` grants files; `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
-//! names each service by its word.
+//! The list of clients and their rights. An entry is the value of a command-line option, or a line
+//! of a file. `ID[:ro|wo|rw][:subfolder]` grants files;
+//! `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms` grants rights by service.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,8 @@ pub struct Allow {
     pub read: bool,
     /// The right to write files.
     pub write: bool,
-    /// Files only below this folder of the root.
+    /// The folder below the root to which the rights to files are limited; `None` for the whole
+    /// root.
     pub subfolder: Option<PathBuf>,
     /// Rights to services other than files: the service's word in the list, and its value. The
     /// service may be missing on this host, because several hosts may use the same list.
@@ -33,7 +34,7 @@ pub struct Allow {
 /// The word for files: copies and listings.
 pub const FILES: &str = "files";
 
-/// The other words that a list may have.
+/// The words for the other services.
 const OTHERS: [&str; 6] = ["share", "stream", "channel", "link", "rpc", "status"];
 
 impl Allow {
@@ -129,7 +130,7 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
                 return Err(format!("`{unknown}` is not a service; services: {FILES}, {known}"));
             }
         }
-        // A call is neither a read nor a write, so its value has no mode.
+        // A call is neither a read nor a write, so the value in the list has no mode; add one.
         let mode = if word == "rpc" { "rw:" } else { "" };
         if word != FILES {
             allow.others.push((word.to_owned(), format!("{mode}{value}")));

@@ -17,7 +17,7 @@ pub enum Kind {
     LocalFile,
     /// An error with files on the other host.
     RemoteFile,
-    /// The number by which a higher service ends the session; above 5.
+    /// A kind of a higher service, by its number; above 5.
     Service(u32),
 }
 

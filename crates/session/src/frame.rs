@@ -54,11 +54,13 @@ pub fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Error> {
 /// The last message: why a session ends.
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Goodbye {
-    /// Zero if there is no error, else the class of the error.
+    /// Number of the error's kind; 0 without an error.
     #[prost(uint32, tag = "1")]
     class: u32,
+    /// What failed, and why, as text for people.
     #[prost(string, tag = "2")]
     what: String,
+    /// The suggested action; empty for none.
     #[prost(string, tag = "3")]
     advice: String,
 }

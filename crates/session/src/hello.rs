@@ -25,7 +25,8 @@ pub struct Hello {
     /// The release, for error messages only.
     #[prost(string, tag = "3")]
     pub release: String,
-    /// From the end that opens the stream: the service to answer. Empty: the first service.
+    /// From the end that opens the stream: the service to answer. Empty: the server's first
+    /// service.
     #[prost(string, tag = "4")]
     pub service: String,
     /// From the end that opens the stream: the version of the service that its messages need. An

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use data_encoding::{Encoding, Specification};
 
-/// Length of the checksum after the key, in bytes. The checksum misses one typing error in 16
-/// million.
+/// Length of the checksum after the key, in bytes. The checksum misses one typing error in 2²⁴
+/// (16 million).
 const CHECK: usize = 3;
 const PREFIX: &str = "lh1:";
 

@@ -69,7 +69,8 @@ impl Keeper {
         Keeper { connection, many: AtomicBool::new(false), window, wrote, pulse }
     }
 
-    /// Lets the other side open `streams` at a time, and leave `unread` bytes unread in total.
+    /// Lets the other side open `streams` streams at a time, with at most `unread` unread bytes in
+    /// total.
     pub(super) fn carry(&self, streams: usize, unread: u32) {
         self.many.store(true, Ordering::Relaxed);
         self.connection.set_max_concurrent_bi_streams(VarInt::from_u32(streams as u32));

@@ -81,12 +81,12 @@ pub use ssh::{SshSide, SshTarget, accept_over_ssh, connect_ssh};
 /// Settings of sessions; the defaults fit except in tests and unusual networks.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A session ends after this long without a sign of the other side. The default is 30 s,
-    /// because a copy must survive a frozen host or a dead network for 20 s.
+    /// A session ends after this long without a sign of life from the other side. The default is 30
+    /// s, because a copy must survive a frozen host or a dead network for 20 s.
     pub idle: Duration,
     /// Timeout of a handshake.
     pub handshake: Duration,
-    /// TCP is tried in parallel with UDP after this long without an answer.
+    /// How long UDP may be unanswered before TCP is tried in parallel.
     pub tcp_after: Duration,
     /// The carriers to try and to serve.
     pub carriers: Carriers,
@@ -102,7 +102,8 @@ pub struct Settings {
     /// multiplexer carries the streams. The multiplexer costs throughput, so copies do not set this
     /// field.
     pub streams: bool,
-    /// Maximum number of clients without a request at a server, for UDP and for TCP separately.
+    /// At a server: maximum number of clients that have not made a request yet, for UDP and for TCP
+    /// separately.
     pub waiting: usize,
 }
 
@@ -143,12 +144,12 @@ impl Default for Settings {
     }
 }
 
-/// Maximum number of clients without a request at a server.
+/// Maximum number of clients at a server that have not made a request yet.
 const WAITING: usize = 1024;
 const DESCRIPTORS: u64 = 4;
 
-/// Returns the number of clients that may wait: a quarter of the limit on open files, at most
-/// [`WAITING`].
+/// Returns the maximum number of clients without a request: a quarter of the limit on open files,
+/// at most [`WAITING`].
 fn waiting(descriptors: Option<u64>) -> usize {
     usize::try_from(descriptors.unwrap_or(u64::MAX) / DESCRIPTORS).unwrap_or(WAITING).min(WAITING)
 }
@@ -227,7 +228,7 @@ pub struct Session {
     versions: RangeInclusive<u32>,
     writer: FrameWriter,
     reader: FrameReader,
-    /// At a server: the place of a client that has not made a request yet.
+    /// At a server: the client's place among the clients that have not made a request yet.
     place: Option<gate::Place>,
 }
 

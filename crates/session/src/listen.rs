@@ -111,7 +111,7 @@ struct Door {
     on_refusal: OnceLock<OnRefusal>,
     on_arrival: OnceLock<OnArrival>,
     admission: OnceLock<Admission>,
-    /// Whether clients have to wait before they are judged.
+    /// Whether clients have to wait for their admission.
     holds: watch::Sender<bool>,
     /// The charges of each network for handshakes without any right.
     charges: Mutex<Meter<Network>>,

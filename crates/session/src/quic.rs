@@ -3,7 +3,7 @@
 //! Four measures limit the cost of a lost packet:
 //! - A loss does not shrink the window below its floor ([`Window`]).
 //! - Packets are sent twice while there are few ([`Twice`]).
-//! - A second attempt repeats the first flight early.
+//! - If the server does not answer at once, a second attempt repeats the client's first packets.
 //! - Small datagrams, called pulses, follow each write. They reveal the loss of the last packet
 //!   after one round trip. Without pulses, a timeout of three round trips would reveal it.
 
@@ -41,7 +41,7 @@ use crate::{Error, Kind};
 /// times this value. With the 333 ms of RFC 9002, a lost first packet would cost a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// A second attempt starts if the first has no answer after this long.
+/// How long the first attempt may be unanswered before a second attempt starts.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
 /// Limit on unread data of one side, until much data is announced.
@@ -54,8 +54,8 @@ const UNREAD_EACH: u32 = BULK;
 /// streams do not block the others.
 const UNREAD_ALL: u32 = 4 * BULK;
 
-/// Receive buffer for a client that does not run for some milliseconds while the content of files
-/// arrives at 1 Gbit/s.
+/// Receive buffer of a client, in bytes: holds the data that arrive at 1 Gbit/s while the client
+/// does not run for 67 ms.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// Buffer for unread pulses, in bytes.
@@ -266,7 +266,7 @@ fn peer(connection: &Connection) -> Option<PeerId> {
     tls::peer_id(shown.downcast_ref::<Vec<CertificateDer<'static>>>()?)
 }
 
-/// Lets the client of `session` open more streams.
+/// Lets the client open more streams.
 pub(super) fn carry_many(keeper: &Keeper) {
     // The limit per stream keeps an unread stream from blocking others. QUIC announces ended
     // streams in groups of an eighth of the limit, so raise the limit by an eighth.

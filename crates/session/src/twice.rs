@@ -1,9 +1,10 @@
 //! A UDP socket that sends each packet of the control stream twice, as long as packets are few.
 //!
 //! Control traffic is small compared with the data. A repair costs at least a round trip, and at
-//! the start of a session a timeout of three round trips. A copy of each packet turns a loss ratio
-//! of 12 % into 1.5 %. QUIC drops the second of two equal packets (RFC 9000 section 12.3). The
-//! copies have a budget; beyond it packets are sent once, and QUIC repairs losses.
+//! the start of a session a timeout of three round trips. If losses are independent, a copy of each
+//! packet turns a loss ratio of 12 % into 1.4 % (0.12²). QUIC drops the second of two equal packets
+//! (RFC 9000 section 12.3). The copies have a budget; beyond the budget, packets are sent once, and
+//! QUIC repairs losses.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -19,10 +20,10 @@ use quinn::{AsyncUdpSocket, UdpPoller};
 /// Bytes of copies a second.
 const RATE: f64 = 32.0 * 1024.0;
 
-/// Bytes of copies in a burst: a few first flights.
+/// Bytes of copies in a burst: enough for the first packets of a few sessions.
 const BURST: f64 = 16.0 * 1024.0;
 
-/// The bit of the first byte that marks the packets of a handshake (RFC 9000 section 17.2).
+/// The bit of the first byte that is set in handshake packets (RFC 9000 section 17.2).
 const HANDSHAKE: u8 = 0x80;
 
 /// Which packets are sent twice.

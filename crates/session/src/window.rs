@@ -38,8 +38,8 @@ const MOST: u64 = 32 << 20;
 const FAST: u64 = 1 << 20;
 /// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
-/// A round met a queue if it took longer than the shortest round by more than one part in this
-/// many, and by more than a host's own jitter.
+/// A round met a queue if it took longer than the shortest round by more than one part in
+/// [`QUEUE_SHARE`], and by more than [`UNREST`], a host's own jitter.
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
 /// Once the path's capacity is known, a full round grows the window by one part in this many.
@@ -49,7 +49,7 @@ const GENTLY: u64 = 8;
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     bytes: u64,
-    /// The packets in flight, up to the one whose acknowledgement ends the round.
+    /// The current round.
     round: Option<Round>,
     /// Duration of the fastest round.
     shortest: Option<Duration>,
@@ -78,8 +78,8 @@ struct Round {
 
 impl Round {
     /// Returns whether the round used the whole `window`. At the start, acknowledgements of the
-    /// handshake may arrive before there is something to send; the round is full if the window was
-    /// then used all the same.
+    /// handshake may arrive before there is something to send. So a small window counts as used if
+    /// seven eighths of it were sent.
     fn is_full(&self, window: u64) -> bool {
         !self.idle || window < FAST && self.sent >= window / 8 * 7
     }
@@ -215,8 +215,8 @@ impl Controller for Window {
         }
     }
 
-    // The library reports the losses that acknowledgements show after the end of the
-    // acknowledgements. If the round has ended by then, only a jump counts them.
+    // quinn reports a loss after it has processed the acknowledgements that reveal the loss. If the
+    // round has ended by then, only a jump counts the loss.
     fn on_congestion_event(&mut self, _: Instant, _: Instant, persistent: bool, lost_bytes: u64) {
         if let Some(round) = &mut self.round {
             round.lost += lost_bytes;
@@ -453,7 +453,8 @@ mod tests {
 
     const FLIGHT: u64 = 6_250_000;
 
-    /// A path that carries 12.5 MB in a round trip, and whose window may jump to half of that.
+    /// Returns a path that carries 12.5 MB in a round trip, and whose window may jump to half of
+    /// that.
     fn remembered(rate: u64, one_in: u64, flight: u64) -> Path {
         let path = Path::new(rate, one_in);
         // As a session does: through a clone.
@@ -477,7 +478,7 @@ mod tests {
         assert_eq!((path.window.bytes, path.window.jump.state), (2 * FLIGHT, State::None));
     }
 
-    /// A window after a clean first round of packets 1 to 46, before the flight.
+    /// Returns a window after a clean first round of packets 1 to 46, before the flight.
     fn confirmed() -> (Window, Instant) {
         let (mut window, begun) = (Window::new(), Instant::now());
         window.resume(FLIGHT, begun);
@@ -503,7 +504,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_the_first_rounds_acknowledgements_show_prevents_the_jump() {
-        // Seven of 46 packets are lost. The library reports them after the round has ended.
+        // Seven of 46 packets are lost. quinn reports the losses after the round has ended.
         let (mut window, begun) = (Window::new(), Instant::now());
         window.resume(FLIGHT, begun);
         (1..=46).for_each(|number| window.on_sent(begun, PACKET, number));
@@ -512,14 +513,14 @@ mod tests {
         window.on_end_acks(begun + RTT, 0, false, Some(46));
         window.on_sent(begun + RTT, PACKET, 47);
         assert_eq!((window.bytes, window.jump.state), (4 * FLOOR, State::None));
-        // Of the last packets as well.
+        // Losses among the last packets prevent the jump, too.
         let (mut window, now) = confirmed();
         window.on_congestion_event(now, now, false, PACKET);
         window.on_sent(now, PACKET, 47);
         assert_eq!((window.bytes, window.jump.state), (4 * FLOOR, State::None));
     }
 
-    /// A window of which a flight of [`FLIGHT`] bytes was sent, as packet 47.
+    /// Returns a window of which a flight of [`FLIGHT`] bytes was sent, as packet 47.
     fn sent() -> (Window, Instant) {
         let (mut window, now) = confirmed();
         window.on_sent(now, FLIGHT, 47);

@@ -1,5 +1,5 @@
-//! The client's side: calls and watches over successive connections. A presence is a value that the
-//! server deletes when its writer disconnects.
+//! The client's side of the shared tree: calls and watches over successive connections. A presence
+//! is a value that the server deletes when its writer disconnects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,10 +54,10 @@ fn lie(lie: Lie) -> Error {
         .advise("check that both ends run the same release")
 }
 
-/// Serves `orders` over the connection `first`. After a loss `connect` opens the next connection,
-/// and may retry for `retry_for`. Returns when `ends` completes, or when the program holds no
-/// handle and no order is pending. After a failure all further orders get the reason of the
-/// failure.
+/// Serves `orders` over the connection `first`. After a loss, calls `connect` for the next
+/// connection until it succeeds, fails permanently, or `retry_for` is over. Returns when `ends`
+/// completes, or when the program holds no handle and no order is pending. After a failure all
+/// further orders get the reason of the failure.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -112,7 +112,8 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 struct Client {
     /// The random number that identifies this program to the server.
     instance: u64,
-    /// The value of `Begun.forgotten` when this program last had no pending edit.
+    /// The value of `Begun.forgotten` (how often the server has discarded outcomes of this
+    /// program's edits) when this program last had no pending edit.
     seen: Option<u64>,
     has_begun: bool,
     edits: Edits,
@@ -251,7 +252,8 @@ impl Client {
         }
     }
 
-    /// Handles an order; returns a watch to start in addition to `watches`.
+    /// Handles an order. Returns a new watch, to be started; `watches` is the number of running
+    /// ones.
     fn take(
         &mut self,
         order: Option<Order>,
@@ -434,7 +436,7 @@ async fn bring(session: &mut Session, watching: &mut Watching) -> Result<(), Err
     loop {
         let ended = || Error::new(Kind::Lost, "the server ended the watch");
         let Some(Told::Part(part)) = session.read::<Tell>().await?.ok_or_else(ended)?.told else {
-            return Err(lie(Lie("a watch delivers another message")));
+            return Err(lie(Lie("a watch got a message of another kind")));
         };
         if part.run != watching.run {
             watching.replica.reconnected(true);

@@ -3,6 +3,9 @@
 //! Every commit is synced before it is acknowledged (`Durability::Immediate`), so acknowledged
 //! changes survive a killed process and a power cut. Presence (values that the server deletes when
 //! their writer disconnects) is not stored.
+//!
+//! Each change gives the tree the next revision (a number). The version of a key is the revision
+//! that its last change created.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use longhaul_proto::share::{
 };
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-/// Numbers and versions of edits.
+/// For each edit its number, and the version that it made.
 type Outcomes = Vec<(u64, u64)>;
 
 /// Key → version and value.
@@ -23,10 +26,10 @@ const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition:
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 /// Counters of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// Upper limit of all revisions that were ever used.
+/// Name of the counter that limits the revisions: no run has used a higher one.
 const CEILING: &str = "ceiling";
-/// The upper limit of revisions grows by this step. Below the limit, changes of presence alone need
-/// no commit.
+/// The stored limit of revisions grows by this step. Changes of presence alone need a commit only
+/// when they reach the limit.
 const AHEAD: u64 = 4096;
 
 /// The open file.
@@ -36,7 +39,7 @@ pub(crate) struct Disk {
     ceiling: u64,
 }
 
-/// redb's errors as text; no decision depends on their type.
+/// An error of redb, which is only ever shown.
 pub(crate) type Trouble = redb::Error;
 
 impl Disk {

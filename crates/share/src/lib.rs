@@ -1,7 +1,8 @@
 //! A tree of small values that clients of a server watch and edit.
 //!
-//! The logic of the tree and of watching is in `longhaul_proto::share`. A presence is a value that
-//! the server deletes when its writer disconnects. The modules of this crate:
+//! The logic of the tree and of watching is in `longhaul_proto::share`. Each change gives the tree
+//! its next revision; the version of a key is the revision of its last change. A presence is a
+//! value that the server deletes when its writer disconnects. The modules of this crate:
 //! - [`messages`]: the wire messages; [`convert`] validates them.
 //! - `disk`: the file; `store`: the thread that owns the tree and the file.
 //! - `server` and [`client`]: the two sides of a session's streams.

@@ -1,7 +1,7 @@
 //! The messages of the service `share`. If the first message of a stream is a [`Watch`], the server
 //! sends [`Part`] messages until the stream ends. On any other stream the client sends [`Begin`],
 //! [`Get`], [`Put`] and [`Hold`] messages. The server answers a [`Begin`] with a [`Begun`], and
-//! each other message with an [`Answer`], in order.
+//! each other message with an [`Answer`], in order. Each change gives the tree its next revision.
 
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "share";
@@ -201,8 +201,8 @@ pub struct Part {
     /// The run of the server: revisions of different runs must not be compared.
     #[prost(uint64, tag = "1")]
     pub run: u64,
-    /// Of changes: the revision up to which the client is then complete. Of a snapshot: its
-    /// revision.
+    /// For changes: the client then has all changes up to this revision. For a snapshot: the
+    /// revision of the snapshot.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
     /// Whether the items are entries of a snapshot instead of changes.

@@ -198,8 +198,8 @@ impl Shared {
             (Asked::Put(put), Some(by)) => Ok(self.begin_put(put, by, right)),
             (Asked::Hold(hold), Some(by)) => Ok(self.begin_hold(hold, by, right)),
             (Asked::Watch(_), _) => wrong("a watch needs a separate stream"),
-            (Asked::Begin(_), Some(_)) => wrong("a stream has one writer"),
-            (Asked::Put(_) | Asked::Hold(_), None) => wrong("an edit needs a writer"),
+            (Asked::Begin(_), Some(_)) => wrong("a second Begin message on a stream"),
+            (Asked::Put(_) | Asked::Hold(_), None) => wrong("an edit before the Begin message"),
         }
     }
 
@@ -302,7 +302,7 @@ fn why(failed: &Failed) -> String {
         Failed::Crowd => {
             format!("this client has {WRITERS} programs at the shared tree, which is the limit")
         }
-        Failed::Disk(why) => format!("the server cannot store it: {why}"),
+        Failed::Disk(why) => format!("the server cannot store the edit: {why}"),
         Failed::Closed(why) => format!("the server cannot read its shared tree: {why}"),
     }
 }

@@ -54,11 +54,12 @@ pub struct Size {
 }
 
 pub(crate) enum Command {
-    /// A stream of a writer starts. The flag says whether it is the writer's first stream. The
-    /// number says how many times outcomes of the client's edits had been discarded when the writer
-    /// last had no pending edit.
+    /// Starts a stream of a writer. The flag says whether it is the writer's first stream. The
+    /// number is a count of discards: how often the server had discarded outcomes of the client's
+    /// edits when the writer last had no pending edit.
     Begin(By, bool, Option<u64>, Reply<u64>),
-    /// An edit, and whether its value is a presence: deleted when the writer's stream ends.
+    /// An edit, and whether its value is a presence (a value that is deleted when the writer's
+    /// stream ends).
     Edit(Call, bool, Reply<(u64, u64)>),
     Hold(By, Hold, Reply<(u64, u64)>),
     Read(Key, Reply<Read>),
@@ -66,7 +67,8 @@ pub(crate) enum Command {
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
     /// Requests the current size.
     Count(oneshot::Sender<Size>),
-    /// A stream has ended, so its presence ends too. The flag says whether the writer may return.
+    /// A stream has ended, and its presence with it. The flag says whether the client said goodbye,
+    /// so the writer will not return.
     Ended(By, bool),
 }
 
@@ -87,7 +89,7 @@ impl Store {
         let trouble = |error: Trouble| {
             let what = format!("cannot open the shared tree in {}: {error}", path.display());
             let error = Error::new(Kind::LocalFile, what);
-            error.advise("name a file that longhaul made, on a disk with room, for one server only")
+            error.advise("name a file that longhaul created and that no other server has open")
         };
         let file = path.to_owned();
         let open = move || Disk::open(&file).and_then(|disk| Ok((disk.load(limits)?, disk)));

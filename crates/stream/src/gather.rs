@@ -46,7 +46,7 @@ pub(crate) struct Frame {
     /// The delay from the sender until `at`.
     pub(crate) took: Span,
     pub(crate) deadline: Span,
-    /// Maximum number of frames in this payload; 1: it is a frame.
+    /// 1, or for a payload (several frames sent together as one) the maximum number of its frames.
     pub(crate) group: u32,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Gathered {
     /// Missing frames: the first, the last, and how many of them arrived while the reader was
     /// too slow.
     Gap(u32, u32, u32),
-    /// The stream of a sender starts.
+    /// A sender starts its stream.
     Begun(Terms),
     /// The stream has ended.
     Ended,
@@ -105,7 +105,7 @@ struct Run {
     number: u64,
     terms: Terms,
     core: Core,
-    /// The estimated delay of the path itself.
+    /// One-way delay from the sender to this end: half of the round-trip times of both hops.
     path: Span,
     frames: BTreeMap<u32, Frame>,
     /// Once the stream has ended: the time after which no more frames are expected, and the total
@@ -118,10 +118,10 @@ pub(crate) struct Gathering {
     run: Option<Run>,
     meter: Meter,
     out: SyncSender<Gathered>,
-    /// First and last missing frame that were not reported to the restoring thread yet, and the
-    /// number of unread frames among them.
+    /// Missing frames that are still to be reported to the restoring thread: the first, the last,
+    /// and how many of them arrived but found no room.
     owed: Option<(u32, u32, u32)>,
-    /// Whether the start of the stream was not reported to the restoring thread yet.
+    /// Whether the start of the stream is still to be reported to the restoring thread.
     begun: bool,
     /// Whether the stream has ended.
     ended: bool,
@@ -215,11 +215,11 @@ impl Gathering {
             return;
         }
         let placed = run.core.on_symbol(at, &head);
-        // The delay of a symbol that was sent again is not that of the path.
+        // A symbol that was sent again says nothing about the path's delay.
         let is_first = head.repairs > 0 || placed == Placed::Keep;
         if head.index == 0 && is_first && !run.core.is_requested(head.frame) {
-            // Only differences of timestamps matter. A wrap of the timestamp is one outlier in 71
-            // minutes.
+            // The two clocks are not synchronised, but only changes of the difference matter. The
+            // timestamps of 32 bits wrap every 71 minutes, which gives one outlier.
             self.meter.on_frame((at.as_nanos() / 1_000) as u32 as i64 - i64::from(head.at));
         }
         if placed == Placed::Keep {
@@ -228,7 +228,7 @@ impl Gathering {
         }
     }
 
-    /// Passes everything that is due to the restoring thread.
+    /// Sends the restoring thread all frames and reports that are due.
     fn deliver(&mut self) {
         let now = clock::now();
         self.settle();
@@ -267,7 +267,7 @@ impl Gathering {
         while let Some(Request { frame, ranges }) = run.core.poll_request(now) {
             let (first, last) =
                 ranges.into_iter().map(|(a, b)| (u32::from(a), u32::from(b))).unzip();
-            // Without room the core repeats the request after a round trip.
+            // If the queue is full, the core repeats the request after a round trip.
             let _ = requests.try_send(Again { frame, first, last, receiver: 0 });
         }
     }
@@ -379,7 +379,7 @@ impl FlowSink for Gather {
             {
                 let keys = keys(&self.exporter, self.suite, epoch, self.flow);
                 self.data = Some((epoch, keys.receiving_end().data));
-                // Tell the server immediately that this end has the new keys.
+                // The next control datagram tells the server that this end has the new keys.
                 self.next_hello = Time::ZERO;
                 gathering.meter = Meter::new(Span::from_secs(1));
             }

@@ -46,14 +46,14 @@ impl Came {
     }
 }
 
-/// The [flow](self) of one sender.
+/// A sender's flow at the server.
 pub(crate) struct Ingress {
     data: Opener,
     terms: Terms,
     meter: Meter,
     came: Arc<Came>,
-    /// Blocks that the relay has returned. A stream has a fixed number of blocks, so a slow relay
-    /// causes lost datagrams, but needs no more memory.
+    /// Blocks that the relay has returned. A stream has a fixed number of blocks: if the relay is
+    /// slow, datagrams are lost, but the memory does not grow.
     spare: Receiver<Block>,
     relay: Sender<Work>,
     filling: Option<Block>,

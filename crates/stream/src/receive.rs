@@ -61,7 +61,7 @@ pub struct Status {
     pub delays: Delays,
 }
 
-/// The state that both ends of a receiver share.
+/// The state of a receiver, shared by its connection and the program.
 #[derive(Clone)]
 pub struct Board {
     shared: Shared,
@@ -122,7 +122,7 @@ impl Board {
 pub struct Control {
     name: Key,
     board: Board,
-    /// Withheld frames of earlier connections.
+    /// Frames that the server did not forward completely on earlier connections.
     withheld: u64,
 }
 

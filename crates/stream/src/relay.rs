@@ -15,7 +15,6 @@ use crate::place::Place;
 
 /// Number of blocks of one stream. So at most 4 MiB wait for the relay.
 const BLOCKS: usize = 64;
-/// Bytes of a block.
 const BLOCK: usize = 64 << 10;
 
 /// A buffer of opened (decrypted) datagrams.

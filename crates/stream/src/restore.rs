@@ -36,7 +36,7 @@ pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread. The thread ends with the stream, or with the stream's reader.
+/// Starts the thread. It ends after the stream, or when the reader of the items is dropped.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -94,7 +94,7 @@ impl Restore {
         }
     }
 
-    /// Counts missing payloads by their frames.
+    /// Converts the numbers of missing payloads to numbers of frames, and counts these frames.
     fn gap(&mut self, first: u32, last: u32, unread: u32) -> Item {
         let (first, unread) = (first.saturating_mul(self.group), unread.saturating_mul(self.group));
         let last = last.saturating_mul(self.group).saturating_add(self.group - 1);
@@ -123,7 +123,7 @@ impl Restore {
         let first = number.saturating_mul(group);
         let item = |(number, bytes): (u32, Vec<u8>)| {
             tally.delays.add(delay);
-            // The restored datagrams are those of the payload.
+            // `restored` counts the datagrams of the whole payload; its first frame reports them.
             let restored = if number == 0 { restored } else { 0 };
             let number = first.saturating_add(number);
             Item::Frame(Received { number, bytes, delay, is_late, restored })

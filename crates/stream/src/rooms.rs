@@ -29,9 +29,9 @@ const ALL_RECEIVERS: usize = 1_024;
 /// Maximum streams that are sent at the same time.
 const SENDERS: usize = 64;
 
-/// Maximum number of requests for symbols of one frame that a receiver may make, and of the frames
-/// before the next one that it may request.
+/// Maximum number of requests that a receiver may make for symbols of one frame.
 const REQUESTS: u8 = 16;
+/// Number of recent frames whose symbols a receiver may request.
 const RECENT: u32 = 256;
 
 /// The sender of a stream.
@@ -146,7 +146,7 @@ impl Rooms {
         self.numbers.get()
     }
 
-    /// Starts a stream, and replaces an earlier sender with the same id.
+    /// Starts a stream. Replaces the current sender if it has the same id.
     ///
     /// # Errors
     /// Another client sends the stream, or there are too many streams.
@@ -278,8 +278,8 @@ impl Rooms {
         match (&room.live, member.ended) {
             (_, Some(frames)) => State { phase: 2, frame: frames, ..state },
             (None, None) => state,
-            // The server cannot send to this receiver yet, so frames until now do not count as
-            // missed.
+            // The receiver's address is not known yet, so report no stream: the receiver then
+            // counts no frames as missed.
             (Some(_), None) if !member.place.is_known() => state,
             (Some((_, live)), None) => State {
                 phase: 1,
@@ -348,8 +348,8 @@ impl Rooms {
     }
 }
 
-/// Whether a receiver's request for symbols of `frame` is passed on, if `next` is the next frame;
-/// `counts` has its requests for each recent frame.
+/// Counts a receiver's request for symbols of `frame`, and returns whether to pass it on. `next` is
+/// the next frame of the stream; `counts` has the receiver's requests for each recent frame.
 fn may_request(counts: &mut BTreeMap<u32, u8>, frame: u32, next: u32) -> bool {
     let oldest = next.saturating_sub(RECENT);
     *counts = counts.split_off(&oldest);
@@ -378,7 +378,7 @@ mod tests {
         let mut may = |frame, next| may_request(&mut requests, frame, next);
         assert!(!may(0, 0) && !may(10, 10) && !may(u32::MAX, 10));
         assert!((0..REQUESTS).all(|_| may(9, 10)) && !may(9, 10));
-        // The next frames have counts of their own; frames that are too old have none.
+        // Each frame has its own count; frames that are too old are refused.
         assert!(may(10, 11) && !may(9, 11) && !may(10, 267) && !may(9, 1_000));
         assert!((0..1_000).all(|frame| may(frame, frame + 1)));
         assert_eq!(requests.len(), RECENT as usize);

@@ -112,8 +112,8 @@ impl Source {
         self.orders.send(Order::Frame(frame, permit)).map_err(|_| Ended)
     }
 
-    /// Declares that no more frames follow, and waits until the frames already taken are sent.
-    /// Returns their number, or the number of payloads.
+    /// Declares that no more frames follow, and waits until all frames are sent. Returns the number
+    /// of frames, or of payloads if the stream is sent in payloads.
     ///
     /// # Errors
     /// The stream has ended.
@@ -136,7 +136,7 @@ pub struct Control {
     status: watch::Sender<Status>,
     /// The losses, jitter, round-trip time and receivers to which the sender has adapted.
     followed: Option<(Losses, Span, Span, u32)>,
-    /// Since when datagrams are being sent and none has arrived.
+    /// The time of the first check at which datagrams had been sent but none had arrived.
     unheard: Option<Instant>,
 }
 
@@ -174,7 +174,7 @@ pub fn new(
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // A caller that waits to offer a frame learns of the end.
+        // Ends the wait of a caller of `offer`.
         self.room.close();
     }
 }
@@ -301,8 +301,11 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the plan for all receivers. If the farthest receiver cannot meet the deadline,
-    /// returns the plan for the nearest; if it cannot either, the previous plan.
+    /// Returns the plan for all receivers. If the deadline is too short for the farthest receiver,
+    /// returns the plan for the nearest one; if it is too short for that too, the previous plan.
+    ///
+    /// # Errors
+    /// The deadline is too short for all receivers, and there is no previous plan.
     fn plan(&self, course: &Course) -> Result<Plan, Error> {
         let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
         let (Terms { symbol, frame, per_second, deadline, group }, way) =
@@ -314,7 +317,7 @@ impl Control {
         let of = |rtt, jitter| {
             let path = Path { rtt, jitter, losses, symbol };
             let plan = plan(&needs, &path, OVERHEAD, way)?;
-            // The comparison is that of single frames.
+            // The shown comparison of the methods is for single frames, not payloads.
             Some(if group > 1 { Plan { choice: choose(&single, &path), ..plan } } else { plan })
         };
         let possible = of(farthest, jitter).or_else(|| of(nearest, Span::ZERO));

@@ -24,7 +24,8 @@ const WAITING: usize = 1;
 /// frames that wait behind it.
 const ROOM: usize = WAITING + 1;
 
-/// Returns the number of permits for frames. A payload that is being filled has one.
+/// Returns the number of permits for frames. If frames are sent in payloads, the payload that is
+/// being filled needs one more.
 pub(crate) fn room(terms: &Terms) -> usize {
     ROOM + usize::from(terms.group > 1)
 }
@@ -181,7 +182,7 @@ impl Sending {
             Order::Frame(bytes, permit) => self.take(bytes, permit),
             Order::Link(link) => {
                 if link.is_none() {
-                    // Frames that wait now would be too old after a reconnection.
+                    // The waiting frames would be too old after a reconnection.
                     self.core.give_up();
                 }
                 self.link = link;
@@ -222,8 +223,8 @@ impl Sending {
         }
     }
 
-    /// When the payload is sent although it is not full: after the deadline, or at the end of the
-    /// stream, if the core has room for it.
+    /// Returns when to send a payload that is not full: the deadline after its first frame, or at
+    /// the end of the stream. `None` if there is none, or while the core has an unsent frame.
     fn payload_due(&self, is_end: bool) -> Option<Time> {
         let filling = self.filling.as_ref()?;
         let is_idle = self.core.oldest() == self.core.next();
@@ -249,10 +250,11 @@ impl Sending {
         }
     }
 
-    /// Drops the bytes of frames that the core no longer holds, and the permits of sent ones.
+    /// Drops the bytes of frames that the core no longer holds, and the permits of frames that the
+    /// core has sent.
     fn forget(&mut self) {
         while self.frames.pop_front_if(|(number, ..)| !self.core.holds(*number)).is_some() {}
-        // A frame is dropped, or sent, while it is among the newest.
+        // Only the newest frames can still be unsent, or be dropped out of order.
         for place in (self.frames.len().saturating_sub(ROOM + 1)..self.frames.len()).rev() {
             let (number, _, permit) = &mut self.frames[place];
             if !self.core.holds(*number) {

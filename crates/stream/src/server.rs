@@ -27,7 +27,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 const REQUESTS: usize = 256;
 /// Interval of the reports to senders and receivers.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
-/// How long the server forwards datagrams after a sender has ended its stream, at most.
+/// Maximum time that the server forwards datagrams after a sender has ended its stream.
 const LAST: Span = Span::from_secs(2);
 
 /// The streams of a server.
@@ -87,7 +87,7 @@ impl Streams {
         let (mut writer, mut reader) = session.split();
         let work = async {
             if needs < VERSION {
-                // Its receiver would take payloads for frames.
+                // An older receiver would take payloads for frames.
                 let what = "this release has no streams of the client's version";
                 return Err(Error::new(Kind::Unreachable, what)
                     .advise("use the same release of longhaul on both sides"));
@@ -146,7 +146,7 @@ impl Streams {
         let news = (changed, requested);
         let frames = tokio::select! {
             frames = self.attend(&seat.name, number, news, writer, reader) => frames?,
-            // An error means that the room was dropped.
+            // The other half of the channel is dropped only with the room.
             _ = is_replaced => {
                 let what = "another process of this client now sends the stream";
                 return Err(Error::new(Kind::Unreachable, what));
@@ -218,7 +218,7 @@ impl Streams {
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // The change of the room then notifies the sender and this receiver.
+                // `heard` notifies the room, and with it the sender and this receiver.
                 () = known.changed() => {
                     self.rooms.heard(&seat.name);
                     continue;

@@ -1,4 +1,4 @@
-//! Validates messages. Everything from another host is checked here.
+//! Validates the messages of streams and channels. Everything from another host is checked here.
 
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_proto::endpoint::FlowId;
@@ -21,7 +21,7 @@ const DEADLINES: (Span, Span) = (Span::from_millis(1), Span::from_secs(60));
 const GROUP: u32 = 10_000;
 /// Bytes of the length before each frame of a payload.
 pub(crate) const LENGTH: usize = 4;
-/// Maximum delay of a path.
+/// Maximum of any time in a message about the path.
 const LONGEST: Span = Span::from_secs(60);
 /// Maximum loss ratio that a sender adapts to. A lying receiver therefore cannot make the sender
 /// send without limit.
@@ -46,8 +46,8 @@ pub struct Terms {
     pub per_second: f64,
     /// The time from when the sender takes a frame until its delivery.
     pub deadline: Span,
-    /// Maximum number of frames in a payload; 1: each frame is sent separately. The other fields
-    /// then describe payloads instead of frames.
+    /// Maximum number of frames in a payload; 1: each frame is sent separately. If it is
+    /// larger, `frame` and `per_second` describe payloads.
     pub group: u32,
 }
 
@@ -81,8 +81,8 @@ impl Terms {
         Ok(self)
     }
 
-    /// Returns the parameters of a stream of payloads instead of the frames of this one: equation 9
-    /// of the Quanta paper, as many frames as come within the deadline, but at most 16 MiB.
+    /// Returns the parameters for sending these frames in payloads. A payload joins the frames that
+    /// are sent within one deadline (equation 9 of the Quanta paper), at most 16 MiB.
     pub(crate) fn in_payloads(self) -> Terms {
         let Terms { frame, per_second, deadline, .. } = self;
         let bytes = frame.saturating_add(LENGTH as u32);
@@ -175,8 +175,9 @@ pub fn suite(cipher: &str) -> Result<Suite, Error> {
     })
 }
 
-/// Returns the keys of a flow. Number 0 is for control datagrams, and for data whose keys never
-/// change. Each higher number is for the data of one sealer, from the server to a receiver.
+/// Returns the keys with this `number` of a flow. Number 0 is for control datagrams, and for data
+/// whose keys never change. Higher numbers are for data from the server to a receiver; each is used
+/// by one sealer only.
 pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId) -> FlowKeys {
     FlowKeys::new(&exporter.export(b"longhaul stream", &[]), suite, number, flow)
 }
@@ -252,7 +253,7 @@ pub fn seen(report: &Report) -> Seen {
     }
 }
 
-/// Returns losses as in messages: millionths, and thousandths.
+/// Returns losses as in messages: the ratio in millionths, the burst length in thousandths.
 pub fn written(losses: Losses) -> (u32, u32) {
     ((losses.ratio().get() * MILLION) as u32, (losses.burst() * 1_000.0) as u32)
 }

@@ -1,7 +1,8 @@
 //! Simulated and emulated network paths for testing protocols.
 //!
-//! - [`link`]: models of a path's effects on packets (rate, queue, delay, jitter, loss, …) as plain
-//!   values. Time and size go in; arrival or drop comes out. No clock, no socket, one seed.
+//! - [`link`]: models of a path's effects on packets: rate, queue, delay, jitter, loss, …. A model
+//!   gets the time and size of each packet and returns its arrival or drop. It has no clock and no
+//!   socket; its randomness comes from a seed.
 //! - [`emu`]: hosts in network namespaces, connected in real time by the same link code (Linux
 //!   only). Any IP program runs across the path unchanged.
 //! - [`scenario`]: hosts, network and flows as one value; the simulator and the emulator run it.

@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// The reason why a test cannot run here was printed.
+/// Proves that the reason for skipping a test was printed.
 #[derive(Debug)]
 #[must_use = "a test that continues is not skipped: pass this to need!"]
 pub struct Skipped(());
@@ -22,8 +22,8 @@ macro_rules! need {
     };
 }
 
-/// Skips a test for a feature that the host or its user may lack permanently: the emulator, IPv6,
-/// root, a mount. Continuous integration cannot install it.
+/// Skips a test that needs the emulator, IPv6, root or a mount. The host or its user may lack these
+/// permanently, and continuous integration cannot install them.
 pub fn forbidden(reason: impl Display) -> Skipped {
     // The harness captures what `eprintln!` prints.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");

@@ -362,8 +362,8 @@ fn tcp(port: u16, amount: Amount) -> KernelTcp {
 
 #[test]
 fn tcp_leaves_a_host_in_super_packets() {
-    // The kernel sends a millisecond of paced data at once, at most 64 kB. Here a millisecond is
-    // half of 64 kB.
+    // The kernel sends a millisecond of paced data together, at most 64 kB. Here this limit
+    // applies: 64 kB take half a millisecond on this link.
     let link = LinkSpec::path(Rate::from_mbps(1_000), Span::from_millis(1));
     let emulation = need!(start(link.clone(), link));
     let tcp = tcp(PORT, Amount::Size(Bytes::new(20_000_000)));

@@ -81,7 +81,8 @@ fn the_papers_stream_is_coded_in_time_at_a_tenth_and_one_per_cent_of_loss() {
     }
 }
 
-/// The same stream without repairs, which requests what is lost, within `deadline`.
+/// The stream of [`griz`] without repairs and with this deadline: the receiver requests lost
+/// symbols.
 fn repaired(loss: f64, deadline: Span, frames: u32) -> StreamRun {
     let mut stream = griz(loss, frames);
     stream.settings.keeps = true;

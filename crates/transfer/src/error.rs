@@ -1,5 +1,5 @@
-//! The reason why a copy or a server ended, with advice. [`public`] has the form of errors for
-//! programs that embed the library.
+//! The reason why a copy or a server ended, with advice. [`public`] has the error type for programs
+//! that embed the library.
 
 mod kind;
 pub mod public;

@@ -199,7 +199,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Returns the calls of a file that is not open yet, and whose size is unknown.
+    /// Returns the state of a file that is not open yet, and whose size is unknown.
     fn new(shown: String, session: Session, early: Option<Read>) -> Reading {
         let (writer, reader) = session.split();
         Reading {
@@ -251,8 +251,8 @@ impl Reading {
             if !is_wanted && is_idle && self.jobs.is_empty() {
                 return Ok(());
             }
-            // Limit the requested ranges, so that a request can be written while the server only
-            // writes.
+            // The limit keeps unread requests short enough for the stream's buffers. So writing a
+            // request does not block while the server writes data and reads no requests.
             let may_ask = next.is_some() && self.asked.len() < MOST_RANGES;
             let least = next.map_or(0, |portion| portion.len as u32);
             let credit = self.credit.clone();
@@ -331,8 +331,8 @@ impl Reading {
         }
     }
 
-    /// Returns the ranges to request: the next portion, which may have `credit`, and further
-    /// portions as far as credit lasts.
+    /// Returns the ranges to request: the next portion, for which the caller may already have the
+    /// `credit`, and further portions as long as there is credit.
     fn request(&mut self, mut credit: Option<OwnedSemaphorePermit>) -> Vec<FileRange> {
         let mut ranges = Vec::<FileRange>::new();
         while self.asked.len() < MOST_RANGES
@@ -424,7 +424,7 @@ mod tests {
     use crate::session::PeerId;
     use longhaul_files::CHUNK;
 
-    /// The calls of a file that is not open yet, with early reads of `ranges`.
+    /// Returns the state of a file that is not open yet, with early reads of `ranges`.
     fn reading(ranges: &[Range<u64>]) -> Reading {
         let (near, _) = tokio::io::duplex(1);
         let (input, out) = tokio::io::split(near);

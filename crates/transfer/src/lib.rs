@@ -1,4 +1,4 @@
-//! longhaul's transfers, from a request to a verified object.
+//! longhaul's transfers: from a request to verified files.
 //!
 //! Other programs use [`api`]. The other modules are hidden from these pages; they are public only
 //! for the crate `longhaul`, for tests and for fuzzers. The modules that `api` builds on, in
@@ -14,8 +14,8 @@
 //! - `flow` (the threads that carry chunks), `write` (the thread that writes them), `counters` (the
 //!   counters of these threads).
 //!
-//! The crate `longhaul_files` has the files, `longhaul_session` the sessions, `longhaul_net`
-//! sockets and sealing.
+//! Other crates: `longhaul_files` reads and writes files, `longhaul_session` opens sessions,
+//! `longhaul_net` has the sockets and the encryption of datagrams.
 
 pub mod api;
 mod calls;

@@ -1,4 +1,4 @@
-//! The client's side of listings.
+//! The client's side of listings, and the task that serves all calls over one connection to a host.
 
 use std::cell::LazyCell;
 use std::rc::Rc;
@@ -73,9 +73,9 @@ impl Listing {
 pub(crate) enum Order {
     /// List the names at a path; the last answer is empty.
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
-    /// Reports of the server's status, at intervals.
+    /// Report the server's status at intervals.
     Status(Duration, mpsc::Sender<Result<Vec<ServerStatus>, Error>>),
-    /// A file.
+    /// Open a file.
     OpenFile(Opening, oneshot::Sender<Result<Opened, Error>>),
 }
 
@@ -135,7 +135,8 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let _ = reactor::block_on("the connection", work);
 }
 
-/// Answers one order completely. `remembered` is what an earlier copy found on the path.
+/// Answers one order completely. `remembered` is what earlier copies over the same path have
+/// learned.
 async fn answer(
     connection: &Connection,
     first: Option<Session>,

@@ -44,10 +44,10 @@ pub enum Location {
     },
     /// A file on an HTTP server; only as a source.
     Http {
-        /// Its address as the user wrote it, with a password if there is one. The text of the
+        /// The address as the user wrote it, with a password if there is one. The text of the
         /// location does not show the password.
         url: String,
-        /// The last name of the address; empty if there is none.
+        /// The last component of the address's path; empty if there is none.
         path: PathBuf,
     },
 }
@@ -261,7 +261,7 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
         None => return Err(wrong("neither port nor path after the address")),
     };
     if host.contains('@') {
-        return Err(wrong("a user"));
+        return Err(wrong("an unsupported user name"));
     }
     // The path is relative to the root, so `lh://host//x` cannot leave the root.
     let path = rest[slash..].iter().position(|b| *b != b'/').map(|at| &rest[slash + at..]);

@@ -1,5 +1,5 @@
 //! The options of a copy and of a server. The object of a copy is the content of all of its files.
-//! `ends` are ends of a copy that are not files.
+//! `ends` has the ends of a copy that are not files.
 
 mod ends;
 
@@ -71,7 +71,7 @@ impl Delete {
         Delete { most: None }
     }
 
-    /// Removes `most` names or, if there are more, none.
+    /// Removes at most `most` names. If the source lacks more names, removes none.
     pub fn at_most(most: u64) -> Delete {
         Delete { most: Some(most) }
     }
@@ -161,7 +161,7 @@ pub struct HostOptions {
     pub key: OwnKey,
     /// How the host is reached.
     pub reach: ReachOptions,
-    /// The rates that copies found.
+    /// Where the rates that copies found are stored.
     pub path_memory: Option<PathMemory>,
 }
 
@@ -188,7 +188,8 @@ impl fmt::Debug for SharedMemory {
     }
 }
 
-/// The place of a part in a pipe that the other host has opened.
+/// The place of a part in a pipe (a file of unknown length, sent in parts) that the other host has
+/// opened.
 #[derive(Clone, Copy, Debug)]
 pub struct PartOfPipe {
     /// The id of the pipe.
@@ -256,7 +257,7 @@ pub struct CopyOptions {
     pub shared_memory: Option<SharedMemory>,
     /// Where local paths are, if not in this host's file system.
     pub local: Option<MemoryFolder>,
-    /// The reader that replaces the one source, which then only supplies a name.
+    /// The reader that replaces the content of the one source; the source only supplies a name.
     pub input: Option<Input>,
     /// The writer that replaces the destination.
     pub output: Option<Output>,
@@ -286,7 +287,7 @@ impl CopyOptions {
     }
 
     /// Returns a copy of `sources` to `destination` with the defaults: RBUDP, a search for the
-    /// rate, sealed data, 512 MiB of memory, retries for minutes, and the key in the folder of
+    /// rate, sealed data, 512 MiB of memory, retries for 5 minutes, and the key in the folder of
     /// `trust`.
     pub fn new(sources: Vec<Location>, destination: Location, trust: Trust) -> CopyOptions {
         CopyOptions {

@@ -71,7 +71,7 @@ impl PathMemory {
         PathMemory { file: file.into() }
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
@@ -135,8 +135,8 @@ impl PathMemory {
     }
 
     /// Stores the result of a copy. If something other than the path limited the copy, the result
-    /// replaces the stored rate only if it is not lower. The copy is done and must not wait: if
-    /// another process has locked the file, nothing is stored.
+    /// replaces the stored entry only if its rate is not lower. The copy is done and must not wait:
+    /// if another process has locked the file, nothing is stored.
     ///
     /// # Errors
     /// As [`PathMemory::forget`].
@@ -190,7 +190,8 @@ impl PathMemory {
         });
         let parsed = lines.map(|(at, line)| {
             line.parse::<KnownPath>().map_err(|()| {
-                let what = format!("{} line {}: not a path", self.file.display(), at + 1);
+                let what =
+                    format!("{} line {}: not an entry of a path", self.file.display(), at + 1);
                 let advice = "remove the line, or the file: the next copy creates it again";
                 Error::new(ErrorKind::LocalFile, what).at(&self.file).advise(advice)
             })
@@ -229,7 +230,7 @@ pub(crate) struct Found {
     pub(crate) receives: bool,
     pub(crate) rate: Rate,
     pub(crate) rtt: Span,
-    /// From 0 to 1.
+    /// The fraction of datagrams that were lost, from 0 to 1.
     pub(crate) loss: f64,
     /// Whether only the path limited the copy.
     pub(crate) is_bound_by_path: bool,

@@ -42,7 +42,7 @@ pub struct Progress {
     pub refused: u64,
     /// Smoothed round-trip time; with several sources the longest.
     pub rtt: Span,
-    /// Of [`bytes`](Progress::bytes), those that existed before.
+    /// Bytes that existed before, a part of [`bytes`](Progress::bytes).
     pub resumed_bytes: u64,
     /// The state of the path since the previous progress; with several sources their sum.
     pub path: PathSample,
@@ -109,19 +109,19 @@ impl PathSample {
 pub struct SourceRow {
     /// The source as the caller named it.
     pub source: String,
-    /// Its state.
+    /// The state of the source.
     pub state: SourceState,
-    /// Bytes of the object received from it in this run.
+    /// Bytes of the object received from the source in this run.
     pub received_bytes: u64,
-    /// The rate of these bytes over the last second.
+    /// The rate of `received_bytes` over the last second.
     pub rate: Rate,
     /// The fraction of all sources' rate that this source has, from 0 to 1.
     pub share: f64,
     /// The fraction of the source's blocks whose first transmission was found missing.
     pub loss: LossRatio,
-    /// Blocks that it sent again.
+    /// Blocks that the source sent again.
     pub resent: u64,
-    /// Blocks that it sent without a request.
+    /// Blocks that the source sent without a request.
     pub refused: u64,
     /// Smoothed round-trip time.
     pub rtt: Span,
@@ -131,7 +131,7 @@ pub struct SourceRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceState {
-    /// The copy is connecting to it.
+    /// The copy is connecting to the source.
     #[default]
     Connecting,
     /// The source reads its object, for the comparison with the other sources.
@@ -142,7 +142,7 @@ pub enum SourceState {
     Waiting,
     /// The source is silent; its chunks were reassigned to the other sources.
     Silent,
-    /// Its connection was lost, and is being retried.
+    /// The source's connection was lost, and is being retried.
     Retrying,
     /// The source has sent all of its chunks.
     Done,
@@ -198,7 +198,7 @@ pub enum Notice {
         /// The reason of the loss.
         reason: String,
     },
-    /// UDP does not pass, or no longer; the data use another carrier now.
+    /// UDP datagrams do not arrive, or no longer arrive; another carrier now has the data.
     Fallback {
         /// The current carrier of the data.
         carrier: String,

@@ -82,15 +82,15 @@ pub struct TransferStatus {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StreamStatus {
-    /// Its name.
+    /// The stream's name.
     pub name: String,
-    /// The id of its sender, if there is one.
+    /// The id of the sender, if there is one.
     pub sender: Option<String>,
     /// Number of clients that receive the stream or wait for it.
     pub receivers: u64,
-    /// Frames of its sender so far.
+    /// Frames of the sender so far.
     pub frames: u64,
-    /// Datagrams received from its sender.
+    /// Datagrams received from the sender.
     pub datagrams: u64,
 }
 
@@ -98,13 +98,13 @@ pub struct StreamStatus {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RoomStatus {
-    /// Its name.
+    /// The room's name.
     pub name: String,
-    /// Clients that send to it.
+    /// Clients that send to the room.
     pub senders: u64,
-    /// Clients that receive from it.
+    /// Clients that receive from the room.
     pub subscribers: u64,
-    /// Messages since it was created.
+    /// Messages since the room was created.
     pub messages: u64,
 }
 

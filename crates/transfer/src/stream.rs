@@ -34,7 +34,8 @@ impl Ways {
             let what = "streams and channels cannot go through ssh's own channel";
             let error = Error::new(ErrorKind::Unreachable, what);
             let ports = CallOption::Ports;
-            return Err(error.advise(format!("let two ports in at that host, given as {ports}")));
+            let advice = "open two ports in that host's firewall, and give them as";
+            return Err(error.advise(format!("{advice} {ports}")));
         }
         Ok(Link { session, port, contact, flow: random_flow(), datagram })
     }

@@ -35,7 +35,7 @@ pub enum BoundBy {
 }
 
 impl BoundBy {
-    /// The bottleneck called `name`; [`BoundBy::Nothing`] for a name of a newer release.
+    /// Returns the bottleneck called `name`; [`BoundBy::Nothing`] for a name of a newer release.
     pub(crate) fn named(name: &str) -> BoundBy {
         let all = [
             BoundBy::Path,
@@ -50,7 +50,7 @@ impl BoundBy {
         all.into_iter().find(|bound| bound.name() == name).unwrap_or_default()
     }
 
-    /// The name in `--json`.
+    /// Returns the name in `--json`.
     pub fn name(self) -> &'static str {
         match self {
             BoundBy::Path => "path",
@@ -83,7 +83,8 @@ pub struct Summary {
     pub links: u64,
     /// Folders that this run created.
     pub folders: u64,
-    /// Names that the source lacks and that this run removed, or would in a dry run.
+    /// Names that the source lacks and that this run removed, or would remove in a dry
+    /// run.
     pub deleted: u64,
     /// Time from the call to the end.
     pub elapsed: Span,
@@ -108,8 +109,8 @@ pub struct Summary {
     pub rtt: Span,
     /// Object bytes in a full data datagram.
     pub payload_bytes: u32,
-    /// Blocks that this run had to move, each once. Blocks sent before the receiver reported them
-    /// as present are not included, although they count as the sender's first sends.
+    /// Blocks that this run had to move, each counted once. Blocks that the receiver already had
+    /// are not included, even if the sender sent them before it learned this.
     pub blocks: u64,
     /// Data datagrams that were sent but did not arrive, according to the receiver.
     pub path_lost: u64,
@@ -126,13 +127,13 @@ pub struct Summary {
     /// Datagrams that the receiver refused: of an unknown flow, forged, malformed, or replayed.
     /// Datagrams of unknown flows count for every transfer of the port.
     pub refused_datagrams: u64,
-    /// The sender's columns.
+    /// The sender's counters.
     pub sender: SenderAccounting,
-    /// The receiver's columns.
+    /// The receiver's counters.
     pub receiver: ReceiverAccounting,
     /// (sent − blocks) / blocks; zero if no block was needed.
     pub waste: f64,
-    /// TCP segments, if TCP carried the data from here over connections that this end opened.
+    /// Counts of TCP segments, if this end sent the data over TCP connections that it had opened.
     pub segments: Option<Segments>,
     /// The bottleneck of the copy.
     pub bound_by: BoundBy,

@@ -44,7 +44,7 @@ impl Lines {
         }
     }
 
-    /// The connection was lost or restored.
+    /// Prints that the connection was lost or restored.
     pub(super) fn connected(&self, connected: bool) {
         if self.json {
             let again = json!({"event": "heard-again"});
@@ -54,14 +54,14 @@ impl Lines {
         self.note(format_args!("longhaul: {what}"));
     }
 
-    /// A progress report of a sender.
+    /// Prints a sender's progress.
     pub(super) fn sending(&self, sent: &ChannelSent) {
         if self.json {
             console::out(sent_line("progress", sent));
         }
     }
 
-    /// The end of a sender.
+    /// Prints a sender's summary.
     pub(super) fn sent(&self, sent: &ChannelSent) {
         if self.json {
             let mut line = sent_line("summary", sent);
@@ -84,7 +84,7 @@ impl Lines {
         self.note(format_args!("longhaul: receives {url}"));
     }
 
-    /// An event of a subscriber.
+    /// Prints an event of a subscriber.
     pub(super) fn came(&self, event: &ChannelEvent) {
         match event {
             ChannelEvent::Joined if self.json => console::out(json!({"event": "joined"})),
@@ -117,7 +117,7 @@ impl Lines {
         }
     }
 
-    /// A progress report of a subscriber, once a second.
+    /// Prints a subscriber's progress, at most once a second, with `--json` only.
     pub(super) fn receiving(&self, status: &mut dyn FnMut() -> ChannelReceived) {
         if self.json && self.reported.get().elapsed() >= EVERY {
             self.reported.set(Instant::now());
@@ -125,7 +125,7 @@ impl Lines {
         }
     }
 
-    /// The end of a subscriber.
+    /// Prints a subscriber's summary.
     pub(super) fn received(&self, came: &ChannelReceived) {
         if self.json {
             let mut line = received_line("summary", came);

@@ -14,7 +14,6 @@ const TRIED: &str = "tcp:auto";
 /// A protocol to compare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Candidate {
-    /// A protocol of the registry.
     Registry(&'static Row),
     /// TCP.
     Tcp {
@@ -53,7 +52,6 @@ impl Candidate {
         })
     }
 
-    /// The protocol for a copy.
     pub(super) fn protocol(self) -> Protocol {
         match self {
             Candidate::Registry(row) => Protocol::Registry(row.name),

@@ -138,10 +138,11 @@ fn measured(
 ) -> Result<Measured, String> {
     let by_tcp = candidate.is_tcp();
     if !by_tcp && summary.protocol == "tcp" {
-        return Err("UDP did not pass; the data went by TCP".into());
+        return Err("UDP did not pass; TCP carried the data".into());
     }
     if summary.resumed_bytes > 0 {
-        return Err(format!("{} were there already", Bytes::new(summary.resumed_bytes)));
+        let resumed = Bytes::new(summary.resumed_bytes);
+        return Err(format!("{resumed} were already at the destination"));
     }
     let gigabytes = summary.bytes as f64 / 1e9;
     let here = summary.cpu.as_secs_f64() - cpu_before.as_secs_f64();
@@ -220,7 +221,7 @@ impl Watch {
         })
     }
 
-    /// A poisoned lock only means that a thread panicked while it drew the progress bar.
+    /// Locks the meter. A poisoned lock only means that a thread panicked while it drew the bar.
     fn with<T>(&self, act: impl FnOnce(&mut Meter) -> T) -> T {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::Setting;
 use super::runs::{Counts, Cpu, Run, Shares, Standing};
 
-/// A run.
 pub(super) fn run(run: &Run) -> Value {
     let mut value = Map::new();
     let mut put = |name: &str, what: Value| value.insert(name.to_owned(), what);

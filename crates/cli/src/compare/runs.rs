@@ -43,13 +43,13 @@ pub(super) struct Counts {
     pub(super) waste: f64,
     /// Number of blocks sent again; for TCP, number of segments sent again.
     pub(super) retransmitted: f64,
-    /// First measure of loss: sent datagrams that did not arrive.
+    /// Number of sent datagrams that did not arrive.
     pub(super) path_lost: Option<f64>,
-    /// Second measure: missing blocks, each counted once.
+    /// Number of blocks that were missing, each counted once.
     pub(super) blocks_lost: Option<f64>,
-    /// Third measure: losses reported to the sender, including repeated reports of a block.
+    /// Number of losses reported to the sender; each report of a block counts.
     pub(super) reported_lost: Option<f64>,
-    /// Arrivals of data that the receiver already had.
+    /// Number of arrived blocks that the receiver already had.
     pub(super) duplicates: Option<f64>,
 }
 
@@ -62,13 +62,13 @@ pub(super) struct Cpu {
     pub(super) there: Option<f64>,
 }
 
-/// Goodput of a copy and of a concurrent TCP flow, from their common start to the copy's end. On a
-/// real path the measurement also ends if TCP ends first.
+/// Goodput of a copy and of a concurrent TCP flow, from their common start to the copy's end, or
+/// on a real path to the end of the flow that ends first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shares {
     /// The copy's goodput.
     pub(super) copy: Rate,
-    /// The TCP flow's.
+    /// The TCP flow's goodput.
     pub(super) tcp: Rate,
 }
 
@@ -82,9 +82,7 @@ impl Shares {
 
 /// Medians over all runs of one candidate.
 pub(super) struct Standing {
-    /// The candidate.
     pub(super) candidate: Candidate,
-    /// Number of runs.
     pub(super) runs: usize,
     /// Number of failed runs.
     pub(super) failed: usize,
@@ -92,7 +90,7 @@ pub(super) struct Standing {
     pub(super) figures: Option<Figures>,
 }
 
-/// Medians over runs.
+/// Medians over runs, and the lowest and the highest goodput.
 pub(super) struct Figures {
     pub(super) goodput: Rate,
     pub(super) least: Rate,
@@ -156,7 +154,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { (values[middle - 1] + upper) / 2.0 })
 }
 
-/// The run with the median goodput, which the plot shows.
+/// Returns the run with the median goodput, for the plot.
 pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
     let its = runs.iter().filter(|run| run.candidate == candidate);
     let mut ended: Vec<&Measured> = its.filter_map(|run| run.end.as_ref().ok()).collect();

@@ -28,7 +28,7 @@ struct Case {
     scenario: Scenario,
 }
 
-/// Runs the scenario of `file` with each candidate, `--repeat` times with a different seed each.
+/// Runs the scenario of `file` with each candidate, `--repeat` times, with a new seed each time.
 pub(super) fn run(
     args: &CompareArgs,
     file: &Path,
@@ -60,7 +60,7 @@ pub(super) fn run(
     Ok((setting(args, &base), runs))
 }
 
-/// Loads the scenario that all candidates share.
+/// Checks the scenario of `file`, and applies the flags that concern all candidates.
 fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<Scenario, Error> {
     let file = file.display();
     let Some(first) = scenario.flows.first_mut() else {
@@ -83,7 +83,7 @@ fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<S
     Ok(scenario)
 }
 
-/// Replaces the flow's protocol by the candidate, and keeps all settings that still apply.
+/// Replaces the flow's protocol with the candidate, and keeps all settings that still apply.
 ///
 /// # Errors
 /// The candidate needs a real path.

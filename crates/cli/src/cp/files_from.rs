@@ -9,7 +9,7 @@ use longhaul::{Filter, Location};
 
 use crate::error::{Error, ErrorKind};
 
-/// Limit of a list's bytes, far above the limit of a copy.
+/// Maximum size of a list, in bytes.
 const MAX_LIST: u64 = 16 << 20;
 
 /// The source folder of the list, with a slash at the end, so the copy takes its contents.

@@ -46,7 +46,8 @@ pub(super) fn of(sources: &[Location], destination: &Location) -> Result<Option<
     let path = other.path();
     let says_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
     let Some(name) = path.file_name().filter(|_| !says_folder) else {
-        return Err(usage("a pipe has no name", "name the file on the other host"));
+        let what = "the other end of a pipe must be a file with a name";
+        return Err(usage(what, "name the file on the other host"));
     };
     let name = name.to_owned();
     Ok(Some(if is_out { Pipe::Out(name) } else { Pipe::In(name) }))
@@ -82,7 +83,7 @@ impl Pipe {
         }
     }
 
-    /// Replaces the library's advice to run the same call again, which a pipe cannot do.
+    /// Replaces the library's advice to run the same call again, because a pipe cannot resume.
     pub(super) fn explain(error: Error, cancel: &CancelHandle) -> Error {
         let error = match error.kind {
             // The pipe may report the cancellation before the copy does.
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_when_the_request_is_dropped() {
+    fn reading_ends_when_the_copy_is_cancelled() {
         let (input, mut writer) = io::pipe().unwrap();
         writer.write_all(&[7; 1000]).unwrap();
         let cancel = CancelHandle::default();

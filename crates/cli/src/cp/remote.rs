@@ -85,7 +85,7 @@ fn start(plan: &Plan) -> Result<Child, Error> {
     })
 }
 
-/// Sends the lines of `from` to the loop, on a separate thread.
+/// Starts a thread that sends the lines of `from` to [`Run::follow`].
 fn forward(
     from: Option<impl Read + Send + 'static>,
     line: fn(Vec<u8>) -> Line,
@@ -117,8 +117,8 @@ fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((read > 0).then_some(text))
 }
 
-/// Sends the list of `--files-from` and its end mark, and keeps the pipe open, on a separate
-/// thread. Closing the pipe cancels the copy.
+/// Starts a thread that sends the list of `--files-from` and its end mark, and returns the pipe
+/// unclosed: closing the pipe cancels the copy.
 fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let list = list.to_owned();
@@ -225,7 +225,7 @@ impl Run<'_> {
         error
     }
 
-    /// Explains why the other host sent no last event.
+    /// Returns the error if the other host's output ended without a `summary` or `error` event.
     fn without_end(&self, status: Option<i32>) -> Error {
         let runner = &self.plan.runner;
         let said = match self.noise.is_empty() {

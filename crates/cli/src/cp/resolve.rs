@@ -41,7 +41,7 @@ pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
 const CHUNK: u64 = 1 << 20;
-/// One datagram a second.
+/// One datagram of 1,500 bytes a second.
 const LEAST_RATE: Rate = Rate::from_bps(12_000);
 /// Limit of `--streams`.
 const MOST_STREAMS: u16 = 64;
@@ -72,7 +72,8 @@ pub(super) struct Prepared {
     pub(super) pipe: Option<Pipe>,
 }
 
-/// Builds the client, with path memory unless `--no-path-memory` is given. `screen` asks the user.
+/// Builds the client, with path memory unless `--no-path-memory` is given. `screen` asks the user
+/// about new servers.
 fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
     let client = args.reach.client(places, move |server| screen.trusts(server))?;
     Ok(match args.no_path_memory {
@@ -82,7 +83,8 @@ fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<
     .build()?)
 }
 
-/// Builds the copy from the flags and the `defaults` of files. `screen` asks the user.
+/// Builds the copy from the flags and the `defaults` of configuration files. `screen` asks the user
+/// about new servers.
 pub(super) fn prepare(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -162,7 +164,8 @@ fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     }
 }
 
-/// Plans the copy on another host if both ends are on other hosts. `screen` asks the user.
+/// Plans the copy on another host if both ends are on other hosts. `screen` asks the user about new
+/// servers.
 ///
 /// # Errors
 /// No host could run the copy, or a flag is invalid.
@@ -220,8 +223,8 @@ fn mirrored(
     Ok((vec![source.clone().contents()], destination))
 }
 
-/// Refuses globs that start with the source folder's name, as in rsync: `sync --delete run42 there`
-/// matches paths below `run42`, so such a glob would protect nothing.
+/// Refuses globs that start with the source folder's name. `sync --delete run42 there` compares
+/// globs with paths below `run42`, so such a glob would protect nothing.
 fn check_anchors(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -259,7 +262,7 @@ fn shown_protocol(
     }
 }
 
-/// Replaces each pattern by the matching names on its host.
+/// Replaces each pattern with the matching names on its host.
 fn expand(args: &CopyArgs, client: &Client, named: Vec<Location>) -> Result<Vec<Location>, Error> {
     // No signal handler is installed yet, so a signal ends the process.
     let cancel = &CancelHandle::default();
@@ -403,7 +406,7 @@ fn protocol_name<'a>(args: &'a CopyArgs, sources: &[Location]) -> &'a str {
     }
 }
 
-/// Settings of each source; empty if all sources have the same.
+/// Settings of each source; empty if all sources have the same settings.
 fn source_settings(
     args: &CopyArgs,
     protocol: &str,
@@ -507,7 +510,8 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
 }
 
-/// The protocol's settings for a source. Settings of other protocols are allowed in a file only.
+/// Returns the protocol's settings for a source. A configuration file, unlike the command line, may
+/// also have settings of other protocols.
 fn settings(
     args: &CopyArgs,
     protocol: &str,

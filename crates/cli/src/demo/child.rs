@@ -70,7 +70,6 @@ pub(super) trait Stage {
     fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child>;
 }
 
-/// This host.
 pub(super) struct Here;
 
 impl Stage for Here {
@@ -91,13 +90,10 @@ impl Drop for Kept {
     }
 }
 
-/// A running server.
 pub(super) struct Server {
     child: Kept,
     lines: Receiver<String>,
-    /// Address of the server.
     pub(super) address: String,
-    /// Id of the server.
     pub(super) id: String,
 }
 
@@ -153,7 +149,7 @@ impl Server {
             let _ = kill_process(pid, Signal::TERM);
         }
         let deadline = Instant::now() + ENDS_WITHIN;
-        // Its stdout closes when it has ended.
+        // The child's stdout closes when the child has ended.
         while let Ok(Some(_)) = next(&self.lines, &CancelHandle::default(), Some(deadline)) {}
     }
 }

@@ -55,8 +55,8 @@ impl Stage for OnHost<'_> {
     }
 }
 
-/// Creates the path. Call this before the process starts a thread: without root, the process moves
-/// into a user namespace.
+/// Creates the path. The first call must come before the first thread starts: without root the
+/// process enters a user namespace, which the kernel permits only to a process with one thread.
 pub(super) fn track() -> Track {
     let loss = LossRatio::new(LOSS).expect("a share");
     let link = LinkSpec::path(RATE, RTT).with_loss(Loss::independent(loss));

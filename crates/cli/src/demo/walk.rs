@@ -15,7 +15,6 @@ const BUFFER: usize = 1 << 20;
 pub(super) struct Verdict {
     /// Regular files compared.
     pub(super) files: u64,
-    /// Bytes compared.
     pub(super) bytes: u64,
     /// Descriptions of the differences.
     pub(super) differences: Vec<String>,

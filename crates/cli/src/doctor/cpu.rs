@@ -23,7 +23,7 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
     let fast = has_fast_aes();
     let what = if fast { "AES and carry-less multiplication in hardware" } else { "no AES" };
     let mend =
-        "not available: longhaul uses chacha20-poly1305; --cipher none on trusted fibre only";
+        "longhaul encrypts with chacha20-poly1305 instead; use --cipher none only on trusted fibre";
     let aes = Finding::new("cpu-aes", Grade::unless(fast, Grade::Warn), what, mend);
     let suite = Suite::choose(Cipher::Auto, fast);
     let sealed = seal(suite);

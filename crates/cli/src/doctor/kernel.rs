@@ -116,7 +116,8 @@ fn tcp_buffer(want: Want, name: &'static str, key: &str, limits: &[u64]) -> Opti
     let wanted = needed.min(TCP_BUFFER);
     let shown = Bytes::new(most);
     let (bdp, needed) = (want.bdp(), Bytes::new(needed));
-    let what = format!("net.ipv4.{key} up to {shown}; one connection needs {needed}, twice {bdp}");
+    let need = format!("{needed} (twice rate × RTT, {bdp})");
+    let what = format!("net.ipv4.{key} up to {shown}; one connection needs {need}");
     let parallel = match wanted < needed.get() {
         true => "   (one connection cannot have more: use several, --streams)",
         false => "",
@@ -141,7 +142,7 @@ fn clock() -> Finding {
     let grade = Grade::unless(reading <= SLOW_CLOCK, Grade::Warn);
     let mend = match others.split_whitespace().any(|other| other == "tsc" && other != name) {
         true => format!("echo tsc | sudo tee {folder}/current_clocksource"),
-        false => format!("not available here; available: {others}"),
+        false => format!("no faster clock is available here (available: {others})"),
     };
     Finding::new("clock", grade, what, mend)
 }
@@ -190,8 +191,9 @@ fn mend_namespaces() -> Vec<String> {
     commands
 }
 
-/// The command that gives all users access to the TUN device, as udev does, after an open failed
-/// with `error`; `None` if a container forbids it, because no file mode changes that.
+/// Returns the command that makes the TUN device usable after opening it failed with `error`: it
+/// loads the kernel module, or gives all users access, as udev does. `None` for other errors, such
+/// as those of a container that forbids the device.
 #[cfg(target_os = "linux")]
 fn mend_tun(error: &std::io::Error) -> Option<String> {
     use rustix::io::Errno;
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!(one.grade, Grade::Warn);
         let command = "sudo sysctl -w net.ipv4.tcp_wmem='4096 16384 25000000'";
         assert_eq!(one.mend.as_deref(), Some(command));
-        assert!(one.what.contains("25.00 MB, twice 12.50 MB"), "{}", one.what);
+        assert!(one.what.contains("25.00 MB (twice rate × RTT, 12.50 MB)"), "{}", one.what);
         assert_eq!(found(1, &[4_096, 16_384, 25_000_000]).unwrap().grade, Grade::Ok);
         let hundred = found(100, &stock).unwrap().mend.unwrap();
         assert!(hundred.contains(" 2147483647'") && hundred.contains("--streams"), "{hundred}");

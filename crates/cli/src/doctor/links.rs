@@ -8,7 +8,7 @@ use longhaul_proto::units::Rate;
 use super::{Finding, Grade, Want};
 
 const INTERFACES: &str = "/sys/class/net";
-/// From this rate on, packets of 1500 bytes cost a core more than larger ones.
+/// From this rate on, packets of 1500 bytes need much more CPU than larger packets.
 const JUMBO: Rate = Rate::from_mbps(5_000);
 
 /// An active interface.
@@ -58,7 +58,7 @@ fn link(folder: &Path) -> Option<Link> {
     Some(Link { name, mtu: read("mtu")?.parse().ok()?, speed, hardware })
 }
 
-/// Grades `link`, one of `all`. A slow one is bad only if the user gave the rate and no other
+/// Grades `link`, one of `all`. A slow link is bad only if the user gave the rate and no other
 /// interface is fast enough.
 fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
     let Link { name, mtu, speed, .. } = link;

@@ -81,8 +81,11 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Forwards signals that end a run, and stops the flows. Signals that arrived earlier are
-    /// forwarded immediately.
+    /// Creates the receiver. Each signal that ends a run stops the flows and becomes an event, also
+    /// one that arrived earlier.
+    ///
+    /// # Errors
+    /// No thread can be started.
     pub(super) fn of(asked: Asked, stop: &Stop) -> Result<Events, EmulationError> {
         let (sender, inbox) = channel();
         let Asked(mut signals) = asked;
@@ -101,7 +104,7 @@ impl Events {
         self.sender.clone()
     }
 
-    /// The exit status for a received signal.
+    /// Returns the exit status for a received signal; `None` if there was no signal.
     pub(super) fn signalled(&self) -> Option<u8> {
         self.inbox.try_iter().find_map(|event| match event {
             Event::Signal(signal) => Some(of_signal(signal)),
@@ -110,8 +113,9 @@ impl Events {
     }
 }
 
-/// Runs `programs`, each at its time after `began`, until the last program of the list ends, or
-/// without programs until the flows end. The end of the emulation then ends the other programs.
+/// Runs `programs`, each from its start time after `began`. Returns when the last program of the
+/// list has ended, or if there are none, when the flows have ended. The other programs end with
+/// the emulation.
 ///
 /// Returns the last program's exit status. If it is 0, returns the status of the first other
 /// program that failed and whose failure counts; without one, returns 0.
@@ -186,7 +190,7 @@ impl Watch<'_> {
         }
         let Program { host, words, counts, .. } = &self.programs[place];
         let command = words.last().map_or("", String::as_str);
-        say(&format!("longhaul emulate: on {host}, '{command}' ended before the end: {status}"));
+        say(&format!("longhaul emulate: on {host}, '{command}' failed: {status}"));
         if *counts {
             self.failed.get_or_insert(exit_code(status));
         }

@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorKind};
 use crate::report::count;
 use crate::{console, json, plain, utc};
 
-/// Log of a server.
 pub(super) struct Log {
     file: Option<(PathBuf, Mutex<File>)>,
     json: bool,
@@ -23,7 +22,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Opens the log in `file`, or on stderr and, with `json`, on stdout.
+    /// Opens the log in `file`. Without a file, text goes to stderr and, with `json`, JSON to
+    /// stdout.
     ///
     /// # Errors
     /// The file cannot be opened for appending.
@@ -48,7 +48,6 @@ impl Log {
         true
     }
 
-    /// Logs an event.
     pub(super) fn write(&self, event: &ServerEvent) {
         // A log file has no line for the start of a transfer, because the line for the end repeats
         // its content.

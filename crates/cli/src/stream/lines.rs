@@ -32,7 +32,7 @@ impl Lines {
         }
     }
 
-    /// The path of a stream, at its sender.
+    /// Prints the measured path of a stream, and how its sender meets the deadline.
     pub(super) fn way(self, sent: &StreamSent) {
         if self.json {
             console::out(json!({
@@ -51,7 +51,7 @@ impl Lines {
         self.note(format_args!("longhaul: {receivers}; {}", sent.way));
     }
 
-    /// The connection was lost or restored.
+    /// Prints that the connection was lost or restored.
     pub(super) fn connected(self, connected: bool) {
         if self.json {
             let again = json!({"event": "heard-again"});
@@ -61,7 +61,7 @@ impl Lines {
         self.note(format_args!("longhaul: {what}"));
     }
 
-    /// A progress report.
+    /// Prints a sender's progress.
     pub(super) fn sending(self, sent: &StreamSent) {
         if self.json {
             console::out(json!({
@@ -79,7 +79,7 @@ impl Lines {
         }
     }
 
-    /// The end of a sender.
+    /// Prints a sender's summary.
     pub(super) fn sent(self, sent: &StreamSent) {
         let bound = match (sent.skipped, sent.unwatched) {
             (0, 0) => "the source",
@@ -109,17 +109,17 @@ impl Lines {
         }
         self.note(format_args!(
             "longhaul: {} frames, {} skipped, {} that nobody received; {} datagrams, {} of them \
-             again; bound by {bound}\n  way      {}",
+             resent; bound by {bound}\n  way      {}",
             sent.frames, sent.skipped, sent.unwatched, sent.datagrams, sent.resent, sent.way
         ));
     }
 
-    /// The receiver was admitted.
+    /// Prints that the server has admitted the receiver.
     pub(super) fn waiting(self, url: &str) {
         self.note(format_args!("longhaul: receives {url}"));
     }
 
-    /// A report of received frames.
+    /// Prints an event of a receiver.
     pub(super) fn came(self, event: &StreamEvent) {
         match event {
             StreamEvent::Begun { per_second, deadline } => {
@@ -162,7 +162,7 @@ impl Lines {
         }
     }
 
-    /// The end of a receiver; returns the exit status.
+    /// Prints a receiver's summary; returns the exit status.
     pub(super) fn received(self, came: &StreamReceived, wrong: u64) -> u8 {
         let status = if wrong > 0 { WRONG } else { exit::DONE };
         let bound = bound(came);

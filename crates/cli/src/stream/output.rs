@@ -8,7 +8,6 @@ use longhaul::StreamFrame;
 
 use crate::error::{Error, ErrorKind};
 
-/// An output.
 #[derive(Debug)]
 pub(super) enum Output {
     /// Discards frames.

@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorKind};
 /// Poll interval for the end of the stream.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A source of frames.
 #[derive(Debug)]
 pub(super) enum Source {
     /// Generated frames.

@@ -19,7 +19,7 @@ impl Sshd {
     fn new() -> Result<Sshd, Skipped> {
         have(&[SSHD, "scp", "ssh-keygen"])?;
         let is_root = rustix::process::geteuid().is_root();
-        skip::unless(is_root, "an sshd in a host needs root")?;
+        skip::unless(is_root, "an sshd in an emulated host needs root")?;
         let made = fs::create_dir_all("/run/sshd");
         assert!(made.is_ok(), "the empty folder that sshd needs: {made:?}");
         let sshd = Sshd(tempfile::tempdir().expect("a folder can be made"));

@@ -75,7 +75,6 @@ fn an_interrupted_demo_cleans_up() {
     assert_eq!(entries(folder.path()), Vec::<PathBuf>::new(), "it cleans up");
 }
 
-/// The entries of a folder.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("it is there").flatten();
     entries.map(|entry| entry.path()).collect()

@@ -173,10 +173,10 @@ fn a_failed_command_is_reported_and_sets_the_status_while_others_continue() {
          while kill -0 $(cat {pid}) 2>/dev/null; do sleep 0.02; done; sleep 0.3; echo done"
     );
     let ended = need!(emulate(&["--run", "b", &dies, "--run", "a", &waits]));
-    ended.is(127, &["on b, 'echo $$", "ended before the end", "127"]);
+    ended.is(127, &["on b, 'echo $$", "failed: exit status: 127"]);
     assert_eq!(ended.stdout, ["done"], "{ended}");
     let own = emulate(&["--run", "b", &dies, "--run", "a", &format!("{waits}; exit 5")]);
-    own.expect("as before").is(5, &["ended before the end"]);
+    own.expect("as before").is(5, &["failed: exit status: 127"]);
 }
 
 #[test]

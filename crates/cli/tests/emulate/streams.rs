@@ -65,8 +65,8 @@ fn lost_datagrams_of_frames_and_of_payloads_are_sent_again() {
         let (sent, came) = need!(stream_by(way));
         assert!(sent["way"].as_str().is_some_and(|words| words.starts_with(name)), "{sent}");
         let number = |of: &serde_json::Value, field: &str| of[field].as_u64().expect("a number");
-        // Of 210 datagrams of a frame four are lost: no frame arrives without a repair. A busy
-        // host may cost a few frames.
+        // About four of a frame's 210 datagrams are lost, so each frame needs repairs. A busy
+        // host may miss a few frames.
         assert!(number(&came, "on_time") >= 50, "{way} {sent} {came}");
         assert_eq!((number(&came, "wrong"), number(&came, "restored")), (0, 0), "{way} {came}");
         assert!(number(&sent, "resent") > 100, "{way} {sent}");
@@ -104,7 +104,7 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
     let summary: serde_json::Value =
         serde_json::from_str(summary.unwrap_or_default()).unwrap_or_default();
     let number = |field: &str| summary[field].as_u64().unwrap_or_default();
-    // Three of a hundred are lost; most of them are restored.
+    // 3 % of the datagrams are lost; most of their messages are restored.
     assert!(number("restored") > 20, "{summary} {ended}");
     assert!(number("messages") > 2_900 && number("lost") < 50, "{summary} {ended}");
     assert_eq!(number("late"), 0, "{summary} {ended}");

@@ -190,7 +190,7 @@ fn a_dry_run_names_new_entries_and_changes_nothing() {
     let again = dry(OsStr::new("t"), &pair.at(""));
     again.is(0, &["would copy 1 file, "]);
     assert_eq!(again.stdout, ["t/a"]);
-    // Missing parent folders are created, and a listed folder is copied with its contents.
+    // A dry run also names a missing folder, and a link whose target differs.
     fs::remove_dir(pair.there.join("t/empty")).unwrap();
     fs::remove_file(pair.there.join("t/link")).unwrap();
     symlink("elsewhere", pair.there.join("t/link")).unwrap();
@@ -249,7 +249,8 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
             assert_eq!(summary["unread_files"], 0, "{summary}");
         }
     }
-    // Changes one bit of a single file, of a large file and of one of many files, and then a size.
+    // Change one bit in each of three files (a copy of its own, a large file, one of many), and
+    // shorten a fourth file.
     for name in ["one", "t/large", "t/many/07"] {
         let path = pair.there.join(name);
         let mut content = fs::read(&path).unwrap();
@@ -287,7 +288,7 @@ fn filters_decide_in_their_order_both_ways() {
 }
 
 /// Asserts that copies of `t/` in both directions with `filters` copy the files `expected`;
-/// `number` keeps the copies of one pair apart.
+/// `number` distinguishes the copies of one pair.
 #[track_caller]
 fn assert_both_ways(pair: &Pair, number: usize, filters: &[&str], expected: &[&str]) {
     let copy = |from: &OsStr, to: &OsStr| {

@@ -9,7 +9,7 @@ use crate::rig::{
     Child, Ended, Pair, Server, Skipped, bytes, content, need, remains, side_by_side, skip, write,
 };
 
-/// Runs a program in its own mount namespace, with `path` read-only or on a tiny file system.
+/// Runs a program in its own mount namespace, where a folder is read-only or a tiny file system.
 pub(crate) struct Apart {
     words: Vec<String>,
 }

@@ -32,7 +32,8 @@ fn a_hostile_name_is_shown_on_one_line_and_cannot_move_the_cursor() {
     list.is(0, &[]);
     assert_eq!(list.stdout.len(), 3, "{list}");
     assert!(list.stdout.iter().any(|line| line.ends_with(SHOWN)), "{list}");
-    // A folder in its place makes the file fail, so its name appears in an error.
+    // The destination has a folder with the name of the file, so the file fails, and an error shows
+    // the name.
     fs::create_dir_all(pair.here.join("copy/tree").join(HOSTILE)).unwrap();
     for (flag, status) in [("-rv", 8), ("-r", 8)] {
         let (ended, text) = Terminal::start(cp(&pair, &[&flag, &from, &"copy/"])).end();

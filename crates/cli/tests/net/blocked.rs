@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::path::Wan;
 use super::{Relayed, WAYS, Way};
-use crate::rig::{Pair, assert_same, bytes, need, side_by_side, write};
+use crate::rig::{IMPATIENT, Pair, assert_same, bytes, need, side_by_side, write};
 
 #[test]
 fn a_copy_falls_back_to_tcp_with_a_warning_if_its_data_port_is_blocked() {
@@ -271,6 +271,20 @@ fn tcp_can_be_requested() {
     assert_eq!(ended.summary()["protocol"], "tcp", "{ended}");
     assert!(ended.events("fallback").is_empty(), "{ended}");
     rig.assert_copied(Way::Pull);
+}
+
+#[test]
+fn a_lost_stream_is_detected_although_the_system_has_taken_its_last_chunk() {
+    side_by_side(WAYS, |way| {
+        // One chunk for each stream.
+        let rig = Relayed::new(2 << 20);
+        rig.relay.rules.swallow.store(true, Ordering::Relaxed);
+        let (from, to, _) = rig.way(way);
+        let ended = rig.pair.cp(&[&from, &to, &"--protocol=tcp", &"--streams=2", &IMPATIENT]);
+        assert_eq!(ended.summary()["verified"], true, "{way:?} {ended}");
+        assert_eq!(ended.events("reconnecting").len(), 1, "{way:?} {ended}");
+        rig.assert_copied(way);
+    });
 }
 
 /// Sets Reno for TCP on `host`. Reno treats every loss as congestion (RFC 5681); BBR does not.

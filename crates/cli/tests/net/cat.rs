@@ -1,4 +1,5 @@
-//! Remote files: by `longhaul cat` and by the library, over every carrier, and with peers that lie.
+//! Remote files, through `longhaul cat` and through the library: over every carrier, and with peers
+//! that lie.
 
 use std::fs;
 use std::io::Read;
@@ -93,7 +94,7 @@ fn reads_stay_within_the_root_and_need_the_right() {
     refused(&ended, 3, "is not allowed here");
 }
 
-/// Connects to the pair's server by the library.
+/// Connects to the pair's server through the library.
 async fn connect(pair: &Pair) -> Connection {
     let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
     let trust = Trust::only(pair.server.id.as_str());
@@ -101,7 +102,7 @@ async fn connect(pair: &Pair) -> Connection {
     client.connect(pair.at("")).await.expect("it answers")
 }
 
-/// Opens the file at `path` of the pair's server by the library.
+/// Opens the file at `path` of the pair's server through the library.
 async fn open(pair: &Pair, path: &str) -> RemoteFile {
     connect(pair).await.open_file(path).await.expect("it is there")
 }
@@ -161,7 +162,7 @@ fn ranges_in_any_order_and_number_have_the_bytes_of_the_file() {
         let error = connection.read_file("file", [Range { start: 9, end: 3 }]).await.unwrap_err();
         assert!(error.to_string().contains("ends before it begins"), "{error}");
         assert!(connection.read_file("none", [Range { start: 0, end: 1 }]).await.is_err());
-        // Dropping the future of a read cancels the read; later reads continue.
+        // Dropping the result of `read_ranges` cancels the read; later reads work.
         let given_up = file.read_ranges([Range { start: 0, end: size }]).await.unwrap();
         drop(given_up);
         assert_eq!(file.read_at(3, 4).await.unwrap(), content[3..7]);
@@ -228,7 +229,7 @@ fn a_reader_that_waits_uses_bounded_memory_at_both_ends() {
     assert!(client < 160 << 20 && server < 128 << 20, "{client} and {server} bytes");
 }
 
-/// Sends `said` on a stream of the service; returns the received pieces and the close reason.
+/// Sends `said` to the server's service `file`; returns the received pieces and the error.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (Vec<FileData>, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;

@@ -1,4 +1,4 @@
-//! Channels by `longhaul channel`: modes, rights, late, slow and disconnected subscribers, and
+//! Channels with `longhaul channel`: modes, rights, late, slow and disconnected subscribers, and
 //! peers that lie.
 
 use std::cell::Cell;

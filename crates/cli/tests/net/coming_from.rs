@@ -1,4 +1,4 @@
-//! Runs the commands of docs/coming-from.md literally, over a real ssh.
+//! Runs the commands of docs/coming-from.md over a real ssh, with hosts and folders of this test.
 
 use std::fs;
 use std::process::Command;

@@ -25,7 +25,7 @@ use prost::Message as _;
 use super::liar::{self, FLOW};
 use crate::rig::bytes;
 
-/// The file of honest messages: one chunk.
+/// The file that the honest messages are about: one chunk.
 const NAME: &str = "source";
 const LEN: usize = 300_000;
 const BLOCK: u32 = 1168;
@@ -83,7 +83,8 @@ impl Schema {
         self.0.get(message).unwrap_or_else(|| panic!("the page has no message {message}"))
     }
 
-    /// `honest`, an encoded `message`, with each lie in each field, and without each field.
+    /// Returns variants of `honest`, which is an encoded `message`: one with each false value of
+    /// each field, and one without each field.
     fn lies(&self, message: &str, honest: &[u8]) -> Vec<(String, Vec<u8>)> {
         let mut lies = Vec::new();
         for field in self.fields(message) {
@@ -119,7 +120,7 @@ impl Field {
         Some(Field { tag, name, kind: kind.to_owned(), many: number == "any number" })
     }
 
-    /// The encoded field with each of its lies.
+    /// Returns the encoded field with each of its false values.
     fn scalars(&self) -> Vec<(String, Vec<u8>)> {
         let tag = self.tag;
         let number = |value: u64| (value.to_string(), [key(tag, 0), varint(value)].concat());
@@ -358,7 +359,7 @@ fn relayed_lies() -> Vec<Lie> {
     controls.into_iter().zip(1..).map(relay).collect()
 }
 
-/// Offers of manifests that lie.
+/// Offers whose list of files (manifest) has false values.
 fn listed_lies() -> Vec<Lie> {
     let (control, _) = Schema::both();
     let encoded = manifest();
@@ -382,7 +383,6 @@ fn listed_lies() -> Vec<Lie> {
     offered.collect()
 }
 
-/// All lies.
 fn all_lies() -> Vec<Lie> {
     [control_lies(), listed_lies(), relayed_lies()].concat()
 }
@@ -402,7 +402,8 @@ fn each_field_of_each_message_has_a_false_value() {
         let start = format!("Relay of {} ", variant.name);
         assert!(lies.iter().any(|lie| lie.starts_with(&start)), "{start}");
     }
-    // The other messages of the page are not of the control stream, or are parts of these.
+    // The page's other messages belong to other streams, or are parts of messages of the control
+    // stream.
     let known: Vec<&String> = control.0.keys().collect();
     assert!(known.len() >= 30 && lies.len() > 600, "{} messages, {} lies", known.len(), lies.len());
 }

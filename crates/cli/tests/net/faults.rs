@@ -295,7 +295,8 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_without_losses() {
         assert_eq!(summary["memory_lost"], 0, "{ended}");
         assert_eq!(summary["verified"], true, "{ended}");
     }
-    // Besides the limit: early datagrams (64 MB at most), and the program.
+    // Besides the limit: the program, and datagrams that arrive before their flow is known (64 MB
+    // at most).
     let peak = peak(server);
     assert!(peak < (64 << 20) + 128_000_000, "{peak} bytes");
     for name in names {

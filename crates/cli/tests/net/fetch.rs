@@ -137,7 +137,7 @@ impl Liar {
     }
 }
 
-/// The reply of an honest server, with `more` fields.
+/// The reply of an honest server, with the further header fields `more`.
 fn honest(asked: &Asked, content: &[u8], more: &str) -> Reply {
     match asked.range(content.len()) {
         Some(range) => {
@@ -243,8 +243,8 @@ impl Gate {
     }
 }
 
-/// A server that holds back the content after 16 MiB until the gate opens. Its header fields may
-/// change.
+/// A server that holds back the content after 16 MiB until the gate opens. The test may change its
+/// further header `fields`.
 fn gated(content: &[u8], fields: &Arc<Mutex<String>>) -> (Liar, Arc<Gate>) {
     let (gate, content, fields) = (Arc::new(Gate::default()), content.to_vec(), fields.clone());
     let waits = gate.clone();

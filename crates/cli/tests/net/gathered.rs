@@ -1,4 +1,4 @@
-//! Copies from several clients to one server, under one receiver's schedule.
+//! Copies from several clients to one server, which divides its receive rate among them.
 
 use std::fs;
 

@@ -147,7 +147,7 @@ fn by_stream(encoded: &[u8]) -> Vec<Message> {
     said
 }
 
-/// The most memory of a server in bytes after a client has pushed a list to it in a dry run.
+/// The peak memory of a server, in bytes, after a client has pushed a list to it in a dry run.
 #[track_caller]
 fn peak_of_a_plan(pair: &mut Pair, encoded: &[u8]) -> u64 {
     let stream =
@@ -255,7 +255,8 @@ fn a_list_of_deep_paths_takes_memory_for_its_names_and_not_for_its_paths() {
     assert!(peak < 128 << 20, "{peak} bytes");
 }
 
-/// A list whose names share all but their last bytes, so that it takes 16 times its length.
+/// A list whose names share all but their last bytes, so that it takes 16 times its encoded length
+/// in memory.
 fn many_long_names(files: u32) -> Vec<u8> {
     let shared = 240;
     let name = |n: u32| format!("{n:08}").into_bytes();

@@ -84,7 +84,6 @@ fn is(reply: &str, status: u16) {
     assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{status} was expected: {reply}");
 }
 
-/// The body of a reply.
 fn body(reply: &str) -> &str {
     reply.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
@@ -185,7 +184,7 @@ fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
     is(&http.put(WRITER, "/new", b"n"), 201);
     assert_eq!(fs::read(http.data.join("in/new")).unwrap(), b"n");
     assert!(http.data.join("file").exists() && !http.data.join("in/in").exists());
-    // A password is a token, and SIGHUP reads the file again.
+    // A token may come as a password, and SIGHUP reads the file of tokens again.
     let basic = "Authorization: Basic YW55OnJlYWRlci0wMTIzNDU2Nzg5YWJjZGVm\n";
     is(&http.ask("", "GET", "/file", basic), 200);
     write_private(&http.scratch.path().join("tokens"), &format!("{WRITER} ro\n"));
@@ -306,7 +305,7 @@ fn endless_headers_and_other_protocols_end_the_connection_and_not_the_server() {
     is(&http.raw(&format!("GET / HTTP/1.1\nHost: h\n{many}\n"), b""), 431);
     is(&http.raw("nonsense\n\n", b"\x16\x03\x01\x02\x00"), 400);
     is(&http.raw("PUT /x HTTP/1.1\nHost: h\nContent-Length: -1\n\n", b""), 400);
-    // The server's timeout ends a header that arrives a byte at a time.
+    // The server's timeout ends a request whose header stays incomplete.
     let slow = http.raw("GET /file HTTP/1.1\nHost: ", b"");
     assert!(!slow.contains("200 OK"), "{slow}");
     is(&http.ask("", "GET", "/file", ""), 200);

@@ -1,8 +1,9 @@
 //! An end that is killed on a lossy path, and the same command again.
 //!
-//! The cost of the kill is computed from the delivered bytes. Up to the kill, the emulated path
-//! counts them; after it, the summary of the second run does. Data that the sender sends after the
-//! kill, before it stops, are lost.
+//! The cost of the kill is the number of bytes delivered in both runs, minus the length of the
+//! object. The emulated path counts the bytes of the first run until the kill; the summary of the
+//! second run counts the others. Data delivered after the kill, before the surviving end stops, are
+//! not counted.
 
 use rustix::process::Signal;
 

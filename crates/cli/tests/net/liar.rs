@@ -32,7 +32,7 @@ impl Observer for Nobody {
 }
 
 /// Starts a server that reads a message of `service`, sends `lies` and hangs up. Calls `asks` with
-/// a client, the server's id and a location there; returns the result.
+/// a client, the server's id and a location on the server; returns the result.
 pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     service: &'static str,
     lies: Vec<impl prost::Message + 'static>,

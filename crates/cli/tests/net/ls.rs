@@ -1,5 +1,5 @@
-//! Listings of folders: by `longhaul ls` and by the library, over every carrier, and with peers
-//! that lie.
+//! Listings of folders, through `longhaul ls` and through the library: over every carrier, and with
+//! peers that lie.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -307,7 +307,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
         let mut probes = meet(&pair, &client).await;
         probes.write(&Frame::from(Message::Probe(probe))).await.unwrap();
         probes.read::<Frame>().await.unwrap().expect("it is answered");
-        // More than a client may leave unread.
+        // The list of names is longer than the data that a client may leave unread.
         let mut lists = meet(&pair, &client).await;
         lists.ask_for("list", 1);
         lists.write(&List { path: b"many".to_vec() }).await.unwrap();

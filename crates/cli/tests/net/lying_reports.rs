@@ -1,5 +1,5 @@
-//! Receivers that report false blocks to the real binary as a sender: as the server of a push, and
-//! as the client of a pull.
+//! The real binary sends to lying receivers, which report false blocks: to a lying server (push)
+//! and to a lying client (pull).
 
 use longhaul_proto::endpoint::PacketNumber;
 use longhaul_proto::time::Span;
@@ -45,7 +45,7 @@ struct Envelope {
 fn reports() -> Vec<Vec<u8>> {
     let honest = RawReport { segment: 0, round: 1, first: 0, count: 100, ..RawReport::default() };
     let raw = [
-        // A bitmap longer than its range, and an empty one.
+        // A bitmap longer than its range, and a bitmap for an empty range.
         RawReport { bitmap: vec![0xff; 1000], ..honest.clone() },
         RawReport { count: 0, bitmap: vec![0xff; 13], ..honest.clone() },
         // Impossible counts.
@@ -53,7 +53,7 @@ fn reports() -> Vec<Vec<u8>> {
         RawReport { first: u32::MAX, count: u32::MAX, ..honest.clone() },
         RawReport { segment: u32::MAX, ..honest.clone() },
         RawReport { round: u32::MAX, ..honest.clone() },
-        // Runs that go backwards, touch, are empty, or leave the slice.
+        // Runs that go backwards, touch, are empty, or leave the range.
         RawReport { runs: vec![99, 100], ..honest.clone() },
         RawReport { runs: vec![5, 1, 0, 1], ..honest.clone() },
         RawReport { runs: vec![5, 0], ..honest.clone() },
@@ -131,7 +131,7 @@ fn fatal() -> Vec<(Message, &'static str)> {
     let plan = |have| Plan { have, ..Plan::default() };
     let lease = |chunks| Message::Lease(Lease { number: 1, chunks });
     vec![
-        // Reversed: a second range that begins before the end of the first wraps around.
+        // The second range begins before the end of the first, so its step wraps around.
         (Message::Plan(plan(ranges(&[4, 1, u64::MAX, 1]))), "planned chunks"),
         (Message::Plan(plan(ranges(&[0, u64::MAX]))), "planned chunks"),
         (Message::Plan(plan(ranges(&[0, 0]))), "planned chunks"),
@@ -177,7 +177,7 @@ fn a_sending_server_survives_every_false_report() {
     let plan = Message::Plan(Plan { compare: vec![ask], more: true, ..Plan::default() });
     let request = Request { flow: FLOW - 1, ..liar::request(Direction::Pull, "source") };
     let (_, ended) = liar::talk(&pair, [Message::Request(request), plan]);
-    assert!(ended.is_some(), "half a digest is none");
+    assert!(ended.is_some(), "an incomplete digest is refused");
     pair.cp(&[&pair.at("source"), &"copy"]).summary();
     assert!(std::fs::read(pair.here.join("copy")).expect("it was copied") == bytes(LEN, 1));
 }

@@ -23,7 +23,7 @@ pub(super) struct Star {
     pub(super) servers: Vec<Server>,
     pub(super) roots: Vec<PathBuf>,
     hosts: Vec<Host>,
-    // Dropped last.
+    // The last field, so the folder is removed after the servers have ended.
     _scratch: TempDir,
 }
 
@@ -254,14 +254,14 @@ fn a_replica_that_slows_down_is_named_and_the_others_deliver_the_rest() {
     star.assert_copied("x", &content);
     let brought = |server| star.row(&summary, server)["received_bytes"].as_u64();
     assert!(brought(0) < brought(1) && brought(0) < brought(2), "{ended}");
-    // A source is slow only if the others keep their rate.
+    // The warning requires that the other sources keep their rate.
     let is_between = |event: &&Value| {
         event["bytes"].as_u64().is_some_and(|at| (70_000_000..220_000_000).contains(&at))
     };
     let progress = ended.events("progress");
     let rates = progress.iter().filter(is_between).map(|event| event["rate_now_bps"].as_f64());
     let rates: Vec<Option<f64>> = rates.collect();
-    // A hanging disk shows no sign on the network.
+    // Few progress events mean that the disk hung, low rates that the machine is busy.
     let is_idle = rates.len() >= 5 && rates.iter().all(|rate| *rate >= Some(100e6));
     let busy = "this machine is too busy for 60 Mbit/s from each: nobody is slower than others";
     need!(skip::unless(is_idle, busy));

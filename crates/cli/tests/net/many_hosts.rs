@@ -147,8 +147,8 @@ fn exceeding_the_memory_limit_is_reported() {
 
 #[test]
 fn a_copy_from_several_hosts_resumes_with_other_hosts_after_a_kill() {
-    // The bytes that each source has sent at the kill, and the least that the second run finds of
-    // both together. Written data are synced once a second.
+    // Bytes that each source has sent at the kill, and the least number of bytes that survive. Data
+    // are synced once a second, so nothing need survive an early kill.
     for (each, least) in [(0, 0), (1, 0), (6_000_000, 6_000_000)] {
         kill_and_go_on(each, least);
     }

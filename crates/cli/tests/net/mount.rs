@@ -1,4 +1,4 @@
-//! Mounted folders: programs read them as local files, through lost connections.
+//! Mounted folders: programs read them as local files, even if the connection is lost meanwhile.
 
 use std::ffi::OsStr;
 use std::fs;

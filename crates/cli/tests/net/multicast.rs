@@ -179,7 +179,7 @@ fn two_domains(family: Family) {
         assert_eq!(of(ended(child)), ["one", "two", "four", "five"]);
     }
     for child in there {
-        // After the restart the link delivers "four", if that is still the last message of its
+        // After the restart the link delivers "four", if that is still the last message of the
         // room.
         let heard = of(ended(child));
         let mut once = heard.clone();
@@ -196,7 +196,7 @@ fn two_domains_with_groups_are_one_room_also_after_one_bridge_was_killed() {
     side_by_side(FAMILIES, two_domains);
 }
 
-/// Reflectors and members on one host, whose group is on the loopback interface.
+/// Reflectors and members on one host; their group is on the loopback interface.
 struct One {
     scratch: tempfile::TempDir,
     client: Host,
@@ -344,7 +344,7 @@ fn a_member_that_loses_its_right_loses_the_key() {
     let mut goes = Child::spawn(&mut one.channel(&other, &server, "receive", "multicast"));
     hears(&mut goes, "before");
     let stranger = one.stranger();
-    // The flow in the server's datagrams changes with the epoch of the key.
+    // The flow number in the server's datagrams (bytes 1 to 4) changes with the epoch of the key.
     let flow = |server: &Server, text: &str| {
         one.say(server, "reliable", text).is(0, &[]);
         overheard(&stranger)[1..5].to_vec()

@@ -94,7 +94,6 @@ impl Wan {
         Child::adopt(there.spawn().expect("the program can be started"))
     }
 
-    /// Starts a copy.
     pub(super) fn start(&self, way: Way, args: &[impl AsRef<OsStr>]) -> Child {
         self.start_at(self.address, way, args)
     }

@@ -1,4 +1,4 @@
-//! Reflectors by `longhaul reflect`: rooms without files, chains, and a ring of four.
+//! Reflectors with `longhaul reflect`: rooms without files, chains, and a ring of four.
 
 use std::path::Path;
 

@@ -16,6 +16,12 @@ use crate::rig::{DEADLINE, Server};
 /// Poll interval of the relay's threads.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A TCP connection that has sent more bytes than this carries chunks.
+const CHUNKS: usize = 128 << 10;
+
+/// A connection that sends nothing for this time has sent all that it will.
+const SILENT: Duration = Duration::from_millis(500);
+
 /// A callback that runs in the relay's thread.
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -44,6 +50,8 @@ pub(super) struct Rules {
     pub(super) no_control: AtomicBool,
     /// Closes new connections to the control port immediately, and holds the bytes of others.
     pub(super) no_tcp: AtomicBool,
+    /// Keeps the chunks of one TCP connection, and closes it when they stop.
+    pub(super) swallow: AtomicBool,
     /// Incremented when the relay changes its ports towards the server, like a NAT rebinding.
     pub(super) rebound: AtomicUsize,
     /// Last number of the address 127.0.0.x for the relay's next ports.
@@ -92,6 +100,7 @@ impl Relay {
             said: AtomicUsize::new(0),
             no_control: AtomicBool::new(false),
             no_tcp: AtomicBool::new(false),
+            swallow: AtomicBool::new(false),
             rebound: AtomicUsize::new(0),
             address: AtomicU8::new(1),
             tap: Mutex::default(),
@@ -331,9 +340,16 @@ fn pipe(
     let pair = (from.try_clone(), to.try_clone());
     let (Ok(mut from), Ok(mut to)) = pair else { return };
     thread::spawn(move || {
-        let mut buffer = vec![0; 1 << 16];
+        let (mut buffer, mut all) = (vec![0; 1 << 16], 0);
         while let Ok(len @ 1..) = from.read(&mut buffer) {
             came(len);
+            all += len;
+            if all > CHUNKS && rules.swallow.swap(false, Ordering::Relaxed) {
+                let _ = from.set_read_timeout(Some(SILENT));
+                while let Ok(1..) = from.read(&mut buffer) {}
+                let _ = from.shutdown(Shutdown::Both);
+                break;
+            }
             while rules.no_tcp.load(Ordering::Relaxed) && !rules.is_gone() {
                 thread::sleep(LOOK);
             }

@@ -1,5 +1,5 @@
-//! The shared tree: by `longhaul share` and by the library, over kills, with slow watchers and with
-//! peers that lie.
+//! The shared tree, through `longhaul share` and through the library: killed servers, slow watchers
+//! and peers that lie.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +53,7 @@ pub(super) fn share(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Ended 
     pair.client.run(words(pair, verb, key, more))
 }
 
-/// Opens the tree by the library.
+/// Opens the tree through the library.
 fn library(client: &Host, server: &Server) -> Share {
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let trust = Trust::only(server.id.as_str());
@@ -187,7 +187,8 @@ fn a_command_ends_with_an_error_if_its_lock_is_lost_with_the_connection() {
         .collect();
     keys.sort();
     assert_eq!(keys, ["lock", "open"]);
-    // A client that lost the answer to its put sends the put again, and then holds the key.
+    // Kill the server only after both commands have their answer. A command without its answer
+    // would send its put again, and hold the key again.
     for (child, key) in [(&mut lock, "lock"), (&mut open, "open")] {
         let line = child.line().unwrap_or_default();
         assert!(line.starts_with(&format!("{key} has version ")), "{line}");

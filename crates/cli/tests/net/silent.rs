@@ -15,7 +15,7 @@ fn the_start_and_the_end_of_silence_of_the_other_side_are_reported() {
         rig.pair.server.child().signal(Signal::STOP);
         let told = copy.event(|event| event["event"] == "silent");
         assert!(told["seconds"].as_f64() >= Some(2.9), "{told}");
-        assert_eq!(told["stopped"], way == Way::Push, "only who sends has stopped");
+        assert_eq!(told["stopped"], way == Way::Push, "only the sending end stops");
         rig.pair.server.child().signal(Signal::CONT);
         copy.event(|event| event["event"] == "heard-again");
         let ended = copy.end();

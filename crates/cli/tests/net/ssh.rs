@@ -53,7 +53,7 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// An sshd in its own network, reachable only through its channel.
+    /// An sshd in its own network, so that only ssh's own channel reaches its host.
     pub(super) fn only_channel() -> Result<Ssh, Skipped> {
         let ssh = Ssh::folders()?;
         let alone = Command::new("unshare").args(["-n", "true"]).output();
@@ -120,7 +120,6 @@ impl Ssh {
         self.start(words, args).end()
     }
 
-    /// Starts a copy.
     pub(super) fn start(&self, words: &str, args: &[&str]) -> Child {
         let ssh = format!("ssh -F {} {words}", self.path("ssh_config").display());
         let longhaul = env!("CARGO_BIN_EXE_longhaul");

@@ -1,4 +1,4 @@
-//! Streams by `longhaul stream`: complete frames, rights, kills, freezes, and peers that lie.
+//! Streams with `longhaul stream`: complete frames, rights, kills, freezes, and peers that lie.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
 /// A deadline that no frame misses, even on a busy host.
 const DEADLINE: &str = "--deadline=20s";
 
-/// `longhaul stream VERB` of the server's `name`.
+/// `longhaul stream VERB` for the stream `name` of the server.
 fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
     pair.of_name(["stream", verb], name, more)
 }
@@ -141,7 +141,8 @@ fn frames_above_the_rate_are_skipped_or_thinned_as_configured() {
     for how in ["skip", "thin"] {
         let receiver = receive(&pair, "x", &["--json"]);
         let behind = format!("--when-behind={how}");
-        // A frame takes four fifths of a second.
+        // Sending a frame takes 0.8 s, because the rate is 1.25 times what one frame a second
+        // needs.
         let words = ["--json", "--frame=50000", "--fps=1", DEADLINE, "--receivers=1", &behind, "-"];
         let mut send = command(&pair, "send", "x", &words);
         send.stdin(fs::File::open(pair.here.join("frames")).unwrap());
@@ -375,8 +376,8 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     };
     let (_, last) = told_in_version(&pair, 1, vec![ask(Asked::Receive(asks_for("lab/x")))]);
     assert!(last.as_deref().is_some_and(|last| last.contains("version")), "{last:?}");
-    // A hostile stream next to an honest one, whose sender limits its reaction to wrong reports. No
-    // sender has the symbols of the request.
+    // A client sends a false report, and requests symbols of a stream that nobody sends. The server
+    // accepts both.
     let asks = vec![
         ask(Asked::Receive(asks_for("lab/x"))),
         ask(Asked::Report(report.clone())),
@@ -442,7 +443,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
             let _ = session.close(None).await;
             sent
         });
-        // The sender repairs at most a loss of 10 % with 64 datagrams in a row, whatever is
+        // The sender repairs at most a loss of 10 % in bursts of 64 datagrams, whatever is
         // reported.
         let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
         assert!(count("most_repairs") < 500, "{sent}");
@@ -466,7 +467,7 @@ fn frames_arrive_by_each_way_and_payloads_end_with_fewer_frames() {
     ] {
         let receiver = receive(&pair, "lab/cam", &["--check", "--json"]);
         let (flag, more) = (format!("--way={way}"), ["--frame=1000000", "--fps=40"]);
-        // A payload has 16 frames.
+        // A payload of 16 MiB has 16 frames of 1 MB.
         let sent = pattern(&pair, "lab/cam", 40, 1, &[DEADLINE, &flag, more[0], more[1]]).end();
         let summary = sent.is(0, &[]).summary();
         assert_eq!((&summary["frames"], &summary["skipped"]), (&40.into(), &0.into()), "{sent}");

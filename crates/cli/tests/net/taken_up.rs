@@ -1,5 +1,5 @@
-//! A copy of replicas that is killed at any moment: the same command resumes it, also with other
-//! sources.
+//! A copy from several replicas of one object, killed at any moment: the same command resumes the
+//! copy, also with other sources.
 
 use rustix::process::Signal;
 
@@ -26,7 +26,7 @@ fn a_copy_killed_while_its_sources_are_compared_starts_again() {
 fn a_copy_killed_at_its_start_or_end_resumes_with_other_sources() {
     const LEN: usize = 6_000_000;
     let object = bytes(LEN, 42);
-    // Two sources send 1 MB/s, and progress comes once a second.
+    // Two sources at 4 Mbit/s each send 1 MB/s together, and progress comes once a second.
     for (killed_at, least) in [(1, 0), (LEN as u64 * 6 / 10, LEN as u64 / 2)] {
         let star = Star::of_replicas(3, &object);
         let mut copy = star.replicas(&["--rate=4M"], &[0, 1]);

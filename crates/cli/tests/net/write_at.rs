@@ -16,7 +16,7 @@ use crate::rig::{Host, Pair, bytes, need, write};
 
 const MEBI: usize = 1 << 20;
 
-/// A connection of `client` by the library to the server `id` at `url`.
+/// Connects `client` through the library to the server `id` at `url`.
 pub(super) async fn connect(
     client: &Host,
     id: &str,
@@ -250,7 +250,8 @@ fn a_full_disk_is_an_error_with_its_reason_and_the_server_continues() {
     });
 }
 
-/// Sends `said` on a stream of the service; returns the number of answers and the close reason.
+/// Sends `said` on a stream of the file service; returns the number of answers and the close
+/// reason.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (usize, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;

@@ -120,7 +120,6 @@ impl Child {
         stdin.write_all(text.as_bytes()).expect("the child reads");
     }
 
-    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         send_signal(self.id(), signal);
     }
@@ -137,7 +136,6 @@ impl Child {
         self.end()
     }
 
-    /// Waits for the end.
     pub(crate) fn end(mut self) -> Ended {
         self.ended()
     }

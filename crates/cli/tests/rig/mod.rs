@@ -30,7 +30,8 @@ pub(crate) use tree::{
 /// Limit of every wait; then the test panics. Generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Ends a copy whose peer is killed without a goodbye before the session's idle limit of 30 s.
+/// Ends a copy 5 s after its peer was killed without a goodbye, instead of after the session's idle
+/// limit of 30 s.
 pub(crate) const IMPATIENT: &str = "--stall=5s";
 
 /// Runs `test` for all cases in parallel, for tests that mostly wait.

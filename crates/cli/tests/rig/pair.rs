@@ -15,7 +15,6 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// The UDP port of all data.
     pub(crate) data_port: u16,
-    /// Its id.
     pub(crate) id: String,
 }
 
@@ -74,7 +73,6 @@ impl Server {
 pub(crate) struct Pair {
     /// The client, which knows no server yet.
     pub(crate) client: Host,
-    /// The host of the server.
     pub(crate) host: Host,
     /// The server, which allows the client.
     pub(crate) server: Server,
@@ -144,7 +142,6 @@ impl Pair {
         command
     }
 
-    /// Starts a `cp`.
     pub(crate) fn start(&self, args: &[&dyn AsRef<OsStr>]) -> Child {
         Child::spawn(&mut self.cp_command(args))
     }

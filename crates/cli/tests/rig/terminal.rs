@@ -82,7 +82,6 @@ impl Terminal {
         }
     }
 
-    /// Types `keys`.
     pub(crate) fn types(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
     }

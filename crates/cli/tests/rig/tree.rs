@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::DEADLINE;
 
-/// Type and content of a name.
+/// Type and content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Thing {
     kind: Kind,
@@ -82,8 +82,9 @@ fn compare(left: &BTreeMap<PathBuf, Thing>, right: &BTreeMap<PathBuf, Thing>) {
     assert!(differing.is_empty(), "the trees differ: {differing:#?}");
 }
 
-/// longhaul's own names below `root`: partial files, journals, marks. Waits for the removal of
-/// marks: the server removes a mark when the client has acknowledged the end of its copy.
+/// Files below `root` that longhaul made for itself: partial files, journals, marks of unfinished
+/// trees. Waits for the removal of marks: the server removes a mark when the client has
+/// acknowledged the end of the copy.
 pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().expect("an entry has a name").as_bytes();

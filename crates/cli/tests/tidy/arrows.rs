@@ -24,7 +24,8 @@ const LEVELS: [(&str, u8); 16] = [
     ("cli", 7),
 ];
 
-/// The workspace crate that a dependency names; the facade has the project's own name.
+/// Returns the workspace crate that a dependency names, without the prefix `longhaul-`. The library
+/// is `longhaul` itself.
 fn ours(dependency: &str) -> Option<&str> {
     match dependency {
         "longhaul" => Some(dependency),
@@ -36,7 +37,7 @@ fn level(name: &str) -> Option<u8> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
 }
 
-/// Each workspace crate with the names in one of its dependency tables.
+/// Returns each workspace crate, with the names in the dependency table `table` of its manifest.
 fn crates(table: &str) -> Vec<(String, Vec<String>)> {
     let manifests = files("crates", "toml").into_iter();
     let manifests = manifests.filter(|file| file.path.ends_with("/Cargo.toml"));

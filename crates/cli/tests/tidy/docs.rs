@@ -22,7 +22,6 @@ const OTHERS: [&str; 9] = [
     "--workspace",
 ];
 
-/// The pages of the repository.
 fn pages() -> Vec<Text> {
     let pages = files("", "md");
     for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {

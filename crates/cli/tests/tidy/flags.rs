@@ -3,7 +3,6 @@
 
 use super::{files, none};
 
-/// The crates of the library.
 const CRATES: [&str; 6] = ["text", "net", "files", "session", "transfer", "longhaul"];
 
 /// Parts of the command that the client sends to the shell of an ssh host; they are not advice.

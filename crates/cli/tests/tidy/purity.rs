@@ -16,8 +16,8 @@ const FOREIGN: [Words; 9] = [
     ("a thread", &["thread"]),
     ("a file", &["File::"]),
     ("output", &["println!"]),
-    ("state that nobody handed in", &["static mut"]),
-    ("what the compiler does not check", &["unsafe"]),
+    ("global state", &["static mut"]),
+    ("unchecked code", &["unsafe"]),
 ];
 
 /// Words whose results differ between machines; the simulation and its pages must not use them.

@@ -95,7 +95,8 @@ fn messages(source: &Text) -> String {
             writeln!(out, "| {tag} | {name} | {kind} | {doc} |").expect("text grows");
         } else if derives && (line.contains("struct ") || line.contains("enum ")) {
             let name = line.split("struct ").last().unwrap_or_default();
-            let name = name.split("enum ").last().unwrap_or_default().trim_end_matches(" {");
+            let name =
+                name.split("enum ").last().unwrap_or_default().trim_end_matches([' ', '{', '}']);
             let doc = plain(&std::mem::take(&mut doc));
             let heading = format!("\n### {name}\n\n{doc}\n\n").replace("\n\n\n\n", "\n\n");
             out += &heading;

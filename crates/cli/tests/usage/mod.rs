@@ -8,7 +8,6 @@ mod stdout;
 use std::path::Path;
 use std::process::Command;
 
-/// Result of a run.
 pub(crate) struct Run {
     pub(crate) status: i32,
     pub(crate) stdout: String,

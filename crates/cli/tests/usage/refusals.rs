@@ -40,7 +40,7 @@ fn errors_about_quantities_show_an_example() {
 fn impossible_copies_are_refused_with_the_reason() {
     let cases: [(&[&str], &str); 28] = [
         (&["-P", "2222", "a", "h:b"], "-e 'ssh -p 2222'"),
-        (&["-", "h:a/"], "a pipe has no name"),
+        (&["-", "h:a/"], "the other end of a pipe must be a file with a name"),
         (&["-", "b", "h:a"], "a pipe carries one file"),
         (&["-r", "h:a", "-"], "or pipe tar"),
         (&["--segment=5M", "a", "h:b"], "write 5Mi"),
@@ -165,7 +165,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
     for (flag, expected) in cases {
         longhaul(&["cp", flag, "a", "h:b"]).is_refused(&[expected]);
     }
-    // Always on, so the flag is accepted.
+    // longhaul always keeps partial data, so it accepts this flag of rsync.
     let run = longhaul(&["cp", "--partial", "a", "b"]);
     finds_no_source(&run.stderr);
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-/// Commands that print immediately, for every way of writing to stdout.
+/// Commands that print immediately; together they use every way in which longhaul writes to stdout.
 const PRINTING: [&[&str]; 3] = [&["reproduce", "list"], &["completions", "bash"], &["man", "sim"]];
 
 fn printing_to(args: &[&str], stdout: impl Into<Stdio>) -> (Option<i32>, String) {

@@ -1,4 +1,5 @@
-//! The cells of the grid: families of paths and of other traffic on them.
+//! The cells of the grid: each is a path under a condition, such as other traffic. A family has the
+//! same condition on several paths.
 
 use longhaul_proto::law::Law;
 use longhaul_proto::time::{Span, Time};
@@ -37,7 +38,7 @@ const WATCHED: Span = Span::from_secs(10);
 /// When a disturbance begins, and how long an outage lasts.
 const CHANGES: Span = Span::from_secs(4);
 const HOLE: Span = Span::from_secs(2);
-/// The share of a path's rate that plain UDP and mice use.
+/// The share of a path's rate that plain UDP and short TCP connections use.
 const OTHERS: f64 = 0.3;
 const MOUSE: Bytes = Bytes::new(100_000);
 
@@ -80,7 +81,7 @@ pub(super) enum Family {
     SlowReverse,
 }
 
-/// Every family, in the order of the page.
+/// The families except [`Family::SlowReverse`], in the order of the page.
 pub(super) const FAMILIES: [Family; 19] = [
     Family::Alone,
     Family::Beside(Congestion::Cubic, 1),
@@ -156,7 +157,7 @@ pub(super) struct Cell {
     pub(super) family: Family,
     pub(super) mbps: u64,
     pub(super) rtt: u64,
-    /// In per cent.
+    /// Loss in per cent.
     pub(super) loss: f64,
     pub(super) queue: Queue,
 }

@@ -1,5 +1,5 @@
-//! The page of the automatic mode: one number for each family of cells and each rate law, the worst
-//! cell, and a figure for each competitor.
+//! The page of the automatic mode: one number for each family of cells (paths under the same
+//! condition) and each rate law, the worst cell, and a figure for each competitor.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::table::{Aim, Row, Table};
 /// Fresh seeds: earlier seeds were used while the laws were tuned.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
-/// The short form for CI: few seeds of some cells.
+/// The short form for CI: one seed, and every twelfth cell.
 const SHORT_SEEDS: u64 = 1;
 const SHORT_SHARE: usize = 12;
 
@@ -27,8 +27,8 @@ const JAIN: Quantity = Quantity { name: "Jain's index, of 100", unit: Unit::Shar
 const HARM: Quantity = Quantity { name: "harm beside us / beside its own kind", unit: Unit::Index };
 const WORST: Quantity = Quantity { name: "worst cell", unit: Unit::Share };
 const LOSING: Quantity = Quantity { name: "cells 2 points below trains", unit: Unit::Count };
-/// Lower limit for the harm that one more TCP connection does. A ratio to almost zero would mean
-/// nothing.
+/// Lower limit for the harm that one more TCP connection does, because this harm is a divisor;
+/// division by almost zero would give a meaningless value.
 const LEAST_HARM: f64 = 0.05;
 
 fn quantity(family: Family) -> Quantity {
@@ -117,7 +117,8 @@ fn harm(outcomes: &Outcomes, law: &str, cell: &Cell, seed: u64) -> Option<f64> {
     Some((1.0 - ours / alone).max(0.0) / (1.0 - kind / alone).max(LEAST_HARM))
 }
 
-/// The worst decile of `values`: the largest values if `high` is bad.
+/// Returns the value at the worst tenth of `values`: the 10th percentile, or the 90th if `high`
+/// values are bad.
 fn decile(mut values: Vec<f64>, high: bool) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     if high {
@@ -134,7 +135,7 @@ struct Judge<'o> {
 }
 
 impl Judge<'_> {
-    /// A law's score in a cell: the worst decile over the seeds.
+    /// A law's score in a cell: the 10th percentile over the seeds.
     fn cell(&self, law: &str, cell: &Cell) -> Option<f64> {
         let values = of_seeds(self.seeds)
             .filter_map(|seed| self.outcomes.of(&case_name(law, cell, seed), |o| score(cell, o)));
@@ -266,7 +267,7 @@ pub(super) static GRID: Experiment = Experiment {
             paths, observed for 10 s. Each cell is run with 20 seeds (41 to 60), which also change \
             round trip and queue by up to 2 %. Its value is the worst decile of the seeds (the \
             third worst). The cells are split into halves by a hash (FNV-1a, bit 32) of their \
-            names, so that a law can be tuned on one half (tuned) and judged by the other \
+            names, so that a law can be tuned on one half (tuned) and judged on the other \
             (reported). The tuning did not respect this split; see the lessons. The value of a \
             cell *alone* is the time that the path needs for the object, divided by the time from \
             the first datagram until the sender knows that everything has arrived. Beside TCP it \
@@ -294,28 +295,28 @@ pub(super) static GRID: Experiment = Experiment {
 
 const LEARNED: &str = "The tuning used the paths of this page, but not its seeds. Both halves of \
                        the cells were examined with other seeds, so the split into halves shows \
-                       little. With the shadow window every cell beside TCP has at least half of \
-                       a fair share. The worst cells are 67 % with one CUBIC flow, 154 % with \
-                       four and 66 % with one BBR flow; for trains they are 13, 31 and 14 %. \
-                       Without other traffic the means are 88 % for both laws, but 3 of the 360 \
-                       cells are more than 2 points below trains: the goal of no such cell is \
-                       missed. For this reason every copy without a rate uses the shadow window. \
-                       Before this law concludes that other flows are present, it requests a \
-                       train, but only if the train takes less than a quarter of a round trip. \
-                       Without this limit, three cells without other traffic were below trains, \
-                       because the train overfilled a short queue. The law evaluates every train \
-                       that it requested, even if later ones left before the report arrived, and \
-                       attributes a queue to itself if the timing of a train was too short to \
-                       show it. Without these rules, its worst cell with Wi-Fi pauses had 81 %; \
-                       now it has 96 %, like trains. Harm to one CUBIC connection is 1.25 and \
-                       1.24 in the two halves (trains 1.11 and 1.27), to four connections 2.77 \
-                       and 2.66 (trains 2.33 and 3.08): the goal of 1.1 is missed. Jain's index \
-                       of two copies is 0.91 to 0.97 on average in each half; one of the six \
-                       values reaches the goal of 0.95. [transfer](transfer.md) has measurements \
-                       over the emulator, with real hosts, alone and with the kernel's TCP. The \
-                       BBR model is 3 % above and 5 % below single emulated runs of the kernel's \
-                       BBR at 0.1 and 1 % loss (compare-1g), but about 70 % above them at 5 %; \
-                       how the model shares a path is not verified.";
+                       little. With the shadow window every cell beside TCP has at least half of a \
+                       fair share. The worst cells are 67 % with one CUBIC flow, 154 % with four \
+                       and 66 % with one BBR flow; for trains they are 13, 31 and 14 %. Without \
+                       other traffic the means are 88 % for both laws, but 3 of the 360 cells are \
+                       more than 2 points below trains: the goal of no such cell is missed. For \
+                       this reason every copy without a rate uses the shadow window. Before this \
+                       law concludes that other flows are present, it requests a train, but only \
+                       if the train takes less than a quarter of a round trip. Without this limit, \
+                       three cells without other traffic were below trains, because the train \
+                       overfilled a short queue. The law evaluates every train that it requested, \
+                       even if later ones left before the report arrived, and attributes a queue \
+                       to itself if the inexact timing of a short train may explain the queue. \
+                       Without these rules, its worst cell with Wi-Fi pauses had 81 %; now it has \
+                       96 %, like trains. Harm to one CUBIC connection is 1.25 and 1.24 in the two \
+                       halves (trains 1.11 and 1.27), to four connections 2.77 and 2.66 (trains \
+                       2.33 and 3.08): the goal of 1.1 is missed. Jain's index of two copies is \
+                       0.91 to 0.97 on average in each half; one of the six values reaches the \
+                       goal of 0.95. [transfer](transfer.md) has measurements over the emulator, \
+                       with real hosts, alone and with the kernel's TCP. The BBR model is 3 % \
+                       above and 5 % below single emulated runs of the kernel's BBR at 0.1 and 1 % \
+                       loss (compare-1g), but about 70 % above them at 5 %; how the model shares a \
+                       path is not verified.";
 const DIFFERS: &str = "There is no paper. The simulator's hosts take no processing time, so cells \
                        at 1 ms and 1 Gbit/s leave out delays of real hosts. BBR is version 1, \
                        without its detection of policers.";
@@ -379,8 +380,7 @@ mod tests {
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
-    /// The smallest form: a cell in which trains get half of a fair share, and the shadow window a
-    /// full one.
+    /// In this cell the law `trains` gets half of a fair share, and `shadow` a full one.
     #[test]
     fn next_to_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();

@@ -1,7 +1,7 @@
 //! A flow's rate over time, from its progress reports, at the sampling times of the simulation.
 //!
 //! A copy reports about once a second, at irregular times. The rate counts as constant between two
-//! reports, so the mean over a phase weights each interval by its part within the phase.
+//! reports.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -71,12 +71,13 @@ mod tests {
 
     #[test]
     fn between_two_reports_a_flow_is_interpolated() {
-        // 1 MB in each of the seconds that end at 1.3, 2.3 and 3.3 s after the start.
+        // The flow starts at 1 s. It delivers 1 MB from 0.3 to 1.3 s after its start, and 2 MB in
+        // the second after that.
         let end = told(&[(300, 0), (1_300, 1_000), (2_300, 3_000)], 2_300, 0);
         let course = of(&end, Span::from_secs(1));
         let at: Vec<f64> = course.iter().map(|sample| sample.at).collect();
         assert_eq!(at, [2.0, 3.0]);
-        // 0.7 of the first second's 1 MB; then the rest of it and 0.7 of 2 MB.
+        // 0.7 of 1 MB by 2 s; then 0.3 of 1 MB and 0.7 of 2 MB by 3 s.
         let near = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-9, "{got}");
         near(course[0].goodput, 5.6);
         near(course[1].goodput, 13.6);

@@ -2,8 +2,8 @@
 //! kernel's TCP, through [`longhaul_testbed::emu::flows`].
 //!
 //! Files are in memory if the machine has an in-memory folder, so that no disk limits the rate. If
-//! the emulator itself was the bottleneck, the case is an error, not a value; cases that would take
-//! minutes are skipped.
+//! the emulator itself was the bottleneck, the case is an error, not a value. Cases longer than
+//! [`LONGEST`] are skipped.
 //!
 //! `course`: rates over time.
 

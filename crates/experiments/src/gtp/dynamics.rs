@@ -139,7 +139,7 @@ pub(super) static FIG8: Experiment = Experiment {
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.1, Fig. 8",
     setup: "The set-up is that of [gtp-fig7](gtp-fig7.md), but with TCP (NewReno with selective \
-            acknowledgements, windows that only congestion limits). All flows start at 0 s and run \
+            acknowledgements, windows limited only by congestion). All flows start at 0 s and run \
             for 30 s.",
     cases: || vec![Case::both(TCP, vary("gtp-fig8"))],
     tables: |outcomes| {
@@ -148,8 +148,8 @@ pub(super) static FIG8: Experiment = Experiment {
     },
     courses: |outcomes| vec![curves(outcomes, TCP, "Four TCP flows", "")],
     figures: Experiment::NO_FIGURES,
-    differs: "The paper gives neither its queue nor the duration of its measurement. With a \
-              drop-tail queue TCP's shares depend on both.",
+    differs: "The paper gives neither the size of the queue nor the duration of the measurement. \
+              With a drop-tail queue TCP's shares depend on both.",
     learned: "TCP's shares depend on the round-trip times: the near flow has {TCP, * flow 1} \
               Mbit/s at 20 ms, the far one {TCP, * flow 4} at 80 ms. The fairness index is worse \
               than the paper's ({TCP, 0 to 30 s | fairness index | 2} instead of 0.67). The queue \
@@ -337,9 +337,10 @@ pub(super) static FIG10: Experiment = Experiment {
               {GTP with 85 % of the link, by the paper's rules} with 85 %, and TCP has {beside GTP \
               with all of the link, by the paper's rules} and {beside GTP with 85 % of the link, \
               by the paper's rules}. These values are close to those with longhaul's rules, \
-              because both sets of rules ignore other traffic if C_r is given. With all of the \
-              link, GTP on a busy host has less goodput than in the paper, and TCP has more: GTP's \
-              sender sends in clumps, and loses packets at a queue that TCP keeps full.",
+              because both sets of rules ignore other traffic if the receiver's capacity (C_r) is \
+              configured. With all of the link, GTP on a busy host has less goodput than in the \
+              paper, and TCP has more: GTP's sender sends in clumps, and loses packets at a queue \
+              that TCP keeps full.",
     set: Set::Full,
 };
 
@@ -354,8 +355,8 @@ pub(super) static FIG11: Experiment = Experiment {
              Fig. 11",
     setup: "Two flows send to one receiver as in [gtp-fig7](gtp-fig7.md). One has a round trip of \
             25 ms and starts at 0 s; the other has 50 ms and starts at 10 s. Both end at 33 s. \
-            They use GTP or TCP (NewReno with selective acknowledgements, windows that only \
-            congestion limits).",
+            They use GTP or TCP (NewReno with selective acknowledgements, windows limited \
+            only by congestion).",
     cases: || {
         let alone = |flows: &[&str]| vary("gtp-fig11").only(flows);
         let gtp = (GTP.to_owned(), alone(&["gtp1", "gtp2"]));
@@ -448,9 +449,9 @@ pub(super) static FIG12: Experiment = Experiment {
               from {1 flows, by the paper's rules} Mbit/s with one to {8 flows, by the paper's \
               rules} with eight, {100 - 100 * [8 flows, by the paper's rules] / [8 flows] | 1} % \
               less than with longhaul's. In the simulator each sender keeps the requested rate, so \
-              the queue before the receiver never overflows. An earlier sender woke for each \
-              datagram; on two cores eight senders cannot do this, and with seven every sixth \
-              datagram was lost.",
+              the queue before the receiver never overflows. An earlier version of the sender woke \
+              for each datagram. On two cores eight senders cannot do this, and with seven every \
+              sixth datagram was lost.",
     set: Set::Full,
 };
 

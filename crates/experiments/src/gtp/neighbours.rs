@@ -8,8 +8,7 @@ use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
 const SENDERS: usize = 3;
-/// The seconds between which goodputs are measured: from when both kinds of traffic have settled
-/// to the end of the run.
+/// The interval of measurement in seconds: after both kinds of traffic have settled.
 const SETTLED: (f64, f64) = (5.0, 20.0);
 const GTP_SHARE: Quantity = Quantity { name: "three GTP flows together", unit: Unit::Rate };
 const TCP_GOODPUT: Quantity = Quantity { name: "the TCP flow", unit: Unit::Rate };
@@ -52,10 +51,10 @@ pub(super) static BESIDE: Experiment = Experiment {
     setup: "Three GTP senders at 25, 50 and 100 ms start at 0 s. One TCP flow (CUBIC, a window \
             that only congestion limits) at 20 ms starts at 2 s. All send to one receiver through \
             a switch, whose port has 1 Gbit/s (Ethernet framing included) and a drop-tail queue of \
-            2 MB. The receiver finds C_r by itself. It takes all of the link or 85 % of it \
-            (`receive-share`), and it either measures other traffic and leaves it a max-min fair \
-            share (`others` fair) or ignores it. Goodputs are means from 5 to 20 s of one run with \
-            one seed.",
+            2 MB. The receiver finds its capacity (C_r) by itself. It takes all of the link or 85 \
+            % of it (`receive-share`), and it either measures other traffic and leaves it a \
+            max-min fair share (`others` fair) or ignores it. Goodputs are means from 5 to 20 s of \
+            one run with one seed.",
     cases: || {
         let case = |(share, (value, rule)): (u32, (&str, &str))| {
             let variant = vary("gtp-beside")
@@ -104,10 +103,11 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 4.1, \
              which mentions it as an outlook and has no figure",
     setup: "One GTP flow runs for 20 s over 1 Gbit/s (Ethernet framing included) and 50 ms. Its \
-            receiver is configured with a C_r of 1100 Mbit/s of UDP payload; the link carries 957. \
-            A TCP flow (NewReno) with a window of 64 KiB runs at the same time: on an empty path \
-            it would have 10.5 Mbit/s, and a longer queue or loss reduces its goodput. The \
-            drop-tail queue holds 512 kB (4 ms), 6 MB (48 ms) or 25 MB (200 ms).",
+            receiver is configured with a capacity (C_r) of 1100 Mbit/s of UDP payload; the link \
+            carries 957. A TCP flow (NewReno) with a window of 64 KiB runs at the same time: on an \
+            empty path it would have 10.5 Mbit/s (64 KiB every 50 ms), and a longer queue or loss \
+            reduces its goodput. The drop-tail queue holds 512 kB (4 ms), 6 MB (48 ms) or 25 MB \
+            (200 ms).",
     cases: || {
         let case = |((size, queue), (value, rule)): ((&str, &str), (&str, &str))| {
             let variant = vary("gtp-delay-control")

@@ -17,8 +17,7 @@ const SABUL: (&str, &str) = ("SABUL", "sabul");
 const GTP: (&str, &str) = ("GTP", "gtp");
 const ALL: [(&str, &str); 4] = [TCP, RBUDP, SABUL, GTP];
 
-/// GTP with `gtp-variant = paper`: the paper's patience, almost no minimum rate, no early sending,
-/// no estimate of the path's own loss.
+/// GTP with `gtp-variant = paper`.
 const GTP_PAPER: &str = "GTP by the paper's rules";
 
 /// Each contender alone on the path of `file`, then GTP by the paper's rules.
@@ -222,16 +221,17 @@ pub(super) static TABLE4: Experiment = Experiment {
               clumps.",
     learned: "Senders that each use the receiver's whole link lose most of their packets at the \
               switch port before the receiver. RBUDP loses {RBUDP | loss} % (53 in the paper), \
-              although it fills the link, unlike the paper's overrun hosts. SABUL finds its rate \
-              by losing {SABUL | loss | 1} % (8.7 in the paper, at nearly the same aggregate) and \
-              leaves {100 - 100 * [SABUL] / 936} % of the link unused. GTP's receiver sets the \
-              rate of each sender. In the simulator nothing is lost, the shares at 1 and at 58 ms \
-              are equal, and the goodput is {100 * [GTP] / 936} % of what the link carries. This \
-              is {GTP | difference | 1} % more than in the paper, whose hosts took 900 of 1000 \
-              Mbit/s. With the paper's rules GTP has {100 - 100 * [GTP by the paper's rules] / \
-              [GTP] | 1} % less and is as fair. Over real sockets on one machine RBUDP also loses \
-              most and GTP least, and GTP has more goodput than RBUDP. TCP is the least fair: with \
-              an untuned window the near sender has nearly all of TCP's goodput.",
+              although it fills the link. In the paper it had only 443 Mbit/s, because the \
+              receiving host was overrun. SABUL finds its rate by losing {SABUL | loss | 1} % (8.7 \
+              in the paper, at nearly the same aggregate) and leaves {100 - 100 * [SABUL] / 936} % \
+              of the link's 936 Mbit/s unused. GTP's receiver sets the rate of each sender. In the \
+              simulator nothing is lost, the shares at 1 and at 58 ms are equal, and the goodput \
+              is {100 * [GTP] / 936} % of what the link carries. This is {GTP | difference | 1} % \
+              more than in the paper, whose hosts took 900 of 1000 Mbit/s. With the paper's rules \
+              GTP has {100 - 100 * [GTP by the paper's rules] / [GTP] | 1} % less and is as fair. \
+              Over real sockets on one machine RBUDP also loses most and GTP least, and GTP has \
+              more goodput than RBUDP. TCP is the least fair: with an untuned window the near \
+              sender has nearly all of TCP's goodput.",
     set: Set::Full,
 };
 
@@ -355,8 +355,8 @@ pub(super) static TABLE5: Experiment = Experiment {
               rate} Mbit/s and no loss, instead of {RBUDP} Mbit/s with half of the packets lost), \
               but no sender can know this rate in advance. GTP's receiver finds it and comes \
               within {100 - 100 * [GTP] / [RBUDP at half rate] | 1} % of this goodput, {GTP | \
-              difference} % above the paper's GTP. SABUL finds its rate by loss: it has {SABUL | \
-              difference} % more goodput than in the paper with a hundredth of the loss, but \
+              difference} % above the paper's GTP. SABUL finds its rate from losses: it has {SABUL \
+              | difference} % more goodput than in the paper with a hundredth of the loss, but \
               leaves a fifth of the link unused. Behind a router that loses 2.8 % in clumps RBUDP \
               keeps its rate and loses less than in the paper. GTP recognises a constant loss as a \
               property of the path, but late: it keeps {GTP, clumps} Mbit/s, {-[GTP, clumps | \

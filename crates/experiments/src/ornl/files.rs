@@ -139,11 +139,12 @@ pub(super) static LBL: Experiment = Experiment {
     setup: "A file of 214,649,928 bytes is copied over the path of \
             [ornl-internet](ornl-internet.md), on its good day and on its bad day, to a disk at \
             the receiving end. The disk's rate is derived from the study's FOBS, which had 45.0 \
-            Mbit/s overall and 243.4 \"if not counting the wait for file writes\". So FOBS waited \
-            31.1 s for 215 MB, which is 55.2 Mbit/s. The same calculation for the bad day, with \
-            the same time on the network, gives 32.3 Mbit/s. A transfer ends when all data are on \
-            the disk. GridFTP is TCP (NewReno with selective acknowledgements) to memory, over \
-            three connections on the good day and one on the bad day.",
+            Mbit/s overall and 243.4 \"if not counting the wait for file writes\". So the copy \
+            took 38.2 s, of which 7.1 s were not waits, and FOBS waited 31.1 s for the writes of \
+            215 MB: 55.2 Mbit/s. The same calculation for the bad day, with the same 7.1 s, gives \
+            32.3 Mbit/s. A transfer ends when all data are on the disk. GridFTP is TCP (NewReno \
+            with selective acknowledgements) to memory, over three connections on the good day and \
+            one on the bad day.",
     cases: from_lbl,
     tables: |outcomes| {
         // The disk's rate is derived from FOBS.
@@ -153,8 +154,8 @@ pub(super) static LBL: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: |outcomes, _| over_time(outcomes, &FROM_LBL, DAYS[0]),
-    differs: "The study gives neither the speed of the receiving disk nor the path's loss on those \
-              days, and the memory runs from which the loss is taken went in the other direction. \
+    differs: "The study gives neither the speed of the receiving disk nor the path's loss on these \
+              days. The loss is taken from memory-to-memory runs in the other direction. \
               In the study's own test the host at Berkeley read 47.9 Mbit/s from its disk, but \
               FOBS sent at 243. The file was therefore in memory, and the reading disk is left out \
               here. The rate of the receiving disk is derived from FOBS and limits every protocol, \

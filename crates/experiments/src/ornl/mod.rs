@@ -1,8 +1,8 @@
 //! The ORNL study: FOBS, RBUDP, SABUL, Tsunami, TCP and UDP compared. Quoted sentences are from the
 //! study.
 //!
-//! `emulated`: the NISTNET runs of its section 4.3. `internet`: its section 4.1. `files`: its
-//! section 4.2. `reordering`: the question of its section 6.
+//! Modules: `emulated` has the study's runs over NISTNET (section 4.3), `internet` section 4.1,
+//! `files` section 4.2, and `reordering` the question of section 6.
 
 mod emulated;
 mod files;
@@ -102,7 +102,7 @@ fn tables(contenders: &[Contender], conditions: [&str; 2], outcomes: &Outcomes) 
     conditions.into_iter().enumerate().map(table).collect()
 }
 
-/// A quantity, the study's value and a function for ours.
+/// A quantity, the study's value, and a function that returns our value.
 type Column = (Quantity, Option<f64>, fn(&CaseFlow) -> f64);
 
 /// The rows of a run, in the study's order.

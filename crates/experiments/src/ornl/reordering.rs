@@ -32,7 +32,8 @@ fn case_name(contender: &str, share: f64, by: f64) -> String {
     }
 }
 
-/// Every degree of reordering, as share and delay; first none.
+/// Every degree of reordering, as the share of packets held back and their delay. The first is no
+/// reordering.
 fn degrees() -> impl Iterator<Item = (f64, f64)> {
     let some = SHARES.into_iter().filter(|share| *share > 0.0);
     let some = some.flat_map(|share| BY.into_iter().map(move |by| (share, by)));

@@ -4,8 +4,7 @@
 //! but the case are optional; the defaults are the case's first quantity, the column `simulated`,
 //! and no decimals. `*` matches any text in a case. A placeholder with cells in square brackets is
 //! arithmetic: `{100 * (1 - [SABUL] / [GTP]) | 1}`, `{most [FOBS, * | waste]}`, `{least [*]}`;
-//! `off` is the largest absolute value. A dash replaces a value that was not measured, for example
-//! outside of the repository.
+//! `off` is the largest absolute value. A dash replaces a value that was not measured.
 
 use std::fmt;
 
@@ -98,7 +97,7 @@ fn only(values: &[f64]) -> Result<f64, String> {
     }
 }
 
-/// The numbers in the cells of `CASE | QUANTITY | COLUMN`; empty cells are skipped.
+/// The numbers in the cells of `CASE | QUANTITY | COLUMN`; NaN for an empty cell.
 fn cells(name: &str, rows: &[Cells]) -> Result<Vec<f64>, String> {
     let mut parts = name.split('|').map(str::trim);
     let case = parts.next().unwrap_or_default();
@@ -176,7 +175,7 @@ impl Formula<'_> {
         }
         if self.takes("(") {
             let sum = self.sum()?;
-            return if self.takes(")") { Ok(sum) } else { Err("a bracket is open".into()) };
+            return if self.takes(")") { Ok(sum) } else { Err("a bracket is not closed".into()) };
         }
         let off = |most: f64, cell: f64| most.max(cell.abs());
         let folds = [("least", f64::min as fn(f64, f64) -> f64), ("most", f64::max), ("off", off)];

@@ -137,9 +137,9 @@ pub(super) static FIG5: Experiment = Experiment {
               real sockets.",
     learned: "On a separate route SABUL uses {100 * [first route] / 936} % of what the route \
               carries, even if it starts near that rate: it increases its rate until it loses \
-              packets, and then reduces it by an eighth. The goodputs of separate routes add up. \
-              longhaul is {-[all three | difference]} % below the paper; the paper's hosts or its \
-              release probably met few losses.",
+              packets, and then reduces it by a ninth. The goodputs of separate routes add up. \
+              longhaul is {-[all three | difference]} % below the paper; the paper's hosts, or its \
+              release of SABUL, probably met few losses.",
     set: Set::Full,
 };
 

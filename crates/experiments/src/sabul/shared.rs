@@ -156,7 +156,7 @@ pub(super) static FIG4: Experiment = Experiment {
               Mbit/s, 10 ms} % where the bandwidth-delay product is 125 kB, and {1000 Mbit/s, 10 \
               ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. This agrees with the \
               paper's description, which has no numbers. With a queue of ten packets SABUL has \
-              almost no goodput: each loss freezes it for a round trip and takes an eighth of its \
+              almost no goodput: each loss freezes it for a round trip and takes a ninth of its \
               rate, and it increases its rate only every 10 ms, ten of TCP's round trips. SABUL's \
               interval is 10 ms on any path; TCP's is the round trip, which a full queue of one \
               BDP doubles.",

@@ -19,7 +19,8 @@ const HOLES: &str = "an entry with more than a million holes";
 /// Maximum count of numbers in an entry. The bytes of a path and of a target count too, because the
 /// check cannot distinguish them from numbers.
 const MAX_NUMBERS: usize = 2 * MAX_HOLES + 4 * MAX_PATH;
-/// The longest entry: a chunk's number takes five bytes at most.
+/// Maximum bytes of an encoded entry. Nearly all of its numbers are the ends of holes; these are
+/// chunk numbers of at most five bytes.
 const MAX_MESSAGE: usize = 5 * MAX_NUMBERS;
 
 /// A checked encoding of a manifest that is not built yet.
@@ -214,11 +215,14 @@ impl Shape {
     }
 }
 
-/// The first message.
+/// The head of the manifest: its first message.
 #[derive(Clone, PartialEq, Message)]
 struct HeadWire {
+    /// 1: a file. 2: a folder or link, with its content. 3: the content of a folder. 4: several
+    /// sources.
     #[prost(uint32, tag = "1")]
     shape: u32,
+    /// The number of entries, which follow as one `EntryWire` each.
     #[prost(uint64, tag = "2")]
     count: u64,
     /// For the content of a folder: the permission bits of that folder.
@@ -229,29 +233,37 @@ struct HeadWire {
 /// One entry. Its path is encoded as the part that differs from the entry before.
 #[derive(Clone, PartialEq, Message)]
 struct EntryWire {
+    /// The number of bytes at the start of the path that are equal in the path of the entry before.
     #[prost(uint32, tag = "1")]
     shared: u32,
+    /// The other bytes of the path.
     #[prost(bytes = "vec", tag = "2")]
     rest: Vec<u8>,
     /// 0 file, 1 folder, 2 link.
     #[prost(uint32, tag = "3")]
     kind: u32,
+    /// The length of a file in bytes.
     #[prost(uint64, tag = "4")]
     size: u64,
+    /// Whether a file has holes of any size.
     #[prost(bool, tag = "5")]
     sparse: bool,
-    /// Start and end of each hole in turn.
+    /// Start and end of each hole in turn, as numbers of chunks within the file.
     #[prost(uint64, repeated, tag = "6")]
     holes: Vec<u64>,
+    /// The target of a link.
     #[prost(bytes = "vec", tag = "7")]
     target: Vec<u8>,
+    /// The 12 permission bits.
     #[prost(uint32, tag = "8")]
     mode: u32,
+    /// The modification time, in seconds since 1970 UTC.
     #[prost(sint64, tag = "9")]
     seconds: i64,
+    /// Nanoseconds of the modification time.
     #[prost(uint32, tag = "10")]
     nanos: u32,
-    /// The stamp of a file's version, which only its source can make.
+    /// A stamp of the file's version, which only the host of the file can make.
     #[prost(fixed64, tag = "11")]
     version: u64,
 }
@@ -275,7 +287,7 @@ impl EntryWire {
         }
     }
 
-    /// Returns the entry, without a place.
+    /// Returns the entry, without its folder and its name.
     fn entry(&self) -> Result<Entry, &'static str> {
         let kind = match self.kind {
             0 => {

@@ -1,4 +1,4 @@
-//! A set of chunk numbers.
+//! A set of numbers below a limit, of chunks or of entries.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The sender's answers about existing data: which chunks equal the source's.
+//! Processes the sender's answers: which chunks of the existing data equal those of the source.
 
 use std::io;
 use std::ops::Range;

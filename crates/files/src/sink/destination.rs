@@ -3,8 +3,8 @@
 //!
 //! A killed copy may have created the named folder. The next run would find an existing folder and
 //! copy into it, one level deeper. So a mark (a small file next to the folder) shows that an
-//! unfinished copy created the folder. The mark stays until the copy is finished and its client
-//! knows that.
+//! unfinished copy created the folder. The mark is removed when the copy is finished and its
+//! client knows that.
 
 use std::borrow::Cow;
 use std::io;
@@ -340,7 +340,7 @@ fn no_folder(place: &Place) -> Error {
 /// verb of the text: the destination is a device, or leads to a device.
 fn no_file(is: &str, place: &Place) -> Error {
     let shown = place.shown();
-    let what = format!("{shown} {is} a device, socket or pipe, and a copy becomes a file");
+    let what = format!("{shown} {is} a device, socket or pipe, and a copy creates a file");
     Error::new(FileErrorKind::File, what).at(place.named()).advise(Advice::FileOrMeasure)
 }
 

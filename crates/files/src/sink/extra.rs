@@ -1,12 +1,13 @@
 //! Names at the destination that the source lacks. A plan counts or lists them; a copy with
 //! deletion removes them at its end.
 //!
-//! The walk passes through the destination and the manifest in parallel. Both have the same order,
-//! so the walk needs no table of names. The walk opens each folder by its parent's handle, does not
-//! follow links, and does not enter other file systems.
+//! The walk passes through the destination and the manifest (the source's list of files) in
+//! parallel. Both have the same order, so the walk needs no table of names. The walk opens each
+//! folder by its parent's handle, does not follow links, and does not enter other file systems.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
-//! began may belong to them, and stay. The change time decides, because a copy cannot set it.
+//! began may belong to other copies, so they stay. Their change time (ctime) decides, because no
+//! copy can set it.
 
 use std::cmp::Ordering;
 use std::io;
@@ -64,8 +65,8 @@ impl Extra {
     /// Checks the request before the destination is opened.
     ///
     /// # Errors
-    /// The copy does not copy the content of one folder, a filter excludes files by other
-    /// properties than names, or the destination is a link (`Request`, `File`).
+    /// The sources are not the content of one folder, a filter excludes files by other properties
+    /// than names, or the destination is a link (`Request`, `File`).
     pub(super) fn new(place: &Place, shape: Shape, delete: &Delete) -> Result<Extra, Error> {
         let refuse = |what: &str| Err(Error::new(FileErrorKind::Request, what));
         if shape != Shape::Contents {
@@ -134,7 +135,7 @@ impl Sink {
         self.extra.as_ref().is_some_and(|extra| extra.is_incomplete || !self.failures.is_empty())
     }
 
-    /// Records when this copy begins, from a temporary file.
+    /// Records when this copy begins: the change time of a temporary file that is removed at once.
     ///
     /// # Errors
     /// The file cannot be created (`File`).
@@ -235,7 +236,7 @@ struct Walk<'a> {
     watch: &'a Watch,
     folders: Folders,
     removes: bool,
-    /// Maximum number of names to remove. Names that appeared after the plan stay.
+    /// Maximum number of names to remove: as many as the plan has, even if there are more now.
     most: u64,
     /// The file system of the destination; `None` until the walk has entered it.
     device: Option<u64>,

@@ -1,4 +1,6 @@
-//! The receiving end: verified chunks become files under their final names.
+//! The receiving end: verified chunks become files under their final names. The chunks belong to
+//! the virtual object, which holds the files of a copy one after the other. A chunk's value is its
+//! BLAKE3 hash (see [`digest`]).
 //!
 //! Modules in reading order:
 //! - `destination` (the location of a copy), `plan` (the existing data), [`Sink`] (writes chunks).
@@ -188,9 +190,9 @@ pub struct Sink {
     /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
-    /// Roots of large files, in the manifest's order.
+    /// BLAKE3 hashes of whole large files, in the manifest's order.
     roots: SequenceHasher,
-    /// Values of packed chunks, in order.
+    /// Values of packed chunks (which hold small files), in order.
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,
@@ -507,7 +509,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Names files that an earlier run had completed, or that consist of holes.
+    /// Gives their final names to files that an earlier run had completed, or that consist of
+    /// holes.
     fn complete_resumed(&mut self) -> Result<(), Error> {
         let whole: Vec<u32> =
             self.larges.iter().filter(|(_, l)| l.is_whole()).map(|(n, _)| *n).collect();

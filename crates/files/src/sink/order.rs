@@ -1,4 +1,5 @@
-//! The positions of large files and packed chunks in the digest order of a tree.
+//! The digest of a tree hashes the values of large files and of packed chunks (which hold small
+//! files) in a fixed order. This module computes positions in that order.
 
 use crate::{Manifest, VirtualObject};
 

@@ -22,7 +22,7 @@ use crate::{CHUNK, Entry, Kind, Watch, names};
 /// notification.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The position of the walk in the tree.
+/// The position of the walk in the tree, and its results so far.
 #[derive(Debug, Default)]
 struct Walk {
     /// The outermost new folder that the walk is in. Nothing exists below this folder yet.
@@ -97,8 +97,8 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`. All entries between the two must be below `folder`.
-/// A folder's content follows the folder directly. Every later entry is in a folder before
+/// Returns whether an entry is below `folder`, if all entries between the two are below `folder`. A
+/// folder's content follows the folder directly. So every later entry is in a folder before
 /// `folder`, or at the top.
 fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))

@@ -42,8 +42,9 @@ struct Begun {
 struct Whole {
     entry: u32,
     stamp: Stamp,
-    /// Kept open if files are synced one by one, because the file may be read-only by now. Closed
-    /// if one call syncs all files, because many descriptors would exhaust the process's limit.
+    /// Kept open if files are synced one by one: the file may be unreadable by now, and a new
+    /// descriptor may not report an earlier write error. Closed if one call syncs all files,
+    /// because many descriptors would exhaust the process's limit.
     file: Option<OpenFile>,
 }
 

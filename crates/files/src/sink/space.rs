@@ -31,7 +31,7 @@ pub(super) struct Need {
 
 /// Checks that the file system of `folder`, at `path`, has space for `need`.
 pub(super) fn check(folder: &dyn Folder, path: &Path, need: Need) -> Result<(), Error> {
-    // A file system that does not report its free space fails when it is full.
+    // If the file system does not report its free space, the copy fails only when the disk is full.
     let Some(room) = folder.room() else {
         return Ok(());
     };

@@ -17,11 +17,11 @@ use crate::manifest::FileTime;
 
 /// The device number of files in memory. No disk has this number.
 const DEVICE: u64 = u64::MAX;
-/// Every file may have this many bytes, even if the folder's limit is lower: a journal needs a
-/// header, and 64 bytes for each chunk of 1 MiB.
+/// Every file may have this many bytes, even if the folder's limit is lower, because a journal is
+/// also a file of the folder.
 const JOURNAL: u64 = 64 << 10;
 
-/// A folder of files in memory, of limited size. Clones refer to the same folder.
+/// A folder of files in memory, each of limited size. Clones refer to the same folder.
 #[derive(Clone, Debug)]
 pub struct MemoryFolder(Arc<Shared>);
 

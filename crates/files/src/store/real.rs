@@ -1,4 +1,4 @@
-//! The file system of this host, accessed by handles.
+//! The file system of this host. It reaches each entry through the entry's open folder.
 
 use std::fs;
 use std::io;

@@ -11,7 +11,7 @@ fn deleting(filters: &[&str], most: Option<u64>) -> SinkOptions {
     SinkOptions { delete: Some(Delete { filters, most }), names: true, ..Default::default() }
 }
 
-/// Copies the content of `from` with filters, and deletes.
+/// Copies the content of `from` with filters, and deletes the names that the source lacks.
 fn mirror(ends: &Ends, filters: &[&str], options: &SinkOptions) -> Result<SinkOutcome, Error> {
     let filters = filters.iter().map(|glob| Filter::Exclude((*glob).to_owned())).collect();
     let options_of_source = SourceOptions { recursive: true, filters, ..Default::default() };

@@ -81,7 +81,7 @@ fn of_two_small_files_of_one_name_one_arrives_whole_and_the_other_copy_fails() {
 }
 
 /// A copy of several small files into one folder has closed its partial files. Another copy could
-/// replace one of these files by a file with the same inode number and length. The test does this.
+/// replace one of these files with a file of the same inode number and length. The test does this.
 #[test]
 fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     const FILES: u64 = 20;
@@ -133,7 +133,7 @@ fn two_large_files_of_one_name_never_mix_where_there_are_no_locks() {
         let all = other.missing();
         let (last, most) = all.split_last().unwrap();
         most.iter().for_each(|chunk| other.step(*chunk).unwrap());
-        // The copy still writes into its own file, and cannot name it.
+        // The first copy still writes into its own file, but cannot give the file its final name.
         let ended = chunks[4..].iter().try_for_each(|chunk| one.step(*chunk));
         assert!(ended.is_err() || !one.sink.finish().unwrap().failures.is_empty());
         other.step(*last).unwrap();

@@ -142,7 +142,7 @@ impl Copy {
         }
     }
 
-    /// Moves chunk `chunk` as a driver does: failures first.
+    /// Sends chunk `chunk`; reports new failures first.
     fn step(&mut self, chunk: u64) -> Result<(), Error> {
         let mut buf = vec![0xEE; CHUNK as usize];
         let known = self.source.failures().len();

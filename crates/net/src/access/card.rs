@@ -15,7 +15,7 @@ const SLOWEST: u64 = 10;
 const FASTEST: u64 = 1_600_000;
 /// Maximum depth of the search for cards: a VLAN on a bond of cards.
 const DEPTH: u32 = 3;
-/// Bytes of Ethernet's header, check sequence, preamble and gap.
+/// Bytes of Ethernet's header, check sequence, preamble and gap: 14 + 4 + 8 + 12.
 const FRAMING: u32 = 38;
 
 /// Returns the speed of the card `name` on the wire, from the files in `folder`. `None` if `name`
@@ -31,7 +31,7 @@ pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     (SLOWEST..=FASTEST).contains(&megabits).then(|| Rate::from_mbps(megabits))
 }
 
-/// Whether the interface `name` is a card, or consists of cards only.
+/// Returns whether the interface `name` is a card, or consists of cards only.
 fn is_card(folder: &Path, name: &str, depth: u32) -> bool {
     let own = folder.join(name);
     if own.join("device").exists() {
@@ -47,8 +47,8 @@ fn is_card(folder: &Path, name: &str, depth: u32) -> bool {
     !parts.is_empty() && parts.iter().all(|part| is_card(folder, part, depth - 1))
 }
 
-/// UDP payload rate of a card of this speed, in datagrams of `datagram` bytes with `headers` bytes
-/// of IP and UDP.
+/// Returns the UDP payload rate of a card of this speed, in datagrams of `datagram` bytes with
+/// `headers` bytes of IP and UDP.
 pub(super) fn payload(speed: Rate, datagram: u16, headers: u32) -> Rate {
     let wire = u32::from(datagram) + headers + FRAMING;
     speed.scale(f64::from(datagram) / f64::from(wire))
@@ -58,8 +58,8 @@ pub(super) fn payload(speed: Rate, datagram: u16, headers: u32) -> Rate {
 mod tests {
     use super::*;
 
-    /// A folder of interfaces: each with its number, its reported speed, and other entries of its
-    /// folder.
+    /// Returns a folder of interfaces: each with its number, its reported speed, and other entries
+    /// of its folder.
     fn interfaces(all: &[(&str, u32, &str, &[&str])]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, index, speed, more) in all {

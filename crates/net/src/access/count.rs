@@ -28,7 +28,8 @@ pub(super) struct Others {
     told: i64,
 }
 
-/// Bytes without headers between two readings of an interface; `None` after a counter reset.
+/// Returns the number of bytes without headers between two readings of an interface; `None` after a
+/// counter reset.
 pub(super) fn payload(before: Counted, now: Counted, header: u64) -> Option<u64> {
     let bytes = now.bytes.checked_sub(before.bytes).filter(|bytes| *bytes <= MOST)?;
     let packets = now.packets.checked_sub(before.packets)?;

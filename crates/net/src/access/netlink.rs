@@ -10,8 +10,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, socket_with};
 
-/// Bytes of a message's header, and of an attribute's.
+/// Bytes of the header of a message.
 const HEADER: usize = 16;
+/// Bytes of the header of an attribute.
 const ATTRIBUTE: usize = 4;
 /// Maximum bytes of the kernel's answer per call, and maximum number of calls for a listing.
 /// Connections beyond these limits are left out.
@@ -38,14 +39,14 @@ const BYTES_RECEIVED: usize = 128;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// Its link type: an ARP hardware type (`ARPHRD_…`).
+    /// The interface's link type: an ARP hardware type (`ARPHRD_…`).
     pub(super) kind: u16,
     /// Received bytes and packets, link headers included.
     pub(super) bytes: u64,
     pub(super) packets: u64,
 }
 
-/// An established TCP connection with another host, and the bytes that this host received by it.
+/// An established TCP connection with another host, and the bytes that this host received over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
     /// The connection's unique cookie.
@@ -53,7 +54,7 @@ pub(super) struct Connection {
     pub(super) received: u64,
 }
 
-/// The number of the interface through which packets to `address` leave.
+/// Returns the number of the interface through which packets to `address` leave.
 pub(super) fn route_to(address: IpAddr) -> io::Result<u32> {
     let (family, bytes) = match address.to_canonical() {
         IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
@@ -71,7 +72,7 @@ pub(super) fn route_to(address: IpAddr) -> io::Result<u32> {
     found.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// The interface with the number `index`.
+/// Returns the interface with the number `index`.
 pub(super) fn interface(index: u32) -> io::Result<Interface> {
     // struct ifinfomsg: family, padding, kind, number, flags, change.
     let mut question = vec![0; 16];
@@ -96,7 +97,7 @@ fn parse_interface(body: &[u8]) -> Option<Interface> {
     Some(Interface { name, kind, packets: count(0)?, bytes: count(16)? })
 }
 
-/// The established TCP connections between this host and others, by IPv4 and IPv6.
+/// Returns the established TCP connections between this host and others, by IPv4 and IPv6.
 pub(super) fn connections() -> io::Result<Vec<Connection>> {
     let mut all = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -127,7 +128,7 @@ fn parse_connection(body: &[u8]) -> Option<Connection> {
     Some(Connection { cookie, received })
 }
 
-/// The first `N` bytes; `None` if there are fewer.
+/// Returns the first `N` bytes; `None` if there are fewer.
 fn number<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.first_chunk().copied()
 }
@@ -139,7 +140,7 @@ fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// The value of the first attribute of this kind.
+/// Returns the value of the first attribute of this kind.
 fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
         let len = usize::from(u16::from_ne_bytes(number(attributes)?));
@@ -241,7 +242,7 @@ mod tests {
         assert!(all.iter().all(|connection| connection.received != 5));
     }
 
-    /// A message of the kernel about a connection.
+    /// Returns a message of the kernel about a connection.
     fn of_connection(source: [u8; 4], destination: [u8; 4], received: u64) -> Vec<u8> {
         let mut body = vec![0; DIAG_LEN];
         body[DIAG_SOURCE..][..4].copy_from_slice(&source);

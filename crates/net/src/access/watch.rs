@@ -1,4 +1,5 @@
-//! Observes the host's access link for a receiver.
+//! Observes the host's access link for a receiver: the speed of the card, and the traffic of
+//! others. Others are all flows on the link that do not belong to the receiver.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -12,8 +13,9 @@ use super::count::{self, Counted};
 use super::netlink::{self, Interface};
 use super::tcp::Flows;
 
-/// Interval of readings, and of counts of other flows.
+/// Interval of readings.
 const LOOK: Span = Span::from_millis(100);
+/// Interval of counts of other flows.
 const COUNT_FLOWS: Span = Span::from_secs(1);
 /// Headers before a datagram's payload: Ethernet's, UDP's, and IP's of either version.
 const ETHERNET: u32 = 14;
@@ -39,13 +41,13 @@ pub struct Watch {
     has_told: bool,
 }
 
-/// The number of the interface used for `peer`.
+/// Returns the number of the interface used for `peer`.
 pub(crate) fn interface_towards(peer: IpAddr) -> Option<u32> {
     netlink::route_to(peer).ok()
 }
 
-/// UDP payload rate of the card used for `peer`, in datagrams of `datagram` bytes; `None` if there
-/// is no card or no known speed.
+/// Returns the UDP payload rate of the card used for `peer`, in datagrams of `datagram` bytes;
+/// `None` if there is no card or no known speed.
 pub fn card_towards(peer: IpAddr, datagram: u16) -> Option<Rate> {
     Link::towards(netlink::route_to(peer).ok()?, peer, datagram)?.card
 }
@@ -62,8 +64,8 @@ struct Link {
 }
 
 impl Watch {
-    /// Adds the interface by which data from `peer` arrive, in datagrams of `datagram` bytes. Data
-    /// from this host itself use no link.
+    /// Adds the interface through which data from `peer` arrive, in datagrams of `datagram` bytes.
+    /// Adds nothing if `peer` is this host.
     pub fn add(&mut self, peer: IpAddr, datagram: u16) {
         let Ok(index) = netlink::route_to(peer) else { return };
         if self.links.iter().any(|link| link.index == index) {
@@ -72,14 +74,14 @@ impl Watch {
         self.links.extend(Link::towards(index, peer, datagram));
     }
 
-    /// Whether a reading is due.
+    /// Returns whether a reading is due.
     pub fn is_due(&self, now: Time) -> bool {
         now >= self.next_look && !self.links.is_empty()
     }
 
-    /// Takes a reading. `ours` returns the bytes of our sockets since the last reading; it is
-    /// called after the interfaces were read, so our data that arrive in between do not count as
-    /// other traffic. Returns `None` if no counter has moved since the last reading: some cards
+    /// Takes a reading. `ours` returns the bytes that our sockets received since the last reading;
+    /// it is called after the interfaces were read, so our data that arrive in between do not count
+    /// as other traffic. Returns `None` if no counter has moved since the last reading: some cards
     /// update their counters only once a second. The first reading is never `None`.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;
@@ -117,8 +119,8 @@ impl Watch {
 }
 
 impl Link {
-    /// The interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` for the
-    /// loopback interface, and for an unknown one.
+    /// Returns the interface `index`, used for `peer` in datagrams of `datagram` bytes; `None` for
+    /// the loopback interface, and for an unknown one.
     fn towards(index: u32, peer: IpAddr, datagram: u16) -> Option<Link> {
         let interface = netlink::interface(index).ok()?;
         if interface.kind == libc::ARPHRD_LOOPBACK {
@@ -134,7 +136,7 @@ impl Link {
         })
     }
 
-    /// Bytes since the last reading; `None` if unknown.
+    /// Returns the number of bytes that arrived since the last reading; `None` if unknown.
     fn look(&mut self) -> Option<u64> {
         let now = counted(&netlink::interface(self.index).ok()?);
         let before = std::mem::replace(&mut self.last, now);

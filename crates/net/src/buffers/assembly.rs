@@ -36,11 +36,11 @@ pub enum Placed<E> {
 pub struct WholeChunk {
     /// The chunk's number in the object.
     pub chunk: u64,
-    /// Its memory. Bytes of skipped blocks ([`Assembly::skip`]) are undefined.
+    /// The chunk's memory. Bytes of skipped blocks ([`Assembly::skip`]) are undefined.
     pub buffer: ChunkBuffer,
-    /// Number of its bytes that belong to the object.
+    /// Number of the chunk's bytes that belong to the object.
     pub len: usize,
-    /// How to compute its missing blocks, if coded symbols replace some.
+    /// How to compute the missing blocks, if coded symbols replace some.
     pub repair: Option<Repair>,
 }
 
@@ -88,7 +88,8 @@ struct Run {
 }
 
 impl Assembly {
-    /// Starts with nothing received. The pool's buffers must have the layout's chunk size.
+    /// Returns an assembly without received blocks. The pool's buffers must have the layout's chunk
+    /// size.
     pub fn new(layout: Layout, pool: ChunkPool) -> Assembly {
         let words = layout.chunks().div_ceil(64) as usize;
         Assembly {
@@ -105,12 +106,12 @@ impl Assembly {
         }
     }
 
-    /// How the object is divided.
+    /// Returns how the object is divided.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Number of partly received chunks.
+    /// Returns the number of partly received chunks.
     #[cfg(test)]
     pub(crate) fn open_chunks(&self) -> usize {
         self.open.len()
@@ -305,7 +306,7 @@ impl Assembly {
         Some(block)
     }
 
-    /// The next complete chunk.
+    /// Returns the next complete chunk.
     pub fn pop_whole(&mut self) -> Option<WholeChunk> {
         self.whole.pop_front()
     }
@@ -466,7 +467,7 @@ mod tests {
         }
     }
 
-    /// The symbols of a chunk, as a sender makes them.
+    /// Returns the symbols of a chunk, as a sender makes them.
     fn symbols_of(layout: &Layout, chunk: u64) -> Vec<Vec<u8>> {
         let (shape, start) = (shape(layout, chunk).unwrap(), chunk * CHUNK);
         let end = (start + CHUNK).min(layout.object().get());

@@ -30,8 +30,8 @@ pub struct ChunkBuffer {
 }
 
 impl ChunkPool {
-    /// A pool of buffers of `chunk` bytes, as many as fit into `budget`, but at least two: one to
-    /// fill while the other is written. Memory is allocated when needed.
+    /// Returns a pool of buffers of `chunk` bytes, as many as fit into `budget`, but at least two:
+    /// one to fill while the other is written. Memory is allocated when needed.
     pub fn new(chunk: Bytes, budget: Bytes) -> ChunkPool {
         let most = (budget.get() / chunk.get().max(1)).max(2);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -65,12 +65,12 @@ impl ChunkPool {
         self.take_within(|most| most - most.div_ceil(4))
     }
 
-    /// The size of each buffer.
+    /// Returns the size of each buffer.
     pub fn chunk_size(&self) -> Bytes {
         Bytes::new(self.0.chunk as u64)
     }
 
-    /// Largest number of buffers.
+    /// Returns the maximum number of buffers.
     pub fn capacity(&self) -> usize {
         self.0.state().most
     }
@@ -83,7 +83,7 @@ impl ChunkPool {
         state.free.truncate(kept);
     }
 
-    /// Number of buffers in use.
+    /// Returns the number of buffers in use.
     pub fn lent(&self) -> usize {
         self.0.state().lent
     }

@@ -13,12 +13,12 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// No symbols yet; each will have `size` bytes.
+    /// Returns an empty set of symbols of `size` bytes each.
     pub(super) fn new(buffer: ChunkBuffer, size: usize) -> Symbols {
         Symbols { buffer, size, numbers: Vec::new() }
     }
 
-    /// Whether the symbol with this number is present.
+    /// Returns whether the symbol with this number is present.
     pub(super) fn has(&self, number: u8) -> bool {
         self.numbers.contains(&number)
     }

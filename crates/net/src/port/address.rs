@@ -20,8 +20,9 @@ pub type Challenge = [u8; 16];
 /// Bytes of the datagram that carries a challenge.
 pub const CHALLENGE_COST: usize = SEALED_OVERHEAD + size_of::<Challenge>();
 
-/// Interval between repeats of a challenge, and the age at which a new challenge replaces it.
+/// Interval between repeats of a challenge.
 const REPEAT: Span = Span::from_millis(250);
+/// Age at which a new challenge replaces an unanswered one.
 const PATIENCE: Span = Span::from_secs(10);
 /// Maximum bytes sent to an unvalidated address for each byte received from it.
 const AMPLIFICATION: u64 = 3;
@@ -72,7 +73,7 @@ impl AddressRule {
         AddressRule { validated: address.ip(), current, pending: None }
     }
 
-    /// The address for data, if known.
+    /// Returns the address for data, if known.
     pub fn destination(&self) -> Option<Path> {
         self.current
     }

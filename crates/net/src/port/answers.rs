@@ -58,7 +58,7 @@ impl Answers {
 }
 
 impl Budget {
-    /// Whether fewer than `limit` answers were spent in this second.
+    /// Returns whether fewer than `limit` answers were spent in this second.
     fn has(&mut self, now: Time, limit: u32) -> bool {
         if now.since(self.since) >= Span::from_secs(1) {
             *self = Budget { since: now, spent: 0 };
@@ -79,7 +79,7 @@ mod tests {
         IpAddr::V4(Ipv4Addr::from_bits(n))
     }
 
-    /// Number of answers to `asked` probes from address number `n`.
+    /// Returns the number of answers to `asked` probes from address number `n`.
     fn answered(answers: &mut Answers, n: u32, asked: u32, is_expected: bool) -> u32 {
         let may = |_: &u32| answers.may(START, address(n), is_expected);
         (0..asked).filter(may).count() as u32

@@ -117,13 +117,13 @@ impl EarlyDatagrams {
         }
     }
 
-    /// Whether one more address of `network` may be expected.
+    /// Returns whether one more address of `network` may be expected.
     fn may_expect(&self, network: Network) -> bool {
         let expected = self.addresses.keys().filter(|known| Network::of(**known) == network);
         self.addresses.len() < MAX_EXPECTED && expected.count() < MAX_EXPECTED_OF_NETWORK
     }
 
-    /// Whether a handshake with `address` is in progress or was completed recently.
+    /// Returns whether a handshake with `address` is in progress or was completed recently.
     pub(super) fn expects(&self, now: Time, address: IpAddr) -> bool {
         self.addresses.get(&address.to_canonical()).is_some_and(|until| now <= *until)
     }
@@ -213,7 +213,8 @@ impl EarlyDatagrams {
         if open < FLOWS_PER_NETWORK { Ok(false) } else { Err(EarlyVerdict::Full) }
     }
 
-    /// Whether `size` more bytes of `from` fit into the memory for flows that were not announced.
+    /// Returns whether `size` more bytes of `from` fit into the memory for flows that were not
+    /// announced.
     fn has_room(&self, from: IpAddr, size: usize) -> bool {
         let its = self.shares.get(&Network::of(from)).map_or(0, |share| share.bytes);
         self.unannounced + size <= UNANNOUNCED_BYTES && its + size <= NETWORK_BYTES
@@ -287,7 +288,7 @@ impl EarlyDatagrams {
         datagrams.len() as u64
     }
 
-    /// When [`EarlyDatagrams::expire`] may have something to do, if ever.
+    /// Returns when [`EarlyDatagrams::expire`] may have something to do, if ever.
     pub(super) fn next_expiry(&self) -> Option<Time> {
         (self.expiry != Time::NEVER).then_some(self.expiry)
     }
@@ -297,7 +298,7 @@ impl EarlyDatagrams {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }
 
-    /// Bytes kept, including the bookkeeping.
+    /// Returns the number of bytes kept, including the bookkeeping.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.total
@@ -309,7 +310,7 @@ impl HeldFlow {
         self.bytes.len() + self.datagrams.len() * size_of::<Held>()
     }
 
-    /// Whether any of its datagrams are kept.
+    /// Returns whether any datagrams of the flow are kept.
     fn holds(&self) -> bool {
         !self.datagrams.is_empty()
     }

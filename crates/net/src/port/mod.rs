@@ -66,10 +66,10 @@ pub trait FlowSink: Send {
     fn on_wake(&mut self, now: Time);
 
     /// Receives directly into the destination of the payloads, if the sink can
-    /// ([`Scatter`](crate::port::scatter::Scatter)). Called when data wait and this is the
-    /// port's only flow. Returns `false` to leave the receiving to the port. Datagrams that the
-    /// flow received but could not use go into the call's spill, and arrive by
-    /// [`FlowSink::on_batch`].
+    /// ([`Scatter`](crate::port::scatter::Scatter)). Called when data wait and this is the port's
+    /// only flow. Returns `false` to leave the receiving to the port. Datagrams that the flow
+    /// received but could not use go into the call's spill (a buffer for leftovers), and then
+    /// arrive through [`FlowSink::on_batch`].
     ///
     /// # Errors
     /// The socket's error; `WouldBlock` if no data wait.
@@ -77,15 +77,15 @@ pub trait FlowSink: Send {
         Ok(false)
     }
 
-    /// When to call [`FlowSink::on_wake`], if at all. Queried after every other call.
+    /// Returns when to call [`FlowSink::on_wake`], if at all. Queried after every other call.
     fn next_wakeup(&self) -> Option<Time>;
 
-    /// Whether the flow has ended by itself; the port then removes it.
+    /// Returns whether the flow has ended by itself; the port then removes it.
     fn is_closed(&self) -> bool {
         false
     }
 
-    /// The port closed before the flow ended; no further calls follow.
+    /// Reports that the port closed before the flow ended; no further calls follow.
     fn on_port_closed(&mut self, why: &str);
 }
 
@@ -139,7 +139,7 @@ pub struct PortStatistics {
     pub foreign: u64,
     /// Datagrams kept for flows that were not registered yet.
     pub held: u64,
-    /// Early datagrams dropped by their limits.
+    /// Early datagrams dropped by the limits of size and age.
     pub dropped: u64,
     /// Path-MTU probes answered.
     pub probes: u64,
@@ -268,7 +268,7 @@ impl Port {
         Ok(Port { handle: PortHandle { shared, commands }, thread: Some(thread) })
     }
 
-    /// A handle for other threads and for sinks.
+    /// Returns a handle for other threads and for sinks.
     pub fn handle(&self) -> PortHandle {
         self.handle.clone()
     }
@@ -295,7 +295,7 @@ impl Drop for Port {
 }
 
 impl PortHandle {
-    /// The socket, for sending and for its address and buffer size.
+    /// Returns the socket, for sending and for its address and buffer size.
     pub fn socket(&self) -> &Arc<Socket> {
         &self.shared.socket
     }
@@ -352,7 +352,7 @@ impl PortHandle {
         (Mailbox { letters, port: self.clone(), flow }, receiver)
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     pub fn statistics(&self) -> PortStatistics {
         let counters = &self.shared.counters;
         PortStatistics {
@@ -368,7 +368,7 @@ impl PortHandle {
         }
     }
 
-    /// Whether the receive thread has ended.
+    /// Returns whether the receive thread has ended.
     pub fn is_closed(&self) -> bool {
         self.shared.closed.get().is_some()
     }

@@ -33,7 +33,7 @@ const TRIES: u32 = 3;
 /// Wait for the very first answer before all probes are repeated.
 const FIRST_WAIT: Span = Span::from_millis(250);
 
-/// Bytes of IP and UDP headers in front of a datagram to `address`.
+/// Returns the size in bytes of the IP and UDP headers in front of a datagram to `address`.
 pub fn packet_overhead(address: IpAddr) -> u16 {
     match address.to_canonical() {
         IpAddr::V4(_) => 20 + 8,
@@ -73,7 +73,8 @@ struct Candidate {
 }
 
 impl Search {
-    /// A search for the path to `address`, for sizes up to `ceiling`, that ends at `deadline`.
+    /// Returns a search for the path to `address`, for sizes up to `ceiling`, that ends at
+    /// `deadline`.
     pub fn new(now: Time, address: IpAddr, ceiling: u16, deadline: Time) -> Search {
         let overhead = packet_overhead(address);
         let mut sizes: Vec<u16> = MTUS.iter().map(|mtu| (mtu - overhead).min(ceiling)).collect();
@@ -84,7 +85,7 @@ impl Search {
         Search { candidates, found: None, rounds: vec![now], deadline }
     }
 
-    /// The next probe to send now: its size, and its round as its packet number.
+    /// Returns the next probe to send now: its size, and its round as its packet number.
     pub(crate) fn poll_probe(&mut self, now: Time) -> Option<(u16, PacketNumber)> {
         if now >= self.round_ends() && !self.is_over(now) {
             self.rounds.push(now);
@@ -122,19 +123,19 @@ impl Search {
         self.candidates.retain(|candidate| candidate.size < size);
     }
 
-    /// The largest size confirmed so far.
+    /// Returns the largest size confirmed so far.
     pub fn found(&self) -> Option<Found> {
         self.found
     }
 
-    /// Whether the search has ended.
+    /// Returns whether the search has ended.
     pub fn is_over(&self, now: Time) -> bool {
         let waited = now >= self.round_ends();
         let tried = self.candidates.iter().all(|candidate| candidate.said >= TRIES && waited);
         now >= self.deadline || self.found.is_some() && tried
     }
 
-    /// When to call `poll_probe` again if no answer arrives.
+    /// Returns when to call `poll_probe` again if no answer arrives.
     pub fn next_wakeup(&self) -> Time {
         self.round_ends().min(self.deadline)
     }
@@ -164,7 +165,7 @@ const SUSPICIOUS: u64 = 50;
 const REPORTS: Span = Span::from_millis(750);
 
 impl HoleWatch {
-    /// Starts at the beginning of a pass (one flow of a transfer).
+    /// Returns a watch at the start of a pass (one flow of a transfer).
     pub fn new(now: Time) -> HoleWatch {
         HoleWatch { arrived: 0, sent: 0, since: now, reported: now }
     }
@@ -188,7 +189,7 @@ impl HoleWatch {
     }
 }
 
-/// The answer to a probe of `len` bytes; `None` if `len` is too short for a probe.
+/// Returns the answer to a probe of `len` bytes; `None` if `len` is too short for a probe.
 pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
     let size = u16::try_from(len).ok().filter(|_| len >= SHORTEST)?;
     let mut answer = [0; ANSWER_LEN];

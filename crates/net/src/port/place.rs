@@ -34,7 +34,7 @@ pub struct Placer {
     pub(super) assembly: Assembly,
     pub(super) counts: PlaceCounts,
     scratch: Vec<u8>,
-    /// Chunks before this one are kept.
+    /// Chunks before this chunk are kept.
     kept: u64,
 }
 
@@ -138,17 +138,17 @@ impl Placer {
         }
     }
 
-    /// The chunks, to skip blocks and to take complete chunks.
+    /// Returns the assembly of chunks, to skip blocks and to take complete chunks.
     pub fn assembly(&mut self) -> &mut Assembly {
         &mut self.assembly
     }
 
-    /// The opener, for its counts.
+    /// Returns the opener, for its counts.
     pub fn opener(&mut self) -> &mut Opener {
         &mut self.opener
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> PlaceCounts {
         self.counts
     }

@@ -65,22 +65,22 @@ impl<'a> ScatterCall<'a> {
         ScatterCall { socket, spill, taken: 0, since }
     }
 
-    /// The source of the train.
+    /// Returns the source of the train.
     pub fn path(&self) -> Path {
         self.spill.path
     }
 
-    /// When the kernel received the train.
+    /// Returns when the kernel received the train.
     pub fn at(&self) -> Time {
         self.spill.at
     }
 
-    /// Datagrams that were received and are not in the spill.
+    /// Returns the number of datagrams that were received and are not in the spill.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Bytes of the datagrams that [`ScatterCall::taken`] counts.
+    /// Returns the bytes of the datagrams that [`ScatterCall::taken`] counts.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.taken * self.spill.stride as u64
     }
@@ -99,7 +99,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// Starts before any block of `flow` has arrived, and expects the flow's first block.
+    /// Returns a receiver that expects the first block of `flow`.
     pub fn new(flow: FlowId) -> Scatter {
         Scatter {
             flow,
@@ -186,8 +186,8 @@ impl Scatter {
         right
     }
 
-    /// Returns the highest number of this flow's blocks in a train, and how many of its blocks were
-    /// mispredicted.
+    /// Returns the highest number of this flow's blocks in a train, and how many of the flow's
+    /// blocks were mispredicted.
     fn look_over(&self, right: u64, spill: &[u8], stride: usize) -> (Option<u64>, u64) {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);
@@ -213,7 +213,7 @@ impl Scatter {
     }
 }
 
-/// The items whose bits are set.
+/// Returns the items whose bits are set.
 fn chosen<T>(bits: u64, items: &[T]) -> impl Iterator<Item = &T> {
     items.iter().enumerate().filter(move |(n, _)| bits >> n & 1 == 1).map(|(_, item)| item)
 }
@@ -231,7 +231,7 @@ impl Train {
     }
 }
 
-/// The places within `buffer`, as separate slices.
+/// Returns the places within `buffer`, as separate slices.
 fn split<'a>(buffer: &'a mut [u8], places: &[Place]) -> Vec<&'a mut [u8]> {
     let (mut rest, mut at) = (buffer, 0);
     let mut parts = Vec::with_capacity(places.len());

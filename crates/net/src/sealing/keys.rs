@@ -49,7 +49,8 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// The suite for the requested cipher; `Auto` selects AES if both ends have it in hardware.
+    /// Returns the suite for the requested cipher; `Auto` selects AES if both ends have it in
+    /// hardware.
     pub fn choose(asked: Cipher, both_have_aes: bool) -> Suite {
         match asked {
             Cipher::Auto if both_have_aes => Suite::Aes128Gcm,
@@ -59,7 +60,7 @@ impl Suite {
         }
     }
 
-    /// The name in summaries and `--cipher`.
+    /// Returns the name in summaries and `--cipher`.
     pub fn name(self) -> &'static str {
         match self {
             Suite::Aes128Gcm => "aes-128-gcm",
@@ -68,7 +69,7 @@ impl Suite {
         }
     }
 
-    /// The encrypting suite called `name`; `None` for an unknown name, and for `none`.
+    /// Returns the encrypting suite called `name`; `None` for an unknown name, and for `none`.
     pub fn sealed(name: &str) -> Option<Suite> {
         let all = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305];
         all.into_iter().find(|suite| suite.name() == name)
@@ -82,7 +83,7 @@ impl Suite {
     }
 }
 
-/// Whether this CPU has instructions for AES and for GCM's carry-less multiplication.
+/// Returns whether this CPU has instructions for AES and for GCM's carry-less multiplication.
 pub fn has_fast_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq");
@@ -113,7 +114,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of a kind of datagram.
+    /// Returns the class of a kind of datagram.
     pub fn of(kind: Kind) -> Class {
         match kind {
             Kind::Data => Class::Data,
@@ -151,7 +152,7 @@ pub struct ReceiverKeys {
 }
 
 impl FlowKeys {
-    /// The keys of `flow` of `transfer` under a session's exported `secret`.
+    /// Returns the keys of `flow` of `transfer` under a session's exported `secret`.
     ///
     /// The caller must use each flow id for one pass of one transfer, and each transfer id for one
     /// transfer of the session: a repeated pair would repeat the keys.
@@ -160,7 +161,7 @@ impl FlowKeys {
         FlowKeys { root, suite, transfer, flow }
     }
 
-    /// The sealers and openers of the end that sends the object.
+    /// Returns the sealers and openers of the end that sends the object.
     pub fn sending_end(self) -> SenderKeys {
         SenderKeys {
             data: Sealer::new(self.schedule(Direction::Forward, Class::Data)),
@@ -169,7 +170,7 @@ impl FlowKeys {
         }
     }
 
-    /// The sealers and openers of the end that receives the object.
+    /// Returns the sealers and openers of the end that receives the object.
     pub fn receiving_end(self) -> ReceiverKeys {
         ReceiverKeys {
             data: Opener::new(self.schedule(Direction::Forward, Class::Data)),
@@ -216,13 +217,13 @@ impl Schedule {
         self.class
     }
 
-    /// Whether data go in the clear with a token.
+    /// Returns whether data go in the clear with a token.
     pub(crate) fn is_plain(&self) -> bool {
         self.class == Class::Data && self.suite == Suite::Plain
     }
 
-    /// Failed opens that end the flow: the integrity limits of RFC 9001, section 6.6. The 64-bit
-    /// token has the limit of ChaCha20-Poly1305.
+    /// Returns the number of failed opens that ends the flow: the integrity limits of RFC 9001,
+    /// section 6.6. The 64-bit token has the limit of ChaCha20-Poly1305.
     pub(crate) fn integrity_limit(&self) -> u64 {
         match self.suite.algorithm() {
             _ if self.is_plain() => 1 << 36,
@@ -231,14 +232,14 @@ impl Schedule {
         }
     }
 
-    /// The token in the tag's place if data go in the clear.
+    /// Returns the token in the tag's place if data go in the clear.
     pub(crate) fn token(&self) -> [u8; 8] {
         let mut token = [0; 8];
         self.expand(b"token", 0, &mut token);
         token
     }
 
-    /// The key of `epoch`.
+    /// Returns the key of `epoch`.
     pub(crate) fn key(&self, epoch: u32) -> EpochKey {
         let algorithm = self.suite.algorithm();
         let mut secret = [0; 32 + NONCE_LEN];
@@ -261,7 +262,7 @@ impl Schedule {
 }
 
 impl EpochKey {
-    /// The epoch of a packet number.
+    /// Returns the epoch of a packet number.
     pub(crate) fn epoch_of(number: PacketNumber) -> u32 {
         // Numbers have 40 bits.
         (number.0 >> EPOCH_BITS) as u32
@@ -271,7 +272,7 @@ impl EpochKey {
         &self.key
     }
 
-    /// The nonce of a packet number, as in RFC 9001, section 5.3.
+    /// Returns the nonce of a packet number, as in RFC 9001, section 5.3.
     pub(crate) fn nonce(&self, number: PacketNumber) -> Nonce {
         let mut nonce = self.iv;
         for (byte, bits) in nonce[4..].iter_mut().zip(number.0.to_be_bytes()) {

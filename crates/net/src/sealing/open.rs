@@ -1,7 +1,8 @@
 //! Opening: verifies received datagrams and decrypts them into place.
 //!
-//! Cheap checks come first: the replay window, the epoch's key, the cipher. Only a datagram that
-//! opened moves the window or the epoch, so a forged number has no effect.
+//! The checks, cheapest first: the replay window, the epoch's key, the cipher. (An epoch is a range
+//! of 2²³ packet numbers with one key.) Only a datagram that opened moves the window or the epoch,
+//! so a forged number has no effect.
 
 use std::fmt;
 
@@ -16,12 +17,12 @@ use crate::sealing::replay::{ReplayWindow, Seen, WINDOW};
 use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 
 /// Epochs beyond the current one whose keys are tried. Each key is derived once and kept, so forged
-/// numbers cost at most this many derivations. A gap of 16 epochs would be 134 million datagrams
-/// lost in a row; a sender stops long before.
+/// numbers cost at most this many derivations. A gap of 16 epochs would be 134 million (16 · 2²³)
+/// datagrams lost in a row; a sender stops long before.
 const EPOCHS_AHEAD: u32 = 16;
 
-/// Minimum time that an old epoch's key is kept after the next epoch began: hosts stall longer than
-/// a short path's round trip. On a long path the time is four round trips.
+/// Minimum time that an old epoch's key is kept after the next epoch began. Hosts may stall for
+/// longer than the round trip of a short path. On a long path the key is kept for four round trips.
 const KEPT: Span = Span::from_secs(4);
 
 /// Why a datagram was not opened.
@@ -122,22 +123,22 @@ impl Opener {
         self
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> OpenCounts {
         self.counts
     }
 
-    /// Whether the forgery limit is reached and the flow must end.
+    /// Returns whether the forgery limit is reached and the flow must end.
     pub fn is_ended(&self) -> bool {
         self.counts.failed >= self.limit
     }
 
-    /// Bytes of a datagram besides its payload.
+    /// Returns the number of bytes of a datagram besides its payload.
     pub fn overhead(&self) -> usize {
         if self.token.is_some() { PLAIN_OVERHEAD } else { SEALED_OVERHEAD }
     }
 
-    /// The payload length of a datagram of this length; `None` if it is too short.
+    /// Returns the payload length of a datagram of this length; `None` if it is too short.
     pub(crate) fn payload_len(&self, datagram: usize) -> Option<usize> {
         datagram.checked_sub(self.overhead())
     }
@@ -219,7 +220,7 @@ impl Opener {
         Ok(())
     }
 
-    /// All checks before the cipher is used.
+    /// Makes all checks that precede the use of the cipher.
     fn admit(&mut self, header: &Header) -> Result<(), OpenError> {
         if self.is_ended() {
             return Err(OpenError::Ended);

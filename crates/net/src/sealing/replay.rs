@@ -36,12 +36,12 @@ impl Default for ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Newest number seen plus one; zero before the first.
+    /// Returns the newest number seen plus one; zero before the first.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The state of `number`.
+    /// Returns the state of `number`.
     pub fn check(&self, number: PacketNumber) -> Seen {
         let PacketNumber(n) = number;
         if n == u64::MAX {

@@ -21,7 +21,7 @@ pub const SEALED_OVERHEAD: usize = Header::LEN + TAG_LEN;
 /// Bytes of an unencrypted datagram besides its payload.
 pub(crate) const PLAIN_OVERHEAD: usize = Header::LEN + TOKEN_LEN;
 
-/// Bytes of a data datagram besides its block.
+/// Returns the number of bytes of a data datagram besides its block.
 pub fn data_overhead(suite: Suite) -> usize {
     match suite {
         Suite::Plain => PLAIN_OVERHEAD,
@@ -70,12 +70,12 @@ impl Sealer {
         Sealer { current: schedule.key(EpochKey::epoch_of(next)), token, next, schedule }
     }
 
-    /// The packet number that the next datagram will get.
+    /// Returns the packet number that the next datagram will get.
     pub fn next_number(&self) -> PacketNumber {
         self.next
     }
 
-    /// Bytes of a datagram besides its payload.
+    /// Returns the number of bytes of a datagram besides its payload.
     pub fn overhead(&self) -> usize {
         if self.token.is_some() { PLAIN_OVERHEAD } else { SEALED_OVERHEAD }
     }

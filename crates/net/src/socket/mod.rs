@@ -19,7 +19,8 @@ use crate::zone;
 
 pub use sys::{Segments, tcp_acknowledged, tcp_round_trip, tcp_segments};
 
-/// Bytes of receive buffer to request. They cover scheduler stalls of 2 to 5 ms at tens of Gbit/s.
+/// Bytes of receive buffer to request: more than arrives at 50 Gbit/s while the scheduler stalls
+/// the receiving thread for 5 ms (31 MB).
 pub const RECEIVE_BUFFER: usize = 32 << 20;
 /// Messages in one receiving system call; more would exceed the second-level cache.
 pub(crate) const MESSAGES: usize = 8;
@@ -45,9 +46,9 @@ pub struct Path {
 pub(crate) struct Message<'a> {
     pub(crate) path: Path,
     pub(crate) bytes: &'a [u8],
-    /// The size of its datagrams except the last.
+    /// The size of the message's datagrams, except the last.
     pub(crate) stride: usize,
-    /// When the kernel received it.
+    /// When the kernel received the message.
     pub(crate) at: Time,
 }
 
@@ -62,8 +63,8 @@ impl From<SocketAddr> for Path {
 pub enum SendOutcome {
     /// The kernel accepted the train.
     Sent,
-    /// The kernel accepted part of it or nothing: no route, no buffer, network down. To the peer
-    /// this is a temporary loss.
+    /// The kernel accepted a part of the train or nothing: no route, no buffer, network down. To
+    /// the peer this is a temporary loss.
     Lost(io::Error),
 }
 
@@ -131,28 +132,29 @@ impl Socket {
         Ok(Socket { io, state, local, receive_buffer })
     }
 
-    /// The address that the socket is bound to.
+    /// Returns the address that the socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Bytes of receive buffer that the kernel granted.
+    /// Returns the size in bytes of the receive buffer that the kernel granted.
     pub fn receive_buffer(&self) -> usize {
         self.receive_buffer
     }
 
-    /// Datagrams per sending system call; 1 if the kernel or the device cannot segment.
+    /// Returns the number of datagrams per sending system call; 1 if the kernel or the device
+    /// cannot segment.
     pub fn segments(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Whether the kernel merges received datagrams.
+    /// Returns whether the kernel merges received datagrams.
     pub fn joins(&self) -> bool {
         self.state.gro_segments() > 1
     }
 
-    /// Trains and single datagrams dropped at this socket for lack of receive buffer, wrapping at
-    /// 2³²; `None` if the kernel does not report them.
+    /// Returns the number of trains and single datagrams that this socket dropped for lack of
+    /// receive buffer, wrapping at 2³²; `None` if the kernel does not report it.
     pub fn kernel_drops(&self) -> Option<u32> {
         sys::socket_drops(&self.io).ok()
     }
@@ -161,7 +163,7 @@ impl Socket {
     /// datagrams are not affected.
     ///
     /// # Errors
-    /// The kernel's error; after it, larger datagrams are still refused.
+    /// The kernel's error. Larger datagrams are then still refused.
     pub fn allow_fragments(&self) -> io::Result<()> {
         if self.local.is_ipv6() {
             sockopt::set_ipv6_mtu_discover(&self.io, Ipv6PathMtuDiscovery::DONT)?;
@@ -234,7 +236,8 @@ impl Socket {
         }
     }
 
-    /// `remote` as this socket reaches it: an IPv6 socket needs the mapped form of IPv4 addresses.
+    /// Returns `remote` as this socket reaches it: an IPv6 socket needs the mapped form of IPv4
+    /// addresses.
     fn reachable(&self, remote: SocketAddr) -> SocketAddr {
         match (self.local, remote.ip()) {
             (SocketAddr::V6(_), IpAddr::V4(ip)) => {
@@ -302,8 +305,8 @@ impl Inbox {
         }
     }
 
-    /// The messages of the last call in the order of arrival, followed by empty ones. All of them
-    /// arrived after `since`.
+    /// Returns the messages of the last call in the order of arrival, followed by empty ones. No
+    /// message may have arrived before `since`, which bounds their arrival times from below.
     pub(crate) fn messages(&self, since: Time) -> [Message<'_>; MESSAGES] {
         std::array::from_fn(|n| {
             let meta = &self.metas[n];
@@ -315,12 +318,12 @@ impl Inbox {
         })
     }
 
-    /// Number of messages of the last call, each a train.
+    /// Returns the number of messages of the last call, each a train.
     pub(crate) fn trains(&self) -> u64 {
         self.filled as u64
     }
 
-    /// Whether the last call filled every buffer: there may be more.
+    /// Returns whether the last call filled every buffer: there may be more.
     pub(crate) fn is_full(&self) -> bool {
         self.filled == MESSAGES
     }
@@ -402,7 +405,7 @@ mod tests {
         assert!(receiver.kernel_drops().is_some_and(|drops| drops > 0));
     }
 
-    /// Two sockets; the second one's kernel timestamps are on.
+    /// Returns two sockets; the second one's kernel timestamps are on.
     fn dated() -> (Socket, Socket) {
         let (sender, receiver) = (loopback(), loopback());
         // Timestamps begin a moment after the request.

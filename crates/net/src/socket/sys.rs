@@ -19,8 +19,8 @@ use crate::zone;
 const DROPS: usize = 8;
 const VARS: usize = 9;
 
-/// Packets that the kernel dropped at this socket since it was opened; merged datagrams count as
-/// one packet. The count wraps at 2³².
+/// Returns the number of packets that the kernel dropped at this socket since it was opened; merged
+/// datagrams count as one packet. The number wraps at 2³².
 pub(crate) fn socket_drops(socket: impl AsFd) -> io::Result<u32> {
     let mut memory = [0u32; VARS];
     ask(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
@@ -37,13 +37,13 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Resent segments as a share of the segments sent for the first time.
+    /// Returns the resent segments as a share of the segments sent for the first time.
     pub fn waste(&self) -> f64 {
         self.retransmitted as f64 / self.sent.saturating_sub(self.retransmitted).max(1) as f64
     }
 }
 
-/// Counts of a TCP connection: segments with data, and resent ones.
+/// Returns the counts of a TCP connection: segments with data, and resent ones.
 pub fn tcp_segments(socket: impl AsFd) -> io::Result<Segments> {
     const TOTAL_RETRANS: usize = 25;
     const DATA_SEGS_OUT: usize = 39;
@@ -51,7 +51,7 @@ pub fn tcp_segments(socket: impl AsFd) -> io::Result<Segments> {
     Ok(Segments { sent, retransmitted })
 }
 
-/// The smoothed round-trip time of a TCP connection, once it is known.
+/// Returns the smoothed round-trip time of a TCP connection, once it is known.
 pub fn tcp_round_trip(socket: impl AsFd) -> io::Result<Option<Duration>> {
     const RTT: usize = 17;
     let [micros] = tcp_info(socket, [RTT])?;
@@ -69,7 +69,7 @@ pub fn tcp_acknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// The given 32-bit words of `struct tcp_info` (linux/tcp.h), which only grows at its end.
+/// Returns the given 32-bit words of `struct tcp_info` (linux/tcp.h), which only grows at its end.
 fn tcp_info<const N: usize>(socket: impl AsFd, which: [usize; N]) -> io::Result<[u32; N]> {
     let mut words = [0u32; 64];
     let told = ask(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut words)?;
@@ -110,7 +110,7 @@ pub(crate) struct Scattered {
     pub(crate) from: SocketAddr,
     /// The local address to which the datagrams were sent.
     pub(crate) to: Option<IpAddr>,
-    /// When the kernel received it, since 1970.
+    /// Time since 1970 at which the kernel received the message.
     pub(crate) stamp: Option<Duration>,
 }
 
@@ -187,7 +187,7 @@ impl Scattered {
     }
 }
 
-/// The first control message of `bytes`: level, type, payload, and the rest.
+/// Returns the first control message of `bytes`: level, type, payload, and the rest.
 fn next_control(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
     const WORD: usize = size_of::<usize>();
     const HEAD: usize = WORD + 8;

@@ -1,5 +1,5 @@
-//! Arrays of numbers as the content of a message, in NumPy's format `.npy`: `numpy.save` writes the
-//! content of a message, and `numpy.load` reads it.
+//! Arrays of numbers as the content of a message, in NumPy's `.npy` format: `numpy.save` writes it,
+//! `numpy.load` reads it.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -82,7 +82,8 @@ macro_rules! elements {
 elements!(i8: "i1", i16: "i2", i32: "i4", i64: "i8", u8: "u1", u16: "u2", u32: "u4", u64: "u8",
     f32: "f4", f64: "f8");
 
-/// Splits `<f8` into whether its byte order is big-endian, its kind, and its size in bytes.
+/// Splits an element type such as `<f8` into whether it is big-endian, its kind, and its size in
+/// bytes.
 fn dtype(text: &str) -> Option<(bool, &str, usize)> {
     let is_big = text.starts_with('>');
     let kind = text.strip_prefix(['<', '>', '|'])?;
@@ -125,7 +126,7 @@ impl<'a> Array<'a> {
         Ok(Array { dtype: text.to_owned(), shape, fortran_order, data })
     }
 
-    /// Returns the message with the array `values` of this shape.
+    /// Returns a message that holds `values` as an array of this shape.
     ///
     /// # Errors
     /// [`ArrayError::Length`]: the shape does not have this number of elements, or has too many
@@ -153,8 +154,7 @@ impl<'a> Array<'a> {
         Ok(out)
     }
 
-    /// The elements in the order of the message, converted from the message's byte order; `None` if
-    /// they are of another type.
+    /// Returns the elements in the order of the message; `None` if they are not of type `T`.
     pub fn values<T: Element>(&self) -> Option<Vec<T>> {
         let (is_big, _, size) = dtype(&self.dtype).filter(|(_, kind, _)| *kind == T::KIND)?;
         let value = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! The position of a subscriber in the log of its room.
+//! The position of a subscriber in the log of its room (the server's side of a channel).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use super::{Log, Message, Mode};
 use crate::share::{Key, Prefix};
 
-/// Messages that a subscriber by datagrams may lag behind; older messages would be useless to it.
+/// Maximum lag of a subscriber by datagrams, in messages. Older messages would be useless to it.
 const DATAGRAMS: u64 = 256;
 
 /// The next output of a cursor.
@@ -24,15 +24,17 @@ pub enum Taken {
 pub struct Cursor {
     mode: Mode,
     keys: Prefix,
-    /// Id of the subscriber's own link, whose messages it does not get; 0 if it is not a link.
+    /// The id of the link, if the subscriber is a link to another server: it does not get messages
+    /// that came over this link. 0 for other subscribers.
     not_via: u64,
     /// The position of the next message.
     next: u64,
     /// Positions of each key's last message from before the subscription, oldest first.
     before: VecDeque<u64>,
-    /// Keys whose newest value the subscriber has not taken.
+    /// Keys of the current round whose newest value the subscriber has not taken.
     due: VecDeque<Option<Key>>,
-    /// Keys whose value was taken early, in the round before it was due, with the value's position.
+    /// Keys whose value arrived after the start of the current round and was taken in it, with the
+    /// value's position. The next round skips these values.
     ahead: BTreeMap<Option<Key>, u64>,
 }
 
@@ -57,7 +59,7 @@ impl Cursor {
         Cursor { mode, keys, not_via, next, before, due, ahead }
     }
 
-    /// The position from which a later cursor continues.
+    /// The position for [`Cursor::at`], to continue on another connection.
     pub fn position(&self) -> u64 {
         self.next
     }

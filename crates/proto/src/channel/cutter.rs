@@ -28,14 +28,14 @@ pub enum Code {
     /// No repairs.
     #[default]
     None,
-    /// One repair for each group: the XOR of the group's datagrams.
+    /// One repair for each group: the XOR of the group's originals.
     Xor {
-        /// Datagrams in a group.
+        /// Originals in a group.
         group: u8,
     },
     /// Reed–Solomon: any `group` of the `group + repairs` datagrams restore the whole group.
     ReedSolomon {
-        /// Datagrams in a group.
+        /// Originals in a group.
         group: u8,
         /// Repairs for a group.
         repairs: u8,
@@ -73,7 +73,7 @@ impl Code {
         }
     }
 
-    /// The arguments for [`Code::new`]: whether the code is XOR, the datagrams in a group, and the
+    /// The arguments for [`Code::new`]: whether the code is XOR, the originals in a group, and the
     /// repairs.
     pub fn numbers(self) -> (bool, u32, u32) {
         match self {

@@ -1,9 +1,10 @@
 //! Messages with a deadline: the age of each one, and the erasure code that the path needs.
 //!
-//! The age of a message is the time since its sender got it. Each end of a hop adds the part of the
-//! age that it knows. The sending end states the message's age at departure ([`Departure`]). The
-//! receiving end adds half of the round-trip time, and the additional delay compared with the
-//! fastest message of the last 30 to 60 s ([`Judge`]). The clocks therefore need not agree.
+//! The age of a message is the time since its sender got it. A message travels in hops, for example
+//! from the sender to a server and from the server to a subscriber. On each hop the sending end
+//! states the message's age at departure ([`Departure`]). The receiving end adds half of the
+//! round-trip time, and the additional delay compared with the fastest message of the last 30 to 60
+//! s ([`Judge`]). The clocks therefore need not agree.
 
 use super::cutter::{Code, MAX_GROUP, MAX_REPAIRS};
 use crate::stream::{Clock, EPSILON, Needs, Path, Way, plan};
@@ -82,7 +83,7 @@ impl Judge {
     }
 }
 
-/// A code, and how long a group of it may stay incomplete.
+/// A code, and how long a group of datagrams may stay incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cover {
     /// The code.

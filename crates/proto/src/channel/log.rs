@@ -1,4 +1,4 @@
-//! The newest messages of a room.
+//! The newest messages of a room (the server's side of a channel).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;

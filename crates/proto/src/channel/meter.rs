@@ -24,7 +24,7 @@ pub struct Stats {
     /// Rate of everything that arrived over the last one to two seconds: content, heads, keys
     /// and repairs.
     pub throughput: Rate,
-    /// The mean deviation of delays between messages (RFC 3550, section 6.4.1).
+    /// The smoothed difference between the delays of successive messages (RFC 3550, section 6.4.1).
     pub jitter: Span,
 }
 

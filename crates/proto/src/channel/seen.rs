@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 const WINDOW: u64 = 1_024;
 const WORDS: usize = (WINDOW / 64) as usize;
 
-/// The result of marking a number.
+/// The result of marking a number as arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// The number is new. Marking it may move earlier numbers out of the window.

@@ -7,7 +7,8 @@ use super::{Joined, Joiner};
 
 /// Maximum number of senders of a group.
 pub const MAX_SENDERS: u32 = 256;
-/// Maximum bytes of the incomplete messages and code groups of all senders together.
+/// Maximum bytes of incomplete messages and code groups (datagrams that share repairs), of all
+/// senders together.
 const HELD: usize = 64 << 20;
 
 /// Reassembles each sender's messages from its datagrams. Returns each message at most once.
@@ -18,9 +19,9 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// Takes an authentic datagram of `sender`; appends the messages that it completes to `out`. If
-    /// all incomplete messages together take too much memory, the sender whose incomplete messages
-    /// take the most loses its incomplete messages.
+    /// Takes an authentic datagram of `sender`; appends the messages that the datagram completes to
+    /// `out`. If all incomplete messages together take too much memory, the sender whose incomplete
+    /// messages take the most loses its incomplete messages.
     pub fn take(&mut self, sender: u32, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         if sender >= MAX_SENDERS {
             return;

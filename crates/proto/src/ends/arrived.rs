@@ -65,8 +65,8 @@ impl Arrived {
     }
 
     /// As [`Receiver::skip`](crate::endpoint::Receiver::skip). `lost` returns how many blocks of a
-    /// gap below an arrived block count as lost; these blocks are subtracted from the losses.
-    /// Returns the number of new blocks.
+    /// gap below an arrived block were counted as lost; these blocks are subtracted from the
+    /// losses. Returns the number of new blocks.
     pub(crate) fn skip(
         &mut self,
         end: &mut ReceivingEnd,

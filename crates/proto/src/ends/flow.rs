@@ -1,5 +1,5 @@
-//! A sender made from its protocol's decisions: what to send, how much, and when to be called. All
-//! other functions of a [`Sender`] are the same for every protocol.
+//! A [`Sender`] for every protocol that implements [`SendingFlow`]. The protocol decides what to
+//! send, how much, and when to be called; everything else is the same for all protocols.
 
 use alloc::vec::Vec;
 
@@ -24,7 +24,8 @@ pub trait SendingFlow: Send {
     /// this kind of message.
     fn hear(&mut self, now: Time, control: &Control) -> bool;
 
-    /// As [`Sender::on_timeout`], unless the flow is at rest.
+    /// As [`Sender::on_timeout`]; not called after the flow has finished, or while the circuit
+    /// breaker is open (the receiver is silent).
     fn expire(&mut self, _: Time) {}
 
     /// As [`Sender::skip`], for blocks of this flow.
@@ -39,21 +40,21 @@ pub trait SendingFlow: Send {
     /// Number of datagrams that may leave now; the first gets number `next`.
     fn room(&mut self, now: Time, next: PacketNumber) -> u64;
 
-    /// Takes the next run to send, at most `max` blocks; returns it and whether it is a first
-    /// send. The first block gets number `number`. `None`: nothing to send until a message or a
-    /// timeout.
+    /// Returns the next run to send, of at most `max` blocks, and whether its blocks are sent for
+    /// the first time. The first block gets packet number `number`. `None` if nothing is to be sent
+    /// until the next message or timeout.
     fn next_run(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)>;
 
-    /// Notes that a run was appended; its last datagram has number `last`.
+    /// Notes that a run was added to the datagrams to send; its last datagram has number `last`.
     fn on_run(&mut self, _now: Time, _run: &Run, _first_time: bool, _last: u64) {}
 
     /// Notes that a poll has ended: `count` datagrams leave, the first with number `next`.
     fn on_sent(&mut self, _now: Time, _next: PacketNumber, _count: u64) {}
 
-    /// Whether something waits only for the pacer.
+    /// Whether a datagram waits only for the pacer.
     fn has_work(&self) -> bool;
 
-    /// Whether nothing but first sends is left to send.
+    /// Whether only blocks that were never sent are left to send.
     fn has_only_first(&self) -> bool;
 
     /// As [`Sender::found`].
@@ -98,7 +99,6 @@ impl<F: SendingFlow> Sender for F {
         if self.end().is_at_rest() {
             return;
         }
-        // At most `max`; a poll never returns more.
         let mut room = self.room(now, next).min(max as u64).min(u32::MAX.into()) as u32;
         let mut number = next.0;
         while room > 0 {

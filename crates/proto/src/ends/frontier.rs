@@ -1,4 +1,5 @@
-//! First sends: the blocks that were never sent, in order, within the receiver's grant.
+//! First sends: the blocks that were never sent, in order, within the receiver's grant (the bytes
+//! that may be sent).
 
 use core::ops::Range;
 
@@ -16,16 +17,16 @@ pub struct Run {
     pub blocks: Range<u32>,
 }
 
-/// The position up to which all blocks have been sent or need not be sent.
-///
-/// Blocks are numbered from the start of the object, as by [`Layout::number`].
+/// Tracks the first sends of a flow. All blocks below [`Frontier::passed`] have been sent or need
+/// not be sent. Blocks are numbered from the start of the object, as by [`Layout::number`].
 #[derive(Clone, Debug)]
 pub struct Frontier {
     layout: Layout,
     next: u64,
     /// Blocks that the receiver is known to have.
     there: RangeSet,
-    /// Bytes of blocks sent for the first time and not skipped since.
+    /// Bytes of blocks sent for the first time, without blocks that the receiver then got from
+    /// another source.
     first_sent: Bytes,
     /// The limit of `first_sent`.
     grant: Bytes,
@@ -51,7 +52,7 @@ impl Frontier {
         self.there.first_gap(self.next..self.layout.blocks()).map(|gap| gap.start)
     }
 
-    /// Number of blocks at the start of a segment that were sent or need not be sent.
+    /// Length of a segment's initial run of blocks that were sent or need not be sent.
     pub fn sent_to(&self, segment: u32) -> u32 {
         let blocks = self.layout.blocks_in(segment);
         let base = self.layout.number(Block { segment, index: 0 });
@@ -80,7 +81,7 @@ impl Frontier {
         self.there.count() == self.layout.blocks()
     }
 
-    /// Whether the next first block needs a higher grant.
+    /// Whether the grant is too small for the next first send.
     pub(crate) fn is_out_of_grant(&self) -> bool {
         self.peek().is_some_and(|next| self.first_sent + self.len(next) > self.grant)
     }
@@ -143,7 +144,7 @@ impl Frontier {
     }
 
     /// Records blocks that the receiver has from another source. Blocks already sent no longer
-    /// count against the grant, because the receiver does not drain them. Returns the part of the
+    /// count against the grant, because the receiver does not store them. Returns the part of the
     /// range within the object, if any.
     pub fn skip(&mut self, blocks: BlockRange) -> Option<Range<u64>> {
         let range = blocks.numbers(&self.layout);

@@ -2,10 +2,11 @@
 
 use crate::units::LossRatio;
 
-/// A window holds at least this many datagrams, and at most twice as many.
+/// A window holds about one to two times this many datagrams; at the start of a flow, fewer.
 const WINDOW: u64 = 8_192;
 
-/// The highest packet number plus one and the number of received datagrams, at three times.
+/// The highest packet number plus one and the number of received datagrams, at the start and the
+/// middle of the window and now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossWindow {
     start: (u64, u64),
@@ -46,12 +47,13 @@ mod tests {
         assert_eq!(ratio(&window), Some(0.25));
         window.note(8_192, 4_096);
         assert_eq!(ratio(&window), Some(0.5));
-        // From here on nothing is lost: the first window ends at its second mark.
+        // From here on nothing is lost. Until number 16,384 the window starts at 0, then at 8,192.
         window.note(16_383, 12_287);
         assert_eq!(ratio(&window), Some(4_096.0 / 16_383.0));
         window.note(16_384, 12_288);
         assert_eq!(ratio(&window), Some(0.0));
-        // Reordered datagrams may arrive after the count of an earlier window.
+        // Datagrams that were sent before the window may arrive within the window, so the count of
+        // arrivals may exceed the count of sent datagrams.
         window.note(16_385, 12_300);
         assert_eq!(ratio(&window), Some(0.0));
     }

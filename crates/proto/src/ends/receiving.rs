@@ -52,7 +52,8 @@ impl ReceivingEnd {
         self.take(now, arrivals, |block| block.index < layout.blocks_in(block.segment))
     }
 
-    /// As [`ReceivingEnd::on_arrivals`], for a protocol that also takes coded symbols.
+    /// As [`ReceivingEnd::on_arrivals`], for a protocol that also takes coded symbols
+    /// ([`crate::coded`]).
     pub(crate) fn on_coded_arrivals(&mut self, now: Time, arrivals: &[Arrival]) -> u64 {
         let layout = self.layout;
         let is_real = |block: Block| block.index < layout.blocks_in(block.segment);
@@ -87,8 +88,8 @@ impl ReceivingEnd {
         self.accounting.duplicates += received - new;
     }
 
-    /// Notes that symbols replace `blocks` missing blocks of a chunk. As many symbols, which were
-    /// counted as duplicates on arrival, now count as new.
+    /// Counts `blocks` missing blocks of a chunk that coded symbols replace. An equal number of
+    /// symbols, counted as duplicates on arrival, now counts as new.
     pub(crate) fn restored(&mut self, chunk: u64, blocks: u64) {
         self.accounting.recovered += blocks;
         self.accounting.distinct += blocks;
@@ -156,7 +157,7 @@ pub trait ReceivingFlow: Send {
     fn on_timeout(&mut self, now: Time);
     /// As [`Receiver::skip`].
     fn skip(&mut self, now: Time, blocks: BlockRange);
-    /// The protocol's next report; pulses are sent elsewhere.
+    /// Returns the protocol's next report; pulses are not among the reports.
     fn poll_report(&mut self, now: Time) -> Option<(Carrier, Control)>;
     /// When the protocol's own next report is due.
     fn next_report(&self) -> Wake;
@@ -177,7 +178,7 @@ pub struct Flows<F> {
 }
 
 /// A set of flows that usually has one member or none. The vector keeps its memory when it is
-/// empty, so such changes allocate nothing. The lowest id is last, so its removal moves no other
+/// empty, so an insertion rarely allocates. The lowest id is last, so its removal moves no other
 /// id.
 #[derive(Default)]
 struct Few(Vec<FlowId>);

@@ -1,5 +1,5 @@
-//! The state that every sender keeps: pacing, round-trip time, the receiver's pulses, the circuit
-//! breaker, counters and queued messages.
+//! The state that every sender keeps: pacing, round-trip time, the receiver's pulses (periodic
+//! reports), the circuit breaker, counters and queued messages.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

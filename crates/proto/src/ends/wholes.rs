@@ -28,7 +28,8 @@ impl Wholes {
         self.told.count() == u64::from(self.layout.segments())
     }
 
-    /// Notes that `blocks` are new in `there`; calls `tell` for each segment that they complete.
+    /// Notes new `blocks`, which `there` (all blocks so far) includes. Calls `tell` for each
+    /// segment that they complete.
     pub(crate) fn note(&mut self, there: &RangeSet, blocks: Range<u64>, mut tell: impl FnMut(u32)) {
         let segment = |number| self.layout.block(number).map(|block| block.segment);
         let last = blocks.end.checked_sub(1).and_then(segment);

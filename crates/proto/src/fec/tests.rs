@@ -89,7 +89,7 @@ fn a_shape_keeps_its_limits() {
     assert_eq!(Shape::interleaved(300, 300, 8), Err(ShapeError::Originals(u16::MAX)));
 }
 
-/// The XOR of "1 to N packets", with originals of unequal length.
+/// Each repair is the XOR of every mth original; a shorter original counts as if it ended in zeros.
 #[test]
 fn xor_adds_every_mth_original() {
     let shape = Shape::new(Scheme::Xor, 5, 2, 2).expect("a shape");
@@ -142,8 +142,8 @@ fn a_symbol_that_does_not_fit_is_refused() {
     }
 }
 
-/// A coded block. A trial decodes it without the symbols in `lost`, and returns the number of
-/// missing originals and whether the restored originals are right.
+/// The result of decoding a block without its lost symbols. `same` is whether the restored
+/// originals are right.
 struct Trial {
     missing: u16,
     restored: Vec<u16>,

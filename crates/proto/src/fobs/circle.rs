@@ -7,8 +7,7 @@
 //!
 //! Sent blocks are kept in stretches. A stretch is a run of blocks that were sent equally often.
 //! Stretches are kept in the order in which they are to be resent, so the next block is found
-//! without a search. This holds for any order of first sends that the grant and the receiver's
-//! skips produce.
+//! without a search. This holds for any order of first sends.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -35,7 +34,7 @@ struct Gone {
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     len: u32,
-    /// Blocks before this one were sent one time more than the later blocks.
+    /// Blocks before this block were sent one time more than the later blocks.
     cursor: u32,
     gone: Gone,
     /// When the blocks before `cursor` were last sent.
@@ -167,7 +166,7 @@ impl Circle {
         let base = self.base(segment);
         let end = base + u64::from(self.layout.blocks_in(segment));
         self.newest.take_if(|(first, _)| (base..end).contains(first));
-        // There are few different numbers of sends at a time: all blocks were sent about
+        // There are few different numbers of sends at any time, because all blocks are sent about
         // equally often.
         let mut times = 0;
         while let Some((&(of, first), _)) = self.stretches.range((times, base)..).next() {

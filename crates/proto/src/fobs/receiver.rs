@@ -7,7 +7,7 @@ use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Closing, Control, Selective};
 
-/// Limits of the longest delay of an acknowledgement, which is a quarter of a round trip.
+/// An acknowledgement is delayed by at most a quarter of a round trip, within these limits.
 const SHORTEST_DELAY: Span = Span::from_millis(1);
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     delay: Span,
     /// When an acknowledgement is due even with fewer new blocks.
     due: Option<Time>,
-    /// When unchanged cells (`telling`) are next reported again.
+    /// When the receiver next reports some unchanged blocks again (see `telling`).
     again: Time,
     /// Number of acknowledgements so far.
     sequence: u64,

@@ -151,7 +151,7 @@ impl FobsSender {
     fn choose(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
         if self.is_between_chunks() {
             // Losses are resent only after a chunk's new data. The sender does not wait for blocks
-            // in flight: that would be the lock-step that the ORNL study saw.
+            // in flight.
             let known = self.known();
             if let Some(run) = self.again(now, number, max, Some(known)) {
                 return Some((run, false));
@@ -239,7 +239,7 @@ impl FobsSender {
 
 #[cfg(test)]
 impl FobsSender {
-    /// Number of segments and stretches of blocks that the sender keeps.
+    /// Number of records about sent blocks that the sender keeps.
     pub(super) fn remembered(&self) -> usize {
         self.circle.remembered()
     }
@@ -262,8 +262,8 @@ impl FobsSender {
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Whether repeats are possible although a first send is left: the sender lacks a grant, or a
-    /// chunk has ended.
+    /// Whether repeats are possible although a first send is left: the receiver allows no more
+    /// bytes, or a chunk has ended.
     pub(super) repeats_first: bool,
     /// Whether only known losses are resent.
     pub(super) known_only: bool,

@@ -1,4 +1,4 @@
-//! The rate table: the congestion response of FOBS as the ORNL study found it.
+//! The rate table: the congestion response of FOBS as Oak Ridge's (ORNL's) study found it.
 //!
 //! > FOBS asks for the local and remote network interface card speed which it uses to determine a
 //! > maximum beginning rate. The default tolerated loss rate is 1%. FOBS calculates a table of
@@ -14,10 +14,11 @@
 //! tolerated loss raises the state by one; otherwise the new state is the lowest whose rate is at
 //! least the bandwidth.
 //!
-//! The report on a segment is the receiver's pulse. A pulse counts from the start of the flow, so a
-//! lost pulse does no harm. If no maximum is known, the sender first measures the path, like every
-//! protocol that searches for its rate, until the measured rate settles. The same holds while only
-//! one card's speed is known, because the other card may be slower.
+//! The report on a segment is the receiver's pulse (its periodic report). A pulse counts from the
+//! start of the flow, so a lost pulse does no harm. If no maximum is known, the sender first
+//! measures the path, like every protocol that searches for its rate, until the measured rate
+//! settles. The same holds while only one card's speed is known, because the other card may be
+//! slower.
 
 use alloc::boxed::Box;
 
@@ -28,7 +29,7 @@ use crate::units::{LossRatio, Rate};
 
 /// Number of states of the network.
 const STATES: u32 = 20;
-/// A measured rate that rises by less than this in a segment has settled.
+/// A measured rate that rises by at most this factor in a segment has settled.
 const SETTLED: f64 = 1.05;
 
 /// A rate controller with the table of states.

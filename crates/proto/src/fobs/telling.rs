@@ -1,5 +1,5 @@
-//! The content of an acknowledgement: as many messages as the changes need, for an object of any
-//! size.
+//! The content of a FOBS acknowledgement, the receiver's report of arrived and missing blocks. It
+//! takes as many messages as the changes need, for an object of any size.
 //!
 //! A segment is divided into cells of [`CELL`] blocks. A cell with new arrivals is reported in
 //! [`TELLINGS`] acknowledgements. A cell with a repeated block is reported again too, because the
@@ -33,7 +33,7 @@ pub(super) struct Telling {
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Open>,
     /// Changed cells, by segment and index, and the number of acknowledgements that still report
-    /// them. The first cell of a complete segment represents all its cells.
+    /// them. For a complete segment, the first cell stands for all cells.
     news: BTreeMap<(u32, u32), u8>,
     /// The next cell to be reported although nothing changed.
     turn: (u32, u32),
@@ -46,7 +46,7 @@ pub(super) struct Telling {
 struct Open {
     /// Highest arrived block, plus one.
     reach: u32,
-    /// For each cell, the missing blocks before this one have been counted as lost.
+    /// For each cell, a block number: missing blocks below it were already counted as lost.
     lost_to: Vec<u32>,
 }
 

@@ -20,7 +20,7 @@ use crate::wire::{Closing, Report, Selective};
 const FLOW: FlowId = FlowId(7);
 const RTT: Span = Span::from_millis(100);
 
-/// Blocks of 1,000 bytes, which at this rate take 103 µs each.
+/// A flow with blocks of 1,000 bytes: at 80 Mbit/s a datagram of 1,032 bytes takes 103 µs.
 fn setup(blocks: u64, segment: u64) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
     let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
@@ -38,7 +38,7 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// A message about a slice of a segment.
+/// A message about a slice (a range of blocks) of a segment.
 fn told(
     sequence: u64,
     segment: u32,

@@ -9,8 +9,8 @@
 //! the highest place whose block arrived. A block before the edge may still arrive within a
 //! *grace*, a short wait for reordered datagrams. After the grace it is lost and will be requested
 //! again. After a sender reports that it has answered its requests, the missing blocks count as
-//! lost in two cases: the sender's last datagram has arrived, or no newer datagram has arrived for
-//! a grace.
+//! lost a grace after the sender's last datagram arrived, or when no newer datagram has arrived for
+//! two graces.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -143,7 +143,7 @@ impl Asked {
         lost
     }
 
-    /// When [`Asked::settle`] will have something to do.
+    /// When [`Asked::settle`] must be called at the latest.
     pub(super) fn due(&self, grace: Span, risen: Time) -> Time {
         let edge = self.edge.map_or(Time::NEVER, |(_, at)| at + grace);
         let answered = self.answered.map_or(Time::NEVER, |_| risen.max(self.risen) + grace * 2);

@@ -6,8 +6,8 @@
 //! one step longer than it seems. This matters if the train has few steps. A train of many steps is
 //! exact enough to show a ceiling (see below). Without a train C_r doubles in each interval while
 //! flows use all of it without loss. Later C_r follows the total of all flows, by the rules with
-//! which the capacity estimator (CE) follows one flow. Near the train's rate the steps of C_r no
-//! longer grow: a rate that is too high first fills a queue, and the queue is noticed late.
+//! which the capacity estimator (CE) follows one flow. Near the train's rate C_r rises slowly,
+//! because a rate that is too high first fills a queue, and the queue is noticed late.
 //!
 //! A *ceiling* is the arrival rate when there is loss, or the value of C_r before a queue grew. The
 //! first loss is enough to set a ceiling. While the ceiling holds, only loss above the CE's
@@ -18,8 +18,8 @@
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r: C_r rises in doubling
 //! steps up to the sum of the trains' rates, or to a ceiling that all flows show. The fastest train
-//! most likely showed the receiver's link, so near its rate the steps are small and each step is
-//! observed for another interval.
+//! most likely showed the receiver's link, so near that train's rate the steps of C_r are small,
+//! and each step is observed for another interval.
 //!
 //! An overloaded link delays and drops all flows alike; a bad path affects only its own flow. The
 //! link's loss is therefore the loss of the median flow, weighted by rate. The link's queue is a
@@ -68,7 +68,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// The total of flows with these `(total, current, loss)`.
+    /// Sums up flows, each given as `(total, current, loss)`.
     pub(super) fn of(flows: &mut [(f64, f64, f64)]) -> Whole {
         let total: f64 = flows.iter().map(|flow| flow.0).sum();
         let current = flows.iter().map(|flow| flow.1).sum();
@@ -106,7 +106,7 @@ pub(super) struct Capacity {
     shown: f64,
     /// Whether the fastest first train is exact enough to show a ceiling.
     exact: bool,
-    /// Whether C_r comes from a single path.
+    /// Whether C_r was measured over a single path.
     alone: bool,
     /// The trains of several paths. C_r may rise quickly up to their sum, until the paths together
     /// show a ceiling.
@@ -115,7 +115,7 @@ pub(super) struct Capacity {
     base: f64,
     /// The last relative step of C_r.
     step: f64,
-    /// Whether the last interval only observed the step before it, as near an earlier ceiling.
+    /// Whether C_r stayed the same in the last interval, to observe the last step for longer.
     waits: bool,
     /// Whether no measurement has shown a limit yet.
     searching: bool,
@@ -155,7 +155,7 @@ impl Capacity {
         }
     }
 
-    /// Sets the rules of a flow; if flows differ, the newest flow's apply to all.
+    /// Sets the rules of a flow; if flows differ, the newest flow's rules apply to all.
     pub(super) fn set_rules(&mut self, rules: &Rules) {
         self.given = rules.receive_rate;
         self.share = rules.receive_share;
@@ -183,7 +183,7 @@ impl Capacity {
         (self.found, self.share)
     }
 
-    /// Sets the value found by other means.
+    /// Sets the found C_r.
     pub(super) fn set_found(&mut self, found: f64) {
         self.found = found;
     }
@@ -438,7 +438,7 @@ mod tests {
             over_paths(&mut capacity, 250.0, 0.0);
         }
         assert_eq!((capacity.several, capacity.alone), (None, false));
-        // When all but one path are gone and others come, the search begins again.
+        // When all but one path are gone and other paths come, the search begins again.
         wait(&mut capacity, 0.0);
         assert!(capacity.alone);
         over_paths(&mut capacity, 300.0, 0.0);

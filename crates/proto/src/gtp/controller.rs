@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(path.queued(&rules()), 0.0);
         let settings = Settings::default().with(&ROW, DELAY_CONTROL.name, 1.0).unwrap();
         let rules = Rules::new(&settings);
-        // 35 ms of queue, of which 25 are allowed: a tenth of the round trip.
+        // 35 ms of queue, of which 25 ms are allowed: the excess is a tenth of the round trip.
         near(path.queued(&rules), 0.1);
         let mut sfc = Controller::new(100e6);
         sfc.on_rtt(&rules, path.queued(&rules));

@@ -7,8 +7,8 @@
 //!
 //! The paper's estimate follows a flow's achieved rate, and the target follows the estimate. A busy
 //! host always stays a little below its target. With the paper's rule, each interval would
-//! therefore lower the next target, down to nothing. Here the estimate falls only after the flow
-//! has stayed below its target without loss for `patience` intervals in a row. The estimate then
+//! therefore lower the next target, down to nothing. Here, without loss, the estimate falls only
+//! after the flow has stayed below its target for `patience` intervals in a row. The estimate then
 //! follows the highest rate of these intervals.
 
 use super::options::Rules;
@@ -40,7 +40,7 @@ impl Estimator {
     }
 
     /// Ends an interval in which the flow reached `total` of its `target` with this loss ratio;
-    /// `bound` is min{C_i, R_App, R_Send}.
+    /// `bound` is the upper bound of the flow's rate.
     pub(super) fn on_interval(
         &mut self,
         rules: &Rules,

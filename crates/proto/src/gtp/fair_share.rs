@@ -7,14 +7,15 @@
 //! The *part* of other traffic is the rate that our flows leave to it. All TCP flows together enter
 //! the max-min schedule as one flow, weighted by their number. The demand of other traffic is
 //! estimated from its observed rate: while other traffic uses its part, the part grows, up to a
-//! fair share. C_r is the capacity of the link minus this part. The CE's rules do not work here. A
-//! TCP flow halves its window now and then and recovers slowly, so TCP rarely uses its whole part.
-//! The CE's threshold of 95 % would mistake TCP's current rate for its limit.
+//! fair share. C_r is the capacity of the link minus this part. The rules of the capacity estimator
+//! (CE) do not work here. A TCP flow halves its window now and then and recovers slowly, so TCP
+//! rarely uses its whole part. The CE's threshold of 95 % would mistake TCP's current rate for its
+//! limit.
 //!
-//! If the rate of other traffic exceeds its part, the estimate rises at least to this rate. Traffic
-//! that already fills the link therefore gets its share in one step. Only traffic that lasts for
-//! two periods counts. The reason is that the card counts our own datagrams before this program
-//! reads them: after a pause of the program, our own datagrams look like other traffic.
+//! If the rate of other traffic exceeds its part, the estimated demand rises at least to this rate.
+//! Traffic that already fills the link therefore gets its share in one step. Only traffic that
+//! lasts for two periods counts. The reason is that the card counts our own datagrams before this
+//! program reads them: after a pause of the program, our own datagrams look like other traffic.
 
 use alloc::vec::Vec;
 
@@ -64,7 +65,7 @@ impl FairShare {
     }
 }
 
-/// Other traffic as the driver reports it, and its part.
+/// Other traffic as the host reports it, and its part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherTraffic {
     fair_share: FairShare,

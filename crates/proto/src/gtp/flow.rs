@@ -3,6 +3,9 @@
 //! > The SFC … provides per-flow based data packet request management and limits the number of
 //! > outstanding data requests. This limits the usage of receiver buffers for each flow and
 //! > prevents receiver flooding when there is congestion. (section 4.1)
+//!
+//! The SFC is the single-flow controller (`controller`), the CE is the capacity estimator
+//! (`estimator`).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -36,7 +39,8 @@ pub(super) struct ScheduleChange {
     pub(super) gone: f64,
 }
 
-/// Datagrams of a flow that arrived, and those that this host's socket dropped.
+/// Arrivals of a flow, and datagrams that this host's socket dropped. In datagrams; in bits in the
+/// result of [`Flow::take_count`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     pub(super) came: u64,
@@ -103,7 +107,7 @@ pub(super) struct Flow {
     /// Blocks that were found missing at some time.
     lost: RangeSet,
     wholes: Wholes,
-    /// Segments before this one are acknowledged.
+    /// Segments before this segment are acknowledged.
     acked: u32,
 }
 
@@ -451,8 +455,8 @@ impl Flow {
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
         let idle = now.since(self.sign) > self.standing.tick() * self.rules.tuning.idle_rtts;
         if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
-            // The sender waits for a grant of this host; the other flows get this flow's share
-            // meanwhile.
+            // The sender waits until this host allows it to send more bytes; the other flows get
+            // this flow's share meanwhile.
             self.quiet = true;
             self.news.gone += self.rate();
             return None;

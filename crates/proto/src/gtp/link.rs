@@ -1,9 +1,10 @@
-//! The receiver's access link: how the host's card and other traffic on the link determine C_r.
+//! The receiver's access link: how the host's card and other traffic on the link determine C_r, the
+//! capacity that the receiver divides among its flows.
 //!
 //! [`Capacity`] finds what our flows alone can carry. The card's speed is an upper limit. If a
-//! first train arrives nearly at that speed, the card is the bottleneck and C_r is its full speed.
-//! The card's speed alone is not enough, because the path to the host is often narrower. The user's
-//! limit for all flows is a second upper limit.
+//! flow's first packet train (datagrams sent back to back) arrives nearly at that speed, the card
+//! is the bottleneck and C_r is its full speed. The card's speed alone is not enough, because the
+//! path to the host is often narrower. The user's limit for all flows is a second upper limit.
 //!
 //! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
 //! capacity minus the *part* of other traffic, the rate that is left to it
@@ -36,7 +37,7 @@ impl Link {
         Link { card: f64::INFINITY, limit: f64::INFINITY, others: None, fixed: 0.0 }
     }
 
-    /// Takes a report of the driver; `counts` says whether other traffic gets a part.
+    /// Takes the host's report on other traffic; `counts` says whether other traffic gets a part.
     pub(super) fn set(&mut self, now: Time, report: Others, counts: bool) {
         self.card = report.link.map_or(f64::INFINITY, |link| link.as_bps() as f64);
         match &mut self.others {
@@ -88,7 +89,8 @@ impl Link {
         news
     }
 
-    /// The totals by which C_r is adjusted. The part of other traffic counts as arrived.
+    /// The totals by which C_r is adjusted. The part of other traffic counts as arrived, without
+    /// the capacity that `receive-share` leaves free anyway.
     pub(super) fn whole(&self, capacity: &Capacity, whole: Whole) -> Whole {
         let Some(others) = self.others else { return whole };
         let (found, share) = capacity.found();
@@ -99,8 +101,8 @@ impl Link {
         let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
         let (total, current) = (whole.total + theirs, whole.current + theirs);
         let loss = if is_full { 0.0 } else { whole.loss };
-        // While other traffic may fill the link, loss shows no ceiling, and nothing would end a
-        // quick search. So the trains do not count then.
+        // While other traffic may fill the link, loss shows no ceiling. Nothing would then end the
+        // quick rise that trains allow, so trains do not count.
         let is_small = others.seen() < found * capacity.tuning().others_small;
         let trains = if is_small { whole.trains } else { Trains::default() };
         Whole { total, current, loss, trains, ..whole }

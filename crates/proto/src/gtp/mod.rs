@@ -28,9 +28,9 @@
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
 //!   requests missing blocks again without a timeout. Only silent senders need timeouts.
-//! - Each end reports its state at the start and on changes: the receiver its memory (in pulses),
-//!   the sender its access rate and round-trip time. The receiver ignores a reported round-trip
-//!   time that is longer than the delay of the sender's answers.
+//! - Each end reports its state at the start and on changes: the receiver its memory (in pulses,
+//!   its periodic reports), the sender its access rate and round-trip time. The receiver limits a
+//!   reported round-trip time to the delay of the sender's answers.
 //! - A flow that stops answering leaves the schedule, and rejoins when it answers.
 //! - Loss that does not fall with a flow's rate is the path's own loss and is ignored. The paper's
 //!   rules would slow the flow down for ever.
@@ -89,11 +89,11 @@ pub const ROW: Row = Row {
     name: "gtp",
     title: "Group Transport Protocol",
     paper: "Wu and Chien, GTP: group transport protocol for lambda-grids, CCGrid 2004",
-    summary: "The receiver requests blocks from each sender at a rate, and senders obey. It \
-              measures every flow, estimates the flow's possible rate, and gives the flows \
-              max-min fair shares of its capacity, so that many senders together fill its link \
-              without overrunning it. Made for many sources and one destination; the receiver \
-              requests lost blocks again.",
+    summary: "The receiver requests blocks from each sender at a rate, and senders obey. The \
+              receiver measures every flow, estimates the flow's possible rate, and gives the \
+              flows max-min fair shares of its capacity, so that many senders together fill the \
+              receiver's link without overrunning it. Made for many sources and one \
+              destination; the receiver requests lost blocks again.",
     experiments: &[
         "gtp-fig1",
         "gtp-fig7",

@@ -5,7 +5,7 @@
 //! > (section 3.5)
 //!
 //! The monitor counts up to an *edge*: the highest number that had arrived at some moment. The edge
-//! is settled after a grace, when overtaken datagrams have arrived too.
+//! is settled after a grace (a wait), when overtaken datagrams have arrived too.
 
 use crate::time::{Span, Time};
 use crate::units::Bytes;

@@ -2,8 +2,8 @@
 //!
 //! A sender has more requested data in hand (requested and not yet sent) than its path holds, so a
 //! late request does not starve the sender. A sender that sends all these data in one burst exceeds
-//! its rate several times over. The shorter the sender's round trip, the more it takes from the
-//! other flows. This counter compares the datagrams sent, by packet numbers, with the datagrams
+//! its rate several times over. The shorter its round trip, the more bandwidth it takes from
+//! the other flows. This counter compares the datagrams sent, by packet numbers, with the datagrams
 //! requested. It allows a burst of all data in hand, because paths and hosts also release data in
 //! bursts.
 
@@ -28,7 +28,7 @@ impl Obedience {
     /// `in_hand` bits in hand.
     pub(super) fn allow(&mut self, now: Time, rate: f64, in_hand: f64) {
         let most = self.left.max(in_hand);
-        // The first time that the amount in hand increases, the increase may arrive as one burst.
+        // The increase above the largest amount so far may arrive as one burst.
         let more = (in_hand - self.in_hand).max(0.0);
         self.left = (self.left + more + rate * now.since(self.at).as_secs_f64()).min(most);
         (self.in_hand, self.at) = (self.in_hand.max(in_hand), now);

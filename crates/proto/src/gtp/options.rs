@@ -153,7 +153,7 @@ pub const PATIENCE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "patience",
     "intervals without loss in a row in which a flow must stay below its target before its \
-     estimate follows (1: as in the paper)",
+     estimate falls to its rate (1: as in the paper)",
     (1.0, 100.0),
     3.0,
 );

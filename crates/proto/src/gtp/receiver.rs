@@ -2,12 +2,13 @@
 //!
 //! > Based on a receiver's set of flow statistics, the central scheduler allocates receiver
 //! > bandwidth to each flow and updates each flow's target rate. … The updated allowed (target)
-//! > rate for each flow is then fed to each SFC. (section 3.4)
+//! > rate for each flow is then fed to each SFC [single-flow controller]. (section 3.4)
 //!
-//! A queue of due times wakes the flows one by one. The receiver makes one schedule an interval,
-//! and one for all joins and departures that happen together. A schedule of N flows costs O(N
-//! log N). Changes happen together if they fall within the time of one round of requests to all
-//! N flows. With a schedule for each change, a thousand joins would send a million requests.
+//! A queue of due times wakes the flows one by one. The receiver makes one schedule (a new target
+//! for each flow) an interval, and one for all joins and departures that happen together. A
+//! schedule of N flows costs O(N log N). Changes happen together if they fall within the time of
+//! one round of requests to all N flows. With a schedule for each change, a thousand joins would
+//! send a million requests.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -223,7 +224,7 @@ impl GtpReceiver {
         self.link.on_interval(&rules.tuning, &mut self.capacity, whole.current, &estimates);
     }
 
-    /// Uses a flow's first train to estimate the receiver's capacity.
+    /// Uses a flow's first train (datagrams sent back to back) to estimate the receiver's capacity.
     fn note_train(&mut self, flow: FlowId) {
         let flow = self.flows.get_mut(&flow).filter(|flow| flow.standing.fixed().is_none());
         let Some(flow) = flow else { return };

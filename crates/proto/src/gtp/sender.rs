@@ -30,7 +30,8 @@ pub struct GtpSender {
     end: SendingEnd,
     /// Upper limit of the sending rate, regardless of requests.
     cap: Option<Rate>,
-    /// The first train, which shows the receiver the path's rate if it has to be measured.
+    /// The first train (datagrams sent back to back), which shows the receiver the path's rate if
+    /// it has to be measured.
     train: FirstTrain,
     /// Minimum relative change of the round-trip time for another report to the receiver. The
     /// value is smaller if the receiver has to find its capacity, because the queue then shows
@@ -55,8 +56,8 @@ pub struct GtpSender {
     acknowledged: u64,
 }
 
-/// The blocks sent before any request, known to both ends: the first `early` blocks of the object
-/// that the first grant covers.
+/// The blocks sent before any request, known to both ends: the first `early` blocks of the object,
+/// as far as the initial grant ([`Setup::grant`]) allows.
 pub(super) fn early(setup: &Setup, frontier: &mut Frontier) -> Vec<Range<u64>> {
     let (mut left, mut runs) = (value(&setup.settings, &EARLY) as u32, Vec::new());
     while let Some(Run { segment, blocks }) = frontier.take(left) {

@@ -2,9 +2,9 @@
 //! and answers.
 //!
 //! A sender may claim anything. Its round-trip time sets the pace of all flows (section 4.2: the
-//! control interval is three RTT_max). The receiver therefore ignores a claim that exceeds the
-//! delay of the sender's answers or `longest-rtt`. It paces all flows by the path's round-trip
-//! time, without the queue that a flow may have built up.
+//! control interval is three RTT_max). The receiver therefore lowers a claimed round-trip time to
+//! the longest delay of the sender's recent answers, and to `longest-rtt`. It paces all flows by
+//! the path's round-trip time, without the queue that a flow may have built up.
 
 use super::controller::PathRtt;
 use super::options::{Rules, bps};
@@ -19,7 +19,7 @@ use crate::wire::SenderOffer;
 pub(super) struct Standing {
     offer: u64,
     rtt: Span,
-    /// The longest delay of the last few answers.
+    /// The remembered delay: the longest of the last few answers.
     response: Option<Span>,
     path: PathRtt,
     fixed: Option<f64>,
@@ -32,9 +32,10 @@ pub(super) struct Standing {
     longest: Span,
     /// The shortest round-trip time that rate decisions use.
     shortest: Span,
-    /// Factor on the host's drain rate up to which data may be requested.
+    /// Maximum requested rate, as a multiple of the rate at which this host empties its buffers
+    /// (drain rate).
     more: f64,
-    /// Number of answers after which a late answer is forgotten.
+    /// Each answer shortens the remembered delay by 1 / `answers`.
     answers: u64,
 }
 
@@ -69,7 +70,7 @@ impl Standing {
         true
     }
 
-    /// Ends a round trip: the last reported round-trip time still holds.
+    /// Takes the last reported round-trip time as the sample of one more round trip.
     pub(super) fn on_round(&mut self, now: Time) {
         self.path.on_sample(now, self.rtt);
     }
@@ -80,7 +81,7 @@ impl Standing {
         self.response = Some(after.max(before - before / self.answers));
     }
 
-    /// Sets the host's drain rate.
+    /// Sets the rate at which this host empties its buffers.
     pub(super) fn set_drain(&mut self, drain: Option<Rate>) {
         self.drain = bps(drain.filter(|rate| *rate > Rate::ZERO)) * self.more;
     }
@@ -130,7 +131,7 @@ impl Standing {
         self.train
     }
 
-    /// min{C_i, R_App, R_Send} (section 4.2), in bits a second.
+    /// Upper bound of the flow's rate, in bits a second: min{C_i, R_App, R_Send} of section 4.2.
     pub(super) fn bound(&self) -> f64 {
         self.fixed.unwrap_or(self.limit).min(self.offered).min(self.drain)
     }

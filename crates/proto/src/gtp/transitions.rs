@@ -6,8 +6,8 @@
 
 use crate::time::{Span, Time};
 
-/// The part of `gone`, the rate of departed flows, that goes to a flow with this estimate: C_l ·
-/// r̂_i / Σ r̂_j.
+/// The part of `gone`, the rate of departed flows, that goes to a flow with this estimate. In the
+/// paper: C_l · r̂_i / Σ r̂_j, where C_l is `gone`, r̂_i the `estimate` and Σ r̂_j the `sum`.
 pub(super) fn gain(gone: f64, estimate: f64, sum: f64) -> f64 {
     if sum > 0.0 { gone * (estimate / sum) } else { 0.0 }
 }

@@ -73,15 +73,15 @@ tuning! {
     /// Longest round-trip time that the receiver accepts from a sender, because the longest one
     /// sets the pace of all flows.
     longest_rtt: Span = Span::from_secs(2);
-    /// A late answer is forgotten over about this many answers: each of them shortens the
-    /// remembered delay by one part in this number. A single late answer does not describe the
-    /// path.
+    /// Each answer shortens the remembered delay of a slower answer by 1 / `answers`, because a
+    /// single slow answer does not describe the path.
     answers: u64 = 8;
     /// Length of the window for the shortest round-trip time; the current window and the one before
     /// count. Older values do not count, because the path may have become longer for good.
     path_age: Span = Span::from_secs(10);
-    /// Maximum rate requested from a flow, as a share of the receiving host's drain rate. Above 1,
-    /// because a drain rate measured on requested data must not fix the flow at that rate.
+    /// Maximum rate requested from a flow, as a share of the rate at which the receiving host
+    /// empties its buffers (drain rate). Above 1, because a drain rate measured on requested data
+    /// must not fix the flow at that rate.
     drain: f64 = 1.1;
     /// Shortest control interval.
     shortest_interval: Span = Span::from_millis(30);
@@ -161,8 +161,8 @@ tuning! {
     /// Minimum estimate of a flow when other traffic gets its part, as a share of an even share.
     /// Without it, a flow whose rate is pushed down would lose more and more of its share.
     even_least: f64 = 0.5;
-    /// Minimum share of the link for other traffic. Without it the demand of other traffic could
-    /// not show.
+    /// Minimum part of other traffic (the rate left to it), as a share of the link. Without it the
+    /// demand of other traffic could not show.
     others_least: f64 = 0.01;
     /// Other traffic that uses at least this share of its part gets a larger part. Between two
     /// losses TCP uses on average three quarters of its window.

@@ -11,15 +11,15 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// The interval between repeats of an unanswered request grows up to this, or to four round
-/// trips if that is longer.
+/// Maximum interval between repeats of an unanswered request, or four round trips if that is
+/// longer.
 const MAX_REPEAT: Span = Span::from_secs(2);
 
 /// How long to wait for a buffer's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     rtt: Span,
-    /// Wait after a buffer's last block, for blocks that it overtook.
+    /// How long to wait after a buffer's last block for blocks that it overtook.
     grace: Span,
 }
 
@@ -39,7 +39,7 @@ impl Patience {
 pub(super) struct Incoming {
     segment: u32,
     blocks: Range<u32>,
-    /// Missing blocks.
+    /// Number of missing blocks.
     pub(super) left: u32,
     /// Highest arrived block, plus one.
     reach: u32,
@@ -56,16 +56,16 @@ pub(super) struct Incoming {
     rest: Range<u32>,
     /// When the data timer expires.
     due: Option<Time>,
-    /// Missing blocks before this one have been counted as lost.
+    /// Missing blocks before this block have been counted as lost.
     lost_to: u32,
 }
 
 /// A message of a request, and its effect on the counters.
 pub(super) struct Asked {
     pub(super) report: Report,
-    /// Blocks of the message that are known to have been sent.
+    /// Missing blocks in the message that are known to have been sent.
     pub(super) lost: u32,
-    /// How many of the blocks in `lost` no earlier request named.
+    /// Number of blocks in `lost` that no earlier request named.
     pub(super) newly_lost: u32,
 }
 
@@ -91,12 +91,13 @@ impl Incoming {
         self.segment
     }
 
-    /// The part of `blocks` that counts as lost if it is missing.
+    /// The part of `blocks` in which missing blocks have been counted as lost.
     pub(super) fn counted(&self, blocks: &Range<u32>) -> Range<u32> {
         blocks.start.max(self.blocks.start)..blocks.end.min(self.lost_to)
     }
 
-    /// When the data timer expires; never while a request is being made.
+    /// When the data timer expires; `None` if it is not set, for example while a request is being
+    /// made.
     pub(super) fn due(&self) -> Option<Time> {
         self.due
     }

@@ -19,10 +19,10 @@
 //! - The RFC opens a connection to agree on sizes; here both ends get them at the start. The sender
 //!   reports its rate with the first packet of a buffer, which sets the data timer. The timer does
 //!   not expire while data arrive.
-//! - A sender that is slow or has no grant would get requests for blocks that are unsent or in
-//!   flight. RESEND therefore carries the highest packet number that had arrived. The sender
-//!   resends only listed blocks that it sent before that number; the receiver will request the
-//!   others again.
+//! - A sender that is slow, or may not send more bytes, would get requests for blocks that are
+//!   unsent or in flight. RESEND therefore carries the highest packet number that had arrived. The
+//!   sender resends only listed blocks that it sent before that number; the receiver will request
+//!   the others again.
 //! - Buffers never straddle our segments.
 //!
 //! Files by decision: `buffers` divides the object, `sender` and `sending` (one buffer) send it,

@@ -1,5 +1,5 @@
-//! The receiving end, which decides: it sends GO, waits for each buffer by its data timer, and
-//! sends RESEND or OK.
+//! The receiving end, which decides: it allows buffers (GO), waits for each buffer by its data
+//! timer, and requests missing blocks (RESEND) or confirms the buffer (OK).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;
@@ -15,10 +15,11 @@ use crate::units::Bytes;
 use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 
 /// The burst size offered by default. It is larger than any pacer's burst and therefore limits
-/// nothing. Even a host that drains slowly has room for its buffers.
+/// nothing: even a host that stores data slowly has room for whole buffers.
 const OFFERED_BURST: u32 = 128;
-/// Factor from the drain rate to the offered rate. Above 1, because the drain rate is measured on
-/// arrivals and would otherwise never let the sender go faster.
+/// Factor from the drain rate (at which the host empties its buffers) to the offered rate. Above 1,
+/// because the drain rate is measured on arrivals and would otherwise never let the sender go
+/// faster.
 const OFFER: f64 = 1.1;
 
 /// NETBLT's receiver for any number of flows.
@@ -48,7 +49,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Number of the object's buffers that may be sent, given the free memory.
+    /// Number of buffers that may be sent so far: `most` more than are complete.
     fn free(&self) -> u64 {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }

@@ -1,4 +1,5 @@
-//! The sending end: buffers in order as far as GO allows, requested blocks before them.
+//! The sending end: buffers in order as far as the receiver allows (GO), requested blocks before
+//! them.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};

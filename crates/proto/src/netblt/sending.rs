@@ -12,14 +12,14 @@ use crate::wire::Resend;
 struct Mark {
     /// The datagram's number, plus one.
     end: u64,
-    /// The segment's blocks before this one had been sent.
+    /// All blocks of the segment before block `index` had been sent.
     index: u32,
     at: Time,
 }
 
 impl Mark {
-    /// Whether everything sent up to this mark has arrived or is lost: a higher number arrived, or
-    /// the answer is late.
+    /// Whether everything sent up to this mark has arrived or is lost: the mark's datagram or a
+    /// later one has arrived, or `patience` has passed since the mark.
     fn is_past(&self, now: Time, highest: u64, patience: Span) -> bool {
         self.end <= highest || self.at + patience <= now
     }
@@ -98,7 +98,7 @@ impl Sending {
             else {
                 continue;
             };
-            // Back within the segment, so the numbers fit.
+            // Block numbers within a segment fit in 32 bits.
             let start = (gap.start - base) as u32;
             let end = start + max.min((gap.end - gap.start) as u32);
             if end < run.end {

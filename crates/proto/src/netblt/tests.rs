@@ -22,7 +22,7 @@ use crate::wire::{Begun, BufferOk, Burst, Control, Go, Pulse, Report, Resend};
 const FLOW: FlowId = FlowId(7);
 const RTT: Span = Span::from_millis(100);
 
-/// Blocks of 1,000 bytes, which at this rate take 103 µs each.
+/// A flow with blocks of 1,000 bytes, which take 103 µs each at 80 Mbit/s.
 fn setup(blocks: u64, segment: u64, buffer: u32, buffers: u32) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
     let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
@@ -125,7 +125,8 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     out.sender.poll_transmit(out.now, PacketNumber(0), 2, &mut out.sent);
     out.now += Span::from_millis(1);
     assert_eq!(out.run().len(), 18);
-    // Only the first two had arrived or been lost when this request was made.
+    // When the receiver made this request, only the first two datagrams could have arrived. So only
+    // these two are resent.
     out.resend(0, 1, 0..20, &[0..20], 2);
     assert_eq!(out.run(), [0, 1]);
     // Two blocks were resent and are in flight, like the other blocks.
@@ -308,7 +309,7 @@ impl In {
         self.receiver.on_control(now, FLOW, &Control::Begun(Begun { buffer, burst }));
     }
 
-    /// The messages at a time, without pulses.
+    /// The receiver's messages at the time `now`, without pulses (the periodic reports).
     fn said(&mut self, now: Time) -> Vec<Control> {
         self.receiver.on_timeout(now);
         let said = core::iter::from_fn(|| self.receiver.poll_control(now));
@@ -320,7 +321,7 @@ impl In {
         said.collect()
     }
 
-    /// The request made at a time: its buffer, round and list.
+    /// The request that the receiver makes at the time `now`: its buffer, round and list of blocks.
     fn request(&mut self, now: Time) -> Option<(u64, u32, Vec<u32>)> {
         let said = self.said(now);
         let [Control::Resend(resend)] = &said[..] else {

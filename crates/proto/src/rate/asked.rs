@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 
 use crate::pulse::TRAIN_LEN;
 
-/// Maximum number of trains that are remembered. They span 256 · 1,024 datagrams: at 1,250 bytes
-/// each, 2.6 s at 1 Gbit/s.
+/// Maximum number of trains that are remembered. A train begins every 1,024 datagrams, so they span
+/// 256 · 1,024 datagrams: 2.6 s at 1 Gbit/s with datagrams of 1,250 bytes.
 const MOST: usize = 256;
 
 /// First packet numbers of the trains that left back to back, lowest first. On a long fat path

@@ -24,7 +24,7 @@ use crate::wire::Pulse;
 
 use alloc::boxed::Box;
 
-/// Input to a controller, one for each pulse of the receiver.
+/// Input to a controller, one for each pulse (periodic report) of the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feedback<'a> {
     /// The receiver's pulse.

@@ -1,14 +1,14 @@
 //! Rate control by [`Trains`], and by a window like CUBIC's while other traffic shares the path.
 //!
-//! [`Trains`] drains every queue that it finds, and hardly slows down for loss. Traffic that fills
-//! a deep queue therefore displaces [`Trains`] almost completely. At a shallow queue or under
-//! CoDel, [`Trains`] leaves little to others. This controller detects other flows. Packet trains
-//! show the capacity of the path. A flow that sends below the capacity makes no queue. The
-//! controller therefore computes the queue of its own datagrams, and attributes any longer queue to
-//! other flows. This works at any loss ratio of the path and for short queues. If other flows have
-//! a queue for several rounds, a *shadow window* takes over. It grows and shrinks as CUBIC's window
-//! does (RFC 9438), and the rate is the window divided by the round-trip time. Three things differ
-//! from CUBIC:
+//! [`Trains`] sends at the capacity that packet trains show: groups of datagrams that leave back to
+//! back, and arrive at the path's rate. It drains every queue that it finds, and hardly slows down
+//! for loss. Traffic that fills a deep queue therefore displaces [`Trains`] almost completely. At a
+//! shallow queue or under CoDel, [`Trains`] leaves little to others. This controller detects other
+//! flows. A flow that sends below the capacity makes no queue. The controller therefore computes
+//! the queue of its own datagrams, and attributes any longer queue to other flows. This works at
+//! any loss ratio of the path and for short queues. If other flows have a queue for several rounds,
+//! a *shadow window* takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the
+//! rate is the window divided by the round-trip time. Three things differ from CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
@@ -55,7 +55,7 @@ use crate::units::{Bytes, Rate};
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
 const ENTER_ROUNDS: u32 = 3;
-/// Other flows are only assumed after a new train has confirmed the capacity. On a slow path, where
+/// Other flows are assumed only after a new train has confirmed the capacity. On a slow path, where
 /// trains are rare, this many rounds are enough without a new train.
 const BLIND_ROUNDS: u32 = 24;
 /// The queue of our own train may show for this number of rounds, the round of the train included.
@@ -71,7 +71,7 @@ const ALONE: f64 = 0.92;
 const LEAVE_ROUNDS: u32 = 3;
 const IDLE: f64 = 4.0;
 const IDLE_RTTS: f64 = 40.0;
-/// Share of the path that one window holds at least until the first loss.
+/// Minimum share of the path for one window, until the first loss.
 const FLOOR: f64 = 0.3;
 /// While others are present, a copy of the lowest weight takes the share [`LEAST_PART`] of the
 /// path, but sends at least [`LEAST_LEN`] datagrams in a round.
@@ -79,7 +79,8 @@ const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
 /// The other flows have not slowed down after a loss if our share of the path falls below
 /// [`UNYIELDING`] of its value before the loss. This is judged [`JUDGED_AFTER`] round trips after
-/// the loss. The window then becomes [`BACK_TO`] times its old size, but at most our fair share.
+/// the loss. If the other flows have not slowed down, the window becomes [`BACK_TO`] times its old
+/// size, but at most our fair share.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
@@ -100,7 +101,8 @@ const LONGEST: f64 = 4.0;
 /// rounds without a queue count.
 const CALM_LEN: f64 = 150.0;
 const CALM_MOST: f64 = 20_000.0;
-/// If the path's own loss ratio is below this, a single lost datagram counts.
+/// If the path's own loss ratio is below this, even a single lost datagram is attributed to our own
+/// sending.
 const CLEAN: f64 = 0.000_2;
 /// Highest rate, as a share of the capacity.
 const MOST: f64 = 1.1;
@@ -449,7 +451,7 @@ impl Shadow {
         count / (count + 1.0)
     }
 
-    /// The share of the path that the windows hold at least until the first loss.
+    /// The minimum share of the path for all windows together, until the first loss.
     fn floor(&self) -> f64 {
         let floor = f64::from(self.weight.windows()) * FLOOR;
         floor / (floor + 1.0 - FLOOR)

@@ -10,9 +10,11 @@
 //!    else by a small step. Once the path has shown its ceiling, the rate stays near it for some
 //!    epochs; then a train probes again.
 //! 4. **Down.** A queue fills if datagrams arrive slower than they left while the round-trip time
-//!    grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. A
-//!    host that stalls for a moment delays one pulse, not two. The receiving host's socket also
-//!    counts as a queue: an echo's age starts when the receiver reads the datagram.
+//! grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. The
+//! round-trip time counts as high only if two pulses (the receiver's periodic reports) in a row
+//! show it, because a host that stalls for a moment delays only one pulse. The receiving host's
+//! socket also counts as a queue: the receiver subtracts from the round-trip time only its own
+//! delay since it read the datagram.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. Before a
 //!    ceiling is known, the sender sends a little more: if more arrives, the path loses that share
 //!    at any rate. Once a ceiling is known, the sender instead reduces its rate to the delivery
@@ -38,7 +40,8 @@ pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
 const TRICKLE_LEN: u64 = 128;
 /// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
-/// A train that arrived in fewer steps is not timed well: the host read its socket too rarely.
+/// Minimum number of distinct arrival times of a train (`steps` of the report). A host that reads
+/// its socket too rarely sees fewer, and times the train poorly.
 const MIN_STEPS: u32 = 6;
 /// Timing error of a train, in seconds, because hosts sleep between two reads. Over the emulator,
 /// trains of 0.39 ms at 1 Gbit/s were timed as 0.32 to 0.48 ms.
@@ -53,7 +56,7 @@ const MAX_RATE: f64 = 1e12;
 const MIN_EPOCH_LEN: u64 = 64;
 const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
-/// Loss beyond the path's own ratio and its noise that counts as an overload.
+/// A loss ratio that exceeds the path's own ratio plus its noise by this much shows an overload.
 const EXCESS: f64 = 0.02;
 /// A shorter queue is ignored: hosts that wake up late cause the same delay. [`MIN_FILLING`] is
 /// enough if the arrival rate was also below [`STRETCHED`] of the departure rate.
@@ -96,8 +99,9 @@ pub(crate) struct Trains {
     asked: Asked,
     /// Lower bound of the rate that the last well-timed train showed.
     shown: Option<f64>,
-    /// Whether no train has been timed well and no overload has shown a ceiling, or the last
-    /// ceiling was refuted. The rate then grows by the factor `growth` each epoch.
+    /// Whether the path's rate is unknown: no train has been timed well and no overload has shown a
+    /// ceiling, or the last ceiling was refuted. The rate then grows by the factor `growth` each
+    /// epoch.
     blind: bool,
     /// Factor by which the next clean epoch raises the rate if neither a train nor a ceiling limits
     /// it.

@@ -20,11 +20,12 @@
 //! - The timeout of the paper's section 3 applies when DONE or its report is late; DONE is then
 //!   repeated.
 //! - A segment that becomes complete is reported immediately, without DONE.
-//! - The receiver grants bytes of first sends. A sender whose grant ends in the middle of a segment
-//!   requests a report on the part that it sent (a partial DONE). The repairs then fill the holes,
-//!   and the receiver's memory becomes free. Repairs need no grant.
-//! - The sender adds a few coded symbols ([`crate::coded`]) to a last round. Losses among the
-//!   round's repairs then need no further round trip. Where blocks cannot be coded, the sender
+//! - The receiver grants the bytes that may be sent for the first time. A sender whose grant ends
+//!   in the middle of a segment requests a report on the blocks sent so far (a partial DONE). The
+//!   repairs then complete these blocks, and the receiver can free their memory. Repairs need no
+//!   grant.
+//! - The sender adds a few coded symbols ([`crate::coded`]) to rounds near the end of the object.
+//!   They replace lost repairs without another round trip. Where blocks cannot be coded, the sender
 //!   repeats the blocks of a small last round ([`TAIL_COPIES`]).
 //!
 //! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
@@ -46,12 +47,13 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// Each round costs a round trip; a copy of a few blocks costs almost nothing. At 1 % loss two
-/// copies avoid the next round in 99 of 100 cases.
+/// How often each block of a small last round is sent. Each round costs a round trip; a copy of a
+/// few blocks costs almost nothing. At 1 % loss, two copies avoid 99 of 100 further rounds.
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "tail-copies",
-    "times that each block of a small last round is sent, or coded instead (1: as in the paper)",
+    "2 or more: adds coded symbols to the last rounds or, where chunks cannot be coded, sends each \
+     block of a small last round this many times (1: no additions, as in the paper)",
     (1.0, 8.0),
     2.0,
 );

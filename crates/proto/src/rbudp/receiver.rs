@@ -1,4 +1,5 @@
-//! The receiving end: keeps the tallies, answers DONE and sends pulses.
+//! The receiving end: keeps tallies (bitmaps) of arrived blocks, answers DONE (the sender's message
+//! at the end of a round) and sends pulses (periodic reports).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -12,7 +13,8 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
-/// A DONE repeated sooner than this after its answer, or within a round trip, is a copy.
+/// A DONE that arrives again within this time after its answer, or within a longer round trip, is a
+/// copy.
 const MIN_RECENT: Span = Span::from_millis(10);
 
 /// RBUDP's receiver for any number of flows.
@@ -23,16 +25,16 @@ pub struct Flow {
     end: ReceivingEnd,
     /// How long to wait for data that DONE overtook.
     grace: Span,
-    /// A DONE repeated sooner than this after its answer is a copy.
+    /// A DONE that arrives again within this time after its answer is a copy.
     recent: Span,
     tallies: Tallies,
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Segment>,
-    /// The open segments with a waiting DONE, or with an answer in progress.
+    /// The open segments whose DONE waits for overtaken data, or is being answered.
     asked: BTreeSet<u32>,
-    /// Coded symbols of incomplete chunks.
+    /// Coded symbols ([`crate::coded`]) of incomplete chunks.
     symbols: Waiting,
-    /// Segments to report as complete, with the round of the DONE; 0 without a DONE.
+    /// Segments to report as complete, each with the round of the DONE to answer; 0 without a DONE.
     tell_whole: VecDeque<(u32, u32)>,
 }
 

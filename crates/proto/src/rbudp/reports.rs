@@ -1,4 +1,5 @@
-//! One segment at the receiving end: when to report, and what.
+//! One segment (part of the object) at the receiving end: when to report, and what. A report
+//! answers DONE, the sender's message at the end of a round.
 
 use core::ops::Range;
 
@@ -20,23 +21,23 @@ struct Waiting {
 pub(super) struct Segment {
     /// The last DONE's number.
     round: u32,
-    /// The last DONE covers the segment's blocks before this one.
+    /// The last DONE covers the segment's blocks before this block.
     sent_to: u32,
     waiting: Option<Waiting>,
     /// The part of the answer that is still to be sent.
     rest: Range<u32>,
     /// When the last answer was completed.
     answered: Option<Time>,
-    /// Missing blocks before this one have been counted as lost.
+    /// Missing blocks before this block have been counted as lost.
     lost_to: u32,
 }
 
-/// A slice of a report, and its effect on the counters.
+/// One message of a report, which covers a slice of the segment, and its effect on the counters.
 pub(super) struct Slice {
     pub(super) report: Report,
     /// Missing blocks that no earlier report named.
     pub(super) newly_lost: u32,
-    /// Blocks missing after the round, if this is the report's last slice.
+    /// Blocks missing after the round, if this is the report's last message.
     pub(super) round_left: Option<u32>,
 }
 
@@ -61,8 +62,8 @@ impl Segment {
         self.waiting.is_some()
     }
 
-    /// Begins the answer if the round's last datagram has arrived or the grace is over. `highest`
-    /// is the highest arrived number plus one, reached at `risen`.
+    /// Begins the answer if the round's last datagram has arrived or the grace (the wait for late
+    /// data) is over. `highest` is the highest arrived number plus one, reached at `risen`.
     pub(super) fn begin(&mut self, now: Time, highest: u64, risen: Time, grace: Span) {
         let Some(waiting) = &mut self.waiting else { return };
         // As long as newer data arrive, the rest of the round is in flight.
@@ -78,7 +79,7 @@ impl Segment {
         self.waiting.map(|waiting| waiting.deadline)
     }
 
-    /// Missing blocks before this one have been counted as lost.
+    /// Missing blocks before this block have been counted as lost.
     pub(super) fn lost_to(&self) -> u32 {
         self.lost_to
     }
@@ -88,8 +89,8 @@ impl Segment {
         !self.rest.is_empty()
     }
 
-    /// The next slice of the answer, by the segment's tally. The slice does not name the blocks
-    /// in `spared`, which coded symbols replace.
+    /// The next message of the answer, from the segment's tally of arrived blocks. It does not name
+    /// the blocks in `spared`, which coded symbols replace.
     pub(super) fn next_slice(
         &mut self,
         now: Time,

@@ -1,4 +1,5 @@
-//! One segment at the sending end: blocks sent, blocks covered by DONE, and repairs.
+//! One segment (part of the object) at the sending end: blocks sent, blocks covered by DONE (the
+//! message at the end of a round), repairs, and coded symbols ([`crate::coded`]).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -13,16 +14,17 @@ use crate::time::{Span, Time};
 use crate::units::LossRatio;
 use crate::wire::{Done, Report};
 
-/// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
-/// Together with the error of the expected losses, this stays within 1 %.
+/// Maximum number of additional datagrams of a segment, beyond those that replace the expected
+/// losses, as a share of its blocks. With the error of the loss estimate, the total stays within
+/// 1 %.
 const SPARE: f64 = 0.007_5;
 
 /// Limits for the copies of a small last round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailCopies {
-    /// How often each block of the round is sent at most.
+    /// Maximum number of times that each block of the round is sent.
     pub(super) times: u32,
-    /// Blocks that may still be sent beyond the first time.
+    /// Copies of blocks that may still be sent, not counting each block's first send.
     pub(super) budget: u64,
 }
 
@@ -72,7 +74,7 @@ pub(super) struct Segment {
     in_repair: bool,
     /// The round's repairs, as long as there are few enough to copy.
     list: Vec<Range<u32>>,
-    /// Number of blocks that the round's repairs have sent.
+    /// Number of blocks repaired in the round.
     listed: u64,
     /// Whether the round's copies or symbols are queued.
     copied: bool,
@@ -177,14 +179,14 @@ impl Segment {
         }
     }
 
-    /// Whether blocks went out for the first time since the last complete answer.
+    /// Whether no complete answer has covered the whole segment yet.
     pub(super) fn is_first_round(&self) -> bool {
         self.answered_to < self.blocks
     }
 
-    /// Queues symbols for the chunks of a round whose blocks and repairs were all sent. `there`
-    /// holds the blocks that the receiver has from elsewhere. A second call in the same round does
-    /// nothing.
+    /// Queues symbols for a round's chunks, after all blocks and repairs of the round were sent.
+    /// `there` holds the blocks that the receiver has from elsewhere. A second call in the same
+    /// round does nothing.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,
@@ -257,8 +259,8 @@ impl Segment {
         }
     }
 
-    /// Queues the round's list again, several times if it is small enough; returns the number of
-    /// blocks added.
+    /// Queues copies of the round's repairs, if they are few enough; returns the number of blocks
+    /// added.
     pub(super) fn copy_round(&mut self, copies: TailCopies) -> u64 {
         let more = copies.more(self.listed);
         if self.asked.is_some() || self.list.is_empty() || more == 0 {
@@ -272,9 +274,9 @@ impl Segment {
         self.listed * more
     }
 
-    /// The next step when no block of the segment may be sent now. The blocks up to `sent_to` have
-    /// been sent. `rest_skipped` says whether a block and all blocks after it are skipped;
-    /// `blocked` says that no first send is allowed.
+    /// The next step when no block of the segment may be sent now. All blocks before `sent_to` have
+    /// been sent, or need not be. `rest_skipped(n)` says whether the receiver has block n and
+    /// all later blocks; `blocked` says that no first send is allowed.
     pub(super) fn next(
         &self,
         sent_to: u32,
@@ -286,7 +288,7 @@ impl Segment {
         }
         let all_sent = sent_to == self.blocks;
         match &self.asked {
-            // The last DONE replaces an unanswered DONE about a part.
+            // The DONE for the whole segment replaces an unanswered partial DONE.
             Some(asked) => {
                 let part = asked.done.sent_to < self.blocks && asked.covered.is_empty();
                 if part && all_sent && self.since_done > 0 { Next::Ask } else { Next::Wait }
@@ -318,7 +320,7 @@ impl Segment {
         done
     }
 
-    /// Repeats an open DONE whose answer is late. The wait doubles each time, up to `most`.
+    /// Repeats the unanswered DONE if its wait is over. The wait doubles each time, up to `most`.
     pub(super) fn repeat(&mut self, now: Time, most: Span) -> Option<Done> {
         let asked = self.asked.as_mut().filter(|asked| asked.again <= now)?;
         asked.wait = (asked.wait * 2).min(most);
@@ -326,8 +328,8 @@ impl Segment {
         Some(asked.done)
     }
 
-    /// Handles an answer. An answer to an older DONE is useless: its missing blocks were repaired
-    /// since, or are in a newer DONE.
+    /// Handles an answer. An answer to an older DONE is useless: the missing blocks that it lists
+    /// were repaired since, or a newer DONE covers them.
     pub(super) fn on_report(&mut self, now: Time, report: &Report) {
         let slice = report.slice();
         let Some(asked) = &mut self.asked else { return };

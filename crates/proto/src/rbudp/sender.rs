@@ -1,4 +1,5 @@
-//! The sending end: which block is next, how fast, and when to send DONE.
+//! The sending end: which block is next, how fast, and when to send DONE (the message at the end of
+//! a round).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -20,8 +21,8 @@ use crate::wire::{Control, Done, Pulse, Report};
 const MAX_REPEAT: Span = Span::from_secs(2);
 /// The sender copies at most one in this many of the object's blocks.
 const COPY_SHARE: u64 = 256;
-/// Minimum loss ratio assumed when computing symbols for a round with repairs, because that round
-/// had losses.
+/// Minimum loss ratio assumed when computing coded symbols ([`crate::coded`]) for a round with
+/// repairs, because that round had losses.
 const LEAST_LOSS: f64 = 0.000_5;
 /// Minimum number of reported datagrams from which the loss of a round of first sends is
 /// estimated.
@@ -96,7 +97,7 @@ impl RbudpSender {
     fn is_tail(&self) -> bool {
         let frontier = &self.end.frontier;
         let left = self.end.layout.blocks().saturating_sub(frontier.passed());
-        // The receiver's grace is a quarter of a round trip.
+        // The receiver's grace (the wait for late data) is a quarter of a round trip.
         let answer = self.end.rtt.smoothed() + self.end.rtt.smoothed() / 4;
         let rest = Bytes::new(self.datagram.get().saturating_mul(left));
         frontier.peek().is_none() || rest / self.controller.rate() < answer
@@ -119,7 +120,7 @@ impl RbudpSender {
         }
     }
 
-    /// Sends DONE for a segment, or finishes the segment, if that is the next step.
+    /// Takes the segment's next step: queues coded symbols, sends DONE or finishes the segment.
     fn settle(&mut self, now: Time, segment: u32) {
         let blocked = self.current() == Some(segment) && self.end.frontier.is_out_of_grant();
         let sent_to = self.end.frontier.sent_to(segment);
@@ -269,7 +270,7 @@ impl SendingFlow for RbudpSender {
             {
                 return Some((Run { segment, blocks }, false));
             }
-            // The remaining blocks were skipped meanwhile.
+            // The receiver got the remaining blocks from another source meanwhile.
             self.repairing.remove(&segment);
             self.settle(now, segment);
         }

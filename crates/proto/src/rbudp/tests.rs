@@ -1,4 +1,4 @@
-//! RBUDP's two ends, message by message.
+//! RBUDP's two ends, message by message. The sender sends DONE at the end of a round.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod coded;

@@ -1,4 +1,5 @@
-//! The calls of the other end.
+//! Serves the calls of the other end. A call with items is a call during which both ends also send
+//! further messages (items); a credit is the number of items that an end may still send.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -10,10 +11,12 @@ use super::{
 
 /// The longest name of a method in bytes.
 pub(super) const MAX_NAME: usize = 1024;
-/// Messages that the other side may leave unread before its connection is closed.
+/// Maximum number of messages that the other side may leave unread. If it sends another call before
+/// it reads them, its connection is closed.
 pub(super) const UNREAD: usize = 4 * CALLS;
 
-/// What the driver has to do after a message.
+/// What the program has to do after a message. The first `u64` of a variant is the number of the
+/// call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run the method, and report its end by [`Callee::answer`].
@@ -140,7 +143,7 @@ impl Callee {
             return Err(Lie("a call is too long"));
         }
         if self.queue.len() >= UNREAD {
-            return Err(Lie("calls are sent, and their answers are not read"));
+            return Err(Lie("the caller sends calls but does not read the answers"));
         }
         self.last = id;
         if again && (id <= self.seen || self.is_late) {
@@ -186,7 +189,7 @@ impl Callee {
         self.check(id)?;
         match self.calls.get_mut(&id) {
             Some(State::Running(Some(items))) => Ok(Some(items)),
-            Some(_) => Err(Lie("a call has an item and takes none")),
+            Some(_) => Err(Lie("an item or credit is for a call without items")),
             None => Ok(None),
         }
     }
@@ -259,8 +262,8 @@ impl Callee {
         !self.queue.is_empty()
     }
 
-    /// Notes that the connection is lost. Returns the methods to stop: those with items. The others
-    /// continue.
+    /// Notes that the connection is lost. Returns the calls with items, whose methods must stop.
+    /// Other methods continue.
     pub fn lost(&mut self) -> Vec<u64> {
         self.last = 0;
         self.queue.clear();

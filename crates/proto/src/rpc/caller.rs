@@ -1,4 +1,4 @@
-//! The calls of one end.
+//! Makes the calls of this end.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -28,7 +28,7 @@ pub struct Request {
     pub items: bool,
 }
 
-/// What a message means to the caller.
+/// What a message means to the caller. The first value is the number of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// A call has ended.
@@ -54,7 +54,7 @@ pub struct Caller {
 
 #[derive(Debug)]
 struct Open {
-    /// The call. A request that is sent only once is removed after sending.
+    /// The call. A call with items is sent only once, so its request is removed after sending.
     call: Call,
     deadline: Time,
     items: Option<Items>,
@@ -170,14 +170,14 @@ impl Caller {
     pub fn heard(&mut self, message: Message) -> Result<Option<News>, Lie> {
         let (Message::Answer(id, _) | Message::Item(id, _) | Message::Credit(id, _)) = message
         else {
-            return Err(Lie("a message belongs to the other side of its call"));
+            return Err(Lie("only the caller of a call may send this message"));
         };
         if id >= self.next {
             return Err(Lie("an answer belongs to no call"));
         }
         // The answer to a cancelled call may have been on its way.
         let Some(open) = self.open.get_mut(&id) else { return Ok(None) };
-        let none = Lie("a call has an item and takes none");
+        let none = Lie("an item or credit is for a call without items");
         Ok(Some(match message {
             Message::Answer(id, answer) => {
                 if open.items.is_none() {
@@ -202,7 +202,7 @@ impl Caller {
         }))
     }
 
-    /// Returns the first deadline.
+    /// Returns the earliest deadline of a call.
     pub fn deadline(&self) -> Option<Time> {
         self.open.values().map(|open| open.deadline).min().filter(|first| *first < Time::NEVER)
     }
@@ -217,13 +217,13 @@ impl Caller {
         late
     }
 
-    /// Returns whether calls wait for their answers, or messages to be sent.
+    /// Returns whether calls wait for their answers or messages wait to be sent.
     pub fn is_busy(&self) -> bool {
         !self.open.is_empty() || !self.queue.is_empty()
     }
 
-    /// Notes that the connection is lost. Returns the calls that end with it: those with items. The
-    /// others are sent again on the next connection.
+    /// Notes that the connection is lost. Returns the calls with items, which end with the
+    /// connection. Other calls are sent again on the next connection.
     pub fn lost(&mut self) -> Vec<u64> {
         self.have.clear();
         let streams = self.open.iter().filter(|(_, open)| open.items.is_some());

@@ -36,7 +36,7 @@ pub const CREDIT: u32 = 8;
 /// Limits of the answers that a callee keeps: count and bytes.
 pub const KEPT: (usize, usize) = (512, 4 << 20);
 
-/// A message of either end.
+/// A message of either end. The first value is the number of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A call.
@@ -105,7 +105,7 @@ impl core::error::Error for RpcError {}
 pub enum RpcCode {
     /// The method returned an error.
     Failed,
-    /// The caller cancelled the call, or the called program has ended.
+    /// An item could not be sent, because the call has ended.
     Cancelled,
     /// The deadline passed before the answer.
     Deadline,

@@ -4,7 +4,8 @@ use super::{BETA, DECREASE, LOSS_SMOOTHING, LOSS_THRESHOLD, SYNC_INTERVAL};
 use crate::endpoint::Setup;
 use crate::units::Rate;
 
-/// The decisions about the rate in which the two releases of SABUL differ.
+/// The decisions about the rate in which SABUL's paper and the release that Oak Ridge measured
+/// (`release`) differ.
 pub(super) trait RateControl: Send {
     /// The sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
@@ -16,8 +17,8 @@ pub(super) trait RateControl: Send {
     /// reported.
     fn on_interval(&mut self, sent: u64, lost: u64);
 
-    /// A loss report arrived. `lost` is its highest block; all blocks below `sent_to` have been
-    /// sent. Returns whether sending freezes for a round trip.
+    /// A loss report arrived. `lost` is the highest block that it names; all blocks below `sent_to`
+    /// have been sent. Returns whether sending freezes for a round trip.
     fn on_report(&mut self, lost: u64, sent_to: u64) -> bool;
 }
 
@@ -57,7 +58,7 @@ pub(super) struct PaperRate {
     decrease: f64,
     threshold: f64,
     loss: LossAverage,
-    /// SYN over inter-packet time: datagrams an interval.
+    /// Datagrams in a synchronization interval (SYN): its length divided by the inter-packet time.
     per_sync: f64,
     /// Upper limit of `per_sync`.
     most: f64,
@@ -69,7 +70,7 @@ pub(super) struct PaperRate {
 }
 
 impl PaperRate {
-    /// The rate control of a flow that begins at `first` and never exceeds `cap`.
+    /// The rate control of a flow that begins at the rate `first` and never exceeds `cap`.
     pub(super) fn new(setup: &Setup, first: Rate, cap: Option<Rate>) -> PaperRate {
         let settings = &setup.settings;
         let (mtu, sync) = (setup.datagram().bits() / 8.0, settings.value(&SYNC_INTERVAL));

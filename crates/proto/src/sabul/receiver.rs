@@ -1,4 +1,4 @@
-//! The receiving end: finds gaps, acknowledges each interval.
+//! The receiving end: finds gaps, and sends an acknowledgement once an interval.
 
 use super::reports::Reports;
 use super::{ACK_INTERVAL, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL};
@@ -22,7 +22,7 @@ pub struct Flow<const RELEASE: bool> {
     syncs: Option<Every>,
 }
 
-/// A message that is sent at most once an interval, and only if something changed.
+/// A message that is sent at most once an interval, and only if `news` is set.
 struct Every {
     interval: Span,
     next: Time,

@@ -1,4 +1,5 @@
-//! The sending end: the head of the loss list, otherwise a new block within the window.
+//! The sending end: sends the first block of the loss list or, if the list is empty, a new block
+//! within the window. "The release" is the version of SABUL that Oak Ridge measured.
 
 use alloc::boxed::Box;
 
@@ -124,12 +125,13 @@ impl SabulSender {
     /// "The sender determines whether the number of unacknowledged packets exceeds the flow window
     /// size, and if not, it packs a new packet and sends it out." (3.4)
     pub(super) fn window_room(&self) -> u64 {
-        // If the capacity is known, the window keeps the queue short. If only the flow's own rate
-        // is known, such a window would keep the flow below other flows in the same queue.
+        // With a rate limit, the smallest round-trip time keeps the queue short. Without a limit,
+        // such a window would keep the flow below other flows in the same queue.
         let rtt = &self.end.rtt;
         let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
         let size = self.window.size(self.interval.len, rtt);
-        // The packet train is not part of the protocol, so the window does not limit it.
+        // The first packet train (datagrams sent back to back) is not part of the protocol, so the
+        // window does not limit it.
         let size = if self.train.is_open() { size.max(TRAIN_LEN) } else { size };
         size.saturating_sub(self.end.frontier.unacknowledged())
     }
@@ -144,7 +146,7 @@ impl SabulSender {
 
     /// "After each constant synchronization (SYN) interval, the sender triggers a rate control
     /// event that updates the inter-packet time." (3.4) The sender checks the interval only when it
-    /// sends or receives: before that the rate has no effect.
+    /// sends or receives: an earlier change of the rate would have no effect.
     fn check_interval(&mut self, now: Time) {
         let Some(end) = self.interval.end.filter(|end| *end <= now && !self.release) else {
             return;

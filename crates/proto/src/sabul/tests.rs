@@ -40,7 +40,7 @@ fn loss(sequence: u64, lost: &[Range<u64>]) -> Control {
     Control::Loss(Loss::fill(sequence, &mut lost.iter().cloned().peekable()))
 }
 
-/// A sender, and the blocks that it sent by number.
+/// A sender, and the blocks that it sent, in the order of their packet numbers.
 struct Out {
     sender: SabulSender,
     now: Time,

@@ -3,7 +3,7 @@
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
-/// Minimum of the window's maximum: a window of one block would wait for each acknowledgement.
+/// Lower limit of the window's maximum: a window of one block would wait for each acknowledgement.
 const LEAST: u64 = 2;
 
 /// Blocks added to a window that follows the arrival rate, as in UDT. Without these blocks the
@@ -20,12 +20,12 @@ const WEIGHT: f64 = 0.125;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     size: u64,
-    /// Minimum value of the maximum.
+    /// Lower limit of the maximum, in blocks.
     least: u64,
     /// The maximum that the application set, if any.
     set: Option<u64>,
     datagram: Bytes,
-    /// The highest rate of the flow so far.
+    /// The highest rate that the flow may have reached.
     rate: Rate,
     full: bool,
     /// The arrival rate, if the window follows it.
@@ -68,7 +68,7 @@ impl Window {
         }
     }
 
-    /// Ends the start: from now on only the measured rate decides the maximum.
+    /// Ends the start: from now on the maximum may be below the first size.
     pub(super) fn end_start(&mut self) {
         self.least = LEAST;
     }
@@ -100,7 +100,7 @@ impl Window {
         }
     }
 
-    /// Records that the flow sends at `rate`, which the path may carry.
+    /// Records a rate that the flow may reach.
     pub(super) fn note_rate(&mut self, rate: Rate) {
         self.rate = self.rate.max(rate);
     }

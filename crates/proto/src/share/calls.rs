@@ -6,7 +6,7 @@ use super::edits::Hold;
 use super::tree::{Change, Condition, Edit, Refusal, Tree};
 use super::writers::{Crowd, Known, Rows, Writer, Writers};
 
-/// A stream of a writer.
+/// A stream (connection) of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct By {
     /// The writer.
@@ -28,8 +28,8 @@ pub struct Call {
     pub edit: Edit,
 }
 
-/// The outcome of a call: the version of its key (0 if a missing key was deleted), and the change,
-/// if any.
+/// The outcome of a call: the version of the edited key (0 if a missing key was deleted), and the
+/// change, if any.
 pub type Made = Result<(u64, Option<Change>), Refusal>;
 
 /// The tree and its writers.
@@ -87,12 +87,12 @@ impl Calls {
         Ok((version, change))
     }
 
-    /// Resumes a presence that an earlier stream of the writer created. If the presence has
-    /// vanished, it is created again.
+    /// Resumes a presence (a value that vanishes with its writer) that an earlier stream of the
+    /// writer created. If the presence has vanished, it is created again.
     ///
     /// # Errors
-    /// Another writer has taken the key, a strict presence has vanished, or another stream of the
-    /// writer has replaced this one.
+    /// Another writer has taken the key, a strict presence (set under a condition, and never
+    /// created again) has vanished, or another stream of the writer has replaced this one.
     pub fn hold(&mut self, by: By, hold: Hold) -> Made {
         let owner = self.writers.owner(by.writer, by.stream).ok_or(Refusal::Replaced)?;
         let had = self.tree.entry(hold.key.as_str());

@@ -95,7 +95,7 @@ impl Replica {
     ) -> Result<Option<News>, Lie> {
         let begun = self.snapshot.as_ref().map(|(begun, _)| *begun);
         if !is_first && begun.is_none() {
-            return Err(Lie("a snapshot has no beginning"));
+            return Err(Lie("the first part of a snapshot is missing"));
         }
         if self.revision.is_some_and(|had| revision < had) {
             return Err(Lie("a snapshot is older than the data before it"));

@@ -39,7 +39,7 @@ pub struct Entry {
     pub value: Arc<[u8]>,
     /// The revision of the tree created by the last change of this key.
     pub version: u64,
-    /// The client whose presence this is; the value vanishes with the client.
+    /// The id of the owner with which the value vanishes (presence); `None` for a lasting value.
     pub owner: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ pub struct Edit {
     pub value: Option<Arc<[u8]>>,
     /// The condition for making the edit.
     pub condition: Condition,
-    /// The client whose departure removes the value.
+    /// The id of the owner whose departure removes the value; `None` for a lasting value.
     pub owner: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Tree {
     entries: BTreeMap<Key, Entry>,
-    /// The keys of each client's presence.
+    /// The keys of each owner's presence (values that vanish with the owner).
     owned: BTreeMap<u64, BTreeSet<Key>>,
     revision: u64,
     bytes: usize,
@@ -229,7 +229,7 @@ impl Tree {
         Ok(Some(change))
     }
 
-    /// Deletes the presence of a client that has left.
+    /// Deletes the presence of an owner that has left; returns the changes.
     pub fn vanish(&mut self, owner: u64) -> Vec<Change> {
         let keys = self.owned.remove(&owner).unwrap_or_default();
         let edit = |key| Edit { key, value: None, condition: Condition::Always, owner: None };

@@ -48,8 +48,8 @@ struct Record {
     made: BTreeMap<u64, Made>,
     /// The current stream; edits of other streams are refused. `None` if there is no stream.
     stream: Option<u64>,
-    /// The owner of the writer's presence in the tree: the number of the stream that found no
-    /// open stream of the writer.
+    /// Owner of the writer's presence (values that vanish with the writer): the number of the
+    /// stream that began when the writer had no open stream.
     owner: u64,
     /// Whether outcomes of edits on earlier streams may have been discarded.
     is_blind: bool,

@@ -1,4 +1,5 @@
-//! How a stream meets its deadline: by payloads, by repair or by code.
+//! How a stream meets its deadline: with payloads of several frames, with repair (lost datagrams
+//! are sent again), or with a code (an erasure code for each frame).
 
 use core::fmt;
 
@@ -23,7 +24,8 @@ pub struct Needs {
     pub deadline: Span,
     /// The share of frames that may be missed.
     pub epsilon: f64,
-    /// Number of receivers. Each loses other datagrams, and repeated ones go to all of them.
+    /// Number of receivers. Each loses different datagrams; a repeated datagram goes to all of
+    /// them.
     pub receivers: u32,
 }
 
@@ -56,16 +58,16 @@ impl Path {
 /// How a stream meets its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Several frames are one payload, of which lost datagrams are sent again.
+    /// Several frames form one payload of an RBUDP transfer; its lost datagrams are sent again.
     Payloads,
-    /// Lost datagrams of a frame are sent again.
+    /// Lost datagrams of a frame are sent again; a frame has no repairs.
     Repair,
-    /// Each frame has a code of its own.
+    /// Each frame has its own erasure code.
     Code,
 }
 
 impl Way {
-    /// Its name.
+    /// The way's name.
     pub fn name(self) -> &'static str {
         match self {
             Way::Payloads => "payloads",
@@ -79,7 +81,7 @@ impl Way {
 /// headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The sending rate by payloads of several frames, each an RBUDP transfer.
+    /// The sending rate with payloads of several frames, each an RBUDP transfer.
     pub payloads: Option<Rate>,
     /// The sending rate if lost datagrams are sent again while they can be in time.
     pub repair: Option<Rate>,
@@ -87,13 +89,15 @@ pub struct Choice {
     pub code: Option<(u16, Rate)>,
 }
 
-/// Computes the sending rates from deadline, round-trip time, jitter and losses. A way that cannot
-/// meet the deadline is left out:
+/// Computes the sending rates from the deadline D, the round-trip time, the jitter and the loss
+/// ratio L. ε is the share of frames that may be missed, k the number of datagrams of a frame. A
+/// way that cannot meet the deadline is left out:
 ///
-/// - **payloads**: equations 8 to 11, with a round trip for each round that equation 6 expects:
-///   B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
-/// - **repair**: D ≥ RTT/2 + jitter, a pause until a loss is noticed, and r rounds of RTT + 10 ms
-///   such that k·L·(2L − L²)^r ≤ ε: a request may be lost as well as its answer.
+/// - **payloads**: equations 8 to 11 of RBUDP's paper ([`crate::model`]), with a round trip for
+///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
+/// - **repair**: D is at least the sum of RTT/2, the jitter, the time until a loss is noticed, and
+///   r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a round
+///   fails if the request or its answer is lost.
 /// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or
 ///   within the time that the deadline leaves, whichever is shorter.
 pub fn choose(needs: &Needs, path: &Path) -> Choice {
@@ -120,8 +124,9 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
     model::stream_send_rate(frame, per_second, deadline, rounds).ok()
 }
 
-/// The time that the deadline leaves for sending a payload with its pauses: `needs` describes
-/// payloads as frames. `None` if it leaves none for the pauses; equation 11 does not count them.
+/// Returns the time that the deadline leaves for sending a payload, after the round trips and the
+/// pauses of its repair rounds. `needs` describes a payload as a frame. `None` if no time is left.
+/// Equation 11 does not count the pauses.
 pub(super) fn payload_time(needs: &Needs, path: &Path) -> Option<Span> {
     let resends = model::resends(needs.frame, path.symbol.into(), path.losses.ratio())?;
     let rounds = (path.rtt + PAUSE) * u64::from(resends) + PAUSE;
@@ -154,11 +159,11 @@ pub(super) fn repair_time(needs: &Needs, path: &Path) -> Option<Span> {
     if missed <= needs.epsilon {
         return Some(left);
     }
-    // A receiver may request no more symbols than its share.
+    // A receiver may request at most this many datagrams of a frame.
     if burst * RUN > share(k) as f64 {
         return None;
     }
-    // A frame of which no symbol arrives is noticed when the next one arrives.
+    // If no symbol of a frame arrives, the receiver notices this only when the next frame arrives.
     let interval = Span::from_secs_f64(1.0 / needs.per_second);
     let all_lost = libm::pow(loss, f64::from(k) / burst);
     let paced = if all_lost > needs.epsilon { interval } else { interval / u64::from(k.max(1)) };
@@ -206,7 +211,7 @@ impl Choice {
 
     fn describe(&self, way: Option<Way>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((chosen, rate)) = way.and_then(|way| Some((way, self.rate(way)?))) else {
-            return write!(f, "nothing keeps the deadline: it must exceed RTT/2 + jitter");
+            return write!(f, "no way meets the deadline, which must exceed RTT/2 + jitter");
         };
         write!(f, "{} at {rate}", chosen.name())?;
         for (other, rate) in self.ways() {

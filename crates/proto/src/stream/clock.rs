@@ -9,8 +9,8 @@ const WINDOW: Span = Span::from_secs(30);
 /// Computes the receiver's deadlines from the sender's stamps. The minimum of (arrival − stamp) is
 /// the path's own delay plus the difference of the clocks. A frame's deadline is its stamp plus
 /// this minimum, plus the stream's deadline, minus the path's own delay. A queue that never empties
-/// counts as part of the path's own delay. Jitter that all datagrams so far had also counts: until
-/// a datagram arrives without that jitter, frames may be late by it.
+/// counts as part of the path's own delay. So does the jitter that even the fastest datagram had:
+/// frames may be late by this amount until a faster datagram arrives.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The last stamp, without the wrap at 2³² µs.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::time::Span;
 
-/// log₂ of the buckets for each power of two: percentiles are exact to 1.6 %.
+/// log₂ of the number of buckets for each power of two: percentiles are exact to 1.6 %.
 const FINE: u32 = 6;
 
 /// A histogram of delays in a fixed amount of memory.
@@ -33,7 +33,7 @@ impl Delays {
         self.longest = self.longest.max(delay);
     }
 
-    /// The delay that the share `share` of all frames did not exceed.
+    /// The delay that the share `share` of all counted delays did not exceed.
     pub fn at(&self, share: f64) -> Span {
         let wanted = libm::ceil(self.count as f64 * share) as u64;
         let mut seen = 0;

@@ -1,15 +1,17 @@
-//! The head of each datagram, which describes its frame.
+//! The head of each datagram, which describes its frame. A frame is sent as symbols, one in each
+//! datagram: the originals (its parts), then the repairs (from an erasure code).
 
 use crate::fec::{MAX_REPAIRS, Scheme, Shape};
 
 /// Maximum bytes of a frame: 16 MiB.
 pub const MAX_FRAME: u32 = 16 << 20;
 
-/// Bits of the frame's length in its word of the head; the other 7 bits hold the skipped frames.
+/// Bits of the frame's length in the head's word of 32 bits; the other 7 bits count the skipped
+/// frames.
 const LENGTH_BITS: u32 = 25;
 const LENGTHS: u32 = (1 << LENGTH_BITS) - 1;
 
-/// Highest frame number: at 1,000 frames a second a stream lasts 49 days.
+/// Highest frame number: a stream can last 49 days at 1,000 frames a second.
 pub(super) const LAST_FRAME: u32 = u32::MAX - 1;
 
 /// The position of a symbol in its frame, and the frame's properties.
@@ -24,7 +26,7 @@ pub struct Head {
     /// The frame's length in bytes.
     pub length: u32,
     /// Number of unsent frames directly before this frame. The receiver does not wait for them.
-    /// [`Head::MANY`] means that many or more.
+    /// [`Head::MANY`] stands for 127 or more.
     pub skipped: u8,
     /// When the sender got the frame: µs of the sender's clock, modulo 2³².
     pub at: u32,
@@ -37,7 +39,7 @@ pub enum HeadError {
     Short,
     /// The frame is empty, or longer than [`MAX_FRAME`].
     Length(u32),
-    /// Length and repairs do not form a block of a code.
+    /// The erasure code does not support this length with this number of repairs.
     Shape,
     /// The frame has no symbol with this number.
     Index(u16),
@@ -48,9 +50,9 @@ impl core::fmt::Display for HeadError {
         match self {
             HeadError::Short => write!(f, "the head of a stream's datagram is cut off"),
             HeadError::Length(length) => {
-                write!(f, "a frame of {length} bytes: it has 1 to {MAX_FRAME}")
+                write!(f, "a frame has 1 to {MAX_FRAME} bytes, not {length}")
             }
-            HeadError::Shape => write!(f, "a frame with more symbols than a block of a code has"),
+            HeadError::Shape => write!(f, "a frame has more symbols than its code allows"),
             HeadError::Index(index) => write!(f, "the frame has no symbol {index}"),
         }
     }

@@ -1,4 +1,5 @@
-//! Frames that were sent without repairs, kept for requests of lost symbols.
+//! Frames that were sent without repairs, kept for requests of lost symbols (parts of a frame, one
+//! in each datagram).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -45,7 +46,7 @@ impl Kept {
         self.frames.binary_search_by_key(&frame, |kept| kept.head.frame).ok()
     }
 
-    /// Keeps a frame that was sent completely until a time; its number is higher than those before.
+    /// Keeps a completely sent frame until the time `until`. Frames come in ascending order.
     pub(super) fn keep(&mut self, head: Head, shape: Shape, until: Time) {
         self.bytes += head.length as usize;
         let (again, by) = (BTreeMap::new(), BTreeMap::new());
@@ -83,9 +84,9 @@ impl Kept {
         !self.wanted.is_empty()
     }
 
-    /// Takes in a request of `receiver`. A request of more symbols than the receiver may still have
-    /// is dropped: with a part of them the frame would be as incomplete as without. A symbol that
-    /// was sent again less than a round trip ago is on its way.
+    /// Handles a request of `receiver`. Drops a request for more symbols than the receiver may
+    /// still get, because a part of them would not complete the frame. Symbols sent again less than
+    /// a round trip ago are still on their way, and are not sent once more.
     pub(super) fn request(&mut self, now: Time, rtt: Span, request: &Request, receiver: u32) {
         let Some(place) = self.place(request.frame) else { return };
         let kept = &mut self.frames[place];

@@ -6,7 +6,7 @@ use crate::units::LossRatio;
 
 /// Counts are forgotten after one to two windows.
 const WINDOW: Span = Span::from_secs(15);
-/// Loss ratio that is assumed until enough datagrams have arrived.
+/// Minimum loss ratio until enough datagrams have arrived.
 const BEFORE: f64 = 0.005;
 /// Number of datagrams that is enough for a first estimate.
 const ENOUGH: u64 = 2_000;
@@ -126,7 +126,8 @@ impl Meter {
         })
     }
 
-    /// The mean deviation of delays between frames, as in RTP (RFC 3550, section 6.4.1).
+    /// The smoothed difference between the delays of successive frames, as in RTP (RFC 3550,
+    /// section 6.4.1).
     pub fn jitter(&self) -> Span {
         Span::from_micros((self.jitter / 16).unsigned_abs())
     }

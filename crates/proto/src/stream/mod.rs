@@ -1,5 +1,5 @@
-//! A coded `deadline` channel: frames that arrive whole, in order and before a deadline, or are
-//! reported as missed.
+//! A coded `deadline` [channel](crate::channel): frames that arrive whole, in order and before a
+//! deadline, or are reported as missed.
 //!
 //! The sender splits a frame into k symbols, one for each datagram, and adds m repairs
 //! ([`repairs`](crate::fec::repairs)). Any k of the k + m datagrams restore the frame. The sender
@@ -7,10 +7,11 @@
 //! deadline leaves time for round trips, the frame may have no repairs instead: the receiver
 //! requests lost symbols, and the sender sends them again ([`Sender::again`]).
 //!
-//! As everywhere in this crate, the cores name symbols and never hold their bytes. The driver of a
-//! [`Sender`] keeps the bytes of the queued frames and computes repairs with [`fec`](crate::fec).
-//! The driver of a [`Receiver`] keeps the symbols for which [`Receiver::on_symbol`] returned
-//! [`Placed::Keep`], and decodes a frame when the receiver reports that the frame is complete.
+//! As everywhere in this crate, the cores (the state machines of the protocols) name symbols and
+//! never hold their bytes. The driver (the program that does the I/O) of a [`Sender`] keeps the
+//! bytes of the queued frames and computes repairs with [`fec`](crate::fec). The driver of a
+//! [`Receiver`] keeps the symbols for which [`Receiver::on_symbol`] returned [`Placed::Keep`], and
+//! decodes a frame when the receiver reports that the frame is complete.
 //!
 //! - [`Head`]: a datagram's description of its frame.
 //! - [`Delays`]: percentiles of any number of delays.

@@ -5,8 +5,8 @@ use crate::fec::Losses;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
-/// A frame is sent this many times faster than necessary. A thread that wakes late on a busy host
-/// still sends it in time.
+/// A frame is sent this many times faster than necessary, to allow for threads that wake late on a
+/// busy host.
 const FASTER: f64 = 1.25;
 
 /// Share of frames, or of groups of messages, that may be missed because of the measured losses.
@@ -30,7 +30,7 @@ pub struct Plan {
 /// Plans a stream whose datagrams have `overhead` bytes in addition to the symbol, by `way`, or by
 /// the cheaper one of repair and code. For payloads, the frame of `needs` is a whole payload.
 /// Jitter counts up to a quarter of the deadline: with more, frames are late whatever the sender
-/// does. `None` if no way, or not this way, keeps the deadline.
+/// does. `None` if `way`, or without `way` neither repair nor code, keeps the deadline.
 pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Option<Plan> {
     let path = path.calmed(needs.deadline);
     let choice = choose(needs, &path);

@@ -1,4 +1,5 @@
-//! The receiver: tracks the symbols of each frame, and decides what to deliver and when.
+//! The receiver: tracks the symbols (one in each datagram) of each frame, and decides what to
+//! deliver and when.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -16,11 +17,11 @@ const WINDOW: u32 = 256;
 /// Maximum number of missed frames whose later symbols are counted.
 const GONE: u32 = 64;
 
-/// Pause after which symbols of a frame that have not arrived are taken for lost, at least: longer
+/// Minimum pause after a symbol before the missing symbols of its frame are taken for lost: longer
 /// than the pauses between the bursts of a paced sender.
 pub(super) const PAUSE: Span = Span::from_millis(10);
-/// The same after the frame's last symbol, or the first of the next frame: reordered symbols arrive
-/// within this time.
+/// Pause after a frame's last symbol, or after the first symbol of the next frame, before missing
+/// symbols are taken for lost. Reordered symbols arrive within this time.
 const GRACE: Span = Span::from_millis(2);
 
 /// Maximum number of ranges in a request.
@@ -41,9 +42,9 @@ pub struct Request {
 /// What the driver does with a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// Keep it: the frame needs it.
+    /// Keep the symbol: its frame needs it.
     Keep,
-    /// Drop it: the frame is complete, delivered or missed, or the symbol arrived before.
+    /// Drop the symbol: its frame is complete, delivered or missed, or the symbol arrived before.
     Spare,
     /// Drop the symbol: it contradicts an earlier symbol of its frame, or its head describes no
     /// frame of this stream.
@@ -94,7 +95,7 @@ struct Asks {
     at: Time,
     /// The last time at which a request makes sense: the answer takes a round trip.
     until: Time,
-    /// Whether they were requested before.
+    /// Whether the symbols were requested before.
     again: bool,
 }
 
@@ -110,7 +111,8 @@ impl Open {
         self.count >= self.shape.originals().into()
     }
 
-    /// When the missing symbols are requested, if any, and if it is not too late.
+    /// When the missing symbols are requested next; `None` if none are missing, the frame has
+    /// repairs, or it is too late.
     fn next_request(&self, now: Time) -> Option<Time> {
         let asks = self.head.repairs == 0 && !self.is_whole();
         self.asks.next(now).filter(|_| asks)
@@ -160,7 +162,7 @@ pub struct Receiver {
     open: BTreeMap<u32, Open>,
     /// The next frame to be delivered or missed.
     next: u32,
-    /// Frames before this one are missed, because the window has moved past them.
+    /// Frames before this frame are missed, because the window has moved past them.
     given_up: u32,
     /// The newest missed frames, and how many symbols each one still lacks; `None` before the first
     /// symbol.
@@ -170,9 +172,9 @@ pub struct Receiver {
     rtt: Span,
     /// The time from one frame to the next.
     interval: Span,
-    /// The frame after the newest one of which a symbol arrived.
+    /// Number of the newest frame of which a symbol arrived, plus one.
     newest: u32,
-    /// Frames before it of which no symbol arrived, although they were sent.
+    /// Frames before `newest` that were sent, but of which no symbol arrived.
     absent: BTreeMap<u32, Asks>,
 }
 
@@ -262,14 +264,14 @@ impl Receiver {
         Placed::Keep
     }
 
-    /// Handles the first symbol of a frame that is due at `due`: all frames before it were sent.
-    /// Returns when its own symbols are requested.
+    /// Handles the first symbol of a frame that is due at `due`: the sender has sent or skipped all
+    /// frames before it. Returns when the frame's own missing symbols are requested.
     fn look_back(&mut self, now: Time, head: &Head, due: Time) -> Asks {
         let frame = head.frame;
         let soon = now + GRACE;
         let first = Asks { at: soon, until: before(due, self.rtt), again: false };
         if frame < self.newest {
-            // Asked for before, or reordered.
+            // The frame was requested before, or its symbols are reordered.
             return self.absent.remove(&frame).unwrap_or(first);
         }
         for open in self.open.values_mut().filter(|open| !open.asks.again) {
@@ -294,8 +296,8 @@ impl Receiver {
         let late = now > open.due;
         let whole = open.is_whole() && !late;
         if self.next < frame {
-            // If an earlier frame was sent but has no symbol here, this frame waits until it is
-            // due.
+            // If an earlier frame was sent but has no symbol here, this frame waits until its own
+            // deadline.
             let (last, skipped) = (frame - 1, open.head.skipped);
             let never = skipped == Head::MANY || frame - self.next <= skipped.into();
             let give_up = never || last < self.given_up || now >= open.due;

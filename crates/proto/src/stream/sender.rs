@@ -1,4 +1,5 @@
-//! The sender: paces the symbols of each frame, and handles frames that arrive too fast.
+//! The sender: paces the symbols (one in each datagram) of each frame, and handles frames that
+//! arrive too fast.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -47,8 +48,8 @@ pub struct Settings {
     pub overflow: Overflow,
     /// Maximum number of frames that wait behind the frame being sent.
     pub waiting: usize,
-    /// Frames have no repairs; the sender keeps them for requests of lost symbols as long as these
-    /// can be in time.
+    /// Whether frames have no repairs; the sender then keeps sent frames for requests of lost
+    /// symbols, as long as an answer can be in time.
     pub keeps: bool,
 }
 
@@ -178,15 +179,15 @@ impl Sender {
         self.kept.clear();
     }
 
-    /// Sends requested symbols of a frame again, if they can still be in time. `receiver` is any
-    /// number of the receiver that requests them.
+    /// Sends requested symbols of a frame again, if they can still be in time. `receiver` is a
+    /// number that identifies the requesting receiver.
     pub fn again(&mut self, now: Time, request: &Request, receiver: u32) {
         self.kept.forget(now);
         self.kept.request(now, self.settings.path * 2, request, receiver);
     }
 
     /// Adapts to the path: the next frames have repairs for `losses`, and the symbols of all frames
-    /// leave at `rate`. `keeps` is that of [`Settings`]. A frame that is being sent keeps its
+    /// leave at `rate`. `keeps` as in [`Settings::keeps`]. A frame that is being sent keeps its
     /// repairs.
     pub fn follow(&mut self, now: Time, path: Span, losses: Losses, rate: Rate, keeps: bool) {
         if self.settings.losses != losses {
@@ -286,8 +287,8 @@ impl Sender {
         self.current.iter().chain(&self.waiting).any(|queued| queued.head.frame == frame)
     }
 
-    /// Whether the frame still has symbols to send, or is kept for requests. The driver keeps the
-    /// frame's bytes as long.
+    /// Whether the frame still has symbols to send, or is kept for requests. Until then the driver
+    /// keeps the frame's bytes.
     pub fn holds(&self, frame: u32) -> bool {
         self.sends(frame) || self.kept.holds(frame)
     }

@@ -42,7 +42,7 @@ fn at(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-/// A symbol of a frame of two originals and one repair that the sender had at `millis`.
+/// A symbol of a frame of two originals and one repair; the sender got the frame at `millis`.
 fn symbol(frame: u32, index: u16, millis: u32) -> Head {
     Head { frame, index, repairs: 1, length: 2 * u32::from(SYMBOL), skipped: 0, at: millis * 1_000 }
 }
@@ -89,7 +89,7 @@ fn the_originals_go_first_and_in_order_then_the_repairs() {
         heads.extend(sent(&mut sender, now));
     }
     assert!(heads.iter().enumerate().all(|(n, head)| usize::from(head.index) == n));
-    // 1,440,000 bytes are 1006 symbols and a rest.
+    // 1,440,000 bytes are 1006 symbols and a shorter one.
     assert_eq!((heads.len(), heads[0].repairs), (1031, 24));
     assert!(heads.iter().all(|head| (head.frame, head.at) == (0, 0)));
     // 1031 datagrams of 1472 bytes take 48.6 ms at 250 Mbit/s.
@@ -162,7 +162,7 @@ fn a_frame_is_delivered_up_to_its_deadline_and_missed_after_it() {
 #[test]
 fn a_missed_frame_whose_symbols_arrive_late_is_not_one_that_losses_caused() {
     let mut receiver = receiver();
-    // Frame 0 keeps one symbol, frame 1 gets its second one late, frame 2 has none in time.
+    // In time, frames 0 and 1 get one symbol each, and frame 2 gets none.
     for head in [symbol(0, 0, 0), symbol(1, 0, 0)] {
         assert_eq!(receiver.on_symbol(at(50), &head), Placed::Keep);
     }
@@ -229,7 +229,7 @@ fn a_frame_waits_for_none_that_was_never_sent() {
     assert_eq!(receiver.on_symbol(at(50), &heads[0]), Placed::Keep);
     assert_eq!(receiver.poll(at(50)), Some(Delivery::Missed { first: 0, last: 2 }));
     assert!(matches!(receiver.poll(at(50)), Some(Delivery::Frame { frame: 3, .. })));
-    // One of the two frames before it was sent.
+    // The sender sent one of the two frames before this frame.
     let head = Head { skipped: 1, ..symbol(6, 0, 20) };
     for index in 0..2 {
         receiver.on_symbol(at(70), &Head { index, ..head });
@@ -350,7 +350,8 @@ fn the_papers_stream_needs_288_by_payloads_and_236_by_code() {
     let choice = choose(&griz(Span::from_millis(500)), &path(100, 0, losses(0.0)));
     assert_eq!(choice.payloads, Some(Rate::from_mbps(288)));
     let choice = choose(&griz(DEADLINE), &path(100, 0, losses(0.01)));
-    // 1024 symbols of 1440 bytes: 241 Mbit/s with headers and seals of 32 bytes.
+    // 1024 symbols of 1440 bytes, 20 frames a second. The 32 bytes of each header and seal, which
+    // make it 241 Mbit/s, are not included.
     assert_eq!(choice.code, Some((24, Rate::from_bps(235_929_600))));
     assert_eq!((choice.payloads, choice.repair), (None, None));
 }
@@ -368,9 +369,9 @@ fn repair_needs_a_round_trip_and_a_half() {
         choose(&small(millis, symbols), &path(100, 5, losses)).repair.is_some()
     };
     assert_eq!((of(175, 10, losses(0.01)), of(176, 10, losses(0.01))), (false, true));
-    // Frames of one datagram: a lost one is noticed when the next frame arrives, after 50 ms.
+    // Frames of one datagram: the receiver notices a loss when the next frame arrives, after 50 ms.
     assert_eq!((of(215, 1, losses(0.02)), of(216, 1, losses(0.02))), (false, true));
-    // A burst must fit what a receiver may request: 18 symbols of 10.
+    // A receiver may request 18 datagrams for a frame of 10 symbols; 8 mean bursts must fit.
     let bursts = |burst| Losses::bursty(LossRatio::new(0.01).expect("a share"), burst);
     assert!(of(10_000, 10, bursts(2.2)) && !of(10_000, 10, bursts(2.3)));
 }

@@ -1,5 +1,5 @@
-//! The delay between datagrams, and how error rates change it. The *target* is the highest
-//! rate: the delay never falls below the target's delay.
+//! The delay between datagrams, and how error rates change it. The *target* is the highest rate of
+//! the flow: the delay never falls below the delay at this rate.
 
 use super::{ERROR_RATE, SLOW_DOWN, SPEED_UP};
 use crate::endpoint::Setup;
@@ -8,7 +8,7 @@ use crate::wire::ErrorRate;
 
 /// The delay starts at this multiple of the target's delay.
 const FIRST: f64 = 3.0;
-/// Longest delay in seconds, unless the target's is longer.
+/// Longest delay in seconds, unless the target's delay is longer.
 const LONGEST: f64 = 0.01;
 
 /// The delay between datagrams, in seconds.
@@ -25,7 +25,7 @@ pub(super) struct Delay {
 }
 
 impl Delay {
-    /// The delay of a flow with this target; it starts at three times the target's.
+    /// The delay of a flow with this target. The first delay is three times the target's delay.
     pub(super) fn new(setup: &Setup, target: Rate) -> Delay {
         let value = |option| setup.settings.value(option);
         let mut delay = Delay {
@@ -45,13 +45,13 @@ impl Delay {
         self.datagram / rate.as_bps().max(1) as f64
     }
 
-    /// From now on the delay equals the target's.
+    /// Sets the delay to the target's delay.
     pub(super) fn start_at_target(&mut self) {
         self.delay = self.target;
     }
 
-    /// Changes the target. A delay equal to the old target's becomes the new target's; a delay
-    /// that error rates have lengthened stays.
+    /// Changes the target. If the delay equals the old target's delay, it becomes the new target's
+    /// delay. If error rates have lengthened it, it stays.
     pub(super) fn set_target(&mut self, target: Rate) {
         let is_at_target = self.delay <= self.target;
         self.target = self.of(target);

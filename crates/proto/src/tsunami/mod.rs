@@ -108,7 +108,7 @@ pub(crate) const SPEED_UP: ProtocolOption = ProtocolOption::new(
 pub(crate) const HISTORY: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "history",
-    "weight of the error rate so far in the smoothed one",
+    "weight of the previous error rate in the smoothed error rate",
     (0.0, 0.99),
     0.25,
 );
@@ -118,7 +118,7 @@ pub(crate) const HISTORY: ProtocolOption = ProtocolOption::new(
 pub const TABLE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "table",
-    "most missing blocks that a report requests; if more are missing, it requests a restart",
+    "maximum number of missing blocks in a report; if more are missing, it requests a restart",
     (1.0, 1e9),
     65_536.0,
 );

@@ -31,8 +31,8 @@ pub struct Flow {
     received: u64,
     /// When a datagram last arrived or a request was last sent.
     active: Time,
-    /// When missing blocks are requested because the object's last block has arrived: a grace
-    /// later.
+    /// When the receiver requests the remaining blocks: a grace (a wait for late blocks) after the
+    /// object's last block arrived.
     ending: Option<Time>,
     /// Whether something arrived since the last acknowledgement.
     news: bool,

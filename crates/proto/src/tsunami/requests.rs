@@ -78,7 +78,7 @@ impl Requests {
         self.grace
     }
 
-    /// Notes that blocks up to `highest` arrived.
+    /// Notes the number of the highest arrived block, plus one.
     pub(super) fn note_highest(&mut self, now: Time, highest: u64) {
         if self.grace == Span::ZERO {
             self.settled = highest;

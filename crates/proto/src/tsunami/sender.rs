@@ -1,4 +1,4 @@
-//! The sending end: requested blocks, otherwise the next block.
+//! Tsunami's sending end: sends the requested blocks first, otherwise the next new block.
 
 use alloc::boxed::Box;
 
@@ -12,11 +12,13 @@ use crate::time::{Span, Time};
 use crate::units::Bytes;
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
 
-/// The public tool counts everything as lost after this time without a report.
+/// The tool that Tsunami's authors released counts everything as lost after this time without a
+/// report.
 const HEARTBEAT: Span = Span::from_millis(500);
 /// Number of times that the wait for an answer to the last block doubles.
 const MOST_DOUBLED: u32 = 3;
-/// Minimum duration assumed for a first train that arrived in one instant.
+/// Minimum duration assumed for a first train (datagrams sent back to back) that arrived in one
+/// instant.
 const AT_ONCE: Span = Span::from_millis(2);
 
 /// Tsunami's sender.
@@ -28,8 +30,8 @@ pub struct TsunamiSender {
     /// not enough: if the host slept for a moment, the train shows a rate that is far too high or
     /// too low.
     target: Box<dyn RateController>,
-    /// Whether the rate was given, or a pulse has arrived; before that the search has no
-    /// result.
+    /// Whether the rate was given, or a pulse (the receiver's periodic report) has arrived; before
+    /// that the search has no result.
     begun: bool,
     /// The session's round-trip time.
     rtt: Span,

@@ -11,6 +11,7 @@ pub(super) struct Envelope {
     pub(super) body: Option<Body>,
 }
 
+/// The kinds of control messages. Each protocol uses some of them.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(super) enum Body {
     #[prost(message, tag = "1")]
@@ -43,26 +44,38 @@ pub(super) enum Body {
     SenderOffer(SenderOffer),
 }
 
+/// RBUDP, from the sender: a round over a segment has been sent. The receiver answers with
+/// `Report`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Done {
+    /// The segment, from 0.
     #[prost(uint32, tag = "1")]
     pub(super) segment: u32,
+    /// The round, from 1.
     #[prost(uint32, tag = "2")]
     pub(super) round: u32,
+    /// The segment's blocks before this block have been sent at least once, or need not be sent.
     #[prost(uint32, tag = "3")]
     pub(super) sent_to: u32,
+    /// The highest packet number that carried a block of the round.
     #[prost(uint64, tag = "4")]
     pub(super) highest: u64,
 }
 
+/// From the receiver: the missing blocks of a slice (a range of blocks) of a segment, as `runs` or
+/// as `bitmap`. At most one of the two is not empty.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Report {
+    /// The segment, from 0.
     #[prost(uint32, tag = "1")]
     pub(super) segment: u32,
+    /// The round of the `Done` that is answered; 0 without one.
     #[prost(uint32, tag = "2")]
     pub(super) round: u32,
+    /// The first block of the slice, counted within the segment.
     #[prost(uint32, tag = "3")]
     pub(super) first: u32,
+    /// The number of blocks in the slice, at least 1.
     #[prost(uint32, tag = "4")]
     pub(super) count: u32,
     /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
@@ -73,51 +86,74 @@ pub(super) struct Report {
     pub(super) bitmap: Vec<u8>,
 }
 
+/// From the receiver: the periodic report on a flow. All counts start with the flow.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Pulse {
+    /// The number of the pulse. From a pulse that arrives after a later one, only the grant counts.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
+    /// Time since the receiver first knew the flow, in nanoseconds.
     #[prost(uint64, tag = "2")]
     pub(super) clock: u64,
     /// Highest packet number received, plus one.
     #[prost(uint64, tag = "3")]
     pub(super) highest: u64,
+    /// Data datagrams that arrived.
     #[prost(uint64, tag = "4")]
     pub(super) received: u64,
+    /// Blocks that arrived for the first time.
     #[prost(uint64, tag = "5")]
     pub(super) distinct: u64,
+    /// Bytes of blocks that may be sent for the first time.
     #[prost(uint64, tag = "6")]
     pub(super) grant: u64,
+    /// The rate at which the receiving host empties its buffers, in bits a second; absent if
+    /// unknown.
     #[prost(uint64, optional, tag = "7")]
     pub(super) drain: Option<u64>,
+    /// The highest packet number that arrived; absent before the first datagram.
     #[prost(uint64, optional, tag = "8")]
     pub(super) echo: Option<u64>,
+    /// The time from the arrival of the datagram `echo` to the pulse, in nanoseconds.
     #[prost(uint64, tag = "9")]
     pub(super) echo_age: u64,
+    /// The packet number of the first datagram of the newest measured packet train (datagrams sent
+    /// back to back); absent without one.
     #[prost(uint64, optional, tag = "10")]
     pub(super) train: Option<u64>,
+    /// UDP payload that arrived after the train's first arrival, in bytes.
     #[prost(uint64, tag = "11")]
     pub(super) train_bytes: u64,
+    /// The time from the train's first arrival to its last, in nanoseconds.
     #[prost(uint64, tag = "12")]
     pub(super) train_span: u64,
+    /// Datagrams that the receiver's own socket dropped.
     #[prost(uint64, tag = "13")]
     pub(super) socket_lost: u64,
+    /// The number of distinct arrival times in the train after the first.
     #[prost(uint32, tag = "14")]
     pub(super) train_steps: u32,
 }
 
+/// From the receiver: its progress. Blocks are numbered from the start of the object.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Ack {
+    /// The number of the acknowledgement.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
+    /// The first block that has not arrived.
     #[prost(uint64, tag = "2")]
     pub(super) next: u64,
+    /// The number of arrived blocks.
     #[prost(uint64, tag = "3")]
     pub(super) received: u64,
 }
 
+/// From the receiver: blocks that it requests again. Blocks are numbered from the start of the
+/// object.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Loss {
+    /// The number of the list.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
     /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
@@ -125,31 +161,42 @@ pub(super) struct Loss {
     pub(super) lost: Vec<u8>,
 }
 
+/// FOBS, from the receiver: a part of an acknowledgement.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Selective {
+    /// The number of the acknowledgement, the same in all its messages.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
+    /// The missing blocks of a slice; the other blocks of the slice have arrived.
     #[prost(message, optional, tag = "2")]
     pub(super) report: Option<Report>,
-    /// Present only in the last message of an acknowledgement.
+    /// Highest packet number received, plus one. Present only in the last message of an
+    /// acknowledgement.
     #[prost(uint64, optional, tag = "3")]
     pub(super) highest: Option<u64>,
+    /// In the last message: the number of blocks that arrived since the acknowledgement before.
     #[prost(uint64, tag = "4")]
     pub(super) fresh: u64,
 }
 
+/// SABUL, from the receiver: a synchronization interval has ended, and the sender adjusts its rate.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Sync {
+    /// The number of the interval.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
 }
 
+/// GTP, from the receiver: blocks to send, and the rate from now on.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Request {
+    /// The number of the request, from 1. Each request is obeyed once, in order.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
+    /// The allowed rate, in bits a second of UDP payload.
     #[prost(uint64, tag = "2")]
     pub(super) rate: u64,
+    /// Whether the sender forgets requested blocks that it has not sent yet.
     #[prost(bool, tag = "3")]
     pub(super) anew: bool,
     /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
@@ -157,14 +204,20 @@ pub(super) struct Request {
     pub(super) blocks: Vec<u8>,
 }
 
+/// GTP, from the sender: its limits and its progress.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct SenderOffer {
+    /// The number of the offer, from 1. An offer that arrives after a later one is ignored.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
+    /// The sender's round-trip time, in nanoseconds.
     #[prost(uint64, tag = "2")]
     pub(super) rtt: u64,
+    /// The sender's rate limit, in bits a second of UDP payload; absent if unknown.
     #[prost(uint64, optional, tag = "3")]
     pub(super) limit: Option<u64>,
+    /// All blocks of the requests up to this one have been sent, or need not be sent; 0 before the
+    /// first request.
     #[prost(uint64, tag = "4")]
     pub(super) answered: u64,
     /// Highest packet number used, plus one.
@@ -172,53 +225,72 @@ pub(super) struct SenderOffer {
     pub(super) highest: u64,
 }
 
+/// Tsunami, from the receiver: the smoothed error rate.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ErrorRate {
+    /// The number of the report.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
-    /// Thousandths of a percent.
+    /// The rate in thousandths of a percent.
     #[prost(uint32, tag = "2")]
     pub(super) rate: u32,
+    /// If present, the sender sends everything from this block on again.
     #[prost(uint64, optional, tag = "3")]
     pub(super) restart: Option<u64>,
 }
 
+/// A rate, as a burst size and an interval.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Burst {
+    /// Datagrams of a burst, at least 1.
     #[prost(uint32, tag = "1")]
     pub(super) size: u32,
+    /// The time from the start of one burst to the start of the next, in nanoseconds.
     #[prost(uint64, tag = "2")]
     pub(super) interval: u64,
 }
 
+/// NETBLT, from the receiver: allows buffers (NETBLT's parts of the object) to be sent.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Go {
+    /// All buffers below this number may be sent.
     #[prost(uint64, tag = "1")]
     pub(super) buffers: u64,
 }
 
+/// NETBLT, from the receiver: a buffer is complete.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct BufferOk {
+    /// The buffer.
     #[prost(uint64, tag = "1")]
     pub(super) buffer: u64,
+    /// The fastest rate that the receiver accepts for the following buffers; absent without a
+    /// limit.
     #[prost(message, optional, tag = "2")]
     pub(super) offer: Option<Burst>,
 }
 
+/// NETBLT, from the receiver: missing blocks of a buffer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Resend {
+    /// The buffer.
     #[prost(uint64, tag = "1")]
     pub(super) buffer: u64,
+    /// Highest packet number received, plus one.
     #[prost(uint64, tag = "2")]
     pub(super) highest: u64,
+    /// The missing blocks; `round` is the number of requests for the buffer.
     #[prost(message, optional, tag = "3")]
     pub(super) report: Option<Report>,
 }
 
+/// NETBLT, from the sender: a buffer begins.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Begun {
+    /// The buffer.
     #[prost(uint64, tag = "1")]
     pub(super) buffer: u64,
+    /// The rate of the buffer; absent if unknown.
     #[prost(message, optional, tag = "2")]
     pub(super) burst: Option<Burst>,
 }

@@ -135,7 +135,7 @@ impl SshSide {
 }
 
 impl Under {
-    /// Returns what is known of the path of a stream through ssh: nothing.
+    /// Returns the properties of a stream through ssh, whose path is unknown.
     pub(super) fn ssh() -> Under {
         Under {
             remote: SocketAddr::from(([0, 0, 0, 0], 0)),

@@ -71,7 +71,7 @@ impl ContactOffer {
 pub enum Word {
     /// The client's id: the only id that the server admits.
     Client(PeerId),
-    /// From the next byte on this channel carries TLS.
+    /// From the next byte on, this channel carries TLS.
     Switch,
 }
 

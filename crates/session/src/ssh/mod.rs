@@ -52,7 +52,7 @@ pub struct SshTarget<'a> {
     pub remote_path: &'a str,
     /// Ports that the remote side may open.
     pub ports: Option<(u16, u16)>,
-    /// More words of the remote command, after `serve --ssh`.
+    /// Additional arguments of the remote command, after `serve --ssh`.
     pub arguments: &'a [String],
 }
 

@@ -1,4 +1,4 @@
-//! All carriers provide the same functions.
+//! All carriers of a session (QUIC, TLS over TCP) provide the same functions.
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
     run(async {
         let server = Identity::ephemeral();
         let settings = settings(Carriers::Tcp);
-        // One connection fills the queue: the kernel drops the next one's first packet.
+        // One connection fills the queue: the kernel drops the first packet of the next one.
         let listener = tokio::net::TcpSocket::new_v4().expect("a socket");
         listener.bind(SocketAddr::new(LOOPBACKS[0], 0)).expect("loopback");
         let listener = listener.listen(0).expect("it listens");

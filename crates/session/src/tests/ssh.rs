@@ -13,8 +13,8 @@ use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 /// selects the behaviour.
 const FAR_SIDE: &str = "LONGHAUL_TEST_FAR_SIDE";
 
-/// Not a test itself: the scripts below run it as `longhaul serve --ssh`. The output of the test
-/// harness before it counts as a banner.
+/// Not a test itself: the scripts below run it as `longhaul serve --ssh`. The client treats the
+/// output of the test harness as a login banner.
 #[test]
 fn far_side_of_a_copy_over_ssh() {
     if let Ok(ports) = std::env::var(FAR_SIDE) {

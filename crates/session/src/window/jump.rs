@@ -1,10 +1,10 @@
 //! A jump of the window to the flight of an earlier transfer (Careful Resume, RFC 9959).
 //!
-//! - **Reconnaissance** (section 3.2): the first full round must lose nothing and meet no queue, up
-//!   to the acknowledgement of its last packet. Otherwise there is no jump.
-//! - **Unvalidated** (3.3): the window is the remembered flight: half of what the path carried in a
-//!   round trip. It stays so until the first packet of the flight is acknowledged.
-//! - **Validating** (3.4): the window grows by the bytes that arrive, to at most twice the flight,
+//! - **Reconnaissance** (section 3.2): the jump requires a first full round without loss or
+//!   queueing, up to the acknowledgement of the last packet of that round.
+//! - **Unvalidated** (3.3): the window is the flight, half of the bytes that an earlier transfer
+//! - **Unvalidated** (3.3): the window is the *flight*, which is half of the bytes that an earlier
+//! transfer had in flight. This phase ends when the first packet of the flight is acknowledged.
 //!   until all of the flight is acknowledged or lost.
 //! - **Safe Retreat** (3.5): once the flight has lost too much, the window is half of the bytes
 //!   that were not lost.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::TOO_MUCH;
 
-/// A permission to jump is valid for this time. Later the path may be another one.
+/// How long a permission to jump is valid. Later the path may have changed.
 const VALID: Duration = Duration::from_secs(10);
 
 /// The permission to jump, and the state of the jump. Clones share the permission.
@@ -35,7 +35,7 @@ pub(super) enum State {
     /// There is no jump now.
     #[default]
     None,
-    /// The first packet of a full round was acknowledged; `last` is the number of its last packet.
+    /// A full round has ended; the jump waits for the acknowledgement of packet number `last`.
     Confirming { flight: u64, last: u64 },
     /// The path is confirmed: the next packet begins the flight of this many bytes.
     Confirmed(u64),
@@ -47,9 +47,9 @@ pub(super) enum State {
 pub(super) struct Flight {
     pub(super) bytes: u64,
     pub(super) lost: u64,
-    /// Whether its first packet was acknowledged.
+    /// Whether the first packet of the flight was acknowledged.
     pub(super) validating: bool,
-    /// Whether it lost too much.
+    /// Whether the flight lost too much.
     pub(super) retreats: bool,
 }
 
@@ -71,8 +71,8 @@ impl Jump {
         self.state = State::None;
     }
 
-    /// A full round without a loss or a queue has ended; `last` is the number of the last packet
-    /// that was sent. A flight that is not larger than `usual`, the next window without a jump, is
+    /// Records the end of a full round without a loss or a queue. `last` is the number of the last
+    /// packet sent. A flight that is not larger than `usual`, the next window without a jump, is
     /// not used.
     pub(super) fn confirm(&mut self, now: Instant, usual: u64, last: u64) {
         if let Some(Allowed { flight, until }) = self.set(None)
@@ -83,7 +83,7 @@ impl Jump {
         }
     }
 
-    /// All packets up to `largest` were acknowledged, or will soon be found lost.
+    /// Records an acknowledgement of packet number `largest`.
     pub(super) fn acknowledged(&mut self, largest: u64) {
         if let State::Confirming { flight, last } = self.state
             && largest >= last
@@ -92,8 +92,8 @@ impl Jump {
         }
     }
 
-    /// A packet is sent. Returns the flight if this packet is its first. The losses that earlier
-    /// acknowledgements show are known at this point.
+    /// Records that a packet is sent. Returns the bytes of the flight if this packet is its first.
+    /// The caller has already recorded all losses that earlier acknowledgements show.
     pub(super) fn begin(&mut self) -> Option<u64> {
         let State::Confirmed(bytes) = self.state else { return None };
         let flight = Flight { bytes, lost: 0, validating: false, retreats: false };
@@ -101,7 +101,7 @@ impl Jump {
         Some(bytes)
     }
 
-    /// Records a loss. Returns the window of a retreat.
+    /// Records a loss of `bytes`. Returns the new window if the flight has lost too much.
     pub(super) fn lost(&mut self, bytes: u64) -> Option<u64> {
         match &mut self.state {
             State::Sent(flight) => {

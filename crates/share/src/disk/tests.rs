@@ -1,3 +1,5 @@
+//! The disk of the shared tree: power cuts at any write, and a file that cannot be opened again.
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -39,7 +41,8 @@ impl State {
 }
 
 impl Medium {
-    /// Returns the content after the power cut, by the seed `chance`.
+    /// Returns a disk as after a power cut. The disk keeps each unsynced write with a chance of one
+    /// half; `chance` is the state of the random generator.
     fn after_cut(&self, chance: &mut u64) -> Medium {
         let state = self.0.lock().unwrap();
         let mut now = state.synced.clone();
@@ -126,7 +129,7 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
     for cut in 0..60_u32 {
         let (mut disk, mut calls) = open(medium.clone());
         for (key, number) in &committed {
-            // The last edit, which was not acknowledged, may be there.
+            // The last edit may be there too, although it was not acknowledged.
             let there = number_of(&calls, key);
             assert!(there >= *number, "cut {cut}: {key} is {there}, not {number}");
         }

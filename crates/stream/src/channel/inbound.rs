@@ -27,8 +27,8 @@ const WAITING: usize = 1_024;
 const WAITING_BYTES: usize = 32 << 20;
 /// Interval of the control datagrams that tell the server a subscriber's address.
 const HELLO: Span = Span::from_millis(250);
-/// The message interval for the loss meter. A gap after a pause of four intervals counts as an
-/// outage.
+/// The message interval for the loss meter. The meter counts missing datagrams after a pause of
+/// four intervals as an outage, not as losses of the path.
 const OUTAGE: Span = Span::from_secs(1);
 /// Bytes of the largest datagram's content.
 const MOST: usize = u16::MAX as usize;
@@ -89,10 +89,10 @@ pub(crate) struct Hello {
     pub(crate) contact: Path,
 }
 
-/// The [receiving end](self) of a flow.
+/// The receiving end of a flow.
 pub(crate) struct Inbound {
     data: Opener,
-    /// Accept only datagrams from this address, if set.
+    /// The only address from which datagrams are accepted; `None` for any address.
     peer: Option<IpAddr>,
     joiner: Joiner,
     out: mpsc::Sender<Came>,
@@ -143,8 +143,9 @@ impl Inbound {
                 Some((judge, meter)) => {
                     let Some((departure, blob)) = Departure::decode(&blob) else { continue };
                     if !restored {
-                        // Only differences of timestamps matter. A wrap of the timestamp is one
-                        // outlier in 71 minutes.
+                        // The two clocks are not synchronised, but only changes of the difference
+                        // matter. The timestamps of 32 bits wrap every 71 minutes, which gives one
+                        // outlier.
                         meter.on_frame(i64::from(arrived as u32) - i64::from(departure.stamp));
                     }
                     let Some(born) = judge.born(now, departure, Span::from_micros(path)) else {

@@ -27,8 +27,8 @@ use crate::terms::micros;
 /// A link retries as long as its server runs.
 const RETRY: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Links the room `name` to the room of the same name at the server to which `connect` opens
-/// sessions, and reconnects after a loss. `me` is the id of this server.
+/// Links the room `name` to the room of the same name at another server. `connect` opens sessions
+/// with that server, also after a lost connection. `me` is the id of this server.
 ///
 /// # Errors
 /// A limit is reached here, or the other server refuses the link. Never returns without an error.
@@ -109,7 +109,7 @@ async fn incoming(
     link: u64,
     connect: &impl AsyncFn() -> Result<Session, Error>,
 ) -> Result<(), Error> {
-    // The run of the remote room, and the position of its next message.
+    // The remote room's run (its random number), and the position of its next message.
     let mut place = (0, 0);
     loop {
         let session = again(connect, RETRY).await?;
@@ -151,9 +151,9 @@ async fn bring(
                 if let Some((message, next)) = parts.take(part)? {
                     place.1 = next;
                     let hops = message.hops + 1;
-                    // If there is no memory here, the message is lost.
                     let born = message.born.saturating_sub_unsigned(micros(rtt.now() / 2));
                     let message = Message { born, hops, via: link, ..message };
+                    // If this server has no memory for the message, the message is lost.
                     let _ = seat.room.publish(message);
                 }
             }

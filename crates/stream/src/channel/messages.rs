@@ -95,9 +95,9 @@ pub struct Subscribe {
     #[prost(string, tag = "1")]
     pub name: String,
     /// 0: all messages in order. 1: the newest message of each key. 2: all messages in datagrams.
-    /// 3: all messages in datagrams, with a deadline. 4: all messages by the multicast group of the
-    /// room; the server answers with a [`Group`], and sends another [`Group`] whenever the key
-    /// changes.
+    /// 3: all messages in datagrams, with a deadline. 4: all messages through the multicast group
+    /// of the room; the server answers with a [`Group`], and sends another [`Group`] whenever the
+    /// key changes.
     #[prost(uint32, tag = "2")]
     pub mode: u32,
     /// The client wants only messages with this key or a key below it; empty for all messages.
@@ -161,11 +161,11 @@ pub struct Hop {
     pub jitter_micros: u64,
 }
 
-/// A message of a channel, or a part of one. The parts of a message are sent in sequence.
+/// A message of a channel, or a part of one. The parts of a message are sent in sequence. Every
+/// part has `rest` and `bytes`; only the first part has the other fields.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Part {
-    /// The number of the sender; 0 if a client sends its own message. Every part of a message has
-    /// `rest` and `bytes`; only the first part has this field and the others.
+    /// The number of the sender; 0 if a client sends its own message.
     #[prost(fixed64, tag = "1")]
     pub origin: u64,
     /// The number of the message; it increases with each message of a sender.
@@ -238,8 +238,8 @@ pub struct Group {
     /// The number of the epoch.
     #[prost(uint64, tag = "5")]
     pub epoch: u64,
-    /// To a sender: its flow. To a subscriber: the flow of the server; the flows of senders follow
-    /// it.
+    /// To a sender: its flow. To a subscriber: the flow of the server; the flows of senders have
+    /// the next numbers.
     #[prost(uint32, tag = "6")]
     pub flow: u32,
     /// A key of 32 bytes. To a sender: the key of its flow. To a subscriber: the key of all flows
@@ -254,7 +254,8 @@ pub struct Group {
 /// The client has entered the room.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Room {
-    /// A random number. Positions of different runs are not comparable.
+    /// A random number, chosen when the server creates the room. Positions in rooms with different
+    /// numbers are not comparable.
     #[prost(fixed64, tag = "1")]
     pub run: u64,
     /// The position of the next message of the room.

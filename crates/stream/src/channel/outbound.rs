@@ -38,7 +38,7 @@ pub(super) struct Hop {
 }
 
 impl Hop {
-    /// Returns the state for a path with only a known round-trip time.
+    /// Returns the state for a path of which only the round-trip time is known.
     pub(super) fn new(deadline: Span, rtt: Span) -> Hop {
         let losses = stream::Meter::new(Span::from_secs(1)).losses();
         let path = stream::Path { rtt, jitter: Span::ZERO, losses, symbol: *DATAGRAMS.start() };
@@ -92,7 +92,6 @@ impl Outbound {
         }
     }
 
-    /// Sends a message.
     pub(super) fn send(&mut self, path: Path, message: &Message) -> Sending {
         let (now, mut blob) = (clock::now(), encode(message));
         if let Some(hop) = &self.hop {

@@ -100,7 +100,7 @@ pub(super) struct Shared {
     waiting: Mutex<Waiting>,
     news: Notify,
     room: Arc<Semaphore>,
-    /// Measures the sent content, and all sent bytes.
+    /// Measures the content of sent messages, and all sent bytes.
     meter: Mutex<Meter>,
 }
 
@@ -209,7 +209,7 @@ impl std::fmt::Debug for Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Callers that wait to offer a message learn of the end.
+        // Ends the waits of callers of `offer`.
         self.shared.room.close();
     }
 }

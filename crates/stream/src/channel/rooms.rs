@@ -95,10 +95,9 @@ pub(super) enum Role {
     Subscriber,
 }
 
-/// A room.
 pub(super) struct Room {
-    /// A random number for the time from the room's creation to its end. Positions of messages in
-    /// different runs are not comparable.
+    /// A random number, chosen when the room is created. Positions of messages in rooms with
+    /// different numbers are not comparable.
     pub(super) run: u64,
     state: RefCell<State>,
     changed: watch::Sender<()>,
@@ -129,13 +128,12 @@ pub(super) enum Published {
 }
 
 impl Room {
-    /// Adds a message.
     pub(super) fn publish(&self, message: Message) -> Published {
         let state = &mut *self.state.borrow_mut();
         if message.hops > MAX_HOPS || !state.seen.is_new(message.origin, message.number) {
             return Published::Old;
         }
-        // Counted twice: as the newest message, and as the last message of its key.
+        // The log keeps the message twice: as the newest message, and as the last of its key.
         let cost = 2 * message.cost();
         if !state.charge.set(state.log.cost() + cost) {
             let fits = state.charge.set(cost);
@@ -183,7 +181,7 @@ impl Drop for Seat {
         }
         if state.senders + state.subscribers == 0 {
             state.idle = Some(Instant::now());
-            // Keep only the last message of each key; no subscriber waits for the others.
+            // Keep only the last message of each key: no subscriber needs the others.
             let kept = state.log.kept_cost();
             state.log.shrink(kept);
             let cost = state.log.cost();

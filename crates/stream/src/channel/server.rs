@@ -66,7 +66,7 @@ impl About {
     /// Checks that the client may use the room `name`.
     ///
     /// # Errors
-    /// The client has no right to do this.
+    /// The client has no right to use the room in this way.
     fn may(&self, verb: &str, name: &Key, writes: bool, link: u64) -> Result<(), Error> {
         let grants = |right: &Right| {
             let mode = if writes { right.write } else { right.read };
@@ -403,7 +403,7 @@ pub(super) const COUNTED: Duration = Duration::from_secs(1);
 /// How long to wait for datagrams after a sender has ended its stream.
 const LAST: Duration = Duration::from_millis(300);
 
-/// Sends the messages of the room to a subscriber, over its stream.
+/// Sends the messages of the room to a subscriber, over its ordered stream.
 async fn bring(
     seat: &Seat,
     mut cursor: Cursor,

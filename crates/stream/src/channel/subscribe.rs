@@ -30,7 +30,7 @@ const SEEN: Duration = Duration::from_secs(1);
 const UNREAD: usize = 1_024;
 /// Maximum content of the items queued for the program, in KiB.
 const UNREAD_KIBIS: usize = 32 << 10;
-/// Maximum number of senders whose repeated messages in datagrams are detected.
+/// Maximum number of senders for which the subscriber detects repeated messages in datagrams.
 const ORIGINS: usize = 1_024;
 
 /// The request of a subscriber.
@@ -42,7 +42,7 @@ pub struct Wish {
     pub mode: Mode,
     /// Only messages with this key or a key below it; an empty prefix selects all messages.
     pub keys: Prefix,
-    /// The code for datagrams.
+    /// The code that computes repair datagrams.
     pub code: Code,
     /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
     pub datagram: Option<u16>,
@@ -95,11 +95,11 @@ pub(super) struct State {
     pub(super) counts: Option<Arc<Counts>>,
     /// Lost messages of flows on earlier connections.
     missed: u64,
-    /// Late messages of flows on earlier connections, and those that the server did not send.
+    /// Late messages of flows on earlier connections, and late messages that the server dropped.
     late: u64,
 }
 
-/// Shows the state of a subscriber.
+/// The state of a subscriber, shared by its connection and the program.
 #[derive(Clone, Default)]
 pub struct Board(Arc<Mutex<State>>);
 
@@ -161,7 +161,8 @@ pub struct Control {
     pub(super) items: mpsc::Sender<Item>,
     room: Arc<Semaphore>,
     pub(super) board: Board,
-    /// The run of the room, and the position of the next message.
+    /// The random number that the server gave the room when it created it, and the position of the
+    /// next message.
     place: (u64, u64),
     pub(super) seen: Seen,
 }
@@ -207,7 +208,7 @@ impl Control {
         }
     }
 
-    /// Returns the request that all modes have in common.
+    /// Returns the fields of the request that all modes have in common.
     pub(super) fn asked(&self) -> Subscribe {
         Subscribe {
             name: self.wish.name.as_str().to_owned(),
@@ -264,7 +265,7 @@ impl Control {
                     let told = told?.ok_or_else(ended)?.told;
                     let is_room = matches!(told, Some(ChannelTold::Room(_)));
                     if is_room && by_datagrams && came.is_none() {
-                        // The server's flow exists before its first message.
+                        // The server creates its flow before it sends this first message.
                         let ends = keys(&exporter, suite, 0, flow).receiving_end();
                         let (socket, contact) = (port.socket().clone(), Path::from(contact));
                         let hello = Hello { seal: ends.reports, socket, contact };
@@ -354,7 +355,7 @@ impl Control {
     /// Delivers an item. If the program does not read, this call waits; the server then drops
     /// messages for this subscriber.
     pub(super) async fn pass(&self, item: Item) {
-        // If the program is gone, the loop ends.
+        // If the program has dropped the receiver, the loop of the connection ends.
         let _ = self.items.send(item).await;
     }
 }

@@ -118,8 +118,8 @@ impl Rouser {
         }
     }
 
-    /// Notes that no packet is in flight at `now`. Returns how long to wait before the next call,
-    /// which then lets the threads sleep; `None` if they already sleep.
+    /// Notes that no packet is in flight at `now`, and lets the threads sleep after [`LINGER`].
+    /// Returns how long to wait before the next call; `None` once the threads sleep.
     pub(super) fn quiet(&mut self, now: Time) -> Option<Span> {
         let left = self.until?.since(now);
         if left > Span::ZERO {

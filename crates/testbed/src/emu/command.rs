@@ -44,37 +44,37 @@ impl<'e> HostCommand<'e> {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Removes a variable from its environment.
+    /// Removes an environment variable.
     pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
         self.command.env_remove(name);
         self
     }
 
-    /// Sets its working directory; the default is the caller's.
+    /// Sets the working directory; the default is the caller's.
     pub fn current_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.command.current_dir(dir);
         self
     }
 
-    /// Sets its standard input.
+    /// Sets the standard input.
     pub fn stdin(mut self, from: impl Into<Stdio>) -> Self {
         self.command.stdin(from);
         self
     }
 
-    /// Sets its standard output.
+    /// Sets the standard output.
     pub fn stdout(mut self, to: impl Into<Stdio>) -> Self {
         self.command.stdout(to);
         self
     }
 
-    /// Sets its standard error.
+    /// Sets the standard error.
     pub fn stderr(mut self, to: impl Into<Stdio>) -> Self {
         self.command.stderr(to);
         self

@@ -1,4 +1,5 @@
-//! An emulation: hosts, the forwarder between them, the keeper of their programs.
+//! An emulation: its hosts, the forwarder that carries packets between them, and the keeper that
+//! runs programs on them.
 
 use std::ffi::OsStr;
 use std::time::Instant;

@@ -1,13 +1,13 @@
-//! The forwarding thread: reads packets from hosts and asks the link for each packet's fate. When a
-//! packet is due, the thread offers it to the next link of the route or writes it to the receiving
-//! host.
+//! The forwarding thread: reads packets from hosts and asks the link for each packet's fate: the
+//! due time or a drop. When a packet is due, the thread offers it to the next link of the route or
+//! writes it to the receiving host.
 //!
 //! A packet is offered to the next link with its due time, not with the time at which this thread
 //! handles it. Lateness therefore does not add up from link to link.
 //!
-//! Each segment of a super-packet has its own fate. Consecutive segments that arrive within 50 µs
-//! of each other are written as one packet, when the last of them is due. At 1 Gbit/s such a packet
-//! has about four segments; above about 10 Gbit/s it is a whole super-packet.
+//! Each segment of a super-packet (`superpacket`) has its own fate. Consecutive segments that
+//! arrive within 50 µs of each other are written as one packet, when the last of them is due. At 1
+//! Gbit/s such a packet has about four segments; above about 10 Gbit/s it is a whole super-packet.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -280,7 +280,7 @@ impl Forwarder {
         }
     }
 
-    /// Waits until a packet is due or a host has sent something.
+    /// Waits until a packet is due, a host has sent something, or the owner has a request.
     fn await_event(&mut self) {
         let next = self.lanes.iter().filter_map(|l| l.due.front()).map(|r| r.at).min();
         let now = self.now();

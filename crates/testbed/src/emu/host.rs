@@ -18,11 +18,12 @@ use crate::link::ETHERNET_FRAMING;
 /// Frames that a device holds for the forwarder; further frames are dropped and counted.
 const DEVICE_QUEUE: u32 = 2_048;
 
-/// Maximum TCP data in flight in each direction, as on a host tuned for long fat networks. The
-/// machine's own limit, often 4 MiB for sending, would otherwise limit the path.
+/// Maximum size of a TCP buffer, as on a host tuned for long fat networks. The machine's own limit,
+/// often 4 MiB for sending, would otherwise limit the path.
 const TCP_BUFFER: u64 = 64 << 20;
 
-/// The largest burst of a card: a super-packet with all its headers.
+/// The largest burst of a card: a super-packet (up to 64 kB that the kernel passes as one packet)
+/// with all its headers.
 const CARD_BURST: u32 = 72_000;
 
 /// Maximum bytes that wait for a card. The sockets fill up before this limit is reached.

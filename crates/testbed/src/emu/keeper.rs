@@ -2,8 +2,9 @@
 //!
 //! The thread has its own mount namespace, in which `/etc/hosts` also lists the emulated hosts, and
 //! a process namespace for its children. The first process in that namespace waits on a pipe whose
-//! other end only this process holds. When this process ends in any way, the first process ends
-//! too. The kernel then kills every other process in the namespace, so nothing is left behind.
+//! other end only the emulating process holds. When the emulating process ends in any way, the
+//! first process ends too. The kernel then kills every other process in the namespace, so nothing
+//! is left behind.
 
 use std::fs;
 use std::io;

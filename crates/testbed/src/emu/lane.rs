@@ -1,5 +1,6 @@
-//! A link of the emulator and the packets in flight on it: runs of segments, in order of their due
-//! times.
+//! A link of the emulator and the packets in flight on it. A frame is a packet as the kernel passes
+//! it; it may represent several packets on the wire, its segments. A link holds runs of segments of
+//! a frame, in the order of their due times.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,7 +23,7 @@ pub(super) struct Lane {
     /// The latest time at which a packet was offered: a link's time must not go back, and the lanes
     /// before this one are not processed in time order.
     pub(super) offered: Time,
-    /// In order of due times.
+    /// Runs in flight, in the order of their due times.
     pub(super) due: VecDeque<Run>,
     /// Packets of bunched runs that the queue or CoDel dropped.
     pub(super) burst_drops: u64,
@@ -54,8 +55,8 @@ impl Lane {
         }
     }
 
-    /// Asks the link for the fate of each packet in `run`, which arrives at its due time; returns
-    /// the number of packets now in flight.
+    /// Offers each packet of `run` to the link at the due time of `run`; returns the number of
+    /// packets that are now in flight.
     pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
         let bunched = run.bunched;

@@ -21,8 +21,8 @@
 //! While packets are in flight, and for a second afterwards, one thread per processor runs at the
 //! lowest priority, because halted processors wake up late.
 //!
-//! TCP on the hosts may have 64 MiB in flight in each direction, as on a host tuned for such paths,
-//! independent of the machine's own limits.
+//! TCP buffers on the hosts may grow to 64 MiB or more, as on a host tuned for such paths, whatever
+//! the machine's own limits.
 //!
 //! UDP sockets on the hosts are subject to the machine's `net.core.rmem_max` and `wmem_max`, which
 //! a network namespace cannot raise; only real root can exceed them (`SO_RCVBUFFORCE`).

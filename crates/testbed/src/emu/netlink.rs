@@ -1,5 +1,5 @@
-//! Configures devices by rtnetlink: the equivalent ioctls need the machine's root, not the
-//! namespace's.
+//! Configures devices through rtnetlink, which works with root in a network namespace. The
+//! equivalent ioctls would need root on the whole machine.
 
 use std::io;
 
@@ -13,12 +13,13 @@ const HEADER: usize = 16;
 struct Request(Vec<u8>);
 
 impl Request {
-    /// A request for the device with index `device`; `rest` follows the device in the fixed part.
+    /// A request for the device with index `device`; `rest` follows the index in the fixed
+    /// part.
     fn new(kind: u16, flags: libc::c_int, device: i32, rest: &[u8]) -> Request {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16).to_ne_bytes());
-        bytes.extend([0; 8]); // Sequence number and port: one question, one answer.
+        bytes.extend([0; 8]); // Sequence number and port: each socket sends one request.
         bytes.extend([0; 4]); // Any family, any type.
         bytes.extend(device.to_ne_bytes());
         bytes.extend(rest);
@@ -65,11 +66,11 @@ pub(super) fn set_queue_length(device: i32, packets: u32) -> io::Result<()> {
         .ask()
 }
 
-/// Limits a device to `rate`, counted from the IP header on, in bursts of at most `burst` bytes. Up
-/// to `room` bytes wait; they count against their socket until they leave, so a program with a full
-/// socket has to wait.
+/// Limits a device to `rate`, counted from the IP header on, in bursts of at most `burst` bytes,
+/// with the kernel's token bucket (`sch_tbf`, `linux/pkt_sched.h`).
 ///
-/// The kernel's token bucket (`sch_tbf`, `linux/pkt_sched.h`).
+/// At most `room` bytes wait in the queue. They count against the send buffer of their socket until
+/// they leave, so a program whose send buffer is full has to wait.
 pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::Result<()> {
     const TCA_KIND: u16 = 1;
     const TCA_OPTIONS: u16 = 2;
@@ -77,8 +78,8 @@ pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::R
     const TCA_TBF_BURST: u16 = 6;
     const TC_H_ROOT: u32 = 0xffff_ffff;
     const TC_LINKLAYER_ETHERNET: u8 = 1;
-    /// `struct tc_tbf_qopt`: two rates of 12 bytes, the room, and two fields that the burst
-    /// replaces.
+    /// `struct tc_tbf_qopt`: two rates of 12 bytes, the room, and two fields that
+    /// `TCA_TBF_BURST` replaces.
     const RATE: usize = 12;
     // No emulation carries more than 34 Gbit/s (2³² bytes/s), so higher limits are not needed.
     let bytes_per_second = u32::try_from(rate.as_bps() / 8).unwrap_or(u32::MAX);

@@ -13,7 +13,7 @@ pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 const OWN_DROP_SHARE: f64 = 1e-4;
 
 /// Drops in bursts that the emulator caused, up to this share of all queue drops, do not invalidate
-/// a run: a queue that overflows anyway also overflows at those times.
+/// a run: if a queue overflows often, it would have dropped some of these packets anyway.
 const BURST_SHARE: f64 = 0.1;
 
 /// An emulation's statistics so far.
@@ -27,7 +27,8 @@ pub struct Statistics {
     pub in_flight: u64,
     /// Packets that the hosts sent: offered to the first link of a route.
     pub offered: u64,
-    /// Frames that carried the offered packets; a super-packet is one frame.
+    /// Frames that carried the offered packets; a super-packet (up to 64 kB that the kernel passes
+    /// as one packet) is one frame.
     pub frames: u64,
     /// Packets delivered to a host, duplicates included.
     pub delivered: u64,
@@ -42,9 +43,9 @@ pub struct Statistics {
     /// An upper bound of the time that packets waited before the emulator read them: the time since
     /// the emulator last found the device empty. The emulated delay starts when a packet is read.
     pub waited: Lateness,
-    /// Packets that a queue of the path dropped after they had arrived in a burst, because they had
-    /// waited more than [`LATE_ALLOWANCE`] to be read. Some of these would have fitted if the
-    /// emulator had read them in time.
+    /// Packets that may have waited more than [`LATE_ALLOWANCE`] before the emulator read them,
+    /// reached the path in a burst for that reason, and were dropped by a queue of the path. Some
+    /// of them would have fitted if the emulator had read them in time.
     pub burst_drops: u64,
     /// Limitations of this machine; each is a sentence.
     pub notices: Vec<String>,
@@ -170,9 +171,9 @@ impl fmt::Display for Statistics {
         }
         write!(
             f,
-            "emulator: {} own drops, late {} at the 99th percentile and {} at most, seen within {} \
-             and {}, processor {} ({share:.0} % of one), and {} of idle time to keep \
-             processors awake; ",
+            "emulator: {} own drops; late {} at the 99th percentile and {} at most; wait before \
+             reading {} at the 99th percentile and {} at most; processor time {} ({share:.0} % of \
+             one), and {} to keep idle processors awake; ",
             self.own_drops,
             self.late.percentile(0.99),
             self.late.worst(),

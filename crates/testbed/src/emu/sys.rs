@@ -69,7 +69,8 @@ fn interface_ioctl(
 }
 
 /// Turns an open `/dev/net/tun` into the device [`DEVICE`] of the calling thread's network
-/// namespace, with super-packets in both directions; returns which kinds.
+/// namespace, with super-packets (up to 64 kB that the kernel passes as one packet) in both
+/// directions. Returns the kinds of super-packets that the kernel supports.
 pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     let mut request = request(DEVICE);
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -84,8 +85,8 @@ pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     })
 }
 
-/// Requests super-packets by `set`; returns whether UDP is included. Kernels before 6.2 support
-/// only TCP, and refuse a request for both.
+/// Requests super-packets through `set`; returns whether UDP is included. Kernels before 6.2
+/// support only TCP, and refuse a request for both.
 fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     match set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {
@@ -179,7 +180,8 @@ pub(super) fn run_last() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }
 
-/// Sets the scheduling of the calling thread by a system call: musl's function always fails.
+/// Sets the scheduling of the calling thread through a system call, because musl's function always
+/// fails.
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: the kernel reads one int, valid for the call; 0 is the calling thread.
     let set = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &priority) };
@@ -251,12 +253,12 @@ unsafe fn first_process(lifeline: RawFd) -> ! {
     const AT: &CStr = c"/proc";
     // SAFETY: plain system calls, strings are static; see `fork_first`.
     unsafe {
-        // Copies of other descriptors must not outlive their owners here.
+        // This process must not keep other descriptors open after their owners have closed them.
         libc::dup2(lifeline, 0);
         // A raw system call, because musl has no function for it.
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         libc::prctl(libc::PR_SET_NAME, c"emulated-init".as_ptr());
-        // No other process reaps orphans.
+        // Lets the kernel reap orphans; no other process would.
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
         // Programs look for themselves in /proc; if this mount is forbidden, they see the old
         // `/proc`.

@@ -42,7 +42,7 @@ pub struct GilbertElliott {
 impl GilbertElliott {
     /// Bursts in which every packet is lost: `mean_burst` packets long on average, `ratio` of all
     /// packets lost in the long run. `None` if no such chain exists: `ratio` is 1, or `mean_burst`
-    /// is below 1 / (1 − ratio), which would need a transition probability above 1.
+    /// is below 1 or below ratio / (1 − ratio).
     pub fn bursts(ratio: LossRatio, mean_burst: f64) -> Option<GilbertElliott> {
         let recovers = 1.0 / mean_burst;
         let worsens = recovers * ratio.get() / (1.0 - ratio.get());

@@ -8,7 +8,7 @@ use longhaul_proto::units::{Bytes, Rate};
 pub struct Policer {
     /// Long-term rate in bits a second on the wire.
     pub rate: Rate,
-    /// Burst in bytes on the wire that passes after a pause.
+    /// Maximum bytes on the wire that pass at once after a pause.
     pub burst: Bytes,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Serialiser {
     /// The fraction of a nanosecond to add to `free_at`: a numerator over the rate in bit/s. It is
     /// carried from packet to packet, so rounding errors never add up.
     fraction: u64,
-    /// Contiguous and in order; finished periods are removed at the next packet.
+    /// The busy periods, contiguous and in order; finished ones are removed at the next packet.
     busy: VecDeque<Stretch>,
     /// Bytes sent in all periods of `busy`.
     bytes: Bytes,

@@ -201,7 +201,7 @@ impl LinkSpec {
         }
         if self.policer.is_some_and(|policer| policer.rate == Rate::ZERO || policer.burst < frame) {
             return error(format!(
-                "a policer has a rate and a burst of at least a packet, {frame}"
+                "a policer needs a rate above zero and a burst of at least a packet ({frame})"
             ));
         }
         if !self.schedule.is_sorted_by_key(|step| step.at) {

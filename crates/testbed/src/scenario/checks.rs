@@ -94,7 +94,7 @@ impl Scenario {
             return fault(Place::TimeLimit, "a time limit of zero leaves no time");
         }
         if self.record.interval == Some(Span::ZERO) {
-            return fault(Place::Record, "a time series with an interval of zero has no end");
+            return fault(Place::Record, "a time series needs an interval above zero");
         }
         self.check_names()?;
         for (i, host) in self.hosts.iter().enumerate() {

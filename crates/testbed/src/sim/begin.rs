@@ -1,4 +1,5 @@
-//! The start of a run and of each flow: links, routes, agents.
+//! The start of a run and of each flow: links, routes, agents (copies, TCP connections, UDP
+//! streams).
 
 use longhaul_proto::endpoint::{FlowId, Setup};
 use longhaul_proto::time::{Span, Time};
@@ -327,7 +328,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Starts the next mouse of a flow and schedules the one after it.
+    /// Starts the next mouse (short TCP connection) of a flow, and schedules the one after it.
     pub(super) fn set_out(&mut self, index: usize) {
         let flow = &self.scenario.flows[index];
         let Traffic::Mice(mice) = &flow.traffic else { return };

@@ -21,7 +21,7 @@ pub(super) struct Due {
 #[derive(Debug)]
 pub(super) struct Calendar<T> {
     heap: Vec<Entry<T>>,
-    /// Whether the first entry has been popped.
+    /// Whether the first entry has been popped and its place is vacant.
     vacant: bool,
     serial: u64,
 }

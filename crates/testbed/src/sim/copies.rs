@@ -289,7 +289,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Ends a copy: its receiver forgets it.
+    /// Ends a copy: the receiver forgets the copy.
     pub(super) fn close(&mut self, agent: u32) {
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return };
         let core = &mut self.receivers[copy.receiver].core;

@@ -1,4 +1,4 @@
-//! The sending driver of a copy, and the state of both ends.
+//! A copy: its sending program, and the state of both ends.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::coded::payload_len;
@@ -31,7 +31,7 @@ pub(super) struct SendingHost {
     pub(super) disk: Option<(usize, Disk)>,
     /// The link that models the host's card.
     pub(super) card: Option<u32>,
-    /// Maximum bytes of the program in the card's queue before the program must wait.
+    /// Maximum number of bytes that the program may have in the card's queue before it must wait.
     pub(super) buffer: Bytes,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct InOrder {
 
 /// One copy of the run.
 pub(super) struct CopyAgent {
-    /// The copy's index among the agents.
+    /// The copy's index among the agents (copies, TCP connections, UDP streams).
     pub(super) agent: u32,
     /// The indices of the copy's flow, of the receiving host, and of the receiver's core.
     pub(super) flow: usize,
@@ -223,7 +223,9 @@ impl CopyAgent {
         }
         match wake {
             Wake::OnInput => {}
-            _ if self.known.is_some() => return Err(format!("finished, but wants {wake:?}")),
+            _ if self.known.is_some() => {
+                return Err(format!("its sender has finished, but wants to be woken: {wake:?}"));
+            }
             Wake::Now => self.wake_at(fabric, now.max(free)),
             Wake::At(at, _) => self.wake_at(fabric, at.max(now).max(free)),
         }
@@ -405,6 +407,6 @@ mod tests {
         let sent = judged(true, false).unwrap_err();
         assert!(sent.contains("1 datagrams were sent after the end"), "{sent}");
         let woken = judged(false, true).unwrap_err();
-        assert!(woken.contains("finished, but wants Now"), "{woken}");
+        assert!(woken.contains("wants to be woken: Now"), "{woken}");
     }
 }

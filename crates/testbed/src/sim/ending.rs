@@ -157,7 +157,8 @@ impl World<'_> {
     }
 }
 
-/// Adds the network's counters for an agent's data packets.
+/// Adds the network's counters for the data packets of an agent (a copy, TCP connection or UDP
+/// stream).
 fn add_fares(accounts: &mut Accounts, fares: &Fares, under_way: u64) {
     accounts.dropped = fares.dropped;
     accounts.queue_full = fares.queue_full;

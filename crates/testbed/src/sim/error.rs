@@ -13,7 +13,7 @@ pub enum SimError {
     Broken {
         /// The time in the run.
         at: Time,
-        /// The name of the flow or link.
+        /// The name of the flow or link, or the receiver.
         whose: String,
         /// The invariant and the violation.
         what: String,

@@ -1,9 +1,9 @@
 //! The network: packets on links, from one end of a route to the other.
 //!
 //! A link almost always delivers its packets in order. Each link therefore keeps its packets in a
-//! queue, and only the first packet of the queue is in the calendar. A packet that overtakes others
-//! has its own calendar entry. Both kinds share one order (time, then sequence number), so the
-//! queue affects only speed.
+//! queue, and only the first packet of the queue is in the calendar (the queue of future events). A
+//! packet that overtakes others has its own calendar entry. Both kinds share one order (time, then
+//! sequence number), so the queue affects only speed.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ pub(super) struct Wire {
     active: bool,
 }
 
-/// Counts of an agent's data packets on links.
+/// Counts of the data packets of an agent (a copy, TCP connection or UDP stream) on links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fares {
     /// Packets offered to the route's first link.
@@ -256,7 +256,7 @@ impl Fabric {
         self.wires[index as usize].flying.front().map(|(due, _)| *due)
     }
 
-    /// Takes a packet that overtook.
+    /// Takes a packet that overtook others.
     pub(super) fn take_loose(&mut self, place: u32) -> Option<Packet> {
         let (index, packet) = self.loose.take(place)?;
         let wire = &mut self.wires[index as usize];

@@ -112,7 +112,7 @@ impl Program {
     }
 }
 
-/// The bytes that a disk writes in `span` after `from`, without its stalls.
+/// The bytes that a disk writes in `span` after `from`; it writes nothing during its stalls.
 pub(super) fn disk_work(disk: &Disk, from: Time, span: Span) -> Bytes {
     let from = from.since(Time::ZERO);
     let end = from + span;

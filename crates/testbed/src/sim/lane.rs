@@ -39,7 +39,7 @@ impl Lane {
         Lane { ordered, ..Lane::default() }
     }
 
-    /// Sends a message to the end `to` of an agent.
+    /// Sends a message to the end `to` of the copy `agent`.
     pub(super) fn send(&mut self, fabric: &mut Fabric, agent: u32, to: End, outgoing: &Outgoing) {
         let mut bytes = Vec::new();
         outgoing.control.encode(&mut bytes);

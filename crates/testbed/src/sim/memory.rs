@@ -15,7 +15,7 @@ use crate::scenario::Host;
 #[derive(Debug)]
 pub(super) struct Memory {
     total: Bytes,
-    /// The memory granted to each copy, by agent.
+    /// The memory granted to each copy.
     held: BTreeMap<u32, Bytes>,
 }
 
@@ -52,7 +52,7 @@ impl Memory {
 pub(super) struct Holding {
     /// Missing blocks of each chunk.
     missing: Vec<u32>,
-    /// Bytes of complete chunks. If the host has no slower disk, these bytes have drained.
+    /// Bytes of complete chunks: drained, unless a disk has still to write them.
     pub(super) whole: Bytes,
     /// Bytes granted to the sender since the start.
     pub(super) granted: Bytes,

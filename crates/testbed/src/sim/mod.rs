@@ -11,7 +11,8 @@
 //! - Both ends' counters agree with the network's.
 //! - Nothing is sent after the end.
 //! - No core needs endless polling.
-//! - Each link delivers as many packets as it took.
+//! - Each link loses track of no packet: it delivers, drops or still holds every packet that it
+//!   accepted or duplicated.
 //!
 //! Modelled:
 //! - links with all features of [`crate::link`], along routes;
@@ -22,7 +23,7 @@
 //! Not modelled:
 //! - the session's opening: a copy starts with an open session, and with its route's round-trip
 //!   time as the estimate;
-//! - the processing time of a driver without a limit;
+//! - the processing time of programs for which the scenario sets no limit;
 //! - verification.
 //!
 //! Only the datagrams of copies pass through the receiving program and the socket buffer. TCP and
@@ -69,6 +70,7 @@ use crate::scenario::Scenario;
 
 /// Runs a scenario with its own seed.
 ///
+/// # Errors
 /// [`SimError::Scenario`] for a scenario that cannot be simulated, [`SimError::Broken`] for a run
 /// in which an invariant failed.
 pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {
@@ -82,7 +84,7 @@ pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {
 enum What {
     /// The first packet on a link arrives at the link's end.
     Wire(u32),
-    /// A packet that overtook arrives at the link's end.
+    /// A packet that overtook others arrives at the link's end.
     Loose(u32),
     /// A flow starts.
     Start(u32),
@@ -94,17 +96,17 @@ enum What {
     Receiver(u32),
     /// A host's receiving program finishes its batch.
     Program(u32),
-    /// A host's drained bytes are counted.
+    /// A host frees memory.
     Drain(u32),
     /// A receiver's core learns how much other traffic arrives.
     Others(u32),
     /// A packet of a control stream is sent again.
     Again { agent: u32, to: End, bytes: u32, message: u32 },
-    /// The next mouse of a flow starts.
+    /// The next mouse (short TCP connection) of a flow starts.
     Mouse(u32),
     /// A flow's time is over.
     Stop(u32),
-    /// A copy's receiver forgets it.
+    /// The receiver of a copy forgets the copy.
     Close(u32),
     /// The series get their next point.
     Sample,

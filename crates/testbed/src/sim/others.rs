@@ -1,5 +1,5 @@
 //! Other traffic on a receiving host's access link, as the host's card would count it. The
-//! simulator reports it to the cores that divide the link among flows.
+//! simulator reports it to the cores (protocol state machines) that divide the link among flows.
 
 use longhaul_proto::endpoint::Others;
 use longhaul_proto::time::Span;

@@ -31,7 +31,7 @@ pub struct SimOutcome {
 pub struct FlowOutcome {
     /// The flow's name.
     pub name: String,
-    /// The protocol's name, `tcp cubic`, `tcp newreno`, `udp` or `mice`.
+    /// The carrier's name, as [`Flow::carrier`](crate::scenario::Flow::carrier).
     pub carrier: String,
     /// The name of the sending host.
     pub from: String,
@@ -46,8 +46,8 @@ pub struct FlowOutcome {
     pub finished: Option<Time>,
     /// When the sender learned that the object is complete; `None` for UDP.
     pub known: Option<Time>,
-    /// The object's size; for mice, the size of all mice together; `None` for a flow without an
-    /// end.
+    /// The object's size; for mice (short TCP connections), the size of all together; `None` for a
+    /// flow without an end.
     pub object: Option<Bytes>,
     /// Bytes of the object that arrived.
     pub delivered: Bytes,
@@ -92,15 +92,15 @@ pub struct Accounts {
     pub blocks_lost: u64,
     /// Third measure of loss: losses reported to the sender, with repeated reports of a block.
     pub reported_lost: u64,
-    /// Packets that links really dropped.
+    /// Packets that links dropped; the simulator counts them.
     pub dropped: u64,
-    /// Packets that a queue dropped because it was full, or by CoDel; a part of `dropped`.
+    /// Packets that a full queue or CoDel dropped; a part of `dropped`.
     pub queue_full: u64,
     /// Dropped by the receiving host's socket buffer.
     pub socket_lost: u64,
     /// Second copies that links made.
     pub copied: u64,
-    /// Duplicates that the receiving driver discarded before the protocol saw them.
+    /// Duplicates that the receiving program discarded before the protocol saw them.
     pub replayed: u64,
     /// Arrived with a flipped bit and was discarded.
     pub corrupted: u64,

@@ -16,7 +16,7 @@ pub(super) enum End {
 /// A packet on links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// The agent (copy, connection or stream of UDP) that the packet belongs to.
+    /// The agent that the packet belongs to.
     pub(super) agent: u32,
     /// The end of the agent to which the packet goes.
     pub(super) to: End,

@@ -1,4 +1,4 @@
-//! A stream over one link in virtual time: frames at regular intervals. Requests of lost symbols
+//! A stream over one link in virtual time: frames at regular intervals. Requests of lost datagrams
 //! return over a link with the same faults.
 
 use std::cmp::Reverse;

@@ -79,7 +79,7 @@ pub(super) struct FlowState {
     pub(super) ways: ((u32, u32), (u32, u32)),
     pub(super) rtt: Span,
     pub(super) random: Random,
-    /// Unfinished agents plus mice that have not started.
+    /// Unfinished agents, plus short TCP connections (mice) that have not started.
     pub(super) busy: usize,
     pub(super) mice: u32,
     pub(super) can_end: bool,

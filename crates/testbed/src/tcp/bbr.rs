@@ -26,7 +26,7 @@ const LEAST: u32 = 4;
 /// Start-up ends after this many rounds with less growth than required.
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
-/// Maximum number of segments in one burst: those of one segmented send.
+/// Maximum number of segments in one burst: those of one segmented send (GSO).
 const MOST_AT_ONCE: f64 = 44.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(bbr.mode, Mode::ProbeRate);
         let gain = CYCLE[bbr.cycle.0];
         assert_eq!(bbr.pace(), Some(1_000.0 * gain * MARGIN));
-        // Twice 100 segments, plus three sends of two.
+        // Twice 100 segments (1,000 a second for 100 ms), plus three bursts of two.
         assert_eq!(bbr.target(WINDOW_GAIN), 206 + if bbr.cycle.0 == 0 { 2 } else { 0 });
     }
 

@@ -147,7 +147,7 @@ impl Board {
             .then(|| Sample { rate: count as f64 / span.as_secs_f64(), before: mark.delivered });
     }
 
-    /// Records a segment's arrival, unless it is a repeat.
+    /// Records a segment's arrival, unless the segment was sacked before.
     fn leave(&mut self, sent: Sent, change: &mut Change) {
         if sent.sacked {
             return;
@@ -206,8 +206,8 @@ impl Board {
         found
     }
 
-    /// Finds lost repairs: a segment that was sent more than `reordering` later has arrived (RFC
-    /// 8985, 6.2). Returns their number.
+    /// Finds lost repairs, and returns their number. A repair is lost if a segment that was sent
+    /// more than `reordering` after the repair has arrived (RFC 8985, 6.2).
     fn judge_repairs(&mut self, reordering: Span) -> u32 {
         let mut found = 0;
         while let Some(&(at, number)) = self.repairs.front() {
@@ -256,7 +256,8 @@ impl Board {
         Some(last)
     }
 
-    /// RFC 6298, 5.4, and RFC 6675, 5.1: after a time-out all that is not sacked is lost.
+    /// RFC 6298, 5.4, and RFC 6675, 5.1: after a time-out every segment that is not sacked counts
+    /// as lost. Returns the number of segments and repairs found lost.
     pub(super) fn lose_all(&mut self) -> u32 {
         let mut found = 0;
         for sent in self.sent.iter_mut().filter(|sent| !sent.sacked) {

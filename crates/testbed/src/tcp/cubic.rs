@@ -4,8 +4,8 @@
 //! as a whole number. It updates that number rarely: every 32 ms while the window does not change.
 //! It updates the curve at most once per clock tick. With round trips shorter than these times the
 //! window therefore stays constant after a loss, far below the window of RFC 9438
-//! (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an RTT of 1 ms it is a third of that
-//! window.
+//! (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an RTT of 1 ms Linux's window is a
+//! third of RFC 9438's.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -173,7 +173,8 @@ mod tests {
     #[test]
     fn cubic_grows_as_reno_does_at_tens_of_milliseconds() {
         let (mut follower, rtt) = (Follower::after_loss(20), Span::from_millis(40));
-        // One window of acknowledgements per round trip: + 0.53 each.
+        // One window of acknowledgements per round trip, which adds 3 (1 − β) / (1 + β) = 0.53
+        // segments, with β = 0.7.
         for round in 0..20 {
             for _ in 0..follower.window {
                 follower.arrive(Time::ZERO + rtt * round, 1, rtt);

@@ -10,12 +10,12 @@ use longhaul_proto::time::{Span, Time};
 
 /// HyStart is inactive below this window.
 pub(super) const LOW_WINDOW: u32 = 16;
-/// The largest gap between acknowledgements of one train.
+/// The largest gap between closely spaced acknowledgements.
 const CLOSE: Span = Span::from_millis(2);
 /// Linux's addition to the minimum round trip, before it is halved, for acknowledgements that cover
 /// several segments.
 const COVERED: Span = Span::from_millis(1);
-/// Round-trip samples per round.
+/// Number of round-trip samples in a round after which the second sign counts.
 const SAMPLES: u32 = 8;
 
 /// The detector's state in slow start.

@@ -78,7 +78,7 @@ mod tests {
     fn below_its_target_the_sender_adds_one_datagram_to_the_arrivals_without_loss() {
         let mut reduction = Reduction::new(20, 10);
         assert_eq!(sends(&mut reduction, 1, 4, true), 2);
-        assert_eq!(sends(&mut reduction, 1, 4, false), 0, "one more than arrived is out already");
+        assert_eq!(sends(&mut reduction, 1, 4, false), 0, "as many are sent as have arrived");
         assert_eq!(sends(&mut reduction, 3, 9, true), 1, "never above the target");
     }
 }

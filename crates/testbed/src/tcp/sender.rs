@@ -1,4 +1,4 @@
-//! The sending end: what to send, and when to send it again.
+//! The sending end of a TCP connection: decides what to send, and when to send it again.
 
 use longhaul_proto::time::{Span, Time};
 
@@ -13,7 +13,7 @@ use crate::scenario::Tcp;
 /// RFC 8985, 7.2: how long a receiver may delay the acknowledgement of a single segment; Linux uses
 /// 200 ms.
 const PROBE_SINGLE: Span = Span::from_millis(200);
-/// Linux's minimum time before a probe.
+/// Linux's minimum time before a tail loss probe.
 const MIN_PROBE: Span = Span::from_millis(2);
 
 /// A sender's counters, in segments.
@@ -23,7 +23,7 @@ pub(crate) struct SenderCounts {
     pub sent: u64,
     /// Sent for the first time.
     pub first: u64,
-    /// Found lost, repairs included.
+    /// Declared lost; a retransmission that is lost counts again.
     pub lost: u64,
     /// Window reductions for losses, without timeouts.
     pub recoveries: u64,
@@ -54,20 +54,21 @@ pub(crate) struct Sender {
     /// The largest flight size.
     limit: u32,
     initial: u32,
-    /// When the SYN was first sent, and how often.
+    /// When the SYN was first sent; `None` before.
     syn: Option<Time>,
+    /// Number of SYNs sent.
     syns: u32,
     /// When the retransmission timer expires, if anything is in flight.
     deadline: Option<Time>,
-    /// When to send a probe, if before `deadline`; and whether one was sent since new data were
-    /// last acknowledged.
+    /// When to send a tail loss probe (RFC 8985, 7); `None` during a repair, if the retransmission
+    /// timer expires first, or if a probe was sent since new data were last acknowledged.
     probe: Option<Time>,
     probed: bool,
     /// Whether the window stopped the last poll.
     limited: bool,
     last_sent: Time,
-    /// For a paced flow: when its next burst may leave, the rest of this burst, and whether pacing
-    /// stopped the last poll.
+    /// For a paced flow: when its next burst may leave, the number of segments left of this burst,
+    /// and whether pacing stopped the last poll.
     paced: (Time, u32, bool),
     counts: SenderCounts,
 }

@@ -148,7 +148,7 @@ fn check_all() {
     };
     let met: Vec<Met> = thread::scope(|scope| {
         let rows: Vec<_> = all().iter().map(|row| scope.spawn(move || all_of(row))).collect();
-        rows.into_iter().map(|row| row.join().expect("what failed stands above")).collect()
+        rows.into_iter().map(|row| row.join().expect("its runs pass (see above)")).collect()
     });
     let sum = |of: fn(&Met) -> u64| met.iter().map(of).sum::<u64>();
     assert!(sum(|met| met.dropped) > 0 && sum(|met| met.queue_full) > 0, "{met:?}");

@@ -11,7 +11,7 @@
 //!
 //! The command runs every variant between two processes, each pinned to its own core. It prints the
 //! highest paced rate of each variant with less than 0.1 % of loss. `pipeline flood` measures the
-//! receiver's cost of a stranger's datagram.
+//! receiver's cost of a datagram from an unknown sender.
 //!
 //! Just before each run, the receiver touches and frees as much memory as the file takes. Without
 //! this, pages that the host has reclaimed would cost ten times as much, and would dominate the
@@ -371,7 +371,7 @@ impl FlowSink for Sink {
             self.arrivals.clear();
             for datagram in datagrams {
                 // After a long silence the first packet number looks implausible, so that datagram
-                // is lost.
+                // is dropped.
                 let Ok(placed) = self.placer.place(now, &datagram) else { continue };
                 let number = datagram.header.number;
                 self.arrivals.extend(placed.map(|block| Arrival { number, block, at: now }));
@@ -410,7 +410,7 @@ impl FlowSink for Sink {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// Sends single datagrams of a stranger, 50,000 a second, to a port that has a flow.
+/// Sends single datagrams of an unknown sender, 50,000 a second, to a port that has a flow.
 fn flood() -> Result<()> {
     const COUNT: u64 = 100_000;
     let port = Port::bind("127.0.0.1:0".parse()?)?;

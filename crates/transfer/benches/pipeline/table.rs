@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The fastest run with less than 0.1 % of loss, by bisection between 0.5 and 100 Gbit/s.
+/// Returns the fastest run with less than 0.1 % of loss, by bisection between 0.5 and 100 Gbit/s.
 fn highest_rate(run: impl Fn(u64) -> Result<Figures>) -> Result<Figures> {
     let (mut low, mut high) = (500.0f64, 100_000.0f64);
     let mut best: Option<Figures> = None;

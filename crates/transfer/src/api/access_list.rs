@@ -1,4 +1,4 @@
-//! Lists of clients as text. An entry is an option, or a line of a file.
+//! Lists of clients as text. An entry is the value of a command-line option, or a line of a file.
 //! `ID[:ro|wo|rw][:subfolder]` grants files; `ID,files=ro:/sub,share=rw:/world,stream=ro:/rooms`
 //! grants rights by service.
 

@@ -1,4 +1,5 @@
-//! Items of a call that the engine sends in batches and a program reads one by one.
+//! Items of a call, which the engine (the library's threads) sends in batches and a program reads
+//! one by one.
 
 use std::task::{Context, Poll};
 use std::vec;
@@ -7,8 +8,8 @@ use tokio::sync::mpsc;
 
 use crate::error::public::Error;
 
-/// Turns a batch into its items. Gets `None` when the channel has closed; returns `None` when the
-/// call is complete.
+/// Returns the items of a batch; `None` when the call is complete. The argument is `None` if the
+/// channel has closed.
 type Open<B, T> = fn(Option<B>) -> Result<Option<Vec<T>>, Error>;
 
 /// The reading end of a call's results. An error is the last item.
@@ -49,7 +50,7 @@ impl<B, T> Batches<B, T> {
     }
 }
 
-// Nothing in a reading end is pinned.
+// No field is pinned.
 impl<B, T> Unpin for Batches<B, T> {}
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The events of a transfer as an iterator that blocks for the next one.
+/// Returns the events of a transfer as an iterator that blocks until the next event.
 pub fn iter(mut events: Events) -> impl Iterator<Item = Event> + Send {
     std::iter::from_fn(move || wait(events.next()))
 }

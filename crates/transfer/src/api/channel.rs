@@ -29,23 +29,23 @@ use crate::progress::Cancel;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChannelMode {
-    /// Every message, in order. The room keeps 4,096 messages and 32 MiB; a subscriber that falls
-    /// further behind loses the oldest messages and learns their number.
+    /// Every message, in order. The room keeps up to 4,096 messages and 32 MiB; a subscriber that
+    /// falls further behind loses the oldest messages and learns their number.
     #[default]
     Reliable,
     /// The newest message of each key. A newer message replaces an older message that was not sent
     /// yet.
     Latest,
-    /// Every message in sealed UDP datagrams, immediately or never, in any order.
+    /// Every message in sealed UDP datagrams, without retransmission, in any order.
     Datagram,
     /// As `Datagram`, with a deadline of 1 ms to 60 s after the program offers a message. A
     /// message that would arrive later is dropped and counted. The measured losses determine the
     /// repairs, so no code can be set. A new subscriber gets no earlier messages.
     Deadline(Span),
-    /// Every message by the multicast group of the room, immediately or never, in any order. The
-    /// server must be a member of the group in this network; it passes the group's messages on to
-    /// the room. Members receive each other's messages directly, even while the connection to the
-    /// server is lost.
+    /// Every message in datagrams to the room's multicast group, without retransmission, in any
+    /// order. The server must be a member of the group in this network; it passes the group's
+    /// messages on to the room. Members receive each other's messages directly, even while the
+    /// connection to the server is lost.
     Multicast,
 }
 
@@ -56,9 +56,9 @@ pub enum ChannelCode {
     /// No repairs.
     #[default]
     None,
-    /// One repair, the XOR, for each group of 1 to 64 datagrams.
+    /// One repair datagram, the XOR of the group, for each group of 1 to 64 datagrams.
     Xor(u8),
-    /// Reed–Solomon: groups of 1 to 64 datagrams, with 1 to 32 repairs each.
+    /// Reed–Solomon: groups of 1 to 64 datagrams, with 1 to 32 repair datagrams each.
     ReedSolomon(u8, u8),
 }
 
@@ -203,7 +203,7 @@ pub struct ChannelInput {
 impl ChannelInput {
     /// Sends a message of up to 16 MiB, with a key (words joined by slashes) or without one. In the
     /// mode `Latest` the call never waits, and the message replaces a waiting message with the same
-    /// key. In the other modes the call waits as long as 64 MiB wait for the server.
+    /// key. In the other modes the call waits while 64 MiB wait for the server.
     ///
     /// # Errors
     /// The key is invalid, the message is too long; or the channel has ended, and
@@ -267,9 +267,10 @@ pub struct ChannelSent {
     unsent: u64,
     /// Content that was sent.
     pub bytes: Bytes,
-    /// Content sent a second, over the last one to two seconds.
+    /// Rate of content sent, over the last one to two seconds.
     pub goodput: Rate,
-    /// Bytes sent a second, including heads, keys and repairs, over the same time.
+    /// Rate of all bytes sent, including headers, keys and repairs, over the last one to two
+    /// seconds.
     pub throughput: Rate,
     /// The lowest round-trip time to the server so far.
     pub rtt: Span,
@@ -296,7 +297,7 @@ impl ChannelSent {
         }
     }
 
-    /// Returns the share of messages that were lost: they could not be sent, did not reach the
+    /// Returns the fraction of messages, from 0 to 1, that could not be sent, did not reach the
     /// server, or were dropped there for lack of memory.
     pub fn loss(&self) -> f64 {
         let all = self.messages.saturating_sub(self.replaced);
@@ -314,8 +315,8 @@ impl IntoFuture for ReceiveChannelRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted, or a setting is out of its limits. A host that
-    /// does not let this client receive reports that as the first event.
+    /// The host cannot be reached or is not trusted, or a setting is out of its limits.
+    /// [`ChannelReceiver::next`] reports that the host does not let this client receive.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (mode, code, interface) = self.settings.checked()?;
@@ -350,8 +351,8 @@ impl fmt::Debug for ChannelReceiver {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChannelEvent {
-    /// This client has entered the room. The event is repeated if the server has restarted. It is
-    /// unknown how many messages were lost before a repeated event.
+    /// This client has entered the room. The event is repeated after a restart of the server; the
+    /// number of messages lost before a repeated event is unknown.
     Joined,
     /// A message.
     Message(ChannelMessage),
@@ -364,11 +365,11 @@ pub enum ChannelEvent {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChannelMessage {
-    /// The key, if it has one.
+    /// The key, if the message has one.
     pub key: Option<String>,
     /// The content.
     pub bytes: Arc<[u8]>,
-    /// Identifies the sender.
+    /// The number that identifies the sender.
     pub origin: u64,
     /// The number of the message, from 1 for each sender.
     pub number: u64,
@@ -386,7 +387,7 @@ pub struct ChannelReceived {
     pub connected: bool,
     /// Messages delivered.
     pub messages: u64,
-    /// Bytes of these messages.
+    /// Bytes of the delivered messages.
     pub bytes: Bytes,
     /// Messages that were lost: on the path, or because this client was too slow.
     pub lost: u64,
@@ -406,7 +407,7 @@ pub struct ChannelReceived {
     pub throughput: Rate,
     /// The lowest round-trip time to the server so far.
     pub rtt: Span,
-    /// The mean deviation of delays between messages (RFC 3550).
+    /// The smoothed difference between the delays of successive messages (RFC 3550).
     pub jitter: Span,
 }
 

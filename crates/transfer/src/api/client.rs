@@ -81,8 +81,7 @@ impl Client {
         WriteRequest::new(self, reader, destination.into_location())
     }
 
-    /// Describes a probe of the path to `host`, which is a server as `lh://host[:port]` or an ssh
-    /// host as `host:`.
+    /// Describes a probe of the path to `host`: a server `lh://host[:port]`, or `host:` over ssh.
     pub fn probe(&self, host: impl IntoLocation) -> ProbeRequest {
         ProbeRequest::new(self, host.into_location())
     }
@@ -129,8 +128,8 @@ impl ClientBuilder {
         ClientBuilder { trust, ..self }
     }
 
-    /// Limits the incomplete data of all copies of the client and its clones together. A copy waits
-    /// up to 10 s for its memory, then retries. Without this limit each copy has a separate limit.
+    /// Limits the memory for incomplete data, for all copies of the client and its clones together.
+    /// A copy waits up to 10 s for memory, then retries. By default each copy has a separate limit.
     #[must_use]
     pub fn memory(self, memory: Bytes) -> ClientBuilder {
         ClientBuilder { memory: Some(memory), ..self }
@@ -172,7 +171,6 @@ impl IntoLocation for Location {
     }
 }
 
-/// Implements [`IntoLocation`] for text types.
 macro_rules! from_text {
     ($($text:ty),*) => {$(
         impl IntoLocation for $text {

@@ -204,7 +204,8 @@ fn statuses(told: Option<Told>) -> Result<Option<Vec<ServerStatus>>, Error> {
     Ok(Some(told.ok_or_else(|| cut_off("the watch was over"))??))
 }
 
-/// The names of a batch. The last batch has no names; without it the listing was cut off.
+/// Returns the names of a batch. The last batch is empty; if the channel closes before an empty
+/// batch, the listing was cut off.
 fn names(batch: Option<Batch>) -> Result<Option<Vec<Named>>, Error> {
     let names = batch.ok_or_else(|| cut_off("the listing was complete"))??;
     Ok((!names.is_empty()).then_some(names))

@@ -1,4 +1,4 @@
-//! The description of a copy, until it starts.
+//! A copy before it starts: sources, destination and options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl CopyRequest {
         }
     }
 
-    /// Sets options. [`CopyRequest::start`] reports an invalid address.
+    /// Sets options, unless an address is invalid; [`CopyRequest::start`] reports that.
     fn with(mut self, set: impl FnOnce(&mut CopyOptions)) -> CopyRequest {
         if let Ok(options) = &mut self.options {
             set(options);
@@ -130,7 +130,7 @@ impl CopyRequest {
         self.with(|options| options.source_settings = settings)
     }
 
-    /// Sends at a fixed rate of UDP payload.
+    /// Sets a fixed rate of UDP payload; `None` searches for the rate.
     pub fn rate(self, rate: Option<Rate>) -> CopyRequest {
         self.with(|options| options.rate = rate)
     }
@@ -178,7 +178,7 @@ impl CopyRequest {
         self.with(|options| options.retry_for = patience)
     }
 
-    /// Sets how long the copy may make no progress.
+    /// Sets how long the copy may make no progress before it fails.
     pub fn stall(self, patience: Duration) -> CopyRequest {
         self.with(|options| options.stall = patience)
     }
@@ -198,8 +198,8 @@ impl CopyRequest {
         self.with(|options| options.allow_downgrade = is_allowed)
     }
 
-    /// Sets how many events may wait for a slow reader, by default 1,024. Further events become
-    /// [`Event::Lagged`](super::Event::Lagged).
+    /// Sets how many events may wait for a slow reader, by default 1,024. Further events are
+    /// dropped, and [`Event::Lagged`](super::Event::Lagged) counts them.
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }
     }
@@ -210,8 +210,8 @@ impl CopyRequest {
         self.with(|options| options.local = Some(folder.clone()))
     }
 
-    /// Sends everything that `reader` returns instead of the one source; the content may have any
-    /// length. The source's path then only supplies a name. A thread of the engine reads at most
+    /// Sends everything that `reader` returns instead of the source's content; the content may have
+    /// any length. The source's path only supplies a name. A thread of the engine reads at most
     /// [`CopyRequest::memory`] ahead of the data that have arrived. Content up to a sixteenth of
     /// that limit is sent as a file. A copy of longer content cannot be resumed: it fails when its
     /// connection is lost. The file gets its name when it is complete.
@@ -220,10 +220,10 @@ impl CopyRequest {
     }
 
     /// Writes the one file of the copy to `writer` instead of the destination. The destination's
-    /// path then only supplies a name. Bytes are written in order: a chunk of 1 MiB is written as
-    /// soon as the chunk and all chunks before it are verified. A thread of the engine writes. A
-    /// slow writer slows the sender and does not count as a stall. A lost connection is retried; a
-    /// later call starts from the beginning.
+    /// path only supplies a name. Bytes are written in order: a chunk of 1 MiB is written as soon
+    /// as the chunk and all chunks before it are verified. A thread of the engine writes. A slow
+    /// writer slows the sender and does not count as a stall. A lost connection is retried; a later
+    /// call starts from the beginning.
     pub fn output(self, writer: impl std::io::Write + Send + 'static) -> CopyRequest {
         self.with(|options| options.output = Some(Output::new(writer)))
     }

@@ -1,5 +1,5 @@
-//! The engine's threads. The embedding program's runtime never drives a transfer, and never waits
-//! for the end of a thread.
+//! The engine: threads that run transfers and other calls, apart from the async runtime of the
+//! embedding program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,7 +78,8 @@ pub(super) struct Reporter<E> {
 }
 
 impl<E> Reporter<E> {
-    /// Returns the reporter of a call that starts now and ends with `cancel`.
+    /// Returns the reporter of a call; `cancel` ends the call. Decisions about servers run on the
+    /// caller's tokio runtime, if there is one.
     pub(super) fn new(sink: Sink<E>, trust: Arc<Trust>, cancel: Cancel) -> Reporter<E> {
         Reporter { sink, trust, cancel, runtime: Handle::try_current().ok() }
     }

@@ -23,7 +23,7 @@ pub enum Event {
         /// The carrier of the session: `quic`, `tls` or `ssh`.
         carrier: &'static str,
     },
-    /// A part of the object exists from an earlier run.
+    /// Some of the data exist from an earlier run.
     Resumed {
         /// Bytes that need not be sent.
         bytes: u64,
@@ -53,7 +53,8 @@ pub enum Event {
     Streams {
         /// The number of connections that carry the data.
         count: u32,
-        /// Whether the search ended before the transfer ended.
+        /// Whether `count` is the best of the numbers tried. If not, the transfer ended during the
+        /// search.
         found: bool,
     },
     /// A file was copied, or would be (dry run).

@@ -1,7 +1,6 @@
 //! Patterns in the path of a location, expanded to the matching names on the other host.
 //!
-//! The client lists the folders along the pattern, so the server's own rules apply. The server
-//! reads nothing outside its root, and follows no link out of its root.
+//! The client lists the folders along the pattern, so the server's access rules apply.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -65,7 +64,7 @@ impl Client {
             return Err(Error::new(ErrorKind::RemoteFile, what).at(pattern.path()));
         }
         let expanded = found.into_iter().map(|(mut path, named)| {
-            // Over ssh a path that begins with ~ is the home folder.
+            // Over ssh a path that begins with ~ would be read as a path in the home folder.
             if path.starts_with(b"~") && !pattern.path().starts_with("~") {
                 path.splice(..0, *b"./");
             }
@@ -118,7 +117,7 @@ impl Expansion {
         Ok(found)
     }
 
-    /// Returns the names in a folder that match, or only the name that equals the pattern's text.
+    /// Returns the matching names in a folder; only one if a name equals the pattern's text.
     async fn matches(
         &mut self,
         folder: &[u8],
@@ -137,7 +136,7 @@ impl Expansion {
             };
             self.names += 1;
             if self.names > MAX_NAMES {
-                let what = format!("a pattern leads through more than {MAX_NAMES} names");
+                let what = format!("a pattern needs a search through more than {MAX_NAMES} names");
                 return Err(Error::new(ErrorKind::Usage, what));
             }
             let is_folder = named.kind == NameKind::Folder;

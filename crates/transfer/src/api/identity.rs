@@ -1,4 +1,4 @@
-//! The identity of an end.
+//! The key pair of a client or server.
 
 use std::fmt;
 use std::path::Path;

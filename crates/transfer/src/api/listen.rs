@@ -1,4 +1,4 @@
-//! Where a server listens, as text.
+//! Parses the address on which a server listens.
 
 use std::net::SocketAddr;
 

@@ -204,7 +204,7 @@ async fn bring(
     }
 }
 
-/// The pieces of the reader, as the engine reads them.
+/// Reads the pieces as one sequence of bytes, for the engine.
 struct Brought {
     pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,

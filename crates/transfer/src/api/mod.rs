@@ -8,7 +8,8 @@
 //! - A [`Connection`] serves several calls; a [`RemoteFile`] is one of its files.
 //! - A [`Share`] is the tree of small values that a server's clients share. An [`Rpc`] calls the
 //!   methods of the other side. A [`StreamSender`] and a [`StreamReceiver`] carry frames with a
-//!   deadline.
+//!   deadline. A [`ChannelSender`] and a [`ChannelReceiver`] carry messages from several clients to
+//!   several others.
 //! - Inside: `queue` and `batches` connect the engine to its readers. `engine` owns the threads.
 //!   `running` is the common part of the handles. `host` connects to a host for calls. [`blocking`]
 //!   is for threads that may block.

@@ -105,13 +105,13 @@ impl ProbeRequest {
         self
     }
 
-    /// Selects the measurement with datagrams that are received and dropped.
+    /// Selects the measurement with UDP datagrams that the receiver drops.
     pub fn udp(self, on: bool) -> ProbeRequest {
         self.with(|options| options.udp = on)
     }
 
-    /// Selects the measurement with datagrams that are received and copied once, as an application
-    /// does.
+    /// Selects the measurement with UDP datagrams whose payload the receiver copies once, as an
+    /// application does.
     pub fn app(self, on: bool) -> ProbeRequest {
         self.with(|options| options.app = on)
     }

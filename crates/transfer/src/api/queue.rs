@@ -37,13 +37,13 @@ struct State<E> {
     droppable: usize,
     /// Maximum number of droppable events.
     capacity: usize,
-    /// The unread event of which only the latest is kept.
+    /// The unread event that the next event of its kind replaces.
     latest: Option<E>,
     /// Whether the last event that the reader got came from `latest`.
     told_latest: bool,
     closed: bool,
     waker: Option<Waker>,
-    /// The current reader; an earlier reader gets the end of the events.
+    /// Number of the current reader; earlier readers get the end of the events.
     reader: u64,
 }
 
@@ -84,7 +84,7 @@ impl<E: Queued> Queue<E> {
         }
     }
 
-    /// Returns a new reader; the earlier reader gets the end of the events.
+    /// Returns a new reader, and ends the earlier reader.
     pub(super) fn reader(&self) -> Reader<E> {
         let (number, waker) = {
             let mut state = self.lock();

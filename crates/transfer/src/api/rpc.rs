@@ -1,4 +1,4 @@
-//! Remote procedure calls between a client and its server, both ways.
+//! Remote procedure calls between a client and its server, in both directions.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -361,7 +361,7 @@ impl ServerControl {
         Ok(told.await.map_err(ended)??)
     }
 
-    /// Returns the server's current status. A server does extra work for it only during this call.
+    /// Returns the server's current status. The status costs the server work only during this call.
     ///
     /// # Errors
     /// The server has ended.

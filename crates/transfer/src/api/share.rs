@@ -23,8 +23,8 @@ use crate::share::serve_share;
 
 /// Calls that may wait for the engine.
 const WAITING: usize = 64;
-/// Maximum number of batches of a watch's events that wait for a slow reader. At this limit the
-/// server has to wait. If the server discards changes while it waits, a snapshot follows.
+/// Maximum number of batches of a watch's events that wait for a slow reader. Beyond it the server
+/// waits; if the server discards changes meanwhile, it sends a snapshot.
 const UNREAD: usize = 4;
 /// Name of the engine's thread.
 const NAME: &str = "longhaul share";
@@ -115,8 +115,9 @@ impl SharedValue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edited {
-    /// The edit is on the server's disk (a presence is in its memory). The key has this version; 0
-    /// if there was nothing to delete.
+    /// The edit is on the server's disk, or only in the server's memory for a
+    /// [presence](EditRequest::presence). Contains the key's new version; 0 if there was nothing to
+    /// delete.
     Made(u64),
     /// The edit was not applied: the condition does not hold, or somebody else changed the key
     /// while the connection was lost. Contains the current value if the key exists and this client
@@ -174,10 +175,10 @@ impl Share {
         EditRequest::new(self, key, None)
     }
 
-    /// Completes when this client has no presence at `key`; immediately if the client never had
-    /// one. After a lost connection, a client loses its presence in two cases: somebody else has
-    /// changed the key; or the presence has vanished and was put with [`EditRequest::if_version`].
-    /// Returns the key's value at that moment, if known.
+    /// Completes when this client has no [presence](EditRequest::presence) at `key`; immediately if
+    /// the client never had one. After a lost connection, a client loses its presence in two cases:
+    /// somebody else has changed the key; or the presence has vanished and was put with
+    /// [`EditRequest::if_version`]. Returns the key's value at that moment, if known.
     ///
     /// # Errors
     /// The key is invalid, or the connection cannot be restored in time.
@@ -247,9 +248,8 @@ impl EditRequest {
         self
     }
 
-    /// Makes the value a presence, which vanishes with this client. It vanishes when the tree is
-    /// dropped, or 30 s after the last sign of life of a killed client. A presence is not stored on
-    /// disk.
+    /// Makes the value a presence: the server deletes it when this client drops the tree, or 30 s
+    /// after the last sign of life of a killed client. A presence is not stored on disk.
     pub fn presence(mut self) -> EditRequest {
         if let Ok(wish) = &mut self.wish {
             wish.presence = true;

@@ -53,7 +53,7 @@ fn failed(what: &str, error: impl std::fmt::Display) -> Error {
 }
 
 impl SshRooms {
-    /// The rooms of the user whose identity is in `folder`.
+    /// Returns the rooms of the user whose identity is in `folder`.
     pub fn new(folder: impl Into<PathBuf>) -> SshRooms {
         SshRooms { folder: folder.into(), ports: None }
     }
@@ -81,7 +81,7 @@ impl SshRooms {
                 Err(error) if begun.elapsed() > START => {
                     return Err(failed("the server of rooms does not start", error));
                 }
-                // A server that is about to end answers nobody.
+                // The server may be ending: try again.
                 Err(_) => {}
             }
             if started.is_none_or(|at| at.elapsed() > IDLE) {
@@ -113,7 +113,6 @@ impl SshRooms {
             Error::new(ErrorKind::LocalFile, format!("cannot use the folder: {error}"))
                 .at(&self.folder)
         };
-        // Creates the folder as well.
         let identity = Identity::load_or_create(&self.folder)?;
         let lock = File::create(self.folder.join(LOCK)).map_err(used)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -172,9 +171,8 @@ fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok((len > 0).then_some(line))
 }
 
-/// Sends `offer`, which has the server's ports, to the client through ssh. Then waits until ssh
-/// ends, or until the client says that it cannot reach these ports. After that this process ends,
-/// and ssh with it.
+/// Sends `offer`, which has the server's ports, to the client through ssh. Waits until ssh ends, or
+/// until the client reports that it cannot reach these ports.
 fn attend_ssh(offer: &str) -> io::Result<()> {
     let mut output = io::stdout();
     output.write_all(offer.as_bytes())?;

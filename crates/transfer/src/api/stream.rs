@@ -44,7 +44,7 @@ pub enum WhenBehind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamWay {
-    /// Repair or code: the one that sends less on the measured path.
+    /// [`StreamWay::Repair`] or [`StreamWay::Code`], whichever sends less on the measured path.
     #[default]
     Auto,
     /// The frames that come within the deadline, at most 16 MiB, are one payload. Its lost
@@ -52,7 +52,7 @@ pub enum StreamWay {
     Payloads,
     /// Lost datagrams are sent again while they can be in time.
     Repair,
-    /// Each frame has repair datagrams of its own, by a Reed–Solomon code.
+    /// Each frame is sent with repair datagrams of a Reed–Solomon code.
     Code,
 }
 
@@ -62,9 +62,9 @@ pub enum StreamWay {
 pub struct StreamSettings {
     /// Maximum bytes of a frame: up to 16 MiB.
     pub frame: Bytes,
-    /// Frames a second.
+    /// Frames per second.
     pub per_second: f64,
-    /// The time from when the sender takes a frame until its delivery at the farthest receiver.
+    /// Maximum time from when the sender takes a frame until its delivery at the farthest receiver.
     pub deadline: Span,
     /// What to do with frames that arrive too fast.
     pub when_behind: WhenBehind,
@@ -334,9 +334,9 @@ pub struct StreamSent {
     pub receivers: u32,
     /// The repair method in use, and the cost of the other methods, in one sentence.
     pub way: String,
-    /// The rate of UDP payload while a frame is being sent.
+    /// Rate of UDP payload while a frame is being sent.
     pub rate: Rate,
-    /// Repair datagrams for a frame of maximum length, now.
+    /// Current number of repair datagrams for a frame of maximum length.
     pub repairs: u16,
     /// The highest number of repair datagrams so far.
     pub most_repairs: u16,
@@ -346,7 +346,7 @@ pub struct StreamSent {
     pub loss: LossRatio,
     /// Average number of datagrams lost in a row.
     pub burst: f64,
-    /// The delay of datagrams beyond that of the fastest datagram.
+    /// Delay of datagrams in excess of the fastest datagram's delay.
     pub jitter: Span,
     /// Frames taken from the source.
     pub frames: u64,
@@ -356,13 +356,13 @@ pub struct StreamSent {
     pub unwatched: u64,
     /// Datagrams sent.
     pub datagrams: u64,
-    /// Their UDP payload.
+    /// UDP payload of the datagrams sent.
     pub bytes: Bytes,
     /// Datagrams that were sent again because a receiver lost them.
     pub resent: u64,
-    /// Frames that all receivers together reported as delivered by the deadline.
+    /// Frames delivered by the deadline, summed over all receivers.
     pub on_time: u64,
-    /// Frames that all receivers together reported as missed.
+    /// Frames missed, summed over all receivers.
     pub missed: u64,
 }
 
@@ -452,7 +452,7 @@ impl fmt::Debug for StreamReceiver {
 pub enum StreamEvent {
     /// A sender starts, or another sender takes over: frames are counted from the start.
     Begun {
-        /// Frames a second.
+        /// Frames per second.
         per_second: f64,
         /// The time from when the sender takes a frame until its delivery.
         deadline: Span,
@@ -461,9 +461,9 @@ pub enum StreamEvent {
     Frame(StreamFrame),
     /// Frames that will not arrive.
     Missed {
-        /// The first.
+        /// Number of the first missed frame.
         first: u32,
-        /// The last.
+        /// Number of the last missed frame.
         last: u32,
         /// How many of them arrived but were dropped because the reader of the events was too slow.
         unread: u32,
@@ -478,8 +478,9 @@ pub struct StreamFrame {
     pub number: u32,
     /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// The time from the sender to this host: half of the round-trip times of both legs, plus the
-    /// delay beyond that of the fastest recent datagram.
+    /// Estimated delay from the sender to this host: half of the round-trip times from the sender
+    /// to the server and from the server to this host, plus the frame's delay in excess of the
+    /// fastest recent datagram's delay.
     pub delay: Span,
     /// Whether the frame arrived after the deadline.
     pub is_late: bool,
@@ -512,7 +513,7 @@ pub struct StreamReceived {
     pub restored: u64,
     /// The loss between server and client that the repairs are sized for.
     pub loss: LossRatio,
-    /// The recent delay of datagrams beyond that of the fastest datagram.
+    /// Recent delay of datagrams in excess of the fastest datagram's delay.
     pub spread: Span,
     /// RTP's jitter (RFC 3550).
     pub jitter: Span,
@@ -520,7 +521,7 @@ pub struct StreamReceived {
 }
 
 impl StreamReceived {
-    /// Returns the delay that `share` of the delivered frames did not exceed, accurate to 1.6 %.
+    /// Returns the quantile `share` (0 to 1) of the delays of delivered frames, accurate to 1.6 %.
     pub fn delay(&self, share: f64) -> Span {
         self.delays.at(share)
     }
@@ -540,7 +541,7 @@ impl StreamReceiver {
                 item = self.items.recv() => break item,
                 done = done => {
                     self.done = None;
-                    // Events from before the end must still be read.
+                    // If the stream ended without an error, read the remaining events.
                     if let Err(error) = ended(done) {
                         self.is_over = true;
                         return Some(Err(error));

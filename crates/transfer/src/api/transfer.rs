@@ -8,8 +8,8 @@ use crate::error::public::Error;
 use crate::progress::Cancel;
 use crate::summary::Summary;
 
-/// A running transfer. Dropping the handle cancels the transfer without waiting for its end; the
-/// same call resumes it.
+/// A running transfer. Dropping the handle cancels the transfer without waiting for its end; a
+/// later call with the same arguments resumes it.
 #[must_use = "dropping a transfer cancels it"]
 pub struct Transfer(pub(super) Running<Event, Summary>);
 

@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub struct NewServer {
     /// The server, as `host:port`.
     pub name: String,
-    /// The id that it shows, as `lh1:…`.
+    /// The id that the server shows, as `lh1:…`.
     pub id: String,
 }
 
@@ -110,7 +110,7 @@ impl Trust {
         self
     }
 
-    /// Returns the engine's form of this policy.
+    /// Returns this policy for the modules outside of `api`.
     pub(super) fn options(&self) -> options::Trust {
         let config_dir = self.folder.clone();
         options::Trust { config_dir, pins: self.pins.clone(), accept_new: false }
@@ -137,8 +137,7 @@ impl Trust {
     }
 }
 
-/// Drives the decision on the caller's runtime or on a separate thread. The decision may therefore
-/// use any runtime.
+/// Runs the decision on `runtime`, or on a separate thread without a runtime, and waits.
 fn answer(runtime: Option<&Handle>, decision: Decision, cancel: &Cancel) -> bool {
     let (tell, told) = channel();
     let ask = async move {

@@ -51,15 +51,15 @@ pub struct FileAsk {
     /// A change, made before the ranges are read.
     #[prost(message, optional, tag = "4")]
     pub change: Option<FileChange>,
-    /// The parts of the ranges beyond the end of the file are left out: the client does not know
-    /// its size yet.
+    /// Leave out the parts of the ranges beyond the end of the file, because the client does not
+    /// know the file's size yet.
     #[prost(bool, tag = "5")]
     pub clip: bool,
     /// The rate that an earlier copy found on this path, in bits a second; zero: none. In the first
     /// message only.
     #[prost(uint64, tag = "6")]
     pub remembered_bps: u64,
-    /// The round-trip time of that copy, in nanoseconds.
+    /// The round-trip time of the copy that found `remembered_bps`, in nanoseconds.
     #[prost(uint64, tag = "7")]
     pub remembered_rtt_nanos: u64,
 }
@@ -144,7 +144,7 @@ impl FileChange {
 /// Bytes of a file, at least one.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FileRange {
-    /// The first byte.
+    /// The offset of the first byte.
     #[prost(uint64, tag = "1")]
     pub offset: u64,
     /// The number of bytes.
@@ -152,7 +152,7 @@ pub struct FileRange {
     pub len: u64,
 }
 
-/// The file is open. All reads return this version, or the one after the last own change.
+/// The opened file. All reads return this version, or the version after the client's last change.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FileOpened {
     /// Bytes of content.
@@ -161,7 +161,7 @@ pub struct FileOpened {
     /// The modification time, in seconds since 1970 UTC.
     #[prost(sint64, tag = "2")]
     pub seconds: i64,
-    /// Its nanoseconds.
+    /// Nanoseconds of the modification time.
     #[prost(uint32, tag = "3")]
     pub nanos: u32,
 }
@@ -178,10 +178,10 @@ pub struct FileData {
     /// the file if it has one chunk.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
-    /// The file.
+    /// The opened file, in the first message only.
     #[prost(message, optional, tag = "3")]
     pub opened: Option<FileOpened>,
-    /// The oldest change without an answer is made.
+    /// The oldest unanswered change is complete.
     #[prost(bool, tag = "4")]
     pub changed: bool,
 }
@@ -249,14 +249,14 @@ impl FileAsk {
         ranges.map(|ranges| ranges.into_iter().filter(|range| !range.is_empty()).collect())
     }
 
-    /// Sets what an earlier copy found on the path.
+    /// Sets the rate and the round-trip time that an earlier copy found.
     pub(crate) fn remember(&mut self, path: Remembered) {
         self.remembered_bps = path.rate.as_bps();
         self.remembered_rtt_nanos = path.rtt.as_nanos();
     }
 
-    /// Returns the flight with which the answer may begin, in bytes, if the path has about the
-    /// same round-trip time as before.
+    /// Returns the number of bytes that may be in flight at the start of the answer, if the path
+    /// has about the same round-trip time as before.
     pub(crate) fn flight(&self, rtt: Span) -> Option<u64> {
         let (rate, was) = (self.remembered_bps, self.remembered_rtt_nanos);
         let path = Remembered { rate: Rate::from_bps(rate), rtt: Span::from_nanos(was) };

@@ -52,7 +52,7 @@ pub struct ListedName {
     /// The modification time, in seconds since 1970 UTC.
     #[prost(sint64, tag = "5")]
     pub seconds: i64,
-    /// Its nanoseconds.
+    /// Nanoseconds of the modification time.
     #[prost(uint32, tag = "6")]
     pub nanos: u32,
     /// The target of a link; empty if it is unknown.

@@ -10,17 +10,17 @@
 //! | client | [`Request`] | first |
 //! | sending end | [`Offer`], then [`Pass`] | immediately; again when chunks must be resent |
 //! | receiving end | [`Card`] | immediately, if it knows its network card |
-//! | receiving end | [`Plan`] | when the manifest is known: the chunks that need not be sent |
+//! | receiving end | [`Plan`] | when it knows the list of files: the chunks that need not be sent |
 //! | sending end | [`Digests`] | with the data: the expected digest of each chunk |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
-//! | server | [`Wait`] | a transfer has to wait, and when it may start |
+//! | server | [`Wait`] | when a transfer has to wait; again when it may start |
 //! | receiving end | [`Held`] | another copy holds the destination; the server waits |
 //! | receiving end | [`Needless`] | these chunks are no longer needed |
-//! | receiving end | [`Named`] | these files have their final names, if requested |
-//! | receiving end | [`DeletedNames`] | these names were removed, if requested |
+//! | receiving end | [`Named`] | these files have their final names; only on request |
+//! | receiving end | [`DeletedNames`] | these names were removed; only on request |
 //! | receiving end | [`PassEnd`] | the pass has ended, and these chunks must be sent again |
-//! | receiving end | [`Lease`] | the chunks that this one of several sources sends next |
+//! | receiving end | [`Lease`] | with several sources: the chunks that this source sends next |
 //! | receiving end | [`Outcome`] | everything has its final name |
 //!
 //! Instead of a request a client may open with a [`Probe`]; the server answers it, and each
@@ -62,7 +62,8 @@ pub const SERVICE: &str = "copy";
 /// that sets such a field requests this version of the service.
 pub(crate) const VERSION: u32 = 4;
 
-/// The first version whose requests may be for a part of a pipe.
+/// The first version whose requests may be for a part of a pipe (a file of unknown length that is
+/// sent in parts).
 pub(crate) const TAKES_PARTS: u32 = 2;
 
 /// The first version whose pushes may create missing parent folders.

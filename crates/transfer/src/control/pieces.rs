@@ -1,4 +1,4 @@
-//! Assembles chunks from pieces, and limits their size.
+//! Assembles chunks from pieces, and refuses chunks that are too large.
 
 use super::ChunkPiece;
 use crate::error::{Error, ErrorKind};
@@ -18,7 +18,7 @@ impl Pieces {
         Pieces { chunks, chunk: 0, content: Vec::new() }
     }
 
-    /// Adds a piece; returns the chunk and its content once it is complete.
+    /// Adds a piece; returns the chunk's number and content once the chunk is complete.
     ///
     /// # Errors
     /// The pieces do not follow each other, exceed a chunk, or belong to a chunk that the object

@@ -30,10 +30,10 @@ pub struct Pipe {
 /// The client's last message: all parts are written.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PipeEnd {
-    /// Bytes of the whole.
+    /// Length of the whole content in bytes.
     #[prost(uint64, tag = "1")]
     pub total: u64,
-    /// BLAKE3 of the whole.
+    /// BLAKE3 of the whole content.
     #[prost(bytes = "vec", tag = "2")]
     pub digest: Vec<u8>,
 }
@@ -49,7 +49,7 @@ pub struct Piped {
 /// In a request: the object is one file, which is a part of a pipe.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Extent {
-    /// The pipe.
+    /// The pipe's id.
     #[prost(fixed64, tag = "1")]
     pub pipe: u64,
     /// Offset of the part in the pipe: a multiple of 1 MiB.

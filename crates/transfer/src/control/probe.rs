@@ -19,10 +19,10 @@ pub struct Probe {
 /// The client's request for one measurement.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProbeRun {
-    /// The flow of its datagrams; random.
+    /// The flow of the measurement's datagrams; random.
     #[prost(fixed32, tag = "1")]
     pub flow: u32,
-    /// From the client to the server.
+    /// True: from the client to the server; false: from the server to the client.
     #[prost(bool, tag = "2")]
     pub up: bool,
     /// The data go over this stream as fast as possible instead of in datagrams.
@@ -89,7 +89,7 @@ pub struct ProbeCount {
     /// Bytes of UDP payload received, or of content received over a stream.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// The rate of these bytes from the first arrival to the last, in bits a second.
+    /// The rate of `bytes` from the first arrival to the last, in bits a second.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
     /// Datagrams that arrived after a datagram that was sent later.
@@ -98,7 +98,7 @@ pub struct ProbeCount {
     /// Datagrams that the receiver's kernel dropped because a buffer was full.
     #[prost(uint64, tag = "6")]
     pub socket_lost: u64,
-    /// The first link does not carry datagrams of this size.
+    /// Datagrams of this size are too large for the sender's link.
     #[prost(bool, tag = "7")]
     pub too_large: bool,
 }

@@ -75,7 +75,7 @@ pub struct Request {
     /// The protocol's own settings, for both ends.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
-    /// Report, by [`super::Named`], the files that have their final names.
+    /// Report with [`super::Named`] which files have their final names.
     #[prost(bool, tag = "20")]
     pub names: bool,
     /// The client has the manifest from a [`super::Survey`] and also takes the object from other
@@ -97,10 +97,10 @@ pub struct Request {
     #[prost(bool, tag = "25")]
     pub make_path: bool,
     /// The rate that an earlier pull found on this path, in bits a second; zero: none. The sender
-    /// starts at half of it, until its first report.
+    /// starts at half of this rate, until the first report arrives.
     #[prost(uint64, tag = "26")]
     pub remembered_bps: u64,
-    /// The round-trip time of that pull, in nanoseconds.
+    /// The round-trip time of the pull that found `remembered_bps`, in nanoseconds.
     #[prost(uint64, tag = "27")]
     pub remembered_rtt_nanos: u64,
     /// A push removes names at its destination that the source lacks, after the whole copy is
@@ -124,10 +124,10 @@ pub struct DeleteWire {
 /// A setting of a protocol.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Setting {
-    /// Its name in the registry.
+    /// The setting's name in the registry.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its value in base units: bit/s, seconds, bytes, fractions of 1; 1 for a switch that is on;
+    /// The value in base units: bit/s, seconds, bytes, fractions of 1; 1 for a switch that is on;
     /// for a choice, the index of the word in the registry. Tag 2 had other units.
     #[prost(double, optional, tag = "3")]
     pub value: Option<f64>,

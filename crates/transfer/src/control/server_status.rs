@@ -232,19 +232,19 @@ impl From<TransferTold> for TransferStatus {
 /// The state of a stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamTold {
-    /// Its name.
+    /// The stream's name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The id of its sender, if there is one.
+    /// The id of the sender, if there is one.
     #[prost(string, optional, tag = "2")]
     pub sender: Option<String>,
     /// Number of clients that receive the stream or wait for it.
     #[prost(uint64, tag = "3")]
     pub receivers: u64,
-    /// Frames of its sender so far.
+    /// Frames of the sender so far.
     #[prost(uint64, tag = "4")]
     pub frames: u64,
-    /// Datagrams received from its sender.
+    /// Datagrams received from the sender.
     #[prost(uint64, tag = "5")]
     pub datagrams: u64,
 }
@@ -254,16 +254,16 @@ mirrors!(StreamStatus, StreamTold { name, sender, receivers, frames, datagrams }
 /// The state of a room.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RoomTold {
-    /// Its name.
+    /// The room's name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Clients that send to it.
+    /// Clients that send to the room.
     #[prost(uint64, tag = "2")]
     pub senders: u64,
-    /// Clients that receive from it.
+    /// Clients that receive from the room.
     #[prost(uint64, tag = "3")]
     pub subscribers: u64,
-    /// Messages since it was created.
+    /// Messages since the room was created.
     #[prost(uint64, tag = "4")]
     pub messages: u64,
 }

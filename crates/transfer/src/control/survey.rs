@@ -1,5 +1,5 @@
 //! The survey. A client that takes one object from several sources first asks each source for its
-//! chunk values, to check that all sources have the same object.
+//! chunk values (a BLAKE3 hash of each chunk), to check that all sources have the same object.
 
 use super::FilterWire;
 
@@ -22,8 +22,8 @@ pub struct Survey {
 /// is still reading.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Surveyed {
-    /// The next bytes of the encoded manifest. It treats holes as zeros, so the chunks of one
-    /// object are equal everywhere.
+    /// The next bytes of the encoded manifest. The manifest treats holes as zeros, so the chunks of
+    /// one object are equal everywhere.
     #[prost(bytes = "vec", tag = "1")]
     pub manifest: Vec<u8>,
     /// The values of the next chunks, 32 bytes each, without the manifest's chunks.

@@ -7,10 +7,10 @@ use super::Ranges;
 /// The sending end's object: either the manifest itself or where to find it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Offer {
-    /// The encoded manifest, if it is small.
+    /// The encoded manifest, if it is small; otherwise empty.
     #[prost(bytes = "vec", tag = "1")]
     pub manifest: Vec<u8>,
-    /// Otherwise its length, if the manifest is the start of the object.
+    /// Length in bytes of the encoded manifest, if it is the start of the object; otherwise zero.
     #[prost(uint64, tag = "2")]
     pub manifest_len: u64,
     /// BLAKE3 of the encoded manifest.
@@ -19,8 +19,8 @@ pub struct Offer {
     /// Length of the whole virtual object, manifest included.
     #[prost(uint64, tag = "4")]
     pub object_len: u64,
-    /// Otherwise its length, if the manifest follows on this stream in pieces because the data are
-    /// not sealed.
+    /// Length in bytes of the encoded manifest, if it follows on this stream in pieces because the
+    /// data are not sealed; otherwise zero.
     #[prost(uint64, tag = "5")]
     pub streamed_len: u64,
 }
@@ -28,7 +28,7 @@ pub struct Offer {
 /// One flow's run over the missing chunks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Pass {
-    /// Its number, from 0.
+    /// The number of the pass, from 0.
     #[prost(uint32, tag = "1")]
     pub number: u32,
     /// The flow, new for each pass. The receiving end refuses the id of an earlier pass of the same
@@ -62,7 +62,7 @@ pub struct Card {
     pub bps: u64,
 }
 
-/// Slower values are not believed.
+/// The lowest speed that is believed.
 const SLOWEST_CARD: Rate = Rate::from_mbps(1);
 
 impl Card {
@@ -78,7 +78,7 @@ pub struct Plan {
     /// Chunks of the virtual object that the receiver has.
     #[prost(message, optional, tag = "1")]
     pub have: Option<Ranges>,
-    /// Entries whose chunks must be compared before the missing ones are known.
+    /// Partial files whose chunks must be compared before the missing chunks are known.
     #[prost(message, repeated, tag = "2")]
     pub compare: Vec<Compare>,
     /// Entries skipped because equal ones exist, including existing folders; by index.
@@ -112,7 +112,7 @@ pub struct Compare {
 /// The answer to [`Compare`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Compared {
-    /// The entry.
+    /// The entry, by index in the manifest.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
     /// For each of the chunks in question, in order: whether it is equal at the source.
@@ -120,7 +120,7 @@ pub struct Compared {
     pub same: Vec<bool>,
 }
 
-/// Chunks that are no longer needed because their file has failed.
+/// Chunks that are no longer needed: their file has failed, or another source sends them.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Needless {
     /// The chunks of the virtual object.
@@ -134,7 +134,7 @@ pub struct Digests {
     /// The chunks of the virtual object.
     #[prost(uint64, repeated, tag = "1")]
     pub chunks: Vec<u64>,
-    /// 32 bytes for each.
+    /// The values of the chunks, 32 bytes each.
     #[prost(bytes = "vec", tag = "2")]
     pub values: Vec<u8>,
 }
@@ -163,13 +163,13 @@ pub struct Status {
     /// Blocks sent for the first time (sending end).
     #[prost(uint64, tag = "2")]
     pub first: u64,
-    /// Blocks sent again (sending end).
+    /// Blocks sent again, and coded symbols (sending end).
     #[prost(uint64, tag = "3")]
     pub retransmitted: u64,
     /// Losses reported to the sending end, or by the receiving end.
     #[prost(uint64, tag = "4")]
     pub reported_lost: u64,
-    /// Rounds of the segment that needed the most (sending end).
+    /// Highest number of rounds that a segment needed (sending end).
     #[prost(uint32, tag = "5")]
     pub rounds: u32,
     /// Sending rate in bits a second (sending end).
@@ -202,16 +202,17 @@ pub struct Status {
     /// One more than the highest packet number received, summed over passes (receiving end).
     #[prost(uint64, tag = "15")]
     pub highest: u64,
-    /// Time of this end in nanoseconds: waiting for the pacer.
+    /// Time spent waiting for the pacer, in nanoseconds.
     #[prost(uint64, tag = "16")]
     pub paced_nanos: u64,
-    /// Waiting for the receiver's grant (sending end).
+    /// Time spent waiting for the receiver's grant, in nanoseconds (sending end).
     #[prost(uint64, tag = "17")]
     pub granted_nanos: u64,
-    /// Reading at the source, or writing at the destination.
+    /// Time spent reading at the source, or writing at the destination, in nanoseconds.
     #[prost(uint64, tag = "18")]
     pub disk_nanos: u64,
-    /// Processing datagrams; at the receiving end, CPU time of the receiving thread.
+    /// Time spent processing datagrams, in nanoseconds; at the receiving end, CPU time of the
+    /// receiving thread.
     #[prost(uint64, tag = "19")]
     pub busy_nanos: u64,
     /// Datagrams refused as forged, malformed, replayed, or of an unknown flow (receiving end).
@@ -249,18 +250,18 @@ pub struct Status {
     /// (receiving end).
     #[prost(uint64, tag = "31")]
     pub awake_nanos: u64,
-    /// Blocks that were neither present nor implied and had to arrive as datagrams; sent with the
-    /// outcome (receiving end).
+    /// Blocks that had to arrive as datagrams: neither present before nor only padding and holes;
+    /// sent with the outcome (receiving end).
     #[prost(uint64, optional, tag = "32")]
     pub due: Option<u64>,
     /// Datagrams known to have been sent faster than requested, if the receiving end sets the rate
     /// (receiving end).
     #[prost(uint64, tag = "33")]
     pub too_fast: u64,
-    /// Waiting for room in a stream, if chunks go over streams (sending end).
+    /// Time spent waiting for room in a stream, if chunks go over streams (sending end).
     #[prost(uint64, tag = "34")]
     pub stream_nanos: u64,
-    /// Waiting for memory for chunks from streams, all streams together (receiving end).
+    /// Time spent waiting for memory for chunks from streams, all streams together (receiving end).
     #[prost(uint64, tag = "35")]
     pub room_nanos: u64,
     /// The rate found for the path, in bits a second; zero: none (sending end).
@@ -279,15 +280,15 @@ pub struct Status {
     /// The state of the rate search: 1 start, 2 alone, 3 shared; others: none (sending end).
     #[prost(uint32, tag = "40")]
     pub phase: u32,
-    /// Of the blocks sent again, coded symbols (sending end).
+    /// Coded symbols sent, a part of `retransmitted` (sending end).
     #[prost(uint64, tag = "41")]
     pub coded: u64,
-    /// Of the distinct blocks, those that coded symbols replaced (receiving end).
+    /// Blocks that coded symbols replaced, a part of `distinct` (receiving end).
     #[prost(uint64, tag = "42")]
     pub recovered: u64,
 }
 
-/// Another copy writes a file of the destination at this moment; the server waits for its end.
+/// Another copy is writing a file of the destination; the server waits for the end of that copy.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Held {
     /// The file, or the destination, as text for people.
@@ -328,10 +329,10 @@ pub struct DeletedNames {
 /// The pass has ended: all of its chunks are written, except `failed`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PassEnd {
-    /// The pass.
+    /// The number of the pass.
     #[prost(uint32, tag = "1")]
     pub number: u32,
-    /// Chunks with a wrong digest, which must be sent again.
+    /// Chunks that must be sent again: their digest was wrong, or their sync failed.
     #[prost(message, optional, tag = "2")]
     pub failed: Option<Ranges>,
 }
@@ -340,7 +341,8 @@ pub struct PassEnd {
 /// its current pass.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Lease {
-    /// Its number, from 1. A lease with a number that is not higher than the last one is ignored.
+    /// The number of the lease, from 1. A lease whose number is not higher than that of the last
+    /// lease is ignored.
     #[prost(uint32, tag = "1")]
     pub number: u32,
     /// The chunks of the virtual object.
@@ -387,12 +389,12 @@ pub struct Outcome {
     /// Names that the source lacks and that this run removed, or would in a dry run.
     #[prost(uint64, tag = "12")]
     pub deleted: u64,
-    /// Names were not removed, although the request asks for it, because the copy is incomplete.
+    /// The copy is incomplete, so names were not removed, although the request asks for removal.
     #[prost(bool, tag = "13")]
     pub kept_extra: bool,
 }
 
-/// The client's last message of a push: it has the [`Outcome`].
+/// The client's last message of a push: the client has received the [`Outcome`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Heard {}
 
@@ -402,7 +404,7 @@ pub struct EntryFailed {
     /// The entry, by index in the manifest.
     #[prost(uint64, tag = "1")]
     pub entry: u64,
-    /// Its path.
+    /// The entry's path.
     #[prost(bytes = "vec", tag = "2")]
     pub path: Vec<u8>,
     /// The reason.

@@ -1,4 +1,4 @@
-//! One session's attempt at a copy.
+//! One attempt of a copy, over one session.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -56,7 +56,7 @@ const THROUGH_SSH: &str = "the ssh channel";
 pub(super) struct Attempt<'a> {
     pub(super) options: &'a CopyOptions,
     route: &'a Route,
-    /// The entries that a pull may contain.
+    /// The entries that a pull (a copy to this host) may contain.
     asked: Option<Arc<Asked>>,
     identity: Identity,
     pub(super) hooks: ClientHooks,
@@ -145,10 +145,10 @@ impl<'a> Attempt<'a> {
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
             Host::Daemon { port, .. } => {
-                format!("UDP {} on the way", self.reach(&*self.hooks.observer).data_port(*port))
+                format!("UDP {} on the path", self.reach(&*self.hooks.observer).data_port(*port))
             }
             Host::Ssh { .. } => {
-                format!("a range of UDP ports on the way, and name it with {}", CallOption::Ports)
+                format!("a range of UDP ports on the path, and name it with {}", CallOption::Ports)
             }
         };
         let carrier = match self.carrier.get() {
@@ -464,7 +464,7 @@ impl<'a> Attempt<'a> {
         UdpWatchdog::begin(session, self.hooks.board.clone(), knock, self.hooks.udp_cut.clone())
     }
 
-    /// Opens the additional sessions that carry chunks, each to the same server id.
+    /// Opens the additional sessions that carry chunks, each to the server id of `session`.
     fn open_streams(&self, terms: &Terms, session: &Session, ends: mpsc::UnboundedSender<Session>) {
         let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {

@@ -1,4 +1,4 @@
-//! Content of unknown length, read by its own thread and split into parts.
+//! Content of unknown length, read by a separate thread and split into parts.
 
 use std::io::{self, Read};
 use std::thread;
@@ -14,8 +14,8 @@ use longhaul_files::digest::Digest;
 
 /// Parts in memory at a time: one is being read, one waits, two are being sent.
 const HELD: u64 = 4;
-/// The largest part is this many times larger than the first part. The first part is small, so its
-/// data leave early.
+/// Size of the largest part divided by the size of the first part. A small first part is read
+/// quickly, so its data leave early.
 const SMALLER: u64 = 4;
 
 /// A part of the content.
@@ -56,7 +56,7 @@ impl Feed {
         })
     }
 
-    /// The next part.
+    /// Returns the next part.
     pub(super) async fn next(&mut self) -> Next {
         let ended = || Error::new(ErrorKind::Unfinished, "the reading thread ended early");
         self.0.recv().await.unwrap_or_else(|| Next::Failed(ended()))

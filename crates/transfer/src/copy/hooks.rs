@@ -116,7 +116,7 @@ impl State {
 }
 
 impl ClientHooks {
-    /// Starts the counters of a new session, and gives failed entries another chance.
+    /// Starts the counters of a new session, and forgets the failed entries, which may succeed now.
     pub(super) fn begin_attempt(&mut self) {
         let before = self.counters();
         let mut state = self.state.borrow_mut();

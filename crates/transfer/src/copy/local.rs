@@ -284,7 +284,7 @@ impl ToFiles {
     }
 }
 
-/// Marks the files that the source could not read as failed. The sink then stops writing them.
+/// Marks the files that the source could not read as failed, so the sink stops writing them.
 fn fail_in(sink: &mut Sink, failures: &[Failure]) {
     for Failure { entry, reason, .. } in failures {
         if let Some(entry) = entry {
@@ -293,7 +293,7 @@ fn fail_in(sink: &mut Sink, failures: &[Failure]) {
     }
 }
 
-/// Returns the failures of the walk.
+/// Returns the failures from the walk over the source, which belong to no entry.
 fn without_entry(source: &Source) -> Vec<Failure> {
     source.failures().iter().filter(|failure| failure.entry.is_none()).cloned().collect()
 }

@@ -1,10 +1,10 @@
-//! The client's side of a copy, from the request to the verified object, over one or more sessions.
+//! The client's side of a copy, from the request to the summary, over one or more sessions.
 //!
 //! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
 //!   copies, `udp_watchdog` detects that UDP no longer passes.
 //! - `hooks` passes events to the user and cancels on request; `summing` creates the summary.
 //! - `local` copies within this host and `http` from an HTTP server; both use `to_files`.
-//! - `many` leads a copy from several sources, which consists of one such copy per source.
+//! - `many` leads a copy from several sources: one copy over one session per source.
 //! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
 //!   them.
 //! - `rehearsal` is a session without a network, for the fuzzer.
@@ -91,7 +91,7 @@ pub fn copy(
     })
 }
 
-/// Checks that a reader is the only source of its copy.
+/// Checks that an input reader is the only source of its copy.
 fn check_input(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
     match options.input.is_some() && routes.len() != 1 {
         true => Err(Error::new(ErrorKind::Usage, "a reader must be the only source")),

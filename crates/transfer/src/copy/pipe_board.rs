@@ -20,7 +20,7 @@ pub(super) struct PipeBoard {
 
 #[derive(Default)]
 struct Parts {
-    /// The progress of the finished parts.
+    /// The summed progress of the finished parts.
     past: Progress,
     present: BTreeMap<u64, Progress>,
     /// Total bytes, once known.

@@ -1,4 +1,5 @@
-//! The time that a user takes to decide about a new server. It does not count as the copy's time.
+//! Measures the time that a user takes to decide about a new server. That time does not count as
+//! the copy's time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! A client's session without a network: runs one copy against a server's recorded messages.
+//! A client's session without a network, for the fuzzer: runs one copy against a server's recorded
+//! messages.
 
 use std::io::Cursor;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +28,7 @@ use crate::write::budget::Budget;
 
 /// The id of the recorded server.
 const SERVER: PeerId = PeerId([3; 32]);
-/// The data port of the recorded server. The port of the discard protocol (RFC 863): nothing
+/// The data port of the recorded server: the port of the discard protocol (RFC 863), so nothing
 /// answers.
 const DISCARD: u16 = 9;
 

@@ -16,7 +16,7 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// The bottleneck of a shorter copy is not reported: its times say little.
+/// The bottleneck of a shorter copy is not reported, because its times are not accurate enough.
 const TOO_SHORT: Span = Span::from_millis(200);
 
 /// Returns the summary.
@@ -66,10 +66,10 @@ pub(super) fn summary(
         rate: sender.rate,
         found: (found.rate > Rate::ZERO).then_some(found),
         rtt: sender.rtt,
-        // A block size that the path did not carry was replaced for the last pass.
+        // `block` replaces a block size that did not pass on the path.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // Datagrams in flight when the last block arrived are not lost.
+        // `highest` is the newest arrival, so datagrams in flight do not count as lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
@@ -105,7 +105,7 @@ fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
         // The outcome of a later attempt counts bytes that the earlier attempts copied.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
-        // The outcome may have overtaken the plan.
+        // The outcome may arrive before the plan, which also names the resumed bytes.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     }
 }

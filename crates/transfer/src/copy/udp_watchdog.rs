@@ -20,10 +20,10 @@ use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};
 
 /// Interval of the checks.
 const LOOK: Duration = Duration::from_millis(100);
-/// A longer gap between two checks is a pause of this process, not silence of the peer.
+/// Maximum time that one check counts as silence. A longer gap is a pause of this process.
 const PAUSE: Duration = Duration::from_millis(500);
-/// TCP is tried after a silence of this time and four round trips (which are added to this
-/// constant). The other end sends ten times a second.
+/// TCP is tried after a silence of this constant plus four round trips. The other end sends ten
+/// times a second.
 const SILENT: Duration = Duration::from_millis(1200);
 /// After TCP has answered, UDP gets this many more checks, and then two round trips: the network
 /// may just have recovered from an outage of both TCP and UDP.
@@ -120,7 +120,7 @@ impl Silence {
     }
 
     /// Returns the length of the silence. It is zero before the other end's first message, because
-    /// until then the end may have nothing to send.
+    /// until then the other end may have nothing to send.
     fn look(&mut self, sign: Sign) -> Duration {
         let passed = self.looked.elapsed().min(PAUSE);
         self.looked = Instant::now();

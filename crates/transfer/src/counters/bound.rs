@@ -8,7 +8,7 @@ use crate::summary::BoundBy;
 /// A copy whose files are smaller than this on average counts as a copy of many small files.
 const SMALL: u64 = 64 << 10;
 
-/// Whether an object of `bytes` bytes in `files` files counts as many small files.
+/// Returns whether an object of `bytes` bytes in `files` files counts as many small files.
 pub(crate) fn is_small(bytes: u64, files: u64) -> bool {
     bytes / files.max(1) < SMALL
 }
@@ -21,7 +21,7 @@ pub(crate) struct Ends<'a> {
     pub(crate) from: &'a Counters,
     /// The receiver's counters.
     pub(crate) to: &'a Counters,
-    /// Whether the user has set the rate.
+    /// Whether the user has set or limited the rate.
     pub(crate) fixed_rate: bool,
     /// Whether the object has many small files.
     pub(crate) small: bool,
@@ -46,7 +46,8 @@ impl Ends<'_> {
 /// not show the bottleneck: most of the time passed elsewhere, for example in a login or a silence.
 fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
     let sending = from.paced + from.granted + from.stream + from.busy;
-    // Waiting for reports is not a bottleneck of the sender while the receiver is busy.
+    // The sender may merely wait for reports while the receiver is busy, so the receiver's times
+    // count too.
     let receiving = to.disk.max(to.busy).max(to.awake);
     sending.max(receiving) >= elapsed / 2
 }

@@ -29,7 +29,7 @@ pub(crate) struct Counters {
     pub(crate) receiver: ReceiverCounters,
     pub(crate) written: Written,
     pub(crate) times: Times,
-    /// Names looked at and chunks read to find the missing chunks.
+    /// Number of names examined and chunks read to find the missing chunks.
     pub(crate) looked: u64,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct ReceiverCounters {
     pub(crate) recovered: u64,
     /// Blocks found missing, once each.
     pub(crate) blocks_lost: u64,
-    /// Reported losses.
+    /// Losses reported to the sending end.
     pub(crate) reported_lost: u64,
     /// One more than the highest packet number received, summed over passes.
     pub(crate) highest: u64,

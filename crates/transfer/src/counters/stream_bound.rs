@@ -52,8 +52,8 @@ pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
 mod tests {
     use super::*;
 
-    /// A sender with eight streams, and its times: waiting for its rate, waiting for the streams,
-    /// and reading.
+    /// Returns a sender with eight streams, and its times: waiting for its rate, waiting for the
+    /// streams, and reading.
     fn from(paced: u64, stream: u64, busy: u64) -> Times {
         let [paced, stream, busy] = [paced, stream, busy].map(Span::from_nanos);
         Times { paced, stream, busy, disk: busy, ..Times::default() }

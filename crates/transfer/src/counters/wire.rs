@@ -1,5 +1,5 @@
-//! Conversion of counters to and from a message of the control stream. Nothing else reads or writes
-//! its fields.
+//! Conversion of counters to and from a message of the control stream. Only this module reads or
+//! writes the message's fields.
 
 use longhaul_proto::law::{Found, Phase};
 use longhaul_proto::time::Span;

@@ -10,7 +10,7 @@
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-/// Measurement window. A shorter window says little, because chunks arrive and leave whole.
+/// Measurement window. A shorter window is inaccurate, because whole chunks arrive and leave.
 const WINDOW: Span = Span::from_millis(250);
 
 /// Measures one flow's writer.

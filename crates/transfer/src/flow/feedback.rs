@@ -1,7 +1,7 @@
 //! Sealed control messages to a sending flow, passed on to its thread.
 //!
-//! The messages also show the receiver's address. If this address changes, because of the
-//! receiver's network or a NAT, the flow sends to the new address after this address has answered a
+//! The messages also show the receiver's address. If the address changes, because of the receiver's
+//! network or a NAT, the flow sends to the new address after the new address has answered a
 //! challenge.
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The threads that carry chunks: they run a core over sockets, or send chunks over streams.
+//! The threads that carry chunks of 1 MiB: they run a core (a protocol's state machine) over
+//! sockets, or send chunks over streams.
 //!
 //! | thread | file | owns |
 //! | --- | --- | --- |
@@ -7,7 +8,7 @@
 //! | one per sending transfer without datagrams | [`stream`] | the source |
 //!
 //! Complete chunks go to the writing thread ([`write`](crate::write)). The threads communicate by
-//! channels and by a [`board`](crate::counters::board) that others read.
+//! channels, and publish their counters on a [`board`](crate::counters::board).
 
 mod drain;
 pub(crate) mod feedback;

@@ -24,11 +24,11 @@ use longhaul_text::CallOption;
 /// headers of IPv6 and UDP).
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
-/// Limit of waiting messages in bytes: ten times the plan for a copy of a terabyte. A peer that
-/// leaves this much unread is treated as gone.
+/// Limit of waiting messages in bytes: ten times the size of the plan (the list of chunks that need
+/// not be sent) for a copy of 1 TB. A peer that leaves this much unread is treated as gone.
 const MOST_WAITING: usize = 256 << 20;
-/// Bytes of waiting messages that are not charged to the memory, because every transfer may need
-/// them.
+/// Bytes of waiting messages that are not charged to the memory limit, because every transfer may
+/// need them.
 const FREE: usize = 1 << 20;
 
 /// The sending end of the queue for the control stream. Clones use the same queue.
@@ -182,7 +182,7 @@ impl Drop for Outflow {
     }
 }
 
-/// The approximate size of a message.
+/// Returns the approximate size of a message.
 fn size(message: &Message) -> usize {
     size_of::<Message>() + message.encoded_len()
 }
@@ -197,7 +197,8 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Returns a shadow that seals with `sealer` and sends through `socket`, once it has a path.
+    /// Returns a shadow that seals with `sealer` and sends through `socket`. Without a path it
+    /// sends nothing.
     pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, path: Option<Path>) -> Shadow {
         let datagram = vec![0; MAX_DATAGRAM].into_boxed_slice();
         Shadow { sealer, socket, path, frame: Vec::with_capacity(MAX_DATAGRAM), datagram }

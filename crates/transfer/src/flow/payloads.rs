@@ -28,7 +28,7 @@ pub(crate) struct Payloads {
     len: usize,
     buffer: Box<[u8]>,
     block: Vec<u8>,
-    /// The chunk that was coded last, and all of its symbols.
+    /// The chunk that the erasure code encoded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
     encoder: Encoder,
     /// Chunks whose digests this pass has sent.

@@ -51,7 +51,7 @@ pub(crate) enum Letter {
     Skip(Vec<BlockRange>),
     /// Send this message by datagram, because the datagram arrives before the copy on the stream.
     Ahead(Box<Message>),
-    /// The writer has made room.
+    /// The writer has freed memory.
     Drained,
     /// The pass is over.
     Close,
@@ -300,7 +300,7 @@ impl Receiving {
         }
     }
 
-    /// Grants the free memory, minus the bytes that were granted and not drained yet.
+    /// Raises the grant to the bytes freed so far plus the bytes that this transfer may hold.
     fn grant(&mut self, now: Time) {
         let state = (self.drained.bytes(), self.drained.is_planned());
         if state == self.drained_before {

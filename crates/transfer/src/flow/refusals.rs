@@ -1,9 +1,9 @@
 //! The useless datagrams of a port, from the view of one of its flows. The kernel dropped some
 //! because a buffer was full; the port or a flow refused the others.
 //!
-//! A port counts both kinds for all of its flows together. Each flow counts all datagrams that its
-//! port refused. Drops of the kernel are divided in proportion to arrivals, because a full buffer
-//! drops every datagram that arrives.
+//! A port counts both kinds for all of its flows together. The datagrams that the port refused
+//! count for each of its flows. The kernel's drops are divided in proportion to arrivals, because a
+//! full buffer drops every datagram that arrives.
 
 use longhaul_net::port::PortStatistics;
 use longhaul_net::sealing::open::OpenCounts;

@@ -9,7 +9,8 @@ use longhaul_proto::wire::Control;
 use super::outbox::{Outbox, Shadow};
 use crate::control::{Message, Relay};
 
-/// A limit that no end reaches. A higher number would leave no room for later numbers.
+/// Numbers from here on are refused. No honest end sends so many messages, and after such a number
+/// the window would refuse all smaller ones.
 const NUMBERS: u64 = 1 << 62;
 
 /// One end's relays of a flow, in both directions.

@@ -37,7 +37,7 @@ use crate::write::skip::blocks_of;
 use longhaul_files::Failure;
 use longhaul_proto::wire::header::Kind;
 
-/// Interval of updates of the board while datagrams flow.
+/// Interval at which the thread publishes its counters while datagrams flow.
 const PUBLISH: Span = Span::from_millis(100);
 /// How long digests wait to be grouped before they also go on the reliable stream.
 const TOGETHER: Span = Span::from_millis(20);
@@ -56,7 +56,7 @@ pub(crate) enum SendCommand {
     Peer(Path),
     /// A receiver claims this new path; it must echo the challenge first.
     Ask(Path, Challenge),
-    /// The receiver wants this challenge echoed by datagram on that path, to verify the sender's
+    /// The receiver wants this challenge echoed by datagram on this path, to verify the sender's
     /// address.
     Challenge(Path, Vec<u8>),
     /// The receiver has these blocks.
@@ -73,13 +73,13 @@ pub(crate) enum SendCommand {
     Stop,
 }
 
-/// An event of a sending thread, for its end to decide.
+/// An event that a sending thread reports to the sending role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SenderEvent {
     /// A file failed here.
     Failed(Failure),
     /// The receiver's messages arrive, but this end's datagrams do not reach the receiver: they are
-    /// too large for the path, or already for the first link.
+    /// too large for the path, or even for this host's link.
     TooLarge {
         /// Whether datagrams of this size did arrive in this pass.
         begun: bool,

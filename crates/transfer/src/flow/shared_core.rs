@@ -73,7 +73,7 @@ struct Inner {
     members: BTreeMap<FlowId, Member>,
     /// Watches the access links on which data arrive, to find the rate of other traffic.
     watch: Watch,
-    /// The ports of the core's flows. Their traffic is not other traffic.
+    /// The ports of the core's flows. Their bytes do not count as other traffic.
     ports: Vec<Door>,
 }
 
@@ -156,7 +156,8 @@ impl SharedCore {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Recover from a flow whose code panicked: its port forgets it, and the others continue.
+        // Recover from a flow whose code panicked: its port drops that flow, and the others
+        // continue.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -242,8 +243,8 @@ impl Door {
     }
 }
 
-/// Bytes that arrived at a port. Datagrams that the full socket dropped are included, because the
-/// link carried them too.
+/// Returns the number of bytes that arrived at a port. Datagrams that the full socket dropped are
+/// included, because the link carried them too.
 fn came_to(port: &PortHandle) -> u64 {
     let seen = port.statistics();
     let each = seen.bytes as f64 / seen.received.max(1) as f64;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_net::clock;
 use longhaul_proto::pace::Pacer;
@@ -37,6 +37,9 @@ const SMALLEST_PIECE: usize = 1 << 10;
 const WAITING: usize = CHUNK as usize / PIECE;
 /// How often arrivals are checked while all streams are busy.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long the end of the pass may follow the end of a stream. After this time the stream was
+/// lost, with chunks that it had taken.
+const FOLLOWS: Duration = Duration::from_secs(2);
 
 enum StreamCommand {
     Skip(Vec<Range<u64>>),
@@ -57,7 +60,7 @@ impl Outgoing {
         let _ = self.commands.send(StreamCommand::Skip(chunks));
     }
 
-    /// Answers the receiver's question which of its chunks are equal here.
+    /// Answers the receiver's question which of its chunks are equal to those of the source.
     pub(crate) fn compare(&self, ask: Compare) {
         let _ = self.commands.send(StreamCommand::Compare(ask));
     }
@@ -152,12 +155,22 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
 }
 
 /// Starts a task that writes pieces to `session`, and reports on `free` when it can take another
-/// chunk.
+/// chunk. When the session ends, the task closes the channel of the pieces.
 fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<ChunkPiece> {
     let (sender, mut pieces) = mpsc::channel::<ChunkPiece>(WAITING);
     tokio::task::spawn_local(async move {
-        let (mut writer, reader) = session.split();
-        while let Some(piece) = pieces.recv().await {
+        let (mut writer, mut reader) = session.split();
+        loop {
+            let piece = tokio::select! {
+                piece = pieces.recv() => piece,
+                // The system takes data before it sends them, so a write does not always detect
+                // that the connection is lost. The other end sends nothing.
+                read = reader.read::<Frame>() => match read {
+                    Ok(Some(_)) => continue,
+                    Ok(None) | Err(_) => return,
+                },
+            };
+            let Some(piece) = piece else { break };
             let last = piece.last;
             if writer.write(&Frame::from(Message::ChunkPiece(piece))).await.is_err() {
                 return;
@@ -251,16 +264,21 @@ impl Streaming {
             }
         }
         // The receiver ends the pass. Until then the streams deliver the data that they have taken.
+        let mut lost_since = None;
         loop {
             let since = clock::now();
             match self.inbox.recv_timeout(LOOK) {
                 Ok(StreamCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => self.account_wait(since),
             }
+            // A receiver that has everything ends the streams before its last message arrives.
+            if self.is_lost() && lost_since.get_or_insert_with(Instant::now).elapsed() > FOLLOWS {
+                return Err(lost());
+            }
         }
     }
 
-    /// Accounts for the time since `since`: waiting for a stream, or reading.
+    /// Adds the time since `since` to the wait for streams, and publishes the reading time.
     fn account_wait(&self, since: Time) {
         let waited = clock::now().since(since);
         let (reading, cpu) = self.payloads.reading();
@@ -396,7 +414,7 @@ impl Streaming {
 }
 
 impl Streaming {
-    /// Measures the current number of streams; once the best is found, closes the others.
+    /// Measures the current number of streams; once the best is found, closes the other streams.
     fn look(&mut self) {
         let Some(trial) = &mut self.trial else { return };
         let before = trial.count();

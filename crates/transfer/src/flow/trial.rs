@@ -14,11 +14,11 @@ const STEPS: [Span; 2] = [Span::from_millis(500), Span::from_secs(2)];
 /// Length of a step in round trips, within the limits [`STEPS`]. In slow start a connection doubles
 /// its window in each round trip.
 const ROUND_TRIPS: u64 = 8;
-/// A number is measured until this many bytes have arrived.
+/// A measurement lasts at least one step, and until this many bytes have arrived.
 const ENOUGH: u64 = 1 << 20;
-/// Maximum number of steps to measure a number, even if fewer than [`ENOUGH`] bytes have arrived.
+/// Maximum number of steps of a measurement, even if fewer than [`ENOUGH`] bytes have arrived.
 const LONGEST: u64 = 4;
-/// A number is better if its rate is higher by this factor.
+/// A number of connections is better if its rate is higher by this factor.
 const BETTER: f64 = 1.1;
 /// The search ends after this many numbers in a row that are no better.
 const NO_BETTER: u32 = 2;
@@ -29,11 +29,12 @@ pub(super) struct Trial {
     most: usize,
     step: Span,
     count: usize,
-    /// When the current number started, once anything has been sent.
+    /// When the current number of connections started; `None` before the first call of
+    /// [`Trial::look`].
     begun: Option<Time>,
-    /// When the current number had settled, and the bytes received by then.
+    /// When the current number of connections had settled, and the bytes received by then.
     settled: Option<(Time, u64)>,
-    /// The best number so far, and its rate in bytes a second.
+    /// The best number of connections so far, and its rate in bytes per second.
     best: (usize, f64),
     no_better: u32,
     found: bool,
@@ -75,7 +76,7 @@ impl Trial {
         }
     }
 
-    /// Ends the measurement of the current number.
+    /// Ends the measurement of the current number of connections.
     fn end_one(&mut self, now: Time, rate: f64) {
         if rate > self.best.1 * BETTER {
             self.best = (self.count, rate);

@@ -16,7 +16,7 @@ use super::survey::Found;
 pub(super) struct Agreement {
     /// Sources with the same object, by index.
     pub(super) same: Vec<usize>,
-    /// The others, and how each differs.
+    /// The other sources, and how each differs.
     pub(super) others: Vec<(usize, String)>,
 }
 
@@ -34,7 +34,7 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     count.into_values().max_by_key(|(votes, _)| *votes)
 }
 
-/// Finds the majority of the sources. `found` has each source's name as users know it.
+/// Returns the majority of the sources. `found` has each source's name for messages.
 ///
 /// # Errors
 /// [`ErrorKind::RemoteFile`]: at most half of the sources have the same object.
@@ -75,8 +75,8 @@ fn no_majority(found: &[(usize, String, Found)]) -> Error {
         let how = first.differs(found)?;
         Some(format!("; {first_name} and {name}: the second {how}"))
     });
-    let what = format!("no majority of the sources has the same{}", how.unwrap_or_default());
-    let advice = "find out which is right, and name only sources with the same object";
+    let what = format!("no majority of the sources has the same object{}", how.unwrap_or_default());
+    let advice = "find out which source is right, and name only sources with the same object";
     Error::new(ErrorKind::RemoteFile, what).advise(advice)
 }
 
@@ -111,7 +111,7 @@ fn inner(manifest: &Manifest, number: u32) -> (Option<u32>, &[u8]) {
     }
 }
 
-/// Returns how `other` differs from `first`, as a predicate.
+/// Returns how `other` differs from `first`, as a predicate ("has …").
 fn difference(first: &Found, other: &Found) -> String {
     let (a, b) = (first.manifest.entries(), other.manifest.entries());
     let (one, two) = (&first.manifest, &other.manifest);
@@ -135,7 +135,7 @@ fn difference(first: &Found, other: &Found) -> String {
         chunks.enumerate().filter(|(_, (a, b))| a != b).map(|(chunk, _)| chunk).collect();
     match wrong.first() {
         Some(chunk) => format!(
-            "differs in {} of {} MiB, first in the one from byte {} on",
+            "differs in {} of {} MiB, first in the MiB that begins at byte {}",
             wrong.len(),
             first.values.len(),
             *chunk as u64 * CHUNK

@@ -1,4 +1,5 @@
-//! Answers surveys: the values of an object's chunks, for a client with several sources of it.
+//! Answers surveys: sends the hashes of an object's chunks to a client that has several sources of
+//! the object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::options::Filter;
 use crate::session::Session;
 use longhaul_files::{CHUNK, ListMemory, Place, Source, SourceOptions, Watch};
 
-/// Bytes of the manifest or of values in one message: a quarter of a frame's limit.
+/// Bytes of the manifest or of values (the hashes of chunks) in one message: a quarter of a frame's
+/// limit.
 const PIECE: usize = 256 << 10;
 /// Messages that may wait for the stream.
 const WAITING: usize = 4;
@@ -22,7 +24,7 @@ const SIGN: Duration = Duration::from_secs(1);
 /// Others wait.
 const READING: usize = 4;
 
-/// The seats for surveys that read.
+/// Limits the surveys that read at the same time.
 pub(crate) struct Seats(Arc<Semaphore>);
 
 impl Default for Seats {

@@ -1,8 +1,8 @@
-//! Assigns the missing chunks of one object to its replicas.
+//! Assigns the missing chunks of one object to its replicas, the sources that have this object.
 //!
 //! A missing chunk is either open or leased to a source. Sources that are known at the start get
-//! equal leases. A source that has finished its lease gets open chunks. If no chunk is open, it
-//! gets the end of another source's lease. The number of these chunks is chosen so that both
+//! equal leases. A source that has finished its lease gets open chunks. If no chunk is open, the
+//! source gets the end of another source's lease. The number of these chunks is chosen so that both
 //! sources finish at the same time. The speeds of the sources therefore need not be known, and may
 //! change. Near the end, a lease may be too short to divide. Then the last chunks of a slow source
 //! are leased a second time, and the first arrival counts.
@@ -17,9 +17,9 @@ use longhaul_proto::ranges::RangeSet;
 
 /// A lease shorter than twice this many chunks is leased a second time, not divided.
 const TAIL: u64 = 4;
-/// The smallest and the largest share of a lease that another source may take.
+/// The minimum and the maximum share of a lease that another source may take.
 const PARTS: (f64, f64) = (1.0 / 16.0, 15.0 / 16.0);
-/// The lowest rate that is assumed for a source, in chunks a second.
+/// The lowest rate that is assumed for a source, in chunks per second.
 const LEAST: f64 = 0.01;
 
 /// The leases of all sources.
@@ -53,7 +53,7 @@ pub(crate) struct Given {
 }
 
 impl Leases {
-    /// Leases in which all of `missing` is open.
+    /// Returns leases in which all of `missing` is open.
     pub(crate) fn new(missing: impl IntoIterator<Item = Range<u64>>) -> Leases {
         let mut leases = Leases::default();
         for chunks in missing {
@@ -114,12 +114,13 @@ impl Leases {
         self.open.insert(chunk..chunk + 1);
     }
 
-    /// Whether a source has an empty lease and is not silent.
+    /// Returns whether a source has an empty lease and is not silent.
     pub(crate) fn is_idle(&self, source: usize) -> bool {
         self.sources.get(&source).is_some_and(|lease| lease.chunks.is_empty() && !lease.silent)
     }
 
-    /// Leases chunks to an idle source. `None` if the source is busy, or no chunk is left for it.
+    /// Leases chunks to an idle source. Returns `None` if the source is busy, or no chunk is left
+    /// for it.
     pub(crate) fn next(&mut self, source: usize) -> Option<Given> {
         if !self.is_idle(source) {
             return None;
@@ -167,7 +168,7 @@ impl Leases {
         })
     }
 
-    /// The mean of the known rates, else 1.
+    /// Returns the mean of the known rates, else 1.
     fn usual_rate(&self) -> f64 {
         let known: Vec<f64> = self.sources.values().filter_map(|lease| lease.rate).collect();
         match known.len() {
@@ -218,7 +219,7 @@ impl Leases {
             }
             return Some(Given { taken: vec![(from, chunks.clone())], chunks });
         }
-        // The source would not finish earlier, because it is no faster.
+        // A source that is no faster would not finish earlier.
         if count == 0 || knows_better {
             return None;
         }
@@ -229,12 +230,12 @@ impl Leases {
     }
 }
 
-/// The parts of `range` that are not in `set`.
+/// Returns the parts of `range` that are not in `set`.
 fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
     set.gaps(range).collect()
 }
 
-/// The first `count` numbers of `set`.
+/// Returns the first `count` numbers of `set`.
 fn first(set: &RangeSet, mut count: u64) -> Vec<Range<u64>> {
     let mut out = Vec::new();
     for range in set.iter() {
@@ -248,7 +249,7 @@ fn first(set: &RangeSet, mut count: u64) -> Vec<Range<u64>> {
     out
 }
 
-/// The last `count` numbers of ascending ranges.
+/// Returns the last `count` numbers of ascending ranges.
 fn last(ranges: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
     let mut out = Vec::new();
     for range in ranges.iter().rev() {
@@ -375,8 +376,8 @@ mod tests {
     }
 
     impl Leases {
-        /// Checks that each missing chunk has one or two places, and that no other chunk has a
-        /// place.
+        /// Checks that each missing chunk is open, or leased once or twice, and that no other chunk
+        /// is.
         fn check(&self, missing: &[bool]) -> Result<(), TestCaseError> {
             for (chunk, missing) in missing.iter().enumerate() {
                 let chunk = chunk as u64;

@@ -1,4 +1,4 @@
-//! Surveys all replicas, each in a separate task.
+//! Surveys all replicas (requests the hashes of their objects), each in a separate task.
 //!
 //! A slow, silent or absent source does not delay the copy. The copy begins soon after more than
 //! half of the named sources agree, or once each was tried. The surveys of the other sources
@@ -108,7 +108,7 @@ impl Looks {
         self.are_over() || self.pending.values().all(Option::is_some)
     }
 
-    /// Sources whose survey failed and will be tried again.
+    /// Returns the sources whose survey failed and will be tried again.
     pub(super) fn in_trouble(&self) -> Vec<(usize, Error)> {
         let one = |(number, error): (&usize, &Option<Error>)| Some((*number, error.clone()?));
         self.pending.iter().filter_map(one).collect()
@@ -173,7 +173,7 @@ impl Enough {
         Enough { started, until: None }
     }
 
-    /// Whether to begin now. `has_majority` says whether more than half agree.
+    /// Returns whether to begin now. `has_majority` says whether more than half agree.
     fn look(&mut self, now: Instant, has_majority: bool) -> bool {
         let took = now.duration_since(self.started);
         let until = || now + took.clamp(GRACE[0], GRACE[1]);
@@ -240,7 +240,7 @@ impl Looking {
     }
 }
 
-/// Whether a retry may succeed: the source did not answer, or the connection was lost.
+/// Returns whether a retry may succeed: the source did not answer, or the connection was lost.
 fn may_pass(error: &Error) -> bool {
     error.is_silence || matches!(error.kind, ErrorKind::Unfinished | ErrorKind::Stalled)
 }

@@ -1,4 +1,4 @@
-//! A copy from several hosts at the same time, under one receiver's schedule.
+//! A copy from several hosts at the same time.
 //!
 //! Each source is a copy with its own session and retries. The sources share one data port, one
 //! memory budget and one receiving core (`part`).

@@ -52,7 +52,7 @@ impl Shared {
     }
 }
 
-/// The part of one source.
+/// The copy from one source.
 pub(crate) struct CopyPart {
     pub(crate) shared: Rc<Shared>,
     /// The index of the source.
@@ -65,7 +65,7 @@ pub(crate) struct CopyPart {
 
 /// The destination of a pull.
 pub(crate) enum To {
-    /// The files of the command.
+    /// The destination that the user named.
     Files,
     /// The object that several sources send together.
     Replicas(ReplicaLink),
@@ -118,7 +118,7 @@ impl Shared {
 }
 
 impl CopyPart {
-    /// Returns the only part of a copy from one source. `core` is the receiving core, if the
+    /// Returns the part of a copy that has only one source. `core` is the receiving core, if the
     /// protocol divides this host's capacity among flows.
     pub(crate) fn alone(memory: Budget, core: Option<SharedCore>) -> CopyPart {
         let (ports, writers, claims) = (None, Vec::new(), None);
@@ -169,7 +169,7 @@ mod tests {
         let other = registry::all().iter().find(|row| !row.many);
         let of = |shared: &Shared, row| shared.limit(limit, row);
         assert_eq!(of(&shared, Some(registry::of_many())), limit);
-        // The limit of a source is the same over streams.
+        // Data over streams have the limit of the source, too.
         assert_eq!(of(&shared, other), Rate::from_mbps(25));
         assert_eq!(of(&shared, None), Rate::from_mbps(25));
         shared.core = None;

@@ -1,4 +1,4 @@
-//! Sources with different objects, copied into one folder.
+//! Copies sources with different objects into one folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -38,14 +38,14 @@ impl Row {
         if self.silent && self.is_connected() { SourceState::Silent } else { self.state }
     }
 
-    /// The current rate: zero unless the source is connected.
+    /// Returns the current rate: zero unless the source is connected.
     fn rate(&self) -> Rate {
         if self.is_connected() { self.progress.rate_now } else { Rate::ZERO }
     }
 }
 
 impl Rows {
-    /// Rows of sources that are still connecting.
+    /// Returns rows of sources that are still connecting.
     pub(super) fn new(names: Vec<String>) -> Rows {
         let (state, silent) = (SourceState::Connecting, false);
         let row = |name| Row { name, state, silent, progress: Progress::default() };
@@ -59,8 +59,8 @@ impl Rows {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the answer to a question asked at `since`. If other sources copied in the meantime,
-    /// the waiting time counts as copy time.
+    /// Records the answer to a question asked at `since`. After the first data of any source, the
+    /// waiting time counts as copy time.
     fn answered(&self, since: Instant) {
         let has_come =
             self.rows().iter().any(|row| row.progress.bytes > row.progress.resumed_bytes);
@@ -77,7 +77,7 @@ impl Rows {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The source's name as the user wrote it.
+    /// Returns the source's name as the user wrote it.
     pub(super) fn name(&self, number: usize) -> String {
         self.rows()[number].name.clone()
     }
@@ -94,12 +94,12 @@ impl Rows {
         self.rows()[number].silent = silent;
     }
 
-    /// Whether a source is connected and not silent.
+    /// Returns whether any source is connected and not silent.
     pub(super) fn are_there(&self) -> bool {
         self.rows().iter().any(|row| row.is_connected() && !row.silent)
     }
 
-    /// Whether a source has a session, silent or not.
+    /// Returns whether any source has a session, silent or not.
     pub(super) fn any_connected(&self) -> bool {
         self.rows().iter().any(Row::is_connected)
     }
@@ -108,7 +108,7 @@ impl Rows {
         self.rows()[number].progress = progress.clone();
     }
 
-    /// A row for each source.
+    /// Returns a row for each source.
     pub(super) fn table(&self) -> Vec<SourceRow> {
         let rows = self.rows();
         let sum: u64 = rows.iter().map(|row| row.rate().as_bps()).sum();
@@ -131,7 +131,7 @@ impl Rows {
         rows.iter().map(one).collect()
     }
 
-    /// The progress of different objects, added up.
+    /// Returns the progress of different objects, added up.
     pub(super) fn total(&self) -> Progress {
         let sources = self.table();
         let rows = self.rows();
@@ -150,14 +150,14 @@ impl Rows {
         }
     }
 
-    /// The duration of the copy so far, without the time of questions.
+    /// Returns the duration of the copy so far, without the time of questions.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.asked().total)
     }
 }
 
-/// An observer for one source: updates the source's row with its progress, and passes on its
-/// notices with the source's name.
+/// Returns an observer for one source: updates the source's row with its progress, and passes on
+/// its notices with the source's name.
 pub(super) fn observer(
     rows: &Arc<Rows>,
     number: usize,

@@ -65,7 +65,7 @@ impl Slow {
         None
     }
 
-    /// Whether the source is slow now, or in the mean of the current period.
+    /// Returns whether the source is slow now, or in the mean of the current period.
     fn is_slow(&mut self, now: Instant, rate: f64, passed: f64) -> bool {
         let little = self.usual.0 * SLOW;
         let Some(stretch) = self.stretch.as_mut() else { return rate < little };
@@ -75,8 +75,8 @@ impl Slow {
     }
 }
 
-/// The weight of the last `passed` seconds in a mean over `memory`, of which `known` has been
-/// measured so far.
+/// Returns the weight of the last `passed` seconds in a mean over `memory`, of which `known` has
+/// been measured so far.
 fn weight(passed: f64, known: Duration, memory: Duration) -> f64 {
     let known = known.clamp(Duration::from_millis(1), memory);
     (passed / known.as_secs_f64()).min(1.0)

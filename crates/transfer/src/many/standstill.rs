@@ -19,8 +19,8 @@ impl Standstill {
         Standstill { since: now, moved: 0 }
     }
 
-    /// Returns the time without progress; `moved` counts the progress. With `may_rest` no progress
-    /// is expected.
+    /// Returns the time without progress; `moved` counts the progress. With `may_rest` the time
+    /// starts again.
     pub(super) fn lasts(&mut self, now: Instant, moved: u64, may_rest: bool) -> Duration {
         if moved != self.moved || may_rest {
             *self = Standstill { since: now, moved };

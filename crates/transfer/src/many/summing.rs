@@ -8,8 +8,8 @@ use super::rows::Rows;
 use crate::counters::process_time;
 use crate::summary::{BoundBy, Summary};
 
-/// Returns the summary of sources with different objects. `failed` is the number of further
-/// sources, which have failed.
+/// Returns the summary of sources with different objects. `failed` is the number of failed sources,
+/// which have no summary in `summaries`.
 pub(super) fn of_parts(summaries: &[Summary], failed: u64, rows: &Rows) -> Summary {
     let mut whole = of_flows(summaries, rows);
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);

@@ -1,4 +1,4 @@
-//! The client's side of a survey: requests the values of a source's chunks.
+//! The client's side of a survey: requests the hashes of a source's chunks.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Found {
     pub manifest: Arc<Manifest>,
     /// BLAKE3 of the manifest as received.
     pub digest: Digest,
-    /// The value of each chunk.
+    /// The hash of each chunk.
     pub values: Arc<Vec<Digest>>,
     /// A digest of the object: sources of the same object, and only these, have equal digests.
     pub identity: Digest,
@@ -38,8 +38,8 @@ pub struct Found {
 }
 
 /// Surveys the sources of `route` over `session`, which can carry a request afterwards. Gives up on
-/// a source that sends signs of life but whose counter does not grow for `stall`. `memory` is
-/// charged for the answer.
+/// a source that sends signs of life but makes no progress for `stall`. `memory` is charged for the
+/// answer.
 ///
 /// # Errors
 /// The other side reports an error, sends an invalid answer, is silent, or has a disk that does not

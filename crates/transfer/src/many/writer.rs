@@ -54,7 +54,7 @@ pub(crate) const WHOLE: usize = usize::MAX;
 
 /// The version of the object that most sources have.
 pub(crate) struct Agreed {
-    /// The files, without holes.
+    /// The list of files, which records no holes.
     pub(crate) manifest: Arc<Manifest>,
     /// The hash of each chunk.
     pub(crate) values: Arc<Vec<Digest>>,
@@ -390,7 +390,7 @@ impl ReplicaWriter {
         Ok(Some(verdict))
     }
 
-    /// The files of a chunk, for error messages.
+    /// Returns the file or files of a chunk, for error messages.
     fn place_of(&self, chunk: u64) -> String {
         let manifest = self.object.manifest();
         let entries = manifest.entries();

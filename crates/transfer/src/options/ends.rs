@@ -47,7 +47,8 @@ impl fmt::Debug for Input {
 pub struct Output(Arc<Shared>);
 
 struct Shared {
-    /// Whether the writer is in a call. The reader of its output may be slow.
+    /// Whether a call of the writer is running. It may last long, because the reader of the output
+    /// may be slow.
     waits: AtomicBool,
     state: Mutex<State>,
 }

@@ -31,10 +31,10 @@ use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Session, Settings, random_u64};
 
-/// Maximum time that a measurement may take in addition to its sending time: the answer may be
-/// late.
+/// Maximum time that a measurement may take in addition to its sending time: the server's count
+/// may arrive late.
 const BESIDE: Span = Span::from_secs(10);
-/// The default ladder of rates, in Mbit/s.
+/// The default ladder (rising rates), in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
 /// A ladder ends at the first rate with a loss above this.
 const FULL: f64 = 0.05;
@@ -73,7 +73,7 @@ fn check(options: &ProbeOptions) -> Result<(), Error> {
         return Ok(());
     }
     let what =
-        format!("{runs} measurements of {} take {takes}; a probe may take {LONGEST}", options.span);
+        format!("{runs} measurements of {} take {takes}; the limit is {LONGEST}", options.span);
     Err(Error::new(ErrorKind::Usage, what)
         .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)))
 }
@@ -199,7 +199,8 @@ impl Probing<'_> {
         let mut best = Rate::ZERO;
         for rate in if named { self.options.rates.clone() } else { ladder } {
             if clock::now().since(self.begun) + self.options.span + BESIDE > LONGEST {
-                let what = format!("a probe may take {LONGEST}: not all was measured");
+                let what =
+                    format!("the probe reached its limit of {LONGEST} before all measurements");
                 return Err(Error::new(ErrorKind::Unfinished, what)
                     .advise(format!("name fewer rates, or a shorter {}", CallOption::Time)));
             }
@@ -333,7 +334,7 @@ async fn greet(session: &mut Session, probe: u64, flow: FlowId, suite: Suite) ->
 }
 
 impl Trips {
-    /// Returns the statistics of round trips; lost ones are `None`.
+    /// Returns the statistics of round trips; `None` stands for a lost datagram.
     fn of(trips: &[Option<Span>]) -> Trips {
         let seconds: Vec<f64> = trips.iter().flatten().map(|trip| trip.as_secs_f64()).collect();
         let asked = trips.len().max(QUESTIONS) as u32;

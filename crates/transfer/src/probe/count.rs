@@ -15,8 +15,7 @@ use crate::error::Error;
 
 /// Interval at which a receiver checks whether everything has arrived.
 const LOOK: Duration = Duration::from_millis(10);
-/// After a silence of this time and two round trips (which are added to this constant), nothing
-/// more is expected.
+/// No more datagrams are expected after a silence of this constant plus two round trips.
 const SILENCE: Duration = Duration::from_millis(200);
 /// Longest wait for the last datagrams.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -28,7 +27,7 @@ const APPLICATION: usize = 32 << 20;
 struct Counted {
     received: u64,
     bytes: u64,
-    /// The first arrivals: when, and the bytes of the first system call.
+    /// The time of the first arrival, and the bytes of the first system call.
     first: Option<(Time, u64)>,
     last: Time,
     highest: Option<u64>,
@@ -115,7 +114,8 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Counts the arrivals of `flow`, sealed for `data`; with `copies` each payload is copied once.
+    /// Counts the arrivals of `flow`, which `data` opens; with `copies` each payload is copied
+    /// once.
     pub(super) async fn start(
         port: &PortHandle,
         flow: FlowId,

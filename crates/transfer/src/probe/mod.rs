@@ -3,9 +3,9 @@
 //! Over one session the client requests one measurement after the other. `echo` measures round
 //! trips. `blast` sends datagrams at a rate, and `count` receives them. `stream` measures a stream
 //! at full speed. `client` and `server` are the two sides. Datagrams are sealed like those of a
-//! copy, but with the probe's own keys. A server accepts probes only from allowed ids. It runs one
-//! measurement at a time, for ten seconds at most, and sends only to the address that the session
-//! has validated.
+//! copy, but with the probe's own keys. A server accepts probes only from allowed ids. In a session
+//! it runs one measurement at a time, for ten seconds at most, and sends only to the address that
+//! the session has validated.
 
 mod blast;
 mod client;
@@ -47,7 +47,7 @@ pub struct ProbeOptions {
     pub host: HostOptions,
     /// Measure datagrams that are received and dropped, as iperf does.
     pub udp: bool,
-    /// Measure datagrams that are received and copied once, as an application does (app_perf).
+    /// Measure datagrams that are received and copied once, as an application does.
     pub app: bool,
     /// Measure TCP.
     pub tcp: bool,
@@ -89,7 +89,7 @@ impl Way {
 pub struct PathFound {
     /// The server's id.
     pub peer: String,
-    /// Its address.
+    /// The server's address.
     pub address: String,
     /// The carrier of the session: `quic` or `tls`.
     pub carrier: &'static str,
@@ -112,13 +112,13 @@ pub struct Trips {
     pub asked: u32,
     /// Datagrams that were answered.
     pub answered: u32,
-    /// The shortest.
+    /// The shortest round trip.
     pub min: Span,
-    /// The mean.
+    /// The mean round trip.
     pub mean: Span,
-    /// The longest.
+    /// The longest round trip.
     pub max: Span,
-    /// The standard deviation.
+    /// The standard deviation of the round trips.
     pub deviation: Span,
 }
 

@@ -18,7 +18,7 @@ pub struct Ports {
     pub address: SocketAddr,
     /// The control port over UDP: the server's id.
     pub udp_control: Result<String, String>,
-    /// The same port over TCP.
+    /// The control port over TCP: the server's id.
     pub tcp_control: Result<String, String>,
     /// The data port.
     pub data_port: u16,

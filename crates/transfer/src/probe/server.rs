@@ -27,7 +27,7 @@ const MOST: usize = 4;
 /// How long a client may take between two measurements.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// The seats for concurrent probes.
+/// Limits the concurrent probes.
 pub(crate) struct Seats(Arc<Semaphore>);
 
 impl Default for Seats {

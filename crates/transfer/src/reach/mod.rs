@@ -1,6 +1,6 @@
 //! Connects to another host: a session, a port for the data, and a search for the datagram size.
 //!
-//! [`route`] is the direction of a copy and its other host, [`way`] the carrier of its data.
+//! [`route`] is the direction of a copy and the other host, [`way`] the carrier of the copy's data.
 
 pub(crate) mod route;
 pub(crate) mod way;
@@ -30,7 +30,7 @@ use crate::session::{self, Identity, Session, Settings};
 
 /// The largest UDP payload of the search: the payload of a jumbo frame over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
-/// How much longer than the handshake a search [`Look::Beside`] may take.
+/// Maximum duration of a search [`Look::Beside`] after the end of the handshake.
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
 /// Maximum round trips of a whole search: a first answer, and tries of the next size.
 const SEARCH_ROUNDS: u32 = 5;
@@ -55,7 +55,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) trust: &'a Trust,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) options: &'a ReachOptions,
-    /// More words of the command that ssh starts.
+    /// Additional arguments of the command that ssh starts.
     pub(crate) arguments: &'a [String],
 }
 
@@ -64,9 +64,9 @@ pub(crate) struct Reached {
     pub(crate) session: Session,
     /// This side's data port.
     pub(crate) data: Rc<Port>,
-    /// The other side's data port.
+    /// The address of the other side's data port.
     pub(crate) contact: SocketAddr,
-    /// The UDP payload that is known to pass.
+    /// The largest UDP payload in bytes that is known to pass, if any.
     pub(crate) datagram: Option<u16>,
 }
 
@@ -111,8 +111,8 @@ pub(crate) async fn open(
     open_for(options, observer, settings, look, false).await
 }
 
-/// Like [`open`], for rooms and streams. Over ssh, all clients of a user connect to one server of
-/// that user.
+/// Like [`open`], for rooms and streams. A room passes messages between its clients, so over ssh
+/// all clients of a user connect to one server of that user.
 ///
 /// # Errors
 /// As [`open`].
@@ -316,7 +316,8 @@ pub(crate) async fn data_size(address: SocketAddr) -> Result<Option<u16>, Error>
     Ok(found.map(|size| size + mtu::packet_overhead(address.ip())))
 }
 
-/// Returns the datagram size for Ethernet; if the path carries less, the first pass detects it.
+/// Returns the datagram size for Ethernet. If the path carries less, the first pass of the copy
+/// detects it.
 pub(crate) fn usual_datagram(address: IpAddr) -> u16 {
     1500 - mtu::packet_overhead(address)
 }

@@ -62,7 +62,8 @@ impl Route {
             return Err(usage("there is nothing to copy from"));
         }
         if options.replicas && split.len() < 2 {
-            return Err(usage("one source has no replicas").advise("name at least two sources"));
+            let error = usage("a copy from replicas has only one source");
+            return Err(error.advise("name at least two sources"));
         }
         let (to, destination) = self::split(&options.destination);
         let mut hosts: Vec<(Host, Vec<PathBuf>)> = Vec::new();
@@ -85,7 +86,7 @@ impl Route {
                 Err(usage("both ends are on other hosts").advise("run longhaul on one of them"))
             }
             (_, true, Some(_)) if options.replicas => {
-                Err(usage("replicas are taken from other hosts")
+                Err(usage("replicas must be on other hosts, but the sources are on this host")
                     .advise(format!("leave {} out", CallOption::Replicas)))
             }
             (_, true, Some(host)) => Ok(vec![Route::Push { sources: local, host, destination }]),

@@ -1,4 +1,4 @@
-//! Tests: each end knows the network cards of both hosts, if they report a speed.
+//! Tests: each end learns the speed of both hosts' network cards, if known.
 
 use std::sync::Arc;
 
@@ -22,8 +22,9 @@ use crate::session::{Carriers, FrameReader};
 use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
-/// Runs a sender whose protocol looks up its rate in a table, and whose own card has 1 Gbit/s.
-/// Sends it the capacity of the other card, and checks that it uses `rate`.
+/// Runs a sender whose protocol takes its rate from the cards' speeds, and whose own card has 1
+/// Gbit/s. Tells the sender that the other card has the speed `card`, and checks that it uses
+/// `rate`.
 async fn tell_sender(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +76,7 @@ async fn next(reader: &mut FrameReader) -> Message {
     }
 }
 
-/// Checks that a receiving end with such a card reports it first.
+/// Checks that the first message of a receiving end reports the speed of its `card`.
 async fn hear_receiver(card: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -94,7 +95,8 @@ async fn hear_receiver(card: Rate) {
     assert!(receiving.await.expect("it ends").is_err(), "no offer arrived");
 }
 
-/// Checks that a receiver reports its card while it receives a list of files of `bytes` bytes.
+/// Checks that the sender of a list of files of `bytes` bytes gets the message with the receiver's
+/// card, which arrives during the list.
 async fn tell_during_a_list(card: Card, bytes: usize) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let (mut writer, mut reader) = far.split();

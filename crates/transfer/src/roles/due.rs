@@ -1,5 +1,6 @@
-//! Counts the blocks that have to arrive. A block need not arrive if the destination has it
-//! already, or if its bytes are known without sending: padding, and holes of files.
+//! Counts the blocks (payloads of one datagram) that have to arrive. A block need not arrive if the
+//! destination has it already, or if its bytes are known without sending: padding, and holes of
+//! files.
 
 use std::ops::Range;
 
@@ -8,12 +9,11 @@ use longhaul_proto::ranges::RangeSet;
 
 use crate::write::skip::{blocks_of, blocks_within};
 
-/// The chunks that had to arrive in at least one pass.
+/// The chunks that had to arrive in at least one pass (a run over the missing chunks).
 #[derive(Debug, Default)]
 pub(super) struct Due(RangeSet);
 
 impl Due {
-    /// Adds chunks.
     pub(super) fn add(&mut self, chunks: &[Range<u64>]) {
         for chunks in chunks {
             self.0.insert(chunks.clone());
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn resent_blocks_count_as_due_once_and_spared_blocks_never() {
-        // Ten chunks of three blocks, the last of one.
+        // Ten chunks: nine of three blocks, and one of one block.
         let (object, chunk) = (Bytes::new(9_400), Bytes::new(1_000));
         let layout = Layout::new(object, Bytes::ZERO, chunk, 400).unwrap();
         let mut due = Due::default();
@@ -58,7 +58,7 @@ mod tests {
         // Another pass sends one chunk again, and a chunk that was left out before.
         due.add(&[1..2, 2..3]);
         assert_eq!(due.blocks(&layout, &[]), 5 * 3 + 1);
-        // Two whole blocks of a chunk; the second reaches the chunk's end.
+        // Two whole blocks of chunk 5, and chunk 3, which is not due.
         assert_eq!(due.blocks(&layout, &[5_400..6_000, 3_000..4_000]), 5 * 3 + 1 - 2);
     }
 }

@@ -1,8 +1,8 @@
 //! The flow ids of one transfer, one for each pass (a run over the missing chunks).
 //!
-//! Keys and nonces are derived from the flow id (`datapath/keys.rs`). If an id were used twice
-//! within a transfer, two passes would use one key with the same nonces. So the sending end draws
-//! another id, and the receiving end refuses a repeated id.
+//! Keys and nonces are derived from the flow id (`sealing/keys.rs` in `longhaul_net`). If an id
+//! were used twice within a transfer, two passes would use one key with the same nonces. So the
+//! sending end draws another id, and the receiving end refuses a repeated id.
 
 use std::collections::BTreeSet;
 

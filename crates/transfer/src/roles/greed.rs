@@ -33,7 +33,7 @@ const FLOW: FlowId = FlowId(7);
 /// Block size in bytes: large, so a chunk has few datagrams.
 const BLOCK: u32 = 60_000;
 const OBJECT: Bytes = Bytes::mebi(100);
-/// A transfer's part, in MiB, of a memory of 64 MiB that it shares with another transfer.
+/// Memory of each of two transfers that share 64 MiB, in MiB.
 const HELD: u64 = 32;
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ fn part(budget: &Budget) -> MemoryPart {
     runtime.block_on(budget.enter()).expect("there is memory")
 }
 
-/// A receiving flow with a sender that ignores grants, and a writer that obeys commands.
+/// A receiving flow with a sender that ignores grants; the test takes the place of the writer.
 struct Greedy {
     port: Port,
     sender: Socket,
@@ -139,7 +139,7 @@ impl Greedy {
         }
     }
 
-    /// Waits until the flow reports `count` datagrams without memory.
+    /// Waits until the flow reports `count` datagrams that were dropped for lack of memory.
     fn lost(&self, count: u64) {
         let begun = std::time::Instant::now();
         while self.board.mine().receiver.memory_lost != count {
@@ -156,7 +156,7 @@ fn data_beyond_a_grant_are_counted_and_take_no_memory_from_others() {
     let budget = Budget::new(Bytes::mebi(2 * HELD)).unwrap();
     let (memory, other) = (Arc::new(part(&budget)), part(&budget));
     let mut greedy = Greedy::new(memory.clone());
-    // The writer has all granted data, and does not write them.
+    // The writer holds all granted data.
     let mut waiting: Vec<Arrived> = (0..HELD).map(|chunk| greedy.fill(chunk)).collect();
     for chunk in HELD..HELD + 5 {
         greedy.send(chunk, 1);

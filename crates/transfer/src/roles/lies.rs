@@ -115,7 +115,7 @@ impl Writing {
         Writing::over(|_| {})
     }
 
-    /// Returns a writer whose destination `prepare` has changed.
+    /// Returns a writer, after `prepare` has changed the destination folder.
     fn over(prepare: impl FnOnce(&std::path::Path)) -> Writing {
         Writing::patient(prepare, Duration::from_secs(600))
     }
@@ -125,7 +125,7 @@ impl Writing {
         Writing::offered(prepare, patience, |_| {})
     }
 
-    /// Returns a writer with an offer that `change` has changed.
+    /// Returns a writer for an offer that `change` has changed.
     fn offered(
         prepare: impl FnOnce(&std::path::Path),
         patience: Duration,

@@ -11,9 +11,10 @@ use crate::write::budget::EARLY_GRANT;
 use longhaul_files::CHUNK;
 use longhaul_text::CallOption;
 
-/// Maximum number of blocks of a segment: its tally has a bit for each.
+/// Maximum number of blocks (payloads of one datagram) of a segment. The receiver keeps a bit for
+/// each.
 const SEGMENT_BLOCKS: u64 = 1 << 30;
-/// The smallest block that is worth its header.
+/// Minimum block size in bytes: smaller blocks are not worth their header.
 const SMALLEST: u32 = 64;
 /// The largest payload of a UDP datagram over IPv4.
 const LARGEST: u32 = 65_507;
@@ -49,8 +50,8 @@ pub(super) fn pass(
     Ok(())
 }
 
-/// Checks that chunks may arrive over streams: only if `agreed` is no protocol of datagrams,
-/// because memory is reserved for one carrier only.
+/// Checks that chunks may arrive over streams: only if `agreed` is `None`, because memory is
+/// reserved for one carrier only.
 ///
 /// # Errors
 /// [`ErrorKind::Unreachable`]: datagrams were agreed on.
@@ -61,15 +62,15 @@ pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     }
 }
 
-/// An honest sender may send this much useless data. Before the sender gets the plan, it may send
-/// data that the receiver has. Later, the receiver may cancel data that are in flight.
+/// Useless data that an honest sender may send. Before the sender gets the plan, it may send data
+/// that the receiver has. Later, the receiver may cancel data that are in flight.
 const IN_VAIN: Bytes = Bytes::mebi(2 + (EARLY_GRANT.get() >> 20));
 /// Maximum amount of useless data beyond [`IN_VAIN`], as a multiple of the useful data.
 const MOST_IN_VAIN: u64 = 4;
-/// A sender may send this much data too fast, or one part in [`PART_TOO_FAST`] of all data,
-/// whichever is more: hosts pause, and catch up in bursts.
+/// Data that a sender may send faster than requested, because hosts pause and catch up in bursts:
+/// this much, or one part in [`PART_TOO_FAST`] of all data if that is more.
 const TOO_FAST: Bytes = Bytes::mebi(4);
-/// The divisor of the share of all data that may be sent too fast; see [`TOO_FAST`].
+/// Divisor of the share of all data that may be sent too fast.
 const PART_TOO_FAST: u64 = 4;
 
 /// Checks that most of the data received by `row`'s protocol in blocks of `block` bytes were

@@ -1,5 +1,5 @@
-//! Sends and receives a long manifest on the control stream. The control stream is encrypted even
-//! if the data are not, so nobody on the path can read or change the names.
+//! Sends and receives a long manifest (the list of files) on the control stream. This stream is
+//! encrypted even if the data are not, so nobody on the path can read or change the names.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ pub(super) async fn tell(
     }
 }
 
-/// Receives the pieces that [`tell`] sends into the manifest of the offer. `watch` counts each
-/// piece.
+/// Receives the pieces that [`tell`] sends, and appends them to the manifest of `offer`. `watch`
+/// counts each piece.
 pub(super) async fn hear(
     wire: &mut Wire,
     hooks: &dyn Hooks,

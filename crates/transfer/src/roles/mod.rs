@@ -1,8 +1,9 @@
 //! The two roles of a transfer on the control plane: one task each, over one session.
 //!
-//! [`wire`] is the session as both roles use it. [`sending`] offers an object and sends it.
-//! [`receiving`] plans, and reports the outcome. Client and server use the same code here: it does
-//! not matter which end requested the copy.
+//! [`wire`] is the session as both roles use it. [`sending`] offers an object (the list of files
+//! and their content, as one sequence of bytes) and sends it. [`receiving`] plans which parts are
+//! needed, and reports the outcome. Client and server use the same code here: it does not matter
+//! which end requested the copy.
 
 #[cfg(test)]
 mod cards;
@@ -49,8 +50,8 @@ fn closing<T>(result: &Result<T, End>) -> Duration {
     }
 }
 
-/// Returns the timeout for closing the files. `error` is the kind of the transfer's error, or
-/// `None` after a success.
+/// Returns the timeout for closing the files. `error` is the kind of a permanent error, or `None`
+/// otherwise.
 pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     match error {
         Some(ErrorKind::Stalled) => Duration::from_secs(1),
@@ -95,7 +96,7 @@ impl Whence {
     }
 }
 
-/// The callbacks by which the surrounding program observes an end and stops it.
+/// The callbacks through which the surrounding program observes an end and stops it.
 pub(crate) trait Hooks {
     /// Decides ten times a second whether the end continues.
     ///
@@ -109,12 +110,12 @@ pub(crate) trait Hooks {
     /// Reports that this end does not read at present. Silence of the other end then means nothing.
     fn deaf(&self) {}
 
-    /// Reports that another copy holds a file of the destination, and that the server waits for its
-    /// end.
+    /// Reports that another copy holds a file of the destination, and that the server waits for the
+    /// end of that copy.
     fn held(&self, _held: &Held) {}
 
-    /// Reports how long the other end has been silent, or `None` at the end of the silence. This
-    /// end sends nothing meanwhile.
+    /// Reports how long the other end has been silent, or `None` at the end of the silence. The
+    /// sending end sends nothing meanwhile.
     fn silence(&self, _since: Option<Span>) {}
 
     /// Reports the complete plan: skipped entries, and existing bytes.

@@ -1,4 +1,4 @@
-//! The receiving end's reports of names, and checks of their ranges.
+//! Processes the receiving end's messages about created and deleted names.
 
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
-//! The other end's plan, received in slices: chunks and entries that need not be sent.
+//! The other end's plan, received in slices: chunks of data and entries (files, folders, links)
+//! that need not be sent.
 //!
-//! An honest plan names each chunk and each entry once, and compares each chunk once. A longer plan
-//! is refused, because it might never end.
+//! An honest plan names each chunk and each entry once, and asks for a limited number of
+//! comparisons. A longer plan is refused, because it might never end.
 
 use std::ops::Range;
 
@@ -37,7 +38,7 @@ impl PlanSoFar {
         PlanSoFar { have, skipped, asks: false, complete: false, chunks, entries, left }
     }
 
-    /// Adds a slice, which also compares `asked` chunks. Repeated slices take no more memory.
+    /// Adds a slice that also asks to compare `asked` chunks. Repeated slices take no more memory.
     ///
     /// # Errors
     /// The slices name more than the object has.

@@ -1,4 +1,4 @@
-//! The receiving role of a transfer: receives the object (manifest and all content) in passes.
+//! Receives the object (manifest and content) of a transfer in passes over the missing chunks.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -59,7 +59,7 @@ pub(crate) struct ReceivingRole<'a> {
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,
     pub(crate) receive: Receive,
-    /// The core of all flows to this host, if the copy has several.
+    /// The core (the protocol's state machine) of all flows to this host, if the copy has several.
     pub(crate) core: Option<SharedCore>,
     /// The writing thread, if it is shared.
     pub(crate) writer: Option<Jobs>,
@@ -89,11 +89,11 @@ struct Running<'a, 'b> {
     pieces_end: mpsc::Sender<Result<Streamed, Error>>,
     /// The chunk that arrives on the control stream.
     on_wire: Pieces,
-    /// A chunk from the control stream that waits for memory. Nothing more is read meanwhile.
+    /// A chunk from the control stream that waits for memory. Until then, nothing more is read.
     waiting: Option<(u64, Vec<u8>)>,
     /// The request for memory for `waiting`. Requests of all transfers are served in turn.
     asked: Option<Asked>,
-    /// Room for chunks from streams.
+    /// Permits for the memory of chunks from streams.
     room: Arc<Semaphore>,
     object_len: u64,
     manifest_len: u64,
@@ -201,7 +201,6 @@ impl ReceivingRole<'_> {
     }
 }
 
-/// Counts a piece of a chunk.
 fn count_piece(board: &Board, piece: &ChunkPiece) {
     board.update(|counters| counters.written.streamed += piece.bytes.len() as u64);
 }
@@ -241,7 +240,9 @@ impl Running<'_, '_> {
         if let Some(flow) = &self.flow {
             limits::wanted(&counters.receiver, self.end.terms.protocol, flow.layout.block_size())?;
         }
-        self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
+        if self.silence.tells() {
+            self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
+        }
         if self.end.decides && self.flow.is_some() {
             self.silence.judge(&self.end.board, self.end.terms.rtt, false)?;
             let (now, lived) = (clock::now(), self.end.board.lived());
@@ -390,7 +391,8 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Returns the range after the manifest in its last chunk, which is never sent.
+    /// Returns the byte range between the end of the manifest and the end of its last chunk. This
+    /// padding is never sent.
     fn padding(&self) -> Range<u64> {
         self.manifest_len..self.manifest_len.next_multiple_of(CHUNK)
     }

@@ -10,10 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::counters::Counters;
 use crate::counters::board::Board;
 
-/// A request for room, served in turn.
+/// A request for the memory of a chunk. Requests are served in order.
 pub(super) type Asked = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
 
-/// Waits for the requested room; `None` without a request.
+/// Waits for the requested memory; without a request, forever.
 pub(super) async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
     match asked {
         Some(asked) => asked.await,
@@ -21,7 +21,7 @@ pub(super) async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePer
     }
 }
 
-/// Waits for room for a chunk, and accounts for the wait.
+/// Waits for the memory of a chunk, and counts the waiting time.
 pub(super) async fn room_for_chunk(
     room: Arc<Semaphore>,
     board: Arc<Board>,

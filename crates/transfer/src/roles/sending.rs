@@ -64,7 +64,7 @@ pub(crate) struct SendingRole<'a> {
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
-    /// Whether the other end knows the manifest, and assigns chunks by leases.
+    /// Whether the other end already has the manifest, and assigns chunks to this end by leases.
     pub(crate) surveyed: bool,
 }
 
@@ -85,7 +85,7 @@ struct Running<'a, 'b> {
     /// The number of the current pass.
     number: u32,
     flows: Flows,
-    /// The lease that the current pass serves.
+    /// The number of the lease that the current pass serves.
     lease: u32,
     /// The number of passes that repeated chunks with wrong digests.
     repeats: u32,
@@ -380,8 +380,8 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Starts a pass with all chunks, because the other end now receives. The measurements of the
-    /// stopped pass are dropped.
+    /// Replaces the stopped pass by another one, because the other end now receives. The
+    /// measurements of the stopped pass are dropped.
     async fn go_on(&mut self) -> Result<(), End> {
         let Some(payloads) = self.waiting.take() else { return Ok(()) };
         self.number += 1;
@@ -540,7 +540,7 @@ impl Running<'_, '_> {
         })
     }
 
-    /// Ends the current pass and returns the payloads. Its thread may be blocked by a hanging disk.
+    /// Ends the current pass and returns its payloads. Keeps ticking while a disk blocks the pass.
     async fn take_payloads(&mut self) -> Result<Payloads, End> {
         let mut stopped = pin!(self.stop());
         let mut tick = tokio::time::interval(TICK);
@@ -571,7 +571,9 @@ impl Running<'_, '_> {
 
     fn tick(&mut self) -> Result<(), End> {
         self.end.board.note_carrying(self.cpu_before);
-        self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
+        if self.silence.tells() {
+            self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
+        }
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {
             // The other end sends keep-alive datagrams at all times.
             self.silence.judge(&self.end.board, self.end.terms.rtt, true)?;

@@ -15,19 +15,27 @@ use crate::counters::board::Board;
 const NEVER: Duration = Duration::from_millis(1500);
 /// How long a data port that has delivered datagrams may be silent. Four round trips are added.
 const NOW: Duration = Duration::from_millis(2000);
+/// Added after an outage of both channels: a protocol that heard nothing sends its next datagram up
+/// to this much later (`proto::gtp`, `longest_silence`).
+const BACKED_OFF: Duration = Duration::from_secs(4);
 /// The control stream works if a message arrived on it within this time plus two round trips.
 const SPEAKS: Duration = Duration::from_millis(1000);
 /// After a silence of this time plus two round trips, the other end's count includes all data that
 /// were sent before the silence. If the count grows later, data were sent and did not arrive.
 const TOLD: Duration = Duration::from_millis(500);
-/// A longer gap between two checks is a pause of this process, not silence.
+/// Maximum time that one check counts as silence. A longer gap between two checks is a pause of
+/// this process.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Watches the control stream and the data port.
 pub(super) struct Silence {
     spoke: Option<Instant>,
+    /// When this end last told its counters.
+    told: Instant,
     looked: Instant,
     heard: Option<Time>,
+    /// Whether the control stream has been silent too since the last datagram arrived.
+    outage: bool,
     /// How long messages have arrived only on the control stream.
     alone: Duration,
     /// The other end's count of sent datagrams at the start of the silence.
@@ -35,15 +43,26 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Starts with a new flow.
+    /// Returns the state at the start of a flow.
     pub(super) fn new() -> Silence {
         let alone = Duration::ZERO;
-        Silence { spoke: None, looked: Instant::now(), heard: None, alone, sent: 0 }
+        let now = Instant::now();
+        Silence { spoke: None, told: now, looked: now, heard: None, outage: false, alone, sent: 0 }
     }
 
     /// Records a message on the control stream.
     pub(super) fn control_spoke(&mut self) {
         self.spoke = Some(Instant::now());
+    }
+
+    /// Whether this end should tell its counters now; to be called several times a second.
+    pub(super) fn tells(&mut self) -> bool {
+        let is_deaf = self.spoke.is_some_and(|at| at.elapsed() >= SPEAKS);
+        let tells = !is_deaf || self.told.elapsed() >= DEAF_EVERY;
+        if tells {
+            self.told = Instant::now();
+        }
+        tells
     }
 
     /// Judges both channels; to be called several times a second. `always`: the other end sends
@@ -58,8 +77,8 @@ impl Silence {
         let speaks = self.spoke.is_some_and(|at| at.elapsed() < SPEAKS + rtt * 2);
         let heard = board.heard();
         if heard != self.heard || !speaks {
-            // During an outage of both channels the control stream is silent too. The time starts
-            // only when the control stream works again.
+            // The time starts only when the control stream works again.
+            self.outage = !speaks && heard == self.heard;
             self.heard = heard;
             self.alone = Duration::ZERO;
         } else {
@@ -69,7 +88,11 @@ impl Silence {
         if self.alone < TOLD + rtt * 2 {
             self.sent = sent;
         }
-        let patience = if heard.is_none() { NEVER } else { NOW };
+        let patience = match heard {
+            None => NEVER,
+            Some(_) if self.outage => NOW + BACKED_OFF,
+            Some(_) => NOW,
+        };
         let due = always || heard.is_none() || sent > self.sent;
         if due && self.alone >= patience + rtt * 4 { Err(End::NoDatagrams) } else { Ok(()) }
     }
@@ -143,6 +166,34 @@ mod tests {
         assert!(!rig.look(2.0, true, true));
         assert!(!rig.look(20.0, false, true));
         assert!(!rig.look(2.0, true, true));
+    }
+
+    #[test]
+    fn an_end_that_hears_nothing_tells_its_counters_seldom() {
+        let mut rig = Rig::new();
+        rig.silence.spoke = Some(Instant::now());
+        assert!(rig.silence.tells() && rig.silence.tells());
+        rig.silence.spoke = Some(Instant::now() - SPEAKS);
+        assert!(!rig.silence.tells());
+        rig.silence.told = Instant::now() - DEAF_EVERY;
+        assert!(rig.silence.tells());
+        assert!(!rig.silence.tells());
+        rig.silence.control_spoke();
+        assert!(rig.silence.tells());
+    }
+
+    #[test]
+    fn after_an_outage_the_data_may_return_seconds_after_the_control_stream() {
+        let mut rig = Rig::new();
+        assert!(!rig.look(0.1, true, true));
+        assert!(!rig.look(20.0, false, true));
+        assert!(!rig.look(5.9, true, true));
+        assert!(rig.look(0.2, true, true));
+        let mut rig = Rig::new();
+        assert!(!rig.look(20.0, false, true));
+        rig.board.note_heard(Time::from_nanos(8));
+        assert!(!rig.look(2.0, true, true));
+        assert!(rig.look(0.2, true, true), "the outage ended with the first datagram");
     }
 
     #[test]

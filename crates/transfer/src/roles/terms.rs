@@ -48,7 +48,7 @@ pub(crate) struct Terms {
     pub(crate) rate_limit: Option<Rate>,
     /// The rate of an earlier copy on the path, from which the sending end starts.
     pub(crate) remembered: Option<Remembered>,
-    /// The weight on a shared path.
+    /// The weight of this transfer against other traffic on the path.
     pub(crate) weight: Weight,
     /// Segment size; zero for the whole object.
     pub(crate) segment: Bytes,
@@ -56,7 +56,8 @@ pub(crate) struct Terms {
     pub(crate) datagram: u16,
     /// Round-trip time measured by the session.
     pub(crate) rtt: Span,
-    /// The capacity of this host's card in UDP payload of such datagrams, if known.
+    /// The capacity of this host's network card in UDP payload, for datagrams of size `datagram`;
+    /// `None` if unknown.
     pub(crate) card: Option<Rate>,
 }
 
@@ -83,7 +84,7 @@ impl Terms {
         both.into_iter().flatten().min()
     }
 
-    /// Returns the setup of either end's core for a pass.
+    /// Returns the setup of a core (the protocol's state machine) for a pass, at either end.
     pub(crate) fn setup(&self, flow: FlowId, layout: Layout) -> Setup {
         Setup {
             flow,

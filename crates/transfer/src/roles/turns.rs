@@ -84,7 +84,7 @@ async fn send(writer: &mut FrameWriter, mut source: Source) {
     }
 }
 
-/// Returns the next message except `skipped`.
+/// Returns the next message that is not a plan.
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
         let frame = reader.read::<Frame>().await.expect("the session is open");
@@ -112,7 +112,7 @@ async fn compete(room: Arc<Semaphore>) {
     }
 }
 
-/// Receives over the session only, into `place`.
+/// Receives over the control stream only, into `place`.
 pub(super) async fn receive_alone(
     wire: &mut Wire,
     terms: Terms,

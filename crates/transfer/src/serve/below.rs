@@ -20,13 +20,13 @@ use super::running::Running;
 use crate::error::Error;
 use crate::session::{self, Service, Session};
 
-/// The properties in which these services differ.
+/// The properties in which the services with such rights differ.
 pub(super) trait Below: 'static {
     /// The name of the service; also the keyword of its right in the list of clients.
     const NAME: &str;
-    /// The version of its messages.
+    /// The version of the service's messages.
     const VERSION: u32;
-    /// The first message of a stream.
+    /// The first message that a client sends on a stream of the service.
     type Ask: Message + Default;
 
     /// Returns the client of a stream that began with `ask`.
@@ -43,7 +43,7 @@ pub(super) trait Below: 'static {
     ) -> Result<(), session::Error>;
 }
 
-/// One of these services.
+/// A service with a right to names below a prefix.
 pub(super) struct Names<B> {
     server: Rc<Server>,
     service: B,

@@ -1,4 +1,4 @@
-//! The service of channels.
+//! The service of channels: rooms through which clients send messages to each other.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! The service of copies: transfers, their additional streams, and the surveys and probes before
-//! them.
+//! The service of copies: transfers, their additional streams, and what may precede them: probes,
+//! and surveys (the hashes of an object, for a client with several sources).
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,11 +20,11 @@ use crate::probe;
 use crate::session::{Service, Session, allow};
 
 /// How long a client may survey other sources before its request. After this time the client has to
-/// survey again.
+/// survey this source again.
 const OTHERS: Duration = Duration::from_secs(600);
 
-/// The service of copies. Surveys and probes are messages of this service, not separate services.
-/// Only copies use them, and a request may follow a survey on the same stream, with the same keys.
+/// The service of copies. Surveys and probes are messages of this service, not separate services,
+/// because a request may follow a survey on the same stream, with the same keys.
 pub(super) struct Copying {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,

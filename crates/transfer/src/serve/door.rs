@@ -25,7 +25,7 @@ pub(super) struct Door {
 /// The current list of clients.
 type Shared = Arc<RwLock<Arc<[Allow]>>>;
 
-/// A poisoned lock means that a reader panicked; the list is consistent.
+/// Returns the current list. A poisoned lock does not matter: the list is replaced as a whole.
 fn now(list: &Shared) -> Arc<[Allow]> {
     list.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -48,7 +48,8 @@ pub(super) struct Right {
     peer: PeerId,
     /// The needed access; `None` if any entry of the list suffices.
     access: Option<Access>,
-    /// A service other than files, whose right must not change.
+    /// The keyword of the needed service, if it is not files. The client's right to it must stay
+    /// the same.
     word: Option<&'static str>,
 }
 
@@ -83,7 +84,7 @@ impl Right {
     }
 }
 
-/// One side of a transfer, or both.
+/// An access to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -192,7 +193,7 @@ impl Door {
         Ok((Right { list, seen, peer, access: None, word: Some(word) }, said))
     }
 
-    /// The right of `peer` to the server's status.
+    /// Returns the right of `peer` to the server's status.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if `peer` has no such right.
@@ -203,7 +204,7 @@ impl Door {
         }
     }
 
-    /// Whether `peer` may read.
+    /// Returns whether `peer` may read.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if `peer` no longer has any right.
@@ -214,7 +215,7 @@ impl Door {
         Ok(Access::Read.is_in(allowed(&now(&self.allow), peer)?))
     }
 
-    /// Returns the name of `peer` in the list, if it has one.
+    /// Returns the name of `peer` in the list of clients; `None` if it has no name.
     pub(super) fn name(&self, peer: &PeerId) -> Option<String> {
         allow::find(&now(&self.allow), peer)?.name.clone()
     }

@@ -28,7 +28,7 @@ pub enum ServerEvent {
     },
     /// More clients were refused, too many for an event each.
     RefusedMore {
-        /// Their number since the last event of this kind.
+        /// Number of refused clients since the last event of this kind.
         count: u64,
     },
     /// A client makes a request.
@@ -51,7 +51,7 @@ pub enum ServerEvent {
         /// The reason.
         error: Error,
     },
-    /// The reader was too slow: this many events were dropped here.
+    /// The reader was too slow: this many events are missing at this point.
     Lagged(u64),
 }
 
@@ -70,15 +70,15 @@ pub struct Moved {
 /// A client and its request.
 #[derive(Clone, Debug)]
 pub struct ServedClient {
-    /// Its address.
+    /// The client's address.
     pub address: SocketAddr,
-    /// Its id.
+    /// The client's id.
     pub id: String,
-    /// Its name in the list of clients.
+    /// The client's name in the list of clients.
     pub name: Option<String>,
     /// The request, in words, with its paths.
     pub wish: String,
-    /// The paths: the first few of many.
+    /// The paths of the request, at most three.
     pub path: String,
     since: Instant,
 }
@@ -112,13 +112,13 @@ impl ServedClient {
         ServedClient { wish: "probes the path".to_owned(), ..Self::new(session, "", String::new()) }
     }
 
-    /// The client of a status request.
+    /// Returns a client that requests the status.
     pub(super) fn of_status(session: &Session) -> ServedClient {
         let wish = "watches the server".to_owned();
         ServedClient { wish, ..Self::new(session, "", String::new()) }
     }
 
-    /// The client of a request for the shared tree.
+    /// Returns a client that uses the shared tree.
     pub(super) fn of_share(session: &Session, ask: &Ask) -> ServedClient {
         let (verb, prefix) = match &ask.asked {
             Some(Asked::Watch(watch)) => ("watches the shared tree at", watch.prefix.as_bytes()),
@@ -158,7 +158,7 @@ impl ServedClient {
         ServedClient { name, ..self }
     }
 
-    /// Returns a client that surveys.
+    /// Returns a client that surveys files.
     pub(super) fn of_survey(session: &Session, survey: &Survey) -> ServedClient {
         ServedClient::new(session, "compares", named(&survey.paths))
     }

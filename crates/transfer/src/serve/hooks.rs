@@ -1,4 +1,5 @@
-//! The hooks of a server's transfer: questions from other transfers, and reports for its client.
+//! The hooks of a server's transfer: they answer questions from other transfers, and report to the
+//! client.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -27,10 +28,10 @@ pub(super) struct ServerHooks {
     questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
     /// Transfers that wait to learn whether the client is alive.
     asked: RefCell<Vec<oneshot::Sender<bool>>>,
-    /// The time of the last message to or from the client.
+    /// The start of the client's current silence.
     heard: Cell<Instant>,
-    /// Transfers that wait for the destination. Dropping the senders, with the whole transfer,
-    /// wakes them.
+    /// Transfers that wait for the destination. They are woken when the senders are dropped with
+    /// this transfer.
     yielded: RefCell<Vec<oneshot::Sender<()>>>,
     outbox: Outbox,
     /// The conditions for the transfer to continue.
@@ -197,7 +198,7 @@ mod tests {
             hooks.heard(&Message::Status(Status::default()));
             hooks.tick().unwrap();
         }
-        // An end that does not read at present cannot know whether its peer is alive.
+        // While this end does not read, it cannot know whether its peer is alive.
         long_ago(&hooks);
         hooks.deaf();
         hooks.tick().unwrap();

@@ -49,7 +49,7 @@ impl LinkTo {
     }
 }
 
-/// Joins rooms to multicast groups as long as the server runs, each on its own task; `me` is the id
+/// Joins rooms to multicast groups as long as the server runs, each on its own task. `me` is the id
 /// of this server.
 ///
 /// # Errors

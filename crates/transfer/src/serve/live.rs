@@ -1,7 +1,7 @@
 //! The running transfers, and the totals of all transfers.
 //!
-//! Status reports cost a transfer nothing. The transfer's threads count in any case, and a status
-//! request only reads the counters.
+//! Status reports cost a transfer nothing: they only read the counters that its threads keep
+//! anyway.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ struct Now {
     before: Cell<ServerTotals>,
 }
 
-/// Requests that have ended, by result.
+/// Number of requests that have ended, by result.
 #[derive(Default)]
 struct Ended {
     done: AtomicU64,
@@ -74,7 +74,8 @@ struct Entry {
     since: Instant,
     recent: Recent,
     queue: QueueWatch,
-    /// The last reported status. Its counts never fall, even if a lost datagram arrives after all.
+    /// The last reported status. Its counts never fall, although the number of losses falls when a
+    /// lost datagram arrives after all.
     told: TransferStatus,
 }
 

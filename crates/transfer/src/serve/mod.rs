@@ -12,7 +12,7 @@
 //!   transfers from `live`).
 //! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
 //!   started.
-//! - `events` are the server's reports; `refusals` limits the reports of refused clients.
+//! - `events` are the server's reports; `refusals` limits the reports about refused clients.
 //! - `rehearsal` is a session without a network, for the fuzzer.
 
 mod below;
@@ -91,7 +91,7 @@ struct Server {
     door: Door,
     port: PortHandle,
     memory: Budget,
-    /// The receiving cores that divide this host's capacity, by protocol.
+    /// The receiving cores (protocol state machines) that divide this host's capacity.
     cores: RefCell<SharedCores>,
     allow_plain: bool,
     register: Register,
@@ -100,9 +100,9 @@ struct Server {
     protocols: Protocols,
     /// Partial files left by transfers.
     left: Arc<Left>,
-    /// Seats for surveys.
+    /// Limits the surveys that read at the same time.
     surveys: answer::Seats,
-    /// Seats for probes.
+    /// Limits the probes that run at the same time.
     seats: probe::server::Seats,
     /// Receives the events.
     tell: Tell,
@@ -153,9 +153,9 @@ pub(crate) enum Order {
     Shutdown(Duration),
 }
 
-/// Serves, with `links` to rooms of other servers. Ends when an order ends the server, when the
-/// handle is dropped, or, with `once`, after one transfer. Blocks. Calls `ready` when clients can
-/// connect, and `tell` with the events after that.
+/// Serves; `links` are links to rooms of other servers. Ends when an order ends the server, when
+/// the handle is dropped, or, with `once`, after one transfer. Blocks. Calls `ready` when clients
+/// can connect, and `tell` with the events after that.
 ///
 /// # Errors
 /// The ports cannot be opened, or the root is not a folder; with `once`, the error of the transfer.

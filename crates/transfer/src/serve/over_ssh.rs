@@ -21,8 +21,8 @@ use crate::session::{Connection, Services, Settings};
 use crate::write::budget::Budget;
 
 /// Serves the client at the other end of standard input and output; blocks until ssh ends. The
-/// client can reach everything that the user of this process can reach. Of `options`, only the key
-/// and the memory limit apply. The server opens its ports within `ports`, if given.
+/// client can reach everything that the user of this process can reach. Only the key and the memory
+/// limit in `options` apply. The server opens its ports within `ports`, if given.
 ///
 /// # Errors
 /// The process was not started by ssh, or no port is free; or the error of the transfer.
@@ -50,7 +50,7 @@ async fn run(
     let tell: Tell = Arc::new(|_| {});
     let mut side = accept_over_ssh(&identity, ports, data_port, &Settings::default()).await?;
     let memory = Budget::new(options.memory)?;
-    // Ssh has authenticated both sides.
+    // The client is the user of this process, and may choose unsealed data.
     let allow_plain = true;
     let server = Server::new(Door::of_user(), data.handle(), memory, tell);
     let server = Rc::new(Server { allow_plain, ..server });
@@ -63,8 +63,9 @@ async fn run(
             () = cancel.wished() => return Err(interrupted()),
         };
         let Some(session) = session else {
-            // The client's last message may be unread. It says that the client has the outcome, and
-            // the server then removes the mark of the copied folder. So wait for that message.
+            // The client's last message may be unread. It says that the client has the outcome; the
+            // server then removes the mark that makes a repeated copy write into the same folder.
+            // So wait for that message.
             server.closing.close(Duration::ZERO).await;
             return Ok(());
         };
@@ -93,7 +94,7 @@ fn interrupted() -> Error {
     Error::new(ErrorKind::Cancelled, "interrupted")
 }
 
-/// Serves the further streams of ssh's channel until it ends.
+/// Serves the further streams of the connection through ssh until the connection ends.
 async fn serve_streams(
     server: &Rc<Server>,
     services: &Services,

@@ -1,4 +1,5 @@
-//! The service of pipes: files whose length their client does not know.
+//! The service of pipes. A pipe is a file of a length that the client does not know at the start,
+//! sent as several parts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -64,7 +65,7 @@ impl Pipes {
     }
 }
 
-/// An open pipe. Dropping it ends the pipe and removes a file without its final name.
+/// An open pipe. Dropping it ends the pipe, and removes the file unless it has its final name.
 struct Entered<'a> {
     pipes: &'a Pipes,
     key: (PeerId, u64),

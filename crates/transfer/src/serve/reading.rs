@@ -35,7 +35,7 @@ const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
 /// Streams with a full window, enough for a long path; further streams get a quarter of it.
 const BULK: usize = 8;
-/// Chunk values in the cache, enough for 64 GiB of files.
+/// Maximum number of cached chunk hashes, enough for 64 GiB of files.
 const VALUES: usize = 64 << 10;
 /// Interval of signs of life while the disk is slow.
 const SIGN: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ impl Drop for Seat {
     }
 }
 
-/// The bytes of a portion, and the value of a whole chunk.
+/// The bytes of a portion (a piece of a range within one chunk), and the hash of a whole chunk.
 struct Read {
     bytes: Vec<u8>,
     value: Option<Digest>,
@@ -141,7 +141,7 @@ impl Reading {
         let place = self.server.door.place(&session.peer, path, access)?;
         let _seat = self.seat(session.peer)?;
         let rtt = session.rtt().now().map(|rtt| Span::from_nanos(rtt.as_nanos() as u64));
-        // One jump at a time: each may fill half of the path.
+        // Only one jump of the congestion window at a time, because each may fill half of the path.
         let is_only = self.open.borrow().get(&session.peer) == Some(&1);
         if let Some(flight) = rtt.filter(|_| is_only).and_then(|rtt| asked.flight(rtt)) {
             session.resume(flight);

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::session::{PeerId, Session};
 
-/// How long to wait for another transfer into the same destination to answer or to end, before
+/// How long to wait for another transfer into the same destination to answer or to end. After that
 /// the new transfer tries to lock the files.
 pub(super) const ASKED: Duration = Duration::from_secs(15);
 
@@ -108,9 +108,10 @@ impl Entry {
 
 impl Registered<'_> {
     /// Ends the transfer that this transfer resumes. Also ends older transfers of the same client
-    /// into the same place if the client no longer answers over their connections. Waits for these
-    /// ends; to be called before this transfer writes. Returns whether an older transfer into the
-    /// same place, of any client, continues because its client still answers.
+    /// into the same place, if the client no longer answers over their connections. Waits until
+    /// these transfers have ended; to be called before this transfer writes. Returns whether an
+    /// older transfer into the same place, of any client, continues because its client still
+    /// answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {

@@ -1,4 +1,5 @@
-//! A server's session without a network: the messages of one client, and the answers.
+//! A server's session without a network, for the fuzzer: the messages of one client, and the
+//! answers.
 
 use std::io::{Cursor, ErrorKind};
 use std::net::Ipv4Addr;
@@ -19,7 +20,7 @@ use crate::reactor;
 use crate::session::{PeerId, Session, listen};
 use crate::write::budget::Budget;
 
-/// The client hangs up after this many bytes.
+/// The client disconnects after it has received this many bytes.
 const MOST_HEARD: usize = 1 << 20;
 
 /// Runs the session of a client with the id `peer`, which sends `said` and hangs up. Returns the

@@ -19,9 +19,9 @@ use crate::server_status::{
 };
 use crate::session::{FrameReader, FrameWriter, Service, Session};
 
-/// The shortest interval of answers.
+/// Minimum interval of status reports.
 const SOONEST: Duration = Duration::from_millis(100);
-/// The longest interval of answers.
+/// Maximum interval of status reports.
 const LATEST: Duration = Duration::from_secs(10);
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ impl View {
     }
 }
 
-/// The service.
+/// The service of status reports.
 pub(super) struct Watching {
     view: Rc<View>,
 }
@@ -91,7 +91,7 @@ impl Watching {
                 biased;
                 said = reader.read::<StatusAsk>() => return match said? {
                     None => Ok(()),
-                    Some(_) => Err(Error::new(ErrorKind::Usage, "the client asked twice")),
+                    Some(_) => Err(Error::new(ErrorKind::Usage, "the client sent two requests")),
                 },
                 _ = tick.tick() => {}
             }

@@ -45,7 +45,7 @@ use longhaul_text::CallOption;
 
 /// How long to wait for the client's final message after the outcome was sent.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// After this time, a client is told that its destination is locked.
+/// After this time, the client learns that its destination is locked.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 /// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);
@@ -220,14 +220,15 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
         (Direction::Push, Some(extent)) => {
             let receive = receive(&request.receive)?;
             if receive == Receive::Fake || request.dry_run {
-                return Err(usage("a part of a pipe is written".into()));
+                let what = "a part of a pipe can neither be discarded nor be a dry run";
+                return Err(usage(what.into()));
             }
             Work::Receive { to: Goes::Pipe(server.pipes.part(peer, extent)?), receive }
         }
-        (Direction::Pull, Some(_)) => return Err(usage("a pipe is pushed".into())),
+        (Direction::Pull, Some(_)) => return Err(usage("parts of a pipe are only pushed".into())),
         (Direction::Push, None) => {
             let [destination] = &request.paths[..] else {
-                return Err(usage("a push names one destination".into()));
+                return Err(usage("a push must name exactly one destination".into()));
             };
             let place = server.door.place(&peer, &path(destination), Access::Write)?;
             let receive = receive(&request.receive)?;

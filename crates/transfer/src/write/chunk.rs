@@ -64,12 +64,12 @@ impl Drained {
 pub(crate) struct Arrived {
     pub(crate) chunk: u64,
     pub(crate) buffer: ChunkBuffer,
-    /// The number of its bytes that belong to the object, including padding.
+    /// Number of bytes of the chunk that belong to the object, including padding.
     pub(crate) len: usize,
-    /// Size of its blocks.
+    /// Block size in bytes.
     pub(crate) block: u32,
     pub(crate) drained: Arc<Drained>,
-    /// How to compute its missing blocks, if coded symbols replace some.
+    /// How to compute the missing blocks, if coded symbols replace some.
     pub(crate) repair: Option<Repair>,
 }
 

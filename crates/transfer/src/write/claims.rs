@@ -23,7 +23,7 @@ pub(crate) struct Claim {
 }
 
 impl Claims {
-    /// Returns empty claims; `sources` are the names that users know.
+    /// Returns empty claims; `sources` are the names of the sources for messages.
     pub(crate) fn new(sources: Vec<String>) -> Arc<Claims> {
         Arc::new(Claims { sources, together: Arc::default(), taken: Mutex::default() })
     }

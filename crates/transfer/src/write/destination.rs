@@ -1,10 +1,10 @@
 //! The destination of a receiving transfer.
 //!
-//! A [`Destination`] starts the writing of an object. Destinations with one source implement
-//! [`Open`]: the writing thread collects the manifest and the digests, and the [`Opened`]
-//! destination takes chunks with their digests. Implementations: files (including a folder in
-//! memory), a dry run of files, and a measurement that discards the data. Replicas write one object
-//! together, on their own thread.
+//! A [`Destination`] starts the writing of an object (the manifest and the content of its files, as
+//! one sequence of bytes). Destinations with one source implement [`Open`]: the writing thread
+//! collects the manifest and the digests, and the [`Opened`] destination takes chunks with their
+//! digests. Implementations: files (including a folder in memory), a dry run of files, and a
+//! measurement that discards the data. Replicas write one object together, on their own thread.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) struct Incoming {
     pub(crate) closed: oneshot::Sender<()>,
 }
 
-/// The counters and the receiving end of an object.
+/// Reports on the writing of an object: to the counters, and to the receiving end.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     pub(crate) board: Arc<Board>,
@@ -51,7 +51,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Adds written bytes and files.
+    /// Publishes the total of written bytes and files.
     pub(crate) fn wrote(&self, bytes: u64, files: u64) {
         self.board.update(|Counters { written, .. }| {
             (written.bytes, written.files) = (bytes, files);
@@ -109,7 +109,7 @@ pub(crate) trait Opened: Send {
     /// Takes a chunk and its expected digest.
     ///
     /// # Errors
-    /// The destination cannot take it.
+    /// The destination cannot take the chunk.
     fn take_chunk(&mut self, chunk: u64, content: Content, digest: &Digest) -> Result<(), Error>;
 
     /// Takes an answer to a comparison of the plan.
@@ -120,13 +120,13 @@ pub(crate) trait Opened: Send {
         Ok(())
     }
 
-    /// Marks an entry that failed at the source: its file never gets its name.
+    /// Marks an entry that failed at the source: its file never gets its final name.
     fn fail_at_source(&mut self, _failed: AtSource) {}
 
     /// Records that the source could not read all of its folders: its list lacks existing names.
     fn source_is_incomplete(&mut self) {}
 
-    /// Starts a pass, which repeats the chunks that failed in the last one.
+    /// Starts a pass, which repeats the chunks that failed in the previous pass.
     fn begin_pass(&mut self) {}
 
     /// Does pending work, after each job and several times a second. Returns true once everything

@@ -1,4 +1,4 @@
-//! A destination that writes nothing: a measurement that accounts for arrivals.
+//! A destination that writes nothing, for measurements: it only counts the bytes that arrive.
 
 use super::chunk::Content;
 use super::destination::{Open, Opened, PassState, Reporter};

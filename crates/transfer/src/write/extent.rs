@@ -53,15 +53,15 @@ impl PipedFile {
     }
 
     fn write(&self, chunk: u64, content: &[u8]) -> Result<(), Error> {
-        let over = || Error::new(ErrorKind::Unfinished, "the pipe of this part is over");
+        let over = || Error::new(ErrorKind::Unfinished, "the pipe of this part has ended");
         Ok(self.file().as_mut().ok_or_else(over)?.write(chunk, content)?)
     }
 }
 
-/// A part of a pipe, opened when its manifest is known.
+/// A part of a pipe; the writer opens it when it knows the part's list of files (the manifest).
 pub(crate) struct ExtentOf {
     pub(crate) file: Arc<PipedFile>,
-    /// The part's first chunk, counted in the pipe.
+    /// The position of the part's first chunk in the pipe, in chunks.
     pub(crate) first: u64,
 }
 

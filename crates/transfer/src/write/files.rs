@@ -1,4 +1,4 @@
-//! Files as the destination, and a rehearsal that only reports what would happen to them.
+//! Files as the destination, and a rehearsal (dry run) that only reports what would happen to them.
 
 use std::sync::Arc;
 

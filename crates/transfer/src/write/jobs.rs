@@ -1,4 +1,5 @@
-//! The channels to and from a writing thread.
+//! The channels of a writing thread: jobs (chunks of 1 MiB, and messages about them) to the thread,
+//! and events from the thread.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,7 +31,8 @@ pub(crate) enum Job {
     BeginPass {
         /// The number of the pass.
         number: u32,
-        /// The number of the lease whose chunks the pass sends.
+        /// The number of the lease (a set of chunks assigned to one of several sources) that the
+        /// pass sends.
         lease: u32,
     },
     /// The core has received every block.
@@ -41,7 +43,7 @@ pub(crate) enum Job {
     PortClosed(String),
     /// A source joins the copy of an object from replicas.
     Join(Box<Join>),
-    /// A separate object starts.
+    /// Start to write this object.
     Begin(Box<Writer>),
     /// The transfer is over, finished or not.
     Stop,
@@ -98,11 +100,11 @@ pub(crate) enum WriterEvent {
 /// A job, and the index of the source that sent it.
 pub(crate) type SourceJob = (usize, Job);
 
-/// Maximum bytes of digests, answers and failures that may wait for the thread: ten times the need
-/// of a full memory of chunks. The grants limit the chunks.
+/// Maximum bytes of digests, answers and failures that may wait for the thread: ten times what the
+/// chunks of a full memory need. Chunks do not count, because grants limit them.
 const MOST_WAITING: usize = 256 << 20;
 
-/// The sender of one source to a writing thread. Clones are the same source.
+/// The sender of one source to a writing thread. Clones send for the same source.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     sender: Sender<SourceJob>,
@@ -250,7 +252,7 @@ mod tests {
             first.send(digests());
         }
         assert!(first.is_overflown() && !second.is_overflown());
-        // Jobs with another limit still pass.
+        // Jobs that do not count towards the limit still pass.
         second.send(Job::AllArrived);
         while !matches!(inbox.recv_timeout(Duration::ZERO), Ok((1, Job::AllArrived))) {}
         second.send(digests());

@@ -12,7 +12,8 @@ use crate::error::{Error, ErrorKind};
 
 /// How long a digest may be missing: twice the silence timeout of a session.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// A longer gap between two checks is a pause of this host: its disk was slow, or it slept.
+/// Maximum time that one check counts. A longer gap is a pause of this host: its disk was slow, or
+/// it slept.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Watches the chunks that wait for their digests.

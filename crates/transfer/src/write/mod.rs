@@ -3,8 +3,8 @@
 //! - [`destination`]: the trait of all destinations. These are [`files`], a `rehearsal` of them,
 //!   [`discard`], the file of a pipe ([`extent`]), and an output in order ([`ordered`]). Replicas
 //!   have their own thread ([`many`](crate::many)).
-//! - [`writer`]: the thread; it finds the digest of each chunk. `writing` puts verified chunks into
-//!   a store.
+//! - [`writer`]: the thread; it finds the digest of each chunk. `writing` puts chunks into a store,
+//!   which verifies them.
 //! - [`jobs`]: the thread's input: complete chunks ([`chunk`]), and messages of the control stream.
 //!   [`planned`] divides a destination's reports into messages that fit a frame.
 //! - limits: `ahead` limits digests that arrive before their chunks, `missing_digests` the time

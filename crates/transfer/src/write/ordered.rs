@@ -1,8 +1,8 @@
 //! A file written in order, to a writer that cannot seek, such as standard output.
 //!
-//! Each chunk is verified before any of it is written. Early chunks wait in separate memory, up to
-//! a limit. Further early chunks keep their granted memory, so the sender stops. The next attempt
-//! treats the written chunks as existing, and starts after them.
+//! Each chunk is verified before any of it is written. A chunk that arrives before an earlier one
+//! waits in separate memory, up to a limit. Further early chunks keep their granted memory, so the
+//! sender pauses. The next attempt treats the written chunks as existing, and starts after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Ordered {
     pub(crate) output: Output,
     /// The entries that the manifest may have.
     pub(crate) asked: Arc<Asked>,
-    /// Bytes of early chunks that may wait in addition to the granted memory.
+    /// Maximum size of the copies of early chunks, which need memory beyond the granted memory.
     pub(crate) room: u64,
 }
 
@@ -41,15 +41,15 @@ enum Early {
 
 struct Writing {
     to: Ordered,
-    /// The number of the attempt; it shows the output whether a later attempt has begun.
+    /// The number of this attempt. The output refuses writes of an earlier attempt.
     attempt: u64,
     object: VirtualObject,
     size: u64,
-    /// The next chunk, counted in the file.
+    /// Number of the next chunk to write, within the file.
     next: u64,
     early: BTreeMap<u64, (Early, Digest)>,
     copied: u64,
-    /// When a chunk last arrived.
+    /// When a chunk last arrived or was written.
     came: Instant,
     failed: Option<String>,
     is_over: bool,
@@ -99,7 +99,7 @@ impl Writing {
         self.size.div_ceil(CHUNK)
     }
 
-    /// Writes the next chunk by `write`, and advances past it.
+    /// Writes the next chunk with `write`, and advances past it.
     fn advance(
         &mut self,
         write: impl FnOnce(&Output, u64) -> Result<(), Error>,

@@ -1,4 +1,4 @@
-//! The reports of a destination, in messages that each fit a frame.
+//! Converts the reports of a destination into messages that each fit a frame.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,10 +20,10 @@ const VALUES: usize = 256;
 const FAILURES: usize = 1_000;
 /// Maximum bytes of the failures in an outcome; further failures are only counted.
 const FAILURE_BYTES: usize = 512 << 10;
-/// Tag and length of a message within another.
+/// Bytes of the tag and the length of a message within another.
 const FIELD: usize = 6;
 
-/// Returns the plan as messages, the last of them marked.
+/// Returns the plan as messages; all except the last have `more` set.
 pub(crate) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     let mut slices: Vec<Plan> = Vec::new();
     for have in plan.have.chunks(RANGES) {
@@ -39,7 +39,7 @@ pub(crate) fn slices(plan: &longhaul_files::Plan) -> Vec<Plan> {
     slices
 }
 
-/// Returns the comparisons as slices of an unfinished plan.
+/// Returns the comparisons as messages with `more` set.
 pub(crate) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> {
     let mut slices = Vec::new();
     for ask in compare {

@@ -1,4 +1,4 @@
-//! A dry run: moves nothing, and reports what would be copied once all comparisons are answered.
+//! A dry run: moves no data. When all comparisons are answered, it reports what would be copied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(super) struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Reports the plan. If the plan depends on comparisons, reports these first.
+    /// Reports the plan, or requests the comparisons on which the plan depends.
     pub(super) fn begin(
         object: VirtualObject,
         sink: Sink,

@@ -1,4 +1,5 @@
-//! Converts bytes and chunks of an object that need not be sent into the numbers of their blocks.
+//! Converts bytes and chunks of an object that need not be sent into the numbers of their blocks. A
+//! block is the payload of one datagram.
 
 use std::ops::Range;
 
@@ -22,8 +23,8 @@ pub(crate) fn blocks_of(layout: &Layout, chunks: Range<u64>) -> Vec<BlockRange> 
     blocks_within(layout, chunks.start.saturating_mul(size)..chunks.end.saturating_mul(size))
 }
 
-/// Returns the number of the block at `offset`. `round` decides how a position within a block
-/// counts.
+/// Returns the number of the block at `offset`. `round` divides the position within the chunk by
+/// the block size, and rounds up or down.
 fn number_at(layout: &Layout, offset: u64, round: fn(u64, u64) -> u64) -> u64 {
     let offset = offset.min(layout.object().get());
     let size = layout.chunk_size().get();

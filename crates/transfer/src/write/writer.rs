@@ -1,6 +1,6 @@
-//! The writing thread of a receiving transfer. It collects the manifest and the digests, and opens
-//! the destination when the manifest is known. Then it passes each chunk with its expected digest
-//! to the destination.
+//! The writing thread of a receiving transfer. It collects the manifest (the list of files) and the
+//! digests, and opens the destination when the manifest is known. Then it passes each chunk with
+//! its expected digest to the destination.
 //!
 //! Only this thread waits for the destination's disk. The grants of the receiving flow limit the
 //! data that wait for this thread, so a slow disk only slows the sender.
@@ -171,7 +171,7 @@ impl Writer {
         self.attempt(Writer::settle);
     }
 
-    /// Closes the destination, which can then be resumed.
+    /// Closes the destination, so that the copy can be resumed.
     fn close(self) {
         let Writer { closed, opened, waiting, .. } = self;
         drop((opened, waiting));

@@ -1,4 +1,5 @@
-//! Writes chunks into a store: verifies them, and requests them again if they fail.
+//! Writes the chunks of an object into a store: verifies them, and requests them again if they
+//! fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,8 +17,8 @@ use crate::error::Error;
 use longhaul_files::digest::Digest;
 use longhaul_files::{Failure, Mark, Plan, Sink, SinkOutcome, Verdict, VirtualObject};
 
-/// Takes verified chunks of an object. [`Sink`] implements and documents all methods; those with a
-/// default body are for files only.
+/// Verifies and stores the chunks of an object. [`Sink`] implements and documents all methods;
+/// those with a default body are for files only.
 pub(super) trait Store: Send + Sized {
     fn needs(&self, chunk: u64) -> bool;
 

@@ -37,8 +37,9 @@ const NOT_FORWARDED: [&str; 17] = [
     "from0",
 ];
 
-/// Flags that longhaul refuses unless the other end is on an ssh host or on a server.
+/// Flags that longhaul refuses unless the other end is on an ssh host.
 const OF_SSH: [&str; 1] = ["ports"];
+/// Flags that longhaul refuses unless the other end is on a server.
 const OF_SERVERS: [&str; 2] = ["data_port", "server_id"];
 
 /// A copy that runs on another host.
@@ -244,7 +245,8 @@ fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> 
     words
 }
 
-/// The word for a glob filter. Sizes have their own flags.
+/// Returns the word for a glob filter; `None` for sizes, whose flags are forwarded, and for listed
+/// paths.
 fn filter(filter: &Filter) -> Option<OsString> {
     match filter {
         Filter::Exclude(glob) => Some(format!("--exclude={glob}").into()),

@@ -36,7 +36,8 @@ impl Moment {
         };
         match self {
             Moment::First => Vec::new(),
-            // The server may still be ending an earlier probe, which has another flow.
+            // Each probe has its own flow number, because the server may still be ending an earlier
+            // probe.
             Moment::Probed => {
                 let (flow, cipher) = (1000 + number as u32, "aes-128-gcm".to_owned());
                 vec![Message::Probe(Probe { probe: 1, flow, cipher })]
@@ -57,7 +58,8 @@ impl Moment {
     }
 }
 
-/// Sends wrong messages until the server ends the session; returns the reason and the message.
+/// Sends wrong messages until the server ends the session. Returns the last message, and the reason
+/// that the server gave.
 async fn tell(
     mut session: Session,
     moment: Moment,
@@ -67,7 +69,7 @@ async fn tell(
         // A server that has disconnected left its reason in the stream.
         let _ = session.write(&Frame::from(lie.message.clone())).await;
         if moment == Moment::Probed {
-            // The server answers a measurement at its end; the client disconnects earlier.
+            // The server answers a probe only when the probe ends; the client disconnects earlier.
             let _ = session.close(None).await;
             return None;
         }
@@ -109,7 +111,7 @@ fn a_server_answers_or_refuses_every_false_message_and_continues() {
                 for message in moment.before(sessions) {
                     session.write(&Frame::from(message)).await.expect("the server listens");
                 }
-                // Refused while earlier probes have not ended; the test retries.
+                // The server refuses a probe while an earlier one runs; the test then retries.
                 if moment == Probed && session.read::<Frame>().await.is_err() {
                     return None;
                 }

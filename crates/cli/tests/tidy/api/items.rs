@@ -3,7 +3,6 @@
 use super::super::files;
 use super::paths::Module;
 
-/// A public item.
 pub(super) struct Item {
     pub(super) name: String,
     /// Its declaration and public parts, then its implementations.

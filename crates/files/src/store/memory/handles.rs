@@ -11,7 +11,7 @@ use super::{Body, Disk, Inode, PAGE, State, eio};
 use crate::manifest::FileTime;
 use crate::store::{Access, Attributes, File, Folder, OpenFile, Room, SharedFolder, busy};
 
-/// Numbers of handles, for locks.
+/// The number of the next handle. A lock belongs to the number of its handle.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]

@@ -42,7 +42,7 @@ pub(crate) struct Faults {
     pub(crate) folder_sync: u32,
     /// Renames that fail.
     pub(crate) rename: u32,
-    /// Writes after which the system fails to write dirty pages back on its own.
+    /// Writes after which the system's own write-back of dirty pages fails.
     pub(crate) write_back: u32,
     /// Calls after which the cache drops clean pages.
     pub(crate) eviction: u32,
@@ -119,9 +119,10 @@ struct State {
     /// Calls until the process is killed.
     calls_left: Option<u64>,
     struck: Faults,
-    /// Numbers of lost dirty pages: of files of more than a page, and of shorter files.
+    /// Failed write-backs, which may lose dirty pages: of files of a page or more, and of shorter
+    /// files.
     lost: (u64, u64),
-    /// Failed reads: of files of more than a page, and of shorter files.
+    /// Failed reads: of files of a page or more, and of shorter files.
     unread: (u64, u64),
 }
 
@@ -164,7 +165,7 @@ impl Inode {
         }
     }
 
-    /// Makes a range read as zeros, and marks its pages on the device as dirty.
+    /// Makes a range read as zeros, and marks its pages as dirty.
     fn blank(&mut self, range: Range<usize>) {
         let end = range.end.min(self.cache.len());
         if range.start < end {
@@ -224,7 +225,8 @@ impl Inode {
         (0..self.pages.len()).filter(|number| self.pages[*number].dirty).collect()
     }
 
-    /// Drops clean pages from the cache.
+    /// Drops clean pages from the cache. Only lost pages change: for the others, the device has the
+    /// same content.
     fn evict(&mut self) {
         for number in 0..self.pages.len() {
             let page = &mut self.pages[number];
@@ -492,9 +494,9 @@ impl Disk {
         self.state().faults = faults;
     }
 
-    /// Returns the count of each kind of fault, and two counts of possible losses of dirty pages.
-    /// The first is for files of more than one page, the second for shorter files, such as
-    /// journals.
+    /// Returns the count of each kind of fault, and two counts of failed write-backs, which
+    /// may lose dirty pages. The first is for files of a page or more, the second for shorter
+    /// files, such as journals.
     pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)
@@ -506,7 +508,7 @@ impl Disk {
         state.inodes.values_mut().for_each(|inode| inode.unreported = true);
     }
 
-    /// Returns the number of failed reads: of files of more than a page, and of shorter files.
+    /// Returns the number of failed reads: of files of a page or more, and of shorter files.
     pub(crate) fn unread(&self) -> (u64, u64) {
         self.state().unread
     }

@@ -24,7 +24,8 @@ fn a_sender_of_a_billion_blocks_keeps_only_those_in_flight() {
             number += count;
             now += Span::from_micros(count);
         }
-        // One in a thousand is lost once, and the last acknowledgement of a segment is late.
+        // One block in a thousand is lost once. The acknowledgement that completes a segment
+        // arrives four segments later.
         let lost: Vec<Range<u32>> = (0..16).map(|nth| nth * 1_000..nth * 1_000 + 1).collect();
         let selective = told(number, segment, 0..SEGMENT, &lost, Some((number, 1)));
         sender.on_control(now, FLOW, &Control::Selective(selective));

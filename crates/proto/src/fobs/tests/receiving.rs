@@ -117,7 +117,8 @@ fn a_repeated_block_of_a_complete_segment_is_answered_with_complete() {
 
 #[test]
 fn unchanged_cells_are_repeated_in_turn() {
-    // Ten cells; every other block of the first eight is lost.
+    // Ten cells (the units of reports) of 8,192 blocks; every other block of the first eight is
+    // lost.
     let mut inn = In::new(&Setup { settings: settings(1_000_000, 2), ..setup(81_920, 0) });
     for index in (0..65_536).step_by(2) {
         inn.arrive(ms(0), index..index + 1);

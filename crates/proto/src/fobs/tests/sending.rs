@@ -1,4 +1,4 @@
-//! The sending end.
+//! The sending end. The *circle* is the order in which unacknowledged blocks are resent.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -546,7 +546,7 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
 #[test]
 fn by_the_table_a_burst_has_25_datagrams() {
     let setup = Setup { settings: Settings::default(), ..setup(1_000, 0) };
-    // Everything that leaves at one instant.
+    // Sends everything that may leave at one instant; returns the number of blocks.
     let burst = |sender: &mut FobsSender, now: Time, sent: &mut Vec<Block>| {
         let from = sent.len();
         loop {
@@ -587,7 +587,7 @@ fn a_wait_without_an_end_is_impossible_after_silence() {
 #[test]
 fn after_a_chunk_known_losses_are_resent_and_then_the_next_chunk_follows() {
     let row = crate::registry::find("fobs-table").unwrap();
-    // Ten blocks of 1,000 bytes.
+    // A chunk has ten blocks of 1,000 bytes.
     let settings = settings(1, 2).with(row, "chunk", 10_100.0).unwrap();
     let setup = Setup { settings, ..setup(25, 0) };
     let mut out = Out::new(&setup);

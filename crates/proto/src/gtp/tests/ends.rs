@@ -89,7 +89,7 @@ fn a_sender_obeys_and_does_nothing_more() {
     assert_eq!(out.run(), [3, 4, 5, 40, 41]);
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (1, 5));
-    // A repeated request is a copy, whatever its content.
+    // A request whose number was seen before is a copy, whatever its content.
     out.hear(request(1, 100, &[3..6, 40..42]));
     assert!(out.run().is_empty());
     // A new rate alone requests no blocks.
@@ -188,7 +188,8 @@ fn impossible_requests_are_refused_and_arrived_blocks_are_left_out() {
 #[test]
 fn the_early_blocks_leave_together_within_the_grant() {
     let mut blocks = Vec::new();
-    // All early blocks leave together if C_r has to be found.
+    // All early blocks (sent before any request) leave together if the capacity C_r has to be
+    // found.
     for (receive_rate, at_once) in [(0.0, 64), (900e6, 32)] {
         blocks.clear();
         let settings = settings(&[("receive-rate", receive_rate)]);
@@ -208,7 +209,7 @@ fn the_early_blocks_leave_together_within_the_grant() {
     assert!(out.sender.is_blocked_by_grant());
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (0, 5));
-    // With a rate fixed by the user there is no train.
+    // With a rate fixed by the user, the early blocks do not leave together.
     let rate = Some(Rate::from_mbps(1));
     let mut sender = GtpSender::new(&Setup { rate, ..setup(100, 0, Settings::default()) });
     blocks.clear();
@@ -281,7 +282,8 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 fn a_receiver_requests_the_content_of_path_and_sender_at_its_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
-    // One flow gets all of C_r. Two round trips are requested: 0.2 s of 10,000 blocks a second.
+    // One flow gets all of the capacity C_r: 82.56 Mbit/s, 10,000 blocks of 1,032 bytes a second.
+    // Two round trips (0.2 s) are requested.
     let requests = side.requests(0);
     assert_eq!(requests[0].rate(), Rate::from_bps(82_560_000));
     assert_eq!(blocks(&requests), [0..2000]);

@@ -1,5 +1,6 @@
-//! The times of requests with new rates, so that all rates take effect together. A flow whose
-//! rate falls sharply gets its request immediately, to make room for the others.
+//! When the receiver requests new rates. It times the requests so that all rates take effect
+//! together, so the sender with the longest round trip gets the first request. A flow whose rate
+//! falls sharply gets its request immediately, to make room for the others.
 
 use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};
@@ -35,7 +36,7 @@ fn a_shorter_round_trip_delays_the_request_by_the_difference() {
 
 #[test]
 fn a_rate_that_falls_below_a_quarter_is_requested_immediately() {
-    // Fourteen flows share 96 Mbit/s.
+    // Fourteen flows share 96 Mbit/s: 6.9 each, less than a quarter of 48.
     let [near, far] = joined(12, 12);
     assert_eq!(near.since(far), Span::ZERO);
     assert_eq!(far.since(near), Span::ZERO);

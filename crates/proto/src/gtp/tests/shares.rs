@@ -17,7 +17,7 @@ use crate::wire::Control;
 const FAIR: f64 = 1.0;
 const IGNORED: f64 = 2.0;
 
-/// C_r is given, a little below the link.
+/// A star whose receiver has a given capacity C_r, a little below its link.
 fn given(mbps: u64) -> Star {
     Star::new(mbps, settings(&[("receive-rate", mbps as f64 * 0.98e6)]))
 }
@@ -112,8 +112,8 @@ fn a_share_of_the_link_is_left_alone() {
     assert!((80.0..85.5).contains(&sum), "{sum}");
 }
 
-/// Two flows and one TCP for ten seconds; in the last third TCP wants only 5 Mbit/s. Returns the
-/// star and the receiver's capacity at the end.
+/// Runs two GTP flows and a TCP flow for ten seconds; in the last third TCP wants only 5 Mbit/s.
+/// Returns the star and the receiver's capacity at the end.
 fn with_tcp(mut star: Star, link: Option<Rate>) -> (Star, ReceiveCapacity) {
     star.join(1, 20, 200);
     star.join(2, 40, 200);
@@ -205,8 +205,8 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 
 #[test]
 fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
-    // A reading has as many packets as at 1 Gbit/s with a reading every 75 µs. The queue holds
-    // 16 ms of the link instead of 20 ms.
+    // Each reading of the card gives as many packets as at 1 Gbit/s with a reading every 75 µs. The
+    // queue holds 16 ms of the link instead of 20 ms.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.looks = Span::from_micros(750);
@@ -438,7 +438,7 @@ proptest! {
         let rates = star.rates(4500, 6000);
         let limits: Vec<_> = flows.iter().map(|(_, limit, _)| *limit).collect();
         // Flows at their own limit are sometimes asked for a little more, to see whether they could
-        // do more. The other flows miss this part.
+        // do more. The other flows do not get this part.
         for (rate, fair) in rates.iter().zip(fair(&limits, 49.0)) {
             prop_assert!((rate - fair).abs() < 0.12 * fair + 0.5, "{:?}, {}", rates, fair);
         }

@@ -1,7 +1,7 @@
 //! Test network: senders on separate paths to one receiver behind one link, in virtual time.
 //!
-//! Every path has its round-trip time and its sender's limit; the receiver's link has a rate and a
-//! queue that drops the excess. Control is reliable and takes half a round trip.
+//! Every path has a round-trip time and a rate limit of its sender. The receiver's link has a rate
+//! and a queue that drops the excess. Control messages are never lost, and take half a round trip.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
@@ -25,7 +25,8 @@ const OVERHEAD: Bytes = Bytes::new(32);
 /// A sender's misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lie {
-    /// Sends this many datagrams instead of each one, with blocks that were never requested.
+    /// For each requested datagram, sends this many additional ones with a block that was not
+    /// requested.
     Unasked(u32),
     /// Claims this round-trip time.
     Rtt(Span),
@@ -76,11 +77,11 @@ pub(super) struct Star {
     pub(super) paths: BTreeMap<u32, Path>,
     pub(super) link: Rate,
     pub(super) queue: Bytes,
-    /// Other traffic on the link.
+    /// Rate of other traffic on the link.
     pub(super) taken: Rate,
     /// Interval at which the receiving host reads its card; zero: at every packet.
     pub(super) looks: Span,
-    /// Length and period of the receiving host's sleep, at the start of each period.
+    /// The receiving host sleeps at the start of each period: length of the sleep, and the period.
     pub(super) sleeps: Option<(Span, Span)>,
     /// Number of requests of the receiver.
     pub(super) requests: u64,

@@ -113,7 +113,7 @@ fn others_are_there_above_a_sixteenth_of_the_round_trip_and_more_near_a_train() 
     let shared = |rtt, queue| shadow().is_shared(rtt, carries, &round(0.9, queue));
     assert_eq!([shared(RTT, 0.006_2), shared(RTT, 0.006_3)], [false, true]);
     assert_eq!([shared(0.001, 0.001_4), shared(0.001, 0.001_6)], [false, true]);
-    // 32 datagrams take 3.2 ms, in their own round and in two more.
+    // A train of 32 datagrams may add 3.2 ms of queue, in its own round and in the next two.
     let mut shadow = shadow();
     let with = Shown { has_train: true, ..round(0.9, 0.009) };
     assert!(!shadow.is_shared(RTT, carries, &with));
@@ -262,7 +262,7 @@ fn the_error_of_trains_is_a_tenth_of_a_millisecond_over_the_root_of_their_number
     is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.1 / 3.2));
     shadow.carries = Vec::from([100.0 * MBPS; 4]);
     is(shadow.at_least(100.0 * MBPS) / MBPS, 100.0 / (1.0 + 0.05 / 3.2));
-    // The train took 0.4 ms but was timed as 0.32 ms: the capacity is at least 762 Mbit/s.
+    // A train timed as 0.32 ms may have taken 0.42 ms: the capacity is at least 762 Mbit/s.
     shadow.carries = Vec::from([1_000.0 * MBPS]);
     is(shadow.at_least(1_000.0 * MBPS) / MBPS, 1_000.0 / 1.3125);
 }

@@ -1,4 +1,5 @@
-//! Timers of both ends to the nanosecond, the budget of copies, and the counting of losses.
+//! Timers of both ends to the nanosecond, the budget of copies, and the counting of losses. The
+//! sender sends DONE at the end of a round.
 
 use alloc::vec::Vec;
 

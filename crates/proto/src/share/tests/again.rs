@@ -1,4 +1,5 @@
-//! Edits and presence over lost connections, late streams and restarts of the server.
+//! Edits and presence (values that vanish with the client) over lost connections, late streams and
+//! restarts of the server.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

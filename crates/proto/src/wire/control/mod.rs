@@ -4,6 +4,10 @@
 //! that is finished or has not begun. This module checks everything that does not depend on the
 //! object's layout; the receiver checks the rest, such as whether a segment exists.
 //!
+//! A segment is a part of the object. A round sends the segment's blocks once, or, from the second
+//! round on, its missing blocks. A slice is the range of blocks that a report covers. A buffer is
+//! NETBLT's unit of the object.
+//!
 //! A message with lists or many numbers has its own file: [`report`], [`pulse`], [`progress`],
 //! [`error_rate`], [`selective`], [`buffers`], [`request`].
 
@@ -81,7 +85,7 @@ pub struct Done {
     pub segment: u32,
     /// The round, from 1.
     pub round: u32,
-    /// The segment's blocks before this one have been sent at least once, or need not be sent.
+    /// The segment's blocks before this block have been sent at least once, or need not be sent.
     pub sent_to: u32,
     /// The highest packet number that carried a block of the round; data may arrive after this
     /// message.

@@ -43,8 +43,8 @@ impl Ack {
 }
 
 impl Loss {
-    /// A list with as many runs of `lost` as one message holds; the runs are in order and disjoint.
-    /// The rest stays in the iterator.
+    /// Takes as many runs of `lost` as one message holds; the other runs stay in the iterator. The
+    /// runs of `lost` must be in order and disjoint.
     pub fn fill(
         sequence: u64,
         lost: &mut core::iter::Peekable<impl Iterator<Item = Range<u64>>>,

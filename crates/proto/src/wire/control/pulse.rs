@@ -44,7 +44,7 @@ pub struct Pulse {
     pub distinct: u64,
     /// Bytes of blocks that may be sent for the first time.
     pub grant: Bytes,
-    /// The receiving host's drain rate, if known.
+    /// The rate at which the receiving host empties its buffers, if known.
     pub drain: Option<Rate>,
     /// The newest datagram.
     pub echo: Option<Echo>,

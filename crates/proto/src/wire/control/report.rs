@@ -1,4 +1,5 @@
-//! A report: which blocks of a slice of a segment are missing, as runs or as a bitmap.
+//! A report: which blocks of a slice (range of blocks) of a segment are missing, as runs or as a
+//! bitmap.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -64,7 +64,7 @@ impl Request {
         self.rate
     }
 
-    /// Whether requested blocks that have not been sent are to be forgotten.
+    /// Whether the sender forgets requested blocks that it has not sent yet.
     pub fn is_anew(&self) -> bool {
         self.anew
     }

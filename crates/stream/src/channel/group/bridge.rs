@@ -30,10 +30,10 @@ use crate::send::ethernet;
 /// Delay from a member's goodbye to the new epoch. One new epoch covers all members that leave
 /// meanwhile.
 const SOON: Duration = Duration::from_secs(1);
-/// Delay to the new epoch if the member did not say goodbye. This delay is short, because the
-/// member may have lost its right. Also the minimum length of an epoch.
+/// Delay from the loss of a member without a goodbye to the new epoch: short, because the member
+/// may have lost its right. Also the minimum length of an epoch.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// Maximum number of sending members: each may need two numbers in an epoch.
+/// Maximum number of sending members. Each may use two numbers in an epoch.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
 /// Maximum number of messages or datagrams handled in one direction before the other direction has
 /// its turn.
@@ -64,7 +64,7 @@ impl Sender {
     }
 }
 
-/// The shared state of a [bridge](self).
+/// The shared state of a bridge.
 pub(crate) struct Bridge {
     group: Group,
     state: RefCell<State>,
@@ -298,7 +298,7 @@ impl Running {
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);
-                    // No member gets the key before the bridge, so no early datagrams wait for it.
+                    // No member has the key before the bridge, so `ears` has no datagrams under it.
                     ears.renew(clock::now(), epoch, &mut Vec::new());
                 }
                 () = bridge.due() => bridge.renew(),

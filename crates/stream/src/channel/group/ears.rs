@@ -24,9 +24,9 @@ pub(super) struct Heard {
     /// The epoch of the message, and its sender in that epoch.
     pub(super) sender: (u64, u32),
     pub(super) message: Message,
-    /// The encoded message, as covered by `code`.
+    /// The encoded message, which `code` authenticates.
     pub(super) signed: Vec<u8>,
-    /// The author's code for `signed`.
+    /// The authentication code that the sender computed for `signed`.
     pub(super) code: [u8; CODE],
     /// Whether a datagram of the message was lost and restored.
     pub(super) restored: bool,
@@ -51,7 +51,7 @@ impl Known {
 pub(super) struct Ears {
     now: Known,
     before: Option<(Known, Time)>,
-    /// The number of this end, whose own datagrams are ignored; `None` for a subscriber.
+    /// This end's number among the senders: its own datagrams are ignored. `None` for a subscriber.
     own: Option<u32>,
     /// Datagrams of unknown flows, with their arrival times. They may belong to an epoch whose key
     /// has not arrived yet.
@@ -70,9 +70,9 @@ impl Ears {
         Ears { now, before: None, own, early, lost: 0, scratch, joined }
     }
 
-    /// Sets the key of a new epoch. Datagrams that arrived before the key are now opened, and their
-    /// messages are appended to `out`. A known key changes nothing, so duplicates are still
-    /// detected.
+    /// Sets the key of a new epoch. Opens datagrams that arrived before the key, and appends their
+    /// messages to `out`. Ignores a key that is already known: replacing its state would make
+    /// duplicates undetectable.
     pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Heard>) {
         let before = self.before.as_ref().map(|(known, _)| &known.epoch);
         if self.now.epoch == epoch || before == Some(&epoch) {

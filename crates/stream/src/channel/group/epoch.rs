@@ -15,7 +15,7 @@ use longhaul_session::{Error, Kind, random_u64};
 use crate::channel::messages::Group;
 use crate::terms;
 
-/// The number of the server among the senders.
+/// The server's number among the senders of an epoch.
 pub(super) const SERVER: u32 = 0;
 const LABEL: &[u8] = b"longhaul group";
 
@@ -56,7 +56,6 @@ impl Epoch {
         Epoch { number, suite, flow: random_u64() as u32, key }
     }
 
-    /// Returns the cipher.
     pub(super) fn suite(&self) -> Suite {
         self.suite
     }
@@ -111,7 +110,8 @@ fn described(group: &multicast::Group, suite: Suite) -> Group {
 pub(super) struct Described {
     pub(super) address: GroupAddress,
     pub(super) hops: u8,
-    /// The epoch. At a sender, its flow and key are those of the sender alone.
+    /// The epoch. In a description for a sender, the flow and the key are those of this sender
+    /// alone.
     pub(super) epoch: Epoch,
 }
 
@@ -138,7 +138,7 @@ impl Described {
         Ok(Described { address, hops, epoch })
     }
 
-    /// At a sender: returns the key of its flow, the only key that the server has sent.
+    /// Returns the key of a sender's flow, from a description for this sender.
     pub(super) fn of_sender(&self) -> FlowKey {
         let Epoch { number: epoch, suite, flow, key } = self.epoch;
         FlowKey { epoch, flow, suite, key }

@@ -1,4 +1,4 @@
-//! The server's side of the sessions with members.
+//! The server's side of the sessions with members of a multicast group.
 
 use std::rc::Rc;
 
@@ -50,7 +50,8 @@ impl Channels {
 }
 
 impl Bridge {
-    /// Answers a client that sends to the group, as `origin`.
+    /// Answers a client that sends to the group; `origin` identifies the client as a sender in the
+    /// room.
     pub(in crate::channel) async fn sender(
         self: &Rc<Self>,
         about: &About,

@@ -1,14 +1,17 @@
 //! The multicast group of a room.
 //!
-//! A server joins a group in its own multicast domain. It sends the messages of the room to the
-//! group, and puts messages that members send to the group into the room. A member is a client that
-//! asks the server over a session for the group and its key. A client without a right gets no key.
+//! A room is a server's meeting point for clients: each message that a client sends to the room
+//! goes to all subscribers. For a room, the server joins a multicast group of its network. It sends
+//! the messages of the room to the group, and puts messages that members send to the group into the
+//! room. A member is a client that asks the server over a session for the group and its key. The
+//! server gives no key to a client that has no right to the room.
 //!
-//! - [`epoch`]: the keys. Each sender of an epoch has its own number, flow and key, so no two
-//!   senders use the same nonce with a key. A subscriber has the keys of all flows, a sender only
-//!   the key of its own flow. A new epoch begins whenever a member leaves.
-//! - [`author`]: proves to the server who sent a message, because every subscriber could have
-//!   sealed it.
+//! - [`epoch`]: the keys. An epoch is the time during which the same keys are valid. Each sender of
+//!   an epoch has its own number, flow and key, so no two senders use the same nonce with a key. A
+//!   subscriber has the keys of all flows, a sender only the key of its own flow. A new epoch
+//!   begins whenever a member leaves.
+//! - [`author`]: proves to the server who sent a message. The encryption does not prove this,
+//!   because every subscriber has the keys of all senders.
 //! - [`voice`] sends to a group, and [`ears`] receives from it.
 //! - At the server: [`bridge`] connects room and group, `host` answers members. At members:
 //!   `listen` receives, `speak` sends.

@@ -11,7 +11,7 @@ use tokio::net::UdpSocket;
 use super::author::{Author, CODE};
 use crate::channel::outbound::{Sending, WAIT};
 
-/// How long a sender waits before it uses a new key. The other members get the key meanwhile.
+/// Delay before a sender uses a new key, so that the other members have the key first.
 const SWITCH: Span = Span::from_millis(200);
 
 /// A sender of a group.
@@ -19,7 +19,7 @@ pub(super) struct Voice {
     to: SocketAddr,
     cutter: Cutter,
     seal: Sealer,
-    /// `None` at the server: only the server checks codes, and it ignores its own datagrams.
+    /// Proves who sent a message; `None` at the server, because only the server checks this proof.
     author: Option<Author>,
     next: Option<(Sealer, Option<Author>, Time)>,
     cut: Vec<Datagram>,
@@ -40,8 +40,8 @@ impl Voice {
         Voice { to, cutter, seal, author, next: None, cut: Vec::new(), sent: 0 }
     }
 
-    /// Sets a new key. The sender uses the key after [`SWITCH`]. With `at_once`, which means that
-    /// the old key is no longer valid, the sender uses the new key for the next message.
+    /// Sets a new key, to be used after [`SWITCH`]. With `at_once` the next message already uses
+    /// it, because the old key is no longer valid.
     pub(super) fn renew(&mut self, seal: Sealer, author: Option<Author>, at_once: bool) {
         let wait = if at_once { Span::ZERO } else { SWITCH };
         self.next = Some((seal, author, clock::now() + wait));
@@ -74,7 +74,6 @@ impl Voice {
         sent
     }
 
-    /// Sends a message.
     pub(super) async fn send(&mut self, socket: &UdpSocket, message: &Message) -> Sending {
         let cut = self.cut(clock::now(), message);
         match cut && self.flush_to(socket).await {
@@ -83,8 +82,8 @@ impl Voice {
         }
     }
 
-    /// Sends the repairs of the latest datagrams, if the code has waited too long for more
-    /// datagrams.
+    /// Sends the repairs (redundant datagrams) for the last messages, if too few messages followed
+    /// to complete a group of the code.
     pub(super) async fn flush(&mut self, socket: &UdpSocket) {
         self.cutter.flush(clock::now(), &mut self.cut);
         // A failed send has the effect of a loss on the path.

@@ -24,7 +24,7 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     absent
 }
 
-/// `alone`: only one copy leaves the host, and its rate can be limited by a flag.
+/// `alone`: whether only one copy leaves the host, so that a flag of the copy can limit its rate.
 fn of_host(host: &Host, alone: bool) -> Vec<&'static str> {
     let buffer = host.socket_buffer != Host::DEFAULT_SOCKET_BUFFER;
     let keys = [
@@ -56,7 +56,7 @@ fn of_copy(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     for (key, asked) in [("reads-disk", transfer.reads_disk), ("writes-disk", transfer.writes_disk)]
     {
         if asked {
-            absent.push(format!("{key}: not emulated; its files are in this machine's memory"));
+            absent.push(format!("{key}: not emulated; the flow's files are in memory"));
         }
     }
     let simulated = [

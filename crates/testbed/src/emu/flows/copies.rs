@@ -167,6 +167,9 @@ impl Copies {
             return Err("not run: a real copy must end; set size or lasts".into());
         };
         let text = |error: &dyn std::fmt::Display| error.to_string();
+        // The server listens on IPv4 only. By the host's name the client would try IPv6 first, and
+        // wait 250 ms for an answer.
+        let address = run.emulation.addresses(run.to()).map_err(|error| text(&error))?.v4;
         let command = run.emulation.command(run.from(), &self.binary);
         let child = command
             .map_err(|error| text(&error))?
@@ -176,7 +179,7 @@ impl Copies {
             .args(arguments(run.flow, transfer))
             .args(limit(run.scenario, run.flow, transfer))
             .arg(self.scratch.path().join(object(run.place)))
-            .arg(format!("lh://{}/", run.to()))
+            .arg(format!("lh://{address}/"))
             .env(CONFIG, self.client())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -210,8 +213,9 @@ impl Copies {
     }
 }
 
-/// Creates a folder with the objects of all copies, and room for their results. Copies that last
-/// for a time share one object under many names, and their results are not stored.
+/// Creates a folder with the objects of all copies, after a check that there is room for their
+/// results. Copies that last for a time share one object under many names, and their results are
+/// not stored.
 fn objects(
     scenario: &Scenario,
     sizes: &[(usize, Bytes)],

@@ -57,7 +57,7 @@ pub struct FlowCounts {
     pub reported_lost: Option<u64>,
     /// Blocks of the object.
     pub blocks: Option<u64>,
-    /// Rounds of that segment (part of the object) which needed the most rounds.
+    /// Highest number of rounds that a segment (part of the object) needed.
     pub rounds: Option<u64>,
 }
 

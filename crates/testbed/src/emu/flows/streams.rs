@@ -16,7 +16,7 @@ use crate::scenario::{Amount, Congestion, Tcp};
 const POINTS_APART: Span = Span::from_millis(100);
 /// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
-/// The buffer limits without a configured window: more than any BDP of these paths.
+/// The buffer limits without a configured window: up to 256 MiB, more than a path needs.
 const LARGEST_BUFFER: &str = "4096 131072 268435456";
 
 /// Transfers a TCP flow's bytes from one host to the other.
@@ -65,7 +65,8 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
     Ok(())
 }
 
-/// The transfer by the kernel's TCP for a flow, with its congestion control if the kernel has it.
+/// Describes a flow's transfer over the kernel's TCP, with the flow's congestion control if the
+/// kernel has it.
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {

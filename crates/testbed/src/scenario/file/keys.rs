@@ -21,7 +21,7 @@ pub(super) const WHOLE: &[&str] = &[
 /// `[topology]`.
 pub(super) const TOPOLOGY: &[&str] =
     &["kind", "left", "right", "hosts", "hops", "link", "bottleneck", "access", "access-delays"];
-/// `[all-hosts]`, and `[[host]]` in addition to `name`.
+/// `[[host]]`; `[all-hosts]` has these keys except `name`.
 pub(super) const HOST: &[&str] = &[
     "name",
     "nic",
@@ -61,7 +61,7 @@ pub(super) const LINK: &[&str] = &[
     "up",
     "changes",
 ];
-/// A link's ends, and its other direction: `[[link]]` in addition to [`LINK`].
+/// Keys of `[[link]]` in addition to [`LINK`]: the link's ends, and its other direction (`back`).
 pub(super) const LINK_ENDS: &[&str] = &["between", "from", "to", "back"];
 /// `loss` as a table.
 pub(super) const LOSS: &[&str] = &[

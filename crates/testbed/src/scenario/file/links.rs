@@ -34,7 +34,8 @@ pub(super) struct Layers<'s, 'a> {
 pub(super) struct Shared<'r> {
     pub(super) reading: &'r Reading<'r>,
     pub(super) mtu: u16,
-    /// Loss models by their position in the file: a trace that all links share is read once.
+    /// Loss models by their position in the file: a trace (recorded losses) that all links share is
+    /// read once.
     losses: RefCell<BTreeMap<usize, Loss>>,
     /// The number of changes of all links so far.
     changes: Cell<usize>,
@@ -64,8 +65,7 @@ struct Direction {
 }
 
 impl<'s, 'a> Layers<'s, 'a> {
-    /// Builds the layers from `tables`. A later table overrides earlier tables; missing tables are
-    /// skipped.
+    /// Builds the layers from `tables`; missing tables are skipped.
     pub(super) fn new(
         tables: impl IntoIterator<Item = Option<&'s Section<'a>>>,
         shared: &'s Shared<'s>,
@@ -288,7 +288,7 @@ impl<'s, 'a> Layers<'s, 'a> {
                 push(Change::Up(up));
             }
             if steps.len() == before {
-                let what = "nothing changes: a change has 'rate', 'delay', 'loss' or 'up'";
+                let what = "this entry changes nothing; it needs 'rate', 'delay', 'loss' or 'up'";
                 return Err(table.source.error(&value.span(), what));
             }
         }

@@ -32,7 +32,7 @@ use super::{DEFAULT_MTU, MAX_FLOWS, Place, Record, Scenario};
 pub struct Reading<'r> {
     /// Pairs that override values of the file: a path, such as `flow.0.rate`, and the new value.
     pub settings: &'r [(String, String)],
-    /// Returns the text of a trace that the file names, or an error.
+    /// Returns the text of a trace (recorded losses) that the file names, or an error.
     pub trace: &'r dyn Fn(&str) -> Result<String, String>,
 }
 

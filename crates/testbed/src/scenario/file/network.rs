@@ -127,7 +127,7 @@ impl<'a> File<'a> {
             places.insert(host.name.clone(), place);
         }
         let from_topology = parts.hosts.len();
-        // Added hosts shift the indices of the topology's routers and links.
+        // Added hosts shift the node indices of the topology's routers.
         for value in whole.list("host")? {
             let table = Section::new(whole.source, "[[host]]", value, &[keys::HOST])?;
             let name = table.text("name")?.ok_or_else(|| table.missing("name"))?;

@@ -479,7 +479,7 @@ fn the_limits_of_each_part_are_checked() {
     let wrong = [
         (with("mtu = 500", ""), "the least is 576"),
         (with("time-limit = \"0\"", ""), "leaves no time"),
-        (with("record-every = \"0\"", ""), "has no end"),
+        (with("record-every = \"0\"", ""), "interval above zero"),
         (with("routers = [\"a b\"]", ""), "letters, digits"),
         (with("seed = -1", ""), "not a whole number in its range"),
         (with("mtu = 1e99", ""), "not a whole number in its range"),
@@ -493,7 +493,7 @@ fn the_limits_of_each_part_are_checked() {
             hosts("disk-rate = \"1M\"\ndisk-stall = \"2s\"\ndisk-stall-every = \"2s\""),
             "never works",
         ),
-        (changes("{ at = \"1s\" }"), "nothing changes"),
+        (changes("{ at = \"1s\" }"), "changes nothing"),
         (changes("{ up = false }"), "lacks 'at'"),
         (changes("{ at = \"2s\", up = false }, { at = \"1s\", up = true }"), "not in order"),
         (changes("{ at = \"2s\", rate = 0, over = \"1s\" }"), "rate of zero"),

@@ -18,7 +18,8 @@ type Flying = (Time, u64, u64, Vec<u8>);
 const SEALED: u32 = 32;
 /// The longest content of a datagram.
 const PAYLOAD: usize = 1_420;
-/// The longest time from a group's first update to the group's repairs.
+/// The longest time from the first update of a group (datagrams with common repairs) to the
+/// repairs.
 const WAIT: Span = Span::from_millis(20);
 
 /// How often the receiver reports. Each report reaches the sender half a round trip later.

@@ -46,7 +46,8 @@ pub struct UpdatesOutcome {
     pub delays: Vec<Span>,
     /// Updates that were not delivered by the end.
     pub lost: u32,
-    /// The mean deviation of delays between updates at the end (RFC 3550, section 6.4.1).
+    /// The jitter at the end: the smoothed difference between the delays of successive updates (RFC
+    /// 3550, section 6.4.1).
     pub jitter: Span,
     /// IP packets sent to the receiver.
     pub packets: u64,
@@ -84,7 +85,7 @@ impl UpdatesOutcome {
 /// halves the window. A segment counts as lost in three cases:
 /// - Three later segments are acknowledged.
 /// - A later segment is acknowledged, and the segment was sent 5/4 of a round trip ago (RACK).
-/// - The segment is the last one sent, two round trips ago (the tail loss probe).
+/// - The segment is the last one, and was sent two round trips ago (the tail loss probe).
 pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {
@@ -170,7 +171,8 @@ mod tests {
         let outcome = outcome(Carrier::Tcp, 0.01, 10);
         assert_eq!(outcome.lost, 0);
         assert!(outcome.delay(0.5) < Span::from_millis(51));
-        // Three later segments, their acknowledgement, and the second transmission.
+        // 30 ms until the third later segment leaves, 100 ms until its acknowledgement arrives, and
+        // 50 ms for the retransmission.
         let late = outcome.delays.last().copied().unwrap_or_default();
         assert!(late >= Span::from_millis(170), "{late}");
         let on_time = outcome.within(Span::from_millis(60));

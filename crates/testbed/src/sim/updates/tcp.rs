@@ -29,7 +29,7 @@ enum Event {
         segment: u64,
         order: u64,
     },
-    /// Check for segments that are lost by time.
+    /// Check for segments that count as lost because of their age.
     Look,
 }
 
@@ -165,8 +165,8 @@ impl Tcp<'_> {
         self.look(now);
     }
 
-    /// Finds segments that are lost by age: 5/4 of a round trip if a later segment was
-    /// acknowledged, otherwise two round trips.
+    /// Finds segments that count as lost because of their age: 5/4 of a round trip if a later
+    /// segment was acknowledged, otherwise two round trips.
     fn look(&mut self, now: Time) {
         let (rtt, newest) = (self.rtt, self.newest);
         self.lose(now, |other| {

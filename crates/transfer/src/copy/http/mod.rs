@@ -3,8 +3,8 @@
 //!
 //! `readers` are the threads that read ranges; `checksum` computes the digest that the server
 //! published. The last chunk is written only if that digest matches, so a wrong file never gets its
-//! name. The journal belongs to one version, identified by ETag or time; without either, an
-//! interrupted copy starts over.
+//! name. The journal belongs to one version, identified by ETag or modification time; without
+//! either, an interrupted copy starts over.
 
 mod checksum;
 mod readers;

@@ -86,7 +86,7 @@ impl Readers {
         self.news.recv_timeout(patience)
     }
 
-    /// Returns a buffer for reuse.
+    /// Gives a buffer back for reuse.
     pub(super) fn give_back(&self, buffer: Vec<u8>) {
         let _ = self.give_back.send(buffer);
     }

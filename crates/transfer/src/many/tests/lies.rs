@@ -45,7 +45,7 @@ struct Liar {
 impl Liar {
     fn of(setup: &Setup, lie: Lie) -> BoxedSender {
         let (layout, next) = (setup.layout, setup.layout.blocks());
-        // The user's rate does not limit it either.
+        // This liar also ignores the user's rate.
         let free = Setup { rate: None, rate_limit: None, ..setup.clone() };
         let setup = if lie == Lie::Fast { &free } else { setup };
         Box::new(Liar { honest: (registry::of_many().sender)(setup), layout, lie, next })

@@ -11,8 +11,8 @@ use crate::session::PeerId;
 
 /// The memory charge of one transfer's messages that the other end has not read yet; released on
 /// drop. Messages may use the quarter that is reserved for new transfers, because running transfers
-/// grow into all other memory. An owner gets another MiB only while the free memory exceeds the
-/// memory that its messages hold. So half stays free for the other owners.
+/// grow into all other memory. An owner (a client's id) gets another MiB only while the free memory
+/// exceeds the memory that its messages hold. So half stays free for the other owners.
 pub(crate) struct MessageCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,

@@ -93,8 +93,8 @@ struct Share {
 
 /// A transfer's part; returned on drop.
 pub(crate) struct MemoryPart {
-    /// As many chunks as `pool` may have. Dropped before the share, so waiting transfers see the
-    /// free memory.
+    /// Permits for the chunks that `pool` may have. Dropped before `share`, so waiting transfers
+    /// see the free memory.
     held: Mutex<OwnedSemaphorePermit>,
     share: Option<Share>,
     place: Place,
@@ -219,7 +219,7 @@ impl Budget {
 }
 
 fn full(what: &str) -> Error {
-    let advice = format!("raise {} there, or wait for one to end", CallOption::Memory);
+    let advice = format!("raise {} on that host, or wait for a copy to end", CallOption::Memory);
     Error::new(ErrorKind::Unfinished, what).advise(advice)
 }
 
@@ -258,8 +258,8 @@ impl Inner {
         }
     }
 
-    /// Counts another part of `owner` and returns true, unless `owner` has as many parts as are
-    /// free.
+    /// Counts another part of `owner` and returns true, unless `owner` already has as many parts as
+    /// the free memory suffices for.
     fn has_share(&self, owner: PeerId) -> bool {
         let free = self.free.available_permits() / LEAST as usize;
         let mut owners = self.owners();
@@ -332,13 +332,14 @@ impl MemoryPart {
         self.pool.clone()
     }
 
-    /// Returns the semaphore for chunks from streams: a chunk may arrive when it has a permit.
+    /// Returns the semaphore for chunks from streams: each chunk that goes to the writer has a
+    /// permit.
     pub(crate) fn streamed(&self) -> Arc<Semaphore> {
         self.streamed.clone()
     }
 
     /// Returns the limit on bytes that are granted to this transfer and not drained yet. `held` is
-    /// the current number of these bytes; the result is never less.
+    /// the current number of these bytes; the result is never less than `held`.
     pub(crate) fn room(&self, held: Bytes) -> Bytes {
         let shared = &self.place.0;
         let mut permit = self.held();
