@@ -171,8 +171,8 @@ fn refused(at: &Path, error: &io::Error) -> Error {
                 .to_owned()
         }
         (_, Err(why)) => format!(
-            "cannot mount on {}: {DEVICE} cannot be opened: {why}; a container needs this device and \
-             the right to use it, or read files by `longhaul cat`",
+            "cannot mount on {}: {DEVICE} cannot be opened: {why}; a container needs this device \
+             and the right to use it, or read files by `longhaul cat`",
             at.display(),
         ),
         (_, Ok(_)) => format!(

@@ -16,8 +16,9 @@ use longhaul_stream::terms::check_deadline;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::{Client, IntoLocation};
+use super::ending::Ending;
 use super::engine;
-use super::stream::{Ending, Target, ended, reached};
+use super::stream::{Target, ended, reached};
 use crate::channel::{receive_channel, send_channel};
 use crate::error::Error as Inner;
 use crate::error::public::{Error, ErrorKind};
@@ -453,13 +454,7 @@ impl ChannelReceiver {
     /// Ends the reception, and waits until the server has been told, at most a few seconds. If a
     /// program exits without this call, the server may learn of the end only by a timeout.
     pub async fn close(self) {
-        if let Some(cancel) = &self.ending.0 {
-            cancel.cancel();
-        }
-        if let Some(done) = self.done {
-            // The reason of an earlier end was the last event.
-            let _ = done.await;
-        }
+        self.ending.wait(self.done).await;
     }
 
     /// Returns the state and the counters of the channel.

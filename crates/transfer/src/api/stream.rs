@@ -14,6 +14,7 @@ use longhaul_stream::send::{Source, Status, Wish};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::{Client, IntoLocation};
+use super::ending::Ending;
 use super::engine::{self, Reporter, Sink};
 use super::events::Event;
 use super::queue::Queue;
@@ -246,18 +247,6 @@ impl IntoFuture for SendStreamRequest {
     /// short for the path.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.open())
-    }
-}
-
-/// Cancels a stream when its future is dropped.
-#[derive(Debug)]
-pub(super) struct Ending(pub(super) Option<Cancel>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        if let Some(cancel) = &self.0 {
-            cancel.cancel();
-        }
     }
 }
 
@@ -573,13 +562,7 @@ impl StreamReceiver {
     /// Ends the reception, and waits until the server has been told, at most a few seconds. If a
     /// program exits without this call, the server may learn of the end only by a timeout.
     pub async fn close(self) {
-        if let Some(cancel) = &self.ending.0 {
-            cancel.cancel();
-        }
-        if let Some(done) = self.done {
-            // The reason of an earlier end was the last event.
-            let _ = done.await;
-        }
+        self.ending.wait(self.done).await;
     }
 
     /// Returns the state and the counters of the stream.

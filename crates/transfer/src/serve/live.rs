@@ -123,7 +123,8 @@ impl Live {
         Seat { live: self.clone(), number }
     }
 
-    /// Counts bytes that a client has read from a remote file, or with `receives` has written to it.
+    /// Counts bytes that a client has read from a remote file, or with `receives` has written to
+    /// it.
     pub(super) fn count_bytes(&self, receives: bool, bytes: u64) {
         let mut totals = self.now.before.get();
         let sum = if receives { &mut totals.received_bytes } else { &mut totals.sent_bytes };
