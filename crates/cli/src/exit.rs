@@ -13,7 +13,6 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) const TABLE: &str = "\
 Exit status:
   0    done; the copied data are verified, unless the summary says NOT verified
-       (a copy from an HTTP server that publishes no digest)
   1    not finished; run the same command again to resume
   2    invalid command line
   3    the other side cannot be reached, or refused access

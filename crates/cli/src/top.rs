@@ -120,7 +120,7 @@ fn show(args: &TopArgs, connection: &Connection) -> Result<(), Error> {
                 console::out(format_args!("{erase}{}", view(&status, &args.host.to_string())));
             }
         }
-        if args.once || console::has_lost() {
+        if args.once || console::has_lost() || console::is_closed() {
             return Ok(());
         }
     }

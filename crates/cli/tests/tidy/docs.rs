@@ -10,9 +10,10 @@ use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
 /// Flags of other tools in our pages.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "--config",
     "--example",
+    "--fail-with-body",
     "--lib",
     "--path",
     "--release",
