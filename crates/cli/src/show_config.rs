@@ -24,8 +24,8 @@ pub(crate) fn is_asked(matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>("show_config").is_ok_and(|asked| asked == Some(&true))
 }
 
-/// The values in force, one line each, with their origins. `own` has the flags of the command line,
-/// `matches` has these and the flags of `settings`.
+/// The values in force, one line each, with their origins. `own` has the flags of the command line;
+/// `matches` also has those that `settings`, from the configuration files, add.
 pub(crate) fn in_force(
     matches: &ArgMatches,
     own: &ArgMatches,

@@ -223,7 +223,7 @@ mod tests {
             let mut count = begun.lock().unwrap();
             *count += 1;
             another.notify_all();
-            // Each of the first runs waits until every core has one.
+            // The first runs wait until every core has a run.
             let long = Duration::from_secs(120);
             let left = another.wait_timeout_while(count, long, |count| *count < cores);
             assert!(!left.unwrap().1.timed_out(), "fewer than {cores} at once");

@@ -10,7 +10,7 @@ use crate::quantity::Quantity;
 pub struct Table {
     /// The heading above it.
     pub title: String,
-    /// Its rows; case and quantity are unique on a page.
+    /// The rows. No two rows of a page have the same case and the same quantity.
     pub rows: Vec<Row>,
 }
 

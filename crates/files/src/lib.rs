@@ -3,10 +3,10 @@
 //!
 //! In reading order:
 //! - [`manifest`]: the files, folders and links of a copy. [`VirtualObject`]: the layout of its
-//!   files in the object that a protocol moves. [`digest`]: values of chunks, and how they merge
-//!   into the BLAKE3 root of a file.
+//!   files in the object that a protocol moves. [`digest`]: hashes of chunks, and how they merge
+//!   into the BLAKE3 hash of a file.
 //! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: selects the
-//!   files of a tree. [`Asked`]: the entries that a peer may send.
+//!   files of a tree. [`Asked`]: the request, which limits the entries that a peer may send.
 //! - `store`: the traits through which all code of this crate accesses files.
 //! - [`edit`]: creates, replaces, renames and removes single files and folders.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.

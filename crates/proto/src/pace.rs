@@ -89,7 +89,8 @@ impl Pacer {
         if rate == self.rate {
             return;
         }
-        // Datagrams sent at the old rate are charged at the old rate, for at most one burst.
+        // Datagrams that were sent before the change are charged at the old rate. This debt is
+        // limited to one burst.
         let now = picos(now);
         let before = self.cost(self.burst);
         self.long = self.long.min(now + before);
@@ -362,7 +363,7 @@ mod tests {
         let burst = |mbps, bytes| Pacer::new(Rate::from_mbps(mbps), Bytes::new(bytes)).burst();
         assert_eq!((burst(10, 1_472), burst(120, 1_472), burst(300, 1_472)), (1, 10, 25));
         assert_eq!((burst(1_000, 1_472), burst(10_000, 1_472)), (84, MAX_BURST));
-        // Fewer jumbo datagrams fit: a millisecond at 2 Gbit/s would be 28 of them.
+        // [`MOST`] holds 14 jumbo datagrams: a millisecond at 2 Gbit/s would be 28 of them.
         assert_eq!((burst(1_000, 8_972), burst(2_000, 8_972)), (13, 14));
         assert_eq!((burst(10_000, 8_972), burst(100_000, 8_972)), (34, MAX_BURST));
     }

@@ -36,7 +36,8 @@ impl Stuck {
 }
 
 /// Moves messages until the other side says goodbye, or this program has finished. `room` limits
-/// the calls of the other side; `noted` is called after each message or request.
+/// the calls of the other side. `noted` is called after each message from the other side and each
+/// request of this program.
 ///
 /// # Errors
 /// The connection is lost, or the other side breaks the protocol.

@@ -1,4 +1,5 @@
-//! Converts and validates messages from peers.
+//! Converts and validates messages from peers. A presence is a key that exists only while its
+//! client is connected.
 
 use std::sync::Arc;
 

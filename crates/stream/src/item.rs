@@ -7,7 +7,7 @@ use crate::terms::Terms;
 /// An item of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A sender starts the stream, or another sender replaces it.
+    /// A sender starts the stream, or replaces the previous sender.
     Begun(Terms),
     /// A frame.
     Frame(Received),

@@ -47,7 +47,7 @@ impl Random {
         share > 0.0 && self.unit() < share
     }
 
-    /// A whole number below `limit`; zero if `limit` is.
+    /// A whole number below `limit`; zero if `limit` is zero.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
@@ -58,12 +58,13 @@ impl Random {
     }
 
     /// Number of failed trials before the first success, if each trial succeeds with probability
-    /// `share`: one draw instead of one for each trial.
+    /// `share`. Needs one random number, not one for each trial.
     pub(crate) fn failures_before_success(&mut self, share: f64) -> u64 {
         if share <= 0.0 {
             return u64::MAX;
         }
-        // 1 − U lies in (0, 1], so the logarithm is finite; a share of 1 divides by −∞: zero.
+        // 1 − U lies in (0, 1], so its logarithm is finite. For a share of 1 the divisor is −∞, and
+        // the result is zero.
         let trials = libm::log(1.0 - self.unit()) / libm::log1p(-share.min(1.0));
         trials as u64
     }

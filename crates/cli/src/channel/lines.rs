@@ -1,4 +1,5 @@
-//! Output of `longhaul channel`: messages on stdout, reports on stderr; or JSON lines on stdout.
+//! Output of `longhaul channel`: messages on stdout and reports on stderr; with `--json`, both as
+//! JSON lines on stdout.
 
 use std::cell::Cell;
 use std::fmt::Write;

@@ -44,8 +44,8 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
                 continue;
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // A run was interrupted after the file had got its final mode. If even reading is
-                // denied, the copy of this file restarts.
+                // An earlier run was interrupted after the file had got its final mode. If even
+                // reading is denied, the copy of this file restarts.
                 match folder.open(name, Access::Read) {
                     Ok(file) => (file, false),
                     Err(_) => match folder.look_if_there(name)? {
@@ -112,8 +112,8 @@ pub(super) fn remove_free(
     folder.remove(name)
 }
 
-/// Gives the partial file `partial` its final name, if `is_it` recognises the file. A copy that
-/// could open the partial file cannot remove it while `file` has it locked.
+/// Gives the partial file `partial` its final name, if `is_it` recognises the file. While `file` is
+/// locked, no other copy that can open the partial file removes it.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has removed the file; else the system's error.
@@ -248,7 +248,10 @@ mod tests {
         {
             assert_eq!(is_closed_to_others(&with(mode, own)), is_closed, "{mode:o}");
             assert_eq!(is_closed_to_others(&with(mode, 0)), is_closed, "{mode:o}");
-            assert!(!is_closed_to_others(&with(mode, own + 1)), "its owner may change it");
+            assert!(
+                !is_closed_to_others(&with(mode, own + 1)),
+                "the owner of the folder may change it"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! Hostile manifests, places and destinations.
+//! Hostile manifests, places (paths below a served root) and destinations.
 
 use std::os::unix::fs::symlink;
 
@@ -145,7 +145,7 @@ fn a_list_takes_at_most_the_measured_memory() {
 
 #[test]
 fn more_holes_than_a_file_may_have_are_refused_before_they_are_read() {
-    // Each number of its holes takes one encoded byte, and eight decoded bytes.
+    // Each number in the list of holes takes one byte encoded, and eight bytes decoded.
     let holes = vec![1u8; 3 << 20];
     let mut entry = vec![18, 1, b'a', 50];
     prost::encode_length_delimiter(holes.len(), &mut entry).unwrap();
@@ -201,7 +201,7 @@ fn names_of_files_that_fail_during_reads_are_charged_to_the_memory() {
         let mut buf = vec![0; CHUNK as usize];
         let read = source.read_chunk(0, &mut buf).map(|_| ());
         let within = source.read_within(0, 0, &mut buf);
-        assert_eq!(read.is_ok(), within.is_ok(), "a refusal stays one");
+        assert_eq!(read.is_ok(), within.is_ok(), "a refused read stays refused");
         (read, source.failures().len())
     };
     let (whole, failures) = read(1 << 20);

@@ -1,6 +1,6 @@
 //! The core's wire format: the [`header`] of a datagram and the [`control`] messages.
 //!
-//! Bytes are parsed once, into a value that is valid by construction or an error. Nothing is
+//! Bytes are parsed once, into an error or a value that is valid by construction. Nothing is
 //! allocated before its length has been checked.
 
 pub mod control;

@@ -20,7 +20,7 @@ pub enum Fate {
     Lost,
     /// The queue had no room.
     QueueFull,
-    /// CoDel dropped it: the queueing delay had been too long for an interval.
+    /// CoDel dropped it: the queueing delay had stayed above the target for an interval.
     Managed,
     /// The policer's bucket was empty.
     Policed,
@@ -31,7 +31,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Whether the queue before the rate dropped the packet: it was full, or CoDel decided so.
+    /// Whether the queue of the link dropped the packet: the queue was full, or CoDel decided so.
     pub(crate) fn is_queue(&self) -> bool {
         match self {
             Fate::QueueFull | Fate::Managed => true,
@@ -154,7 +154,7 @@ impl LinkTally {
         lost + queue_full + managed + policed + down + too_large
     }
 
-    /// Packets that the queue before the rate dropped: those with [`Fate::is_queue`].
+    /// Packets that the queue of the link dropped: those with [`Fate::is_queue`].
     pub(crate) fn dropped_by_queue(&self) -> u64 {
         self.queue_full + self.managed
     }
@@ -219,7 +219,7 @@ impl Link {
         &self.tally
     }
 
-    /// The queue before the rate at `now`, in bytes on the wire.
+    /// The content of the queue at `now`, in bytes on the wire.
     pub(crate) fn backlog(&self, now: Time) -> Bytes {
         self.serialiser.backlog(now)
     }
@@ -368,7 +368,7 @@ mod tests {
             let (tally, fates) = offered(doomed(fate), 40, Span::from_micros(100), 1_500);
             let arrived = arrivals(&fates).len() as u64;
             let met = fates.iter().filter(|met| **met == fate).count();
-            assert!(met > 0 || arrived == 40, "{fate:?} befalls none: {tally:?}");
+            assert!(met > 0 || arrived == 40, "no packet has the fate {fate:?}: {tally:?}");
             assert_eq!((tally.offered, tally.arrives), (40, arrived));
             assert_eq!(tally.dropped(), 40 - arrived, "{fate:?}: {tally:?}");
             let by_queue = fates.iter().filter(|fate| fate.is_queue()).count() as u64;
@@ -424,8 +424,8 @@ mod tests {
         };
         let mean = free.iter().enumerate().map(extra).sum::<f64>() / n as f64;
         assert!((mean - 0.5).abs() < 4.0 / (12.0 * n as f64).sqrt(), "{mean}");
-        // Kolmogorov and Smirnov: no share is further from its own value than 1.95 / √n (one such
-        // test in a thousand fails by chance; the seed is fixed).
+        // The test of Kolmogorov and Smirnov: sorted, the i-th of n uniform numbers is at most 1.95
+        // / √n from i / n. One such test in a thousand fails by chance; the seed is fixed.
         let mut shares: Vec<f64> = free.iter().enumerate().map(extra).collect();
         shares.sort_by(f64::total_cmp);
         let apart = |(i, share): (usize, &f64)| {
@@ -526,9 +526,9 @@ mod tests {
         let rate = |mbps| Change::Rate(Some(Rate::from_mbps(mbps)));
         let over = Span::from_millis(200);
         let ramp = |mbps| Change::RateRamp { to: Rate::from_mbps(mbps), over };
-        // (change, every, from, until, bytes of the rate in that time)
+        // (change, every, from..until in ms, bytes that the new rate carries in that time)
         let cases = [
-            // Up: no packet of the 500 Mbit/s is lost; the queue drains in 2 ms.
+            // The rate rises above the 500 Mbit/s offered: no packet is lost. 250 kB drain in 2 ms.
             (rate(1_000), Span::from_micros(20), 102..202, 6_250_000),
             (rate(1), Span::from_millis(1), 100..1_100, 125_000),
             // Evenly from 10 to 100 Mbit/s within 200 ms: 55 on average.

@@ -24,8 +24,8 @@ pub struct LinkSpec {
     pub delay: Span,
     /// Random addition to the delay.
     pub jitter: Jitter,
-    /// The queue before the rate, in bytes on the wire, including the packet being sent; packets
-    /// that do not fit are dropped.
+    /// The queue for packets that exceed `rate`, in bytes on the wire, including the packet being
+    /// sent; packets that do not fit are dropped.
     pub queue: Bytes,
     /// A token bucket before the queue, if there is one.
     pub policer: Option<Policer>,

@@ -202,7 +202,8 @@ impl World<'_> {
             Wake::At(at, _) => at.max(now),
             Wake::OnInput => return Ok(()),
         };
-        // An earlier wake-up finds nothing due and asks again.
+        // If the core now wakes later than scheduled, the scheduled wake-up stays: it finds nothing
+        // due, and schedules the next one.
         if at < core.wake {
             core.wake = at;
             self.fabric.calendar.add(at, What::Receiver(index as u32));

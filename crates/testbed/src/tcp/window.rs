@@ -11,7 +11,7 @@ use crate::scenario::Congestion;
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     size: u32,
-    /// Arrivals that have not yet increased the window.
+    /// Acknowledged segments that have not yet increased the window.
     count: u32,
     threshold: u32,
     growth: Growth,
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(window.size(), 1);
         window.on_timeout(true);
         window.on_ack(Time::ZERO, acked(30, 30));
-        // 19 arrivals bring it to 20; the other 11 count for the next increment.
+        // 19 arrivals bring the window from 1 to 20; the other 11 count for the next increment.
         assert_eq!((window.size(), window.count), (20, 11));
     }
 

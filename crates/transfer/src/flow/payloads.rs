@@ -182,7 +182,7 @@ impl Payloads {
         Ok((Compared { entry: ask.entry, same }, chunks))
     }
 
-    /// Returns the files found changed or unreadable since the last call.
+    /// Returns the failures since the last call: files that changed or cannot be read.
     pub(crate) fn new_failures(&mut self) -> &[Failure] {
         let failures = self.source.failures();
         let told = std::mem::replace(&mut self.failures_told, failures.len());

@@ -22,8 +22,8 @@ use longhaul_files::{ListMemory, VirtualObject};
 
 /// The destination of an object.
 pub(crate) trait Destination: Send {
-    /// Starts to write the `incoming` object, on its own thread or on the thread of `shared`.
-    /// Returns the sender to that thread.
+    /// Starts to write the `incoming` object: on a new thread, or with `shared` on the existing
+    /// thread that takes these jobs. Returns the sender of jobs to that thread.
     ///
     /// # Errors
     /// [`ErrorKind::Unfinished`](crate::error::ErrorKind::Unfinished) if the system cannot start a
@@ -123,7 +123,8 @@ pub(crate) trait Opened: Send {
     /// Marks an entry that failed at the source: its file never gets its final name.
     fn fail_at_source(&mut self, _failed: AtSource) {}
 
-    /// Records that the source could not read all of its folders: its list lacks existing names.
+    /// Records that the source could not read all of its folders: the manifest lacks files that
+    /// exist at the source.
     fn source_is_incomplete(&mut self) {}
 
     /// Starts a pass, which repeats the chunks that failed in the previous pass.

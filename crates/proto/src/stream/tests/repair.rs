@@ -1,4 +1,5 @@
-//! Frames without repairs, whose lost symbols are requested.
+//! Frames without repair symbols: the receiver requests lost symbols, and the sender sends them
+//! again.
 
 use alloc::vec;
 
@@ -67,7 +68,7 @@ fn the_end_of_a_frame_is_requested_after_a_pause_that_is_longer_than_the_senders
     let mut receiver = patient();
     let head = Head { repairs: 0, ..symbol(0, 0, 0) };
     receiver.on_symbol(at(50), &head);
-    // Frames come every 50 ms, and this one has two symbols.
+    // Frames come every 50 ms, so the two symbols of a frame are at most 25 ms apart.
     assert_eq!(receiver.next_request(at(50)), Some(at(75)));
     // The first symbol of the next frame also shows that the second one is lost.
     receiver.on_symbol(at(60), &Head { frame: 1, at: 10_000, ..head });
@@ -111,7 +112,7 @@ fn a_frame_is_neither_requested_nor_kept_when_no_answer_could_be_in_time() {
     let (mut sender, all) = kept(2);
     let mut receiver = patient();
     receiver.on_symbol(at(50), &all[0]);
-    // The deadline is at 300 ms, and an answer takes 100.
+    // The deadline is at 300 ms, and an answer takes 100 ms.
     assert_eq!((receiver.poll_request(at(201)), receiver.next_request(at(201))), (None, None));
     assert_eq!(receiver.poll_request(at(200)), Some(request(0, &[(1, 1)])));
     // A symbol that leaves at 250 ms arrives at the deadline.
@@ -157,7 +158,7 @@ fn a_receiver_gets_a_quarter_of_a_frame_and_16_symbols_and_leaves_others_their_s
     assert_eq!(all.len(), 100);
     sender.again(at(60), &request(0, &[(0, 41)]), 1);
     assert!(indices(&mut sender, 60).is_empty());
-    // Overlapping ranges count as often as they name a symbol.
+    // A symbol counts as often as the ranges name it.
     sender.again(at(60), &request(0, &[(0, 20), (0, 20)]), 1);
     assert!(indices(&mut sender, 60).is_empty());
     sender.again(at(60), &request(0, &[(0, 40)]), 1);

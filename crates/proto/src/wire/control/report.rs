@@ -8,8 +8,8 @@ use super::WireError;
 use super::runs::{self, MAX_MISSING};
 use crate::wire::messages;
 
-/// Largest slice of a message with a bitmap; a message with an empty list may cover any number of
-/// blocks.
+/// Largest slice of a report with a bitmap, in blocks. A report with runs, or with nothing missing,
+/// may cover any number of blocks.
 const BITMAP_BLOCKS: u32 = MAX_MISSING as u32 * 8;
 
 /// Missing blocks of a slice of a segment.
@@ -59,7 +59,8 @@ impl Report {
         self.segment
     }
 
-    /// The round of the DONE that is answered; 0 without one.
+    /// The round of the DONE (the sender's message at the end of a round) that this report answers;
+    /// 0 if it answers none.
     pub fn round(&self) -> u32 {
         self.round
     }

@@ -30,10 +30,10 @@ use crate::send::ethernet;
 /// Delay from a member's goodbye to the new epoch. One new epoch covers all members that leave
 /// meanwhile.
 const SOON: Duration = Duration::from_secs(1);
-/// Delay from the loss of a member without a goodbye to the new epoch: short, because the member
-/// may have lost its right. Also the minimum length of an epoch.
+/// Delay from the loss of a member without a goodbye to the new epoch: short, because the server
+/// may have withdrawn the right of this member. Also the minimum length of an epoch.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// Maximum number of sending members. Each may use two numbers in an epoch.
+/// Maximum number of sending members. Each may use two sender numbers in an epoch.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
 /// Maximum number of messages or datagrams handled in one direction before the other direction has
 /// its turn.
