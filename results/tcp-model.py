@@ -34,7 +34,7 @@ RULES = f"""## Where they differ by over {CLOSE:.0%}, and why
 The last column has the first of these reasons that applies, or "unexplained".
 
 - **late**: the emulator was late in every run, so the kernel's path was not the model's path.
-- **RTT**: if the model has the round-trip time that the kernel measured, it differs by at most {CLOSE:.0%}; the
+- **RTT**: with the round-trip time that the kernel measured, the model differs by at most {CLOSE:.0%}; the
   column has this goodput of the model and the difference. Goodput under loss is proportional to 1 / RTT,
   and at an RTT of 1 ms each wait for a core counts.
 - **chance**: with loss, the range of the kernel's runs and the range of the model's seeds overlap; the column

@@ -89,8 +89,8 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
 }
 
 /// Returns coded blocks. Each begins with scheme, originals, repairs and symbol length, as
-/// `Input::any` reads them. Then follows an honest block that loses some symbols, or symbols of a
-/// peer.
+/// `Input::any` reads them. Then follow an honest block that loses some symbols, or symbols that a
+/// hostile peer made up.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
@@ -197,7 +197,7 @@ fn controls_of_some() -> Vec<Control> {
     ]
 }
 
-/// Returns a source's answers: in one piece, in many, and invalid ones.
+/// Returns a source's answers to a survey: in one piece, in many, and invalid ones.
 fn answers() -> Vec<Vec<u8>> {
     let encoded = manifests().swap_remove(2);
     let of = |pieces: &[Surveyed]| -> Vec<u8> {
@@ -377,13 +377,14 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     setups.iter().map(run).collect()
 }
 
-/// Returns a run over the first object for each kind of message of some protocols only. After
-/// `steps`, whose last byte starts receiving, the run repeats the message with other numbers.
+/// Returns a run over the first object for each kind of message that only some protocols have.
+/// After `steps`, whose last byte starts receiving, the run repeats the message with other numbers.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {
         let mut bytes = setup.to_vec();
-        // No message begins with a field of wire type 7: the following bytes choose one.
+        // Wire type 7 does not exist, so these bytes are no encoded message. The fuzz target then
+        // makes a message of the kind `first % 11` from the bytes after `first`.
         let first = (0..).map(|nth| 8 * nth + 7).find(|first| first % 11 == kind);
         let first = first.expect("8 and 11 have no common factor");
         for nth in 0..12u8 {
@@ -461,7 +462,7 @@ fn server_sessions() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns a client's stream for a pipe into `path`, with its final message.
+/// Returns a client's stream for a pipe into `path`, with the final message `end` if there is one.
 fn piping(who: u8, path: &[u8], end: Option<PipeEnd>) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { service: "pipe".to_owned(), needs: 1, ..Hello::new(&VERSIONS) };
@@ -483,7 +484,7 @@ fn listing(who: u8, service: &str, needs: u32, path: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bytes of a client that opens one of several streams by the multiplexer.
+/// Returns the bytes of a client that opens a stream through the multiplexer.
 fn several(who: u8) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { streams: true, ..Hello::new(&VERSIONS) };

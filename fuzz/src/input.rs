@@ -1,4 +1,4 @@
-//! Interprets input bytes as choices. After the last byte, every choice is zero.
+//! Interprets input bytes as choices. Once all bytes are used, every choice is zero.
 
 /// The bytes of an input.
 pub(crate) struct Input<'a> {
@@ -37,8 +37,8 @@ impl<'a> Input<'a> {
         (0..bytes).fold(0, |value, _| value << 8 | u64::from(self.byte()))
     }
 
-    /// Reads any number. Numbers below 244 take one byte, the largest nine; edge values are
-    /// likely.
+    /// Reads any number. Numbers below 244 take one byte, the largest nine. Numbers near 2^32, 2^40
+    /// and 2^64 are likely.
     pub(crate) fn any(&mut self) -> u64 {
         match self.byte() {
             length @ 0..=8 => self.number(length.into()),

@@ -30,14 +30,15 @@ pub fn run(bytes: &[u8]) {
 struct Receiving {
     /// Whether the receiver accepts only requested blocks (GTP, section 3.3).
     picky: bool,
-    /// Whether the receiver accepts coded symbols.
+    /// Whether the receiver accepts coded symbols (forward error correction), each of which can
+    /// replace any missing block of its chunk.
     coded: bool,
     /// The symbols that arrived.
     symbols: BTreeSet<Symbol>,
     setup: Setup,
     receiver: BoxedReceiver,
     now: Time,
-    /// Blocks that arrived or were skipped, numbered through the object.
+    /// Blocks that arrived or were skipped, numbered from the start of the object.
     there: Tally,
     /// Packet numbers that arrived. A driver passes each number only once.
     numbers: BTreeSet<u64>,
@@ -94,7 +95,7 @@ impl Driven for Receiving {
     fn look(&mut self) {
         let most = ROUNDS + 10 * u64::from(self.setup.layout.segments());
         for round in 0.. {
-            assert!(round < most, "at one moment it has no end of messages");
+            assert!(round < most, "it sends messages without end at one moment");
             if let Some(outgoing) = self.receiver.poll_control(self.now) {
                 check_wire(&outgoing.control);
                 match &outgoing.control {

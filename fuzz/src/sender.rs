@@ -76,7 +76,7 @@ impl Driven for Sending {
     fn look(&mut self) {
         let most = ROUNDS + 3 * u64::from(self.setup.layout.segments());
         for said in 0.. {
-            assert!(said < most, "it has no end of messages");
+            assert!(said < most, "it sends messages without end");
             let Some(outgoing) = self.sender.poll_control(self.now) else { break };
             assert_eq!(outgoing.flow, FLOW);
             check_wire(&outgoing.control);

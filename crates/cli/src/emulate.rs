@@ -95,8 +95,8 @@ pub(crate) struct EmulateArgs {
 /// The path between two hosts. A scenario has its own links, so it conflicts with these flags.
 #[derive(Args, Debug)]
 struct PathArgs {
-    /// Bits a second on the wire, Ethernet framing included: 1500-byte packets use 1500/1538 of it
-    /// (default: unlimited)
+    /// Bits a second on the wire, Ethernet framing included: IP packets of 1500 bytes get 1500/1538
+    /// of this rate (default: unlimited)
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Round-trip time of an idle path
@@ -296,6 +296,6 @@ fn queue_of(text: &str, path: &PathArgs) -> Result<Bytes, String> {
 }
 
 fn say(text: &str) {
-    // A closed standard error has no reader.
+    // If standard error is closed, nobody can read the message.
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -19,7 +19,7 @@ Examples:
   longhaul ls lh://dtn.example.org/run42      the names in a folder, sorted
   longhaul ls -l me@dtn.example.org:data      with mode, size and time, over ssh
   longhaul ls 'dtn.example.org:run*'          the names that match
-  longhaul ls --json lh://10.0.0.2:7718/      one JSON object a line, unsorted
+  longhaul ls --json lh://10.0.0.2:7727/      one JSON object a line, unsorted
 ";
 
 const ABOUT: &str = "\

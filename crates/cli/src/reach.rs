@@ -64,7 +64,8 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
         return refuse(format!("did you mean {meant}?"));
     }
     // An ssh host needs no colon here.
-    let bare = !text.contains("://") && !text.ends_with(':');
+    let has_path = text.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    let bare = !text.contains("://") && !has_path;
     let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };
     match location {
         Location::Local(_) | Location::Http { .. } => {
@@ -289,6 +290,8 @@ mod tests {
         assert_eq!(read("lh://h:9").unwrap(), "lh://h:9/");
         assert_eq!(read("me@h").unwrap(), "me@h:");
         assert_eq!(read("h:").unwrap(), "h:");
+        assert_eq!(read("h:scratch").unwrap(), "h:scratch");
+        assert_eq!(read("[::1]").unwrap(), read("[::1]:").unwrap());
         for (text, meant) in [
             ("127.0.0.1:7801", "lh://127.0.0.1:7801"),
             ("[::1]:9", "lh://[::1]:9"),

@@ -69,7 +69,8 @@ enum Behind {
 enum Way {
     /// Repair or code, whichever sends less on the measured path
     Auto,
-    /// The frames that come within the deadline are one transfer; lost datagrams are sent again
+    /// All frames of a period as long as the deadline are one transfer; lost datagrams are sent
+    /// again
     Payloads,
     /// Lost datagrams of a frame are sent again while they can be in time
     Repair,

@@ -19,7 +19,7 @@ use crate::{console, exit, json, plain, table};
 const EXAMPLES: &str = "\
 Examples:
   longhaul top                                the server of this host
-  longhaul top lh://dtn.example.org:7718      another server, until Ctrl-C
+  longhaul top lh://dtn.example.org:7727      another server, until Ctrl-C
   longhaul top --once dtn.example.org         one snapshot
   longhaul top --json dtn.example.org         one JSON object a second
 ";

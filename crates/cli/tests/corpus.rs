@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use longhaul_proto::wire::Control;
 
-/// Limit of all corpora together, because every checkout has them.
+/// Maximum bytes of all corpora together: every checkout contains the corpora.
 const MOST_BYTES: usize = 200_000;
 
 fn folder() -> PathBuf {

@@ -290,8 +290,8 @@ pub(crate) static FIG3: Experiment = Experiment {
     source: of_paper!("section 5, Fig. 3"),
     setup: "Greedy FOBS sends 40 MB over 622 Mbit/s and 26 ms from a host that sends at most \
             28,000 datagrams a second, whatever their size. This limit is derived from the paper's \
-            peak (52 % of 622 Mbit/s) and longhaul's largest datagram; the results for the other \
-            sizes follow from it.",
+            peak (52 % of 622 Mbit/s) and longhaul's largest datagram (1440 bytes); the results \
+            for the other sizes follow from it.",
     cases: || {
         let runs = BLOCKS.map(|block| {
             let fobs = vary("fobs-fig3").set("flow.fobs.block", block);
@@ -387,11 +387,11 @@ pub(crate) static TABLE1: Experiment = Experiment {
               start. On the long haul it has {TCP, long haul, with large windows} % ({TCP, long \
               haul, with large windows | emulated} % with the kernel's TCP); in the paper TCP had \
               50 % and FOBS 90 %. TCP has {TCP, long haul, with large windows | difference} points \
-              more than in the paper because nothing contends here. On the short haul, where \
-              nothing contended in the paper either, and where the window is the limit, longhaul's \
-              values are within {-[TCP, long haul, without * | difference] | 1} points of the \
-              paper's. So the paper's headline, 1.8 times TCP, is about contention: see \
-              [fobs-table2](fobs-table2.md).",
+              more than in the paper because nothing contends here. The other two values are \
+              within {-[TCP, long haul, without * | difference] | 1} points of the paper's: on the \
+              short haul nothing contended in the paper either, and without large windows the \
+              window is the limit. So the paper's headline, 1.8 times TCP, is about contention: \
+              see [fobs-table2](fobs-table2.md).",
     set: Set::Quick,
 };
 

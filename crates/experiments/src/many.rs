@@ -68,7 +68,7 @@ fn evenness(outcome: &CaseOutcome) -> f64 {
     fairness(&outcome.flows.iter().map(CaseFlow::goodput).collect::<Vec<_>>())
 }
 
-/// The data that all flows sent beyond the object, in per cent of the object.
+/// The mean over all flows of the data sent beyond the object, in per cent of the object.
 fn waste(outcome: &CaseOutcome) -> f64 {
     let mean: f64 = outcome.flows.iter().map(CaseFlow::waste).sum();
     mean / outcome.flows.len() as f64

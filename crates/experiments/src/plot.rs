@@ -154,7 +154,8 @@ impl Axis {
             return if named { names.get(near as usize).cloned() } else { None }
                 .unwrap_or_default();
         }
-        // Between 500 and 1000 there is no room for more labels.
+        // A logarithmic axis has labels at 1, 2 and 5 times a power of ten: there is no room for
+        // more.
         let leading = value / libm::pow(10.0, libm::log10(value).floor());
         if self.scale == Scale::Log && ![1, 2, 5].contains(&(leading.round() as u32)) {
             return String::new();
@@ -188,7 +189,7 @@ impl Plot {
     /// The plot as an SVG document.
     ///
     /// # Errors
-    /// [`PlotError`] if an axis cannot be divided.
+    /// [`PlotError`] if the drawing library fails.
     pub fn svg(&self) -> Result<String, PlotError> {
         let mut svg = String::new();
         {

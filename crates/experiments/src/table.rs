@@ -59,7 +59,7 @@ pub(crate) fn emulated_value(tables: &[Table], case: &str, quantity: Quantity) -
 pub enum Published {
     /// A number.
     Exact(f64),
-    /// An approximate number, or one that represents "almost" or "the same as".
+    /// An approximate number, or a number for the words "almost" or "the same as".
     About(f64),
     /// From, to.
     Between(f64, f64),

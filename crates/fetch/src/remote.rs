@@ -114,7 +114,7 @@ impl Client {
                 let advice = "name a file in it: a copy by HTTP brings one file";
                 return Error::new(Kind::File, what).advise(advice);
             }
-            let what = format!("the server of {} does not say how long it is", self.url());
+            let what = format!("the server of {} does not say how long the file is", self.url());
             Error::new(Kind::File, what).advise("use a tool that reads to the end, such as curl")
         };
         let (size, has_ranges) = match status {
@@ -152,7 +152,7 @@ impl Client {
         Ok(remote)
     }
 
-    /// Asks for the digest without content. A server may refuse this.
+    /// Asks for the digest with a HEAD request. A server may refuse such a request.
     fn digest_by_head(&self, remote: &Remote, want: (&str, &str)) -> Option<Digest> {
         let reply =
             self.send(true, &remote.at, &[want, ("want-digest", "sha-256, md5;q=0.5")]).ok()?;

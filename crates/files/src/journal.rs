@@ -57,7 +57,7 @@ impl Header {
         encoded[HEADER - CHECK..].try_into().expect("a header ends with its check")
     }
 
-    /// Returns the maximum length of a journal for this file: every chunk twice.
+    /// Returns the maximum length of a journal for this file: two records for each chunk.
     pub fn longest(size: u64) -> u64 {
         (HEADER as u64).saturating_add(size.div_ceil(CHUNK).saturating_mul(2 * RECORD as u64))
     }

@@ -1,10 +1,10 @@
 //! The virtual object that a protocol moves: a manifest's files, one after the other.
 //!
 //! The object starts with the encoded manifest, unless the manifest travels on the control stream.
-//! The files follow in the manifest's order. A large file starts on a chunk boundary; smaller files
-//! are packed without gaps between large files. The space between the end of content and the next
-//! boundary is padding. Padding and holes are never sent. The object ends where its last content
-//! ends.
+//! The files follow in the manifest's order. A large file starts on a chunk boundary. The small
+//! files between two large files are packed without gaps, and the first of them starts on a chunk
+//! boundary. The space between the end of content and the next boundary is padding. Padding and
+//! holes are never sent. The object ends where its last content ends.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Extent {
     pub len: usize,
 }
 
-/// The kind of a chunk's content. The kind decides how the chunk's value is computed.
+/// The kind of a chunk's content. The kind decides how the chunk's value (its hash) is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkKind {
     /// The encoded manifest.

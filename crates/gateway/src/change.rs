@@ -76,7 +76,7 @@ async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), 
     let trouble = |error: io::Error| match error.kind() {
         // The parent folder is missing.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            reply::plain(StatusCode::CONFLICT, "its folder does not exist")
+            reply::plain(StatusCode::CONFLICT, "the file's folder does not exist")
         }
         _ => reply::trouble(&error),
     };
@@ -111,7 +111,7 @@ pub(crate) async fn make_folder(shared: &Shared, place: Place) -> Reply {
     match shared.at_disk(move || edit::make_folder(&place)).await {
         Ok(()) => reply::empty(StatusCode::CREATED),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            reply::plain(StatusCode::CONFLICT, "the folder that would hold it does not exist")
+            reply::plain(StatusCode::CONFLICT, "the parent folder does not exist")
         }
         Err(error) => reply::trouble(&error),
     }
@@ -152,7 +152,7 @@ pub(crate) async fn move_to(
                 let is_folder = |place: &Place| -> io::Result<bool> {
                     Ok(look(place)?.kind == NameKind::Folder)
                 };
-                // rename(2) replaces a file only by a file, and does not replace a full folder.
+                // rename(2) replaces a file only with a file, and no folder that has content.
                 if there.kind == NameKind::Folder || is_folder(&from)? {
                     edit::remove(&to)?;
                 }

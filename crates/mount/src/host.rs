@@ -62,7 +62,7 @@ pub(crate) struct Host {
     retry_for: Duration,
     cancel: CancelHandle,
     told: Box<dyn Fn(String) + Send + Sync>,
-    /// The connection, and how many were opened.
+    /// The connection, and the number of connections opened so far.
     connection: Mutex<(Option<Connection>, u64)>,
 }
 

@@ -49,11 +49,11 @@ pub fn address(host: &str, port: u16) -> Result<Option<SocketAddr>, Error> {
             return Ok(None);
         }
         let what = format!("the link-local address {ip} needs an interface");
-        let advice = format!("write [{ip}%eth0], with this host's own interface towards it");
+        let advice = format!("write [{ip}%eth0], with the interface of this host that leads to it");
         return Err(Error::new(what).advise(advice));
     };
     let scope = number(zone).ok_or_else(|| {
-        let what = format!("this host has no interface {zone}, as {host} names it");
+        let what = format!("this host has no interface {zone}, which {host} names");
         Error::new(what).advise("`ip link` lists its interfaces")
     })?;
     Ok(Some(SocketAddrV6::new(ip, port, 0, scope).into()))

@@ -21,7 +21,7 @@ const SLOW_BURST: Span = Span::from_millis(1);
 /// burst. (TCP sends 1 ms of its rate, or one segmented send of 64 kB if that is less.)
 const MOST: Bytes = Bytes::new(2 * 65_536);
 /// Maximum number of datagrams in a burst: twice what Linux takes in one segmented send (GSO), so
-/// half a burst still fills one.
+/// half a burst still fills one send.
 const MAX_BURST: u64 = 88;
 /// How much lateness the long bucket makes up for: a few time slices of a busy core.
 const CREDIT: Span = Span::from_millis(10);
@@ -46,7 +46,7 @@ pub struct Pacer {
     begun: u64,
     /// Upper limit of the burst size at any rate.
     most: u64,
-    /// A late driver may send the datagrams of this time together, in addition to its burst.
+    /// A late driver may send as much as the rate carries in this time, in addition to its burst.
     owed: Span,
     /// Whether nothing has been sent yet; the first send is treated like a send after an idle time.
     is_new: bool,
@@ -115,9 +115,10 @@ impl Pacer {
         self.fixed.unwrap_or_else(|| burst_of(self.rate, self.datagram)).min(self.most)
     }
 
-    /// Lets a late driver send the datagrams of `late`, at least ten, together and in addition to
-    /// its burst. At a slow rate a burst is a single datagram. Without this call, a busy core
-    /// that runs its programs once a millisecond would then send only one datagram a millisecond.
+    /// Lets a late driver send as many datagrams as the rate carries in the time `late`, at least
+    /// ten, together and in addition to its burst. At a slow rate a burst is a single datagram.
+    /// Without this call, a busy core that runs its programs once a millisecond would then send
+    /// only one datagram a millisecond.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }

@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(settings.count(option), option.most as u64);
         assert_eq!(settings.iter().collect::<alloc::vec::Vec<_>>(), [(option.name, option.most)]);
         let error = settings.clone().with(row, option.name, option.most + 1.0).unwrap_err();
-        assert_eq!(error.to_string(), "tail-copies 9 is not within 1 and 8, or not whole");
+        assert_eq!(error.to_string(), "tail-copies 9 is not between 1 and 8, or not whole");
         assert!(settings.clone().with(row, option.name, 1.5).is_err());
         assert!(settings.clone().with(row, option.name, f64::NAN).is_err());
         let error = settings.with(row, "no-such", 1.0).unwrap_err();
@@ -85,15 +85,15 @@ mod tests {
         };
         assert_eq!(
             said("gtp", "receive-rate", "2Tbit/s"),
-            "receive-rate 2Tbit/s is not within 0bit/s and 1Tbit/s"
+            "receive-rate 2Tbit/s is not between 0bit/s and 1Tbit/s"
         );
         assert_eq!(
             said("gtp", "loss-threshold", "80%"),
-            "loss-threshold 80% is not within 0% and 50%"
+            "loss-threshold 80% is not between 0% and 50%"
         );
         assert_eq!(
             said("tsunami", "report-interval", "2m"),
-            "report-interval 120s is not within 1ms and 60s"
+            "report-interval 120s is not between 1ms and 60s"
         );
     }
 }

@@ -118,7 +118,7 @@ impl fmt::Display for SettingError {
                 let ProtocolOption { name, kind, .. } = option;
                 let [value, least, most] =
                     [*value, option.least, option.most].map(|number| kind.written(number));
-                write!(f, "{name} {value} is not within {least} and {most}")?;
+                write!(f, "{name} {value} is not between {least} and {most}")?;
                 if *kind == Kind::Count { write!(f, ", or not whole") } else { Ok(()) }
             }
         }

@@ -27,6 +27,7 @@ pub(crate) struct Ends {
     may: Prefix,
     peer: String,
     orders: mpsc::UnboundedSender<Order>,
+    /// The number of each call on the wire, by its ticket (its number in this program).
     tickets: HashMap<u64, u64>,
     waiting: HashMap<u64, Waiting>,
     running: HashMap<u64, Running>,

@@ -152,7 +152,7 @@ impl Items {
 pub struct Rpc {
     orders: mpsc::UnboundedSender<Order>,
     tickets: Arc<AtomicU64>,
-    /// Ends the connection with the last handle of its program.
+    /// Ends the connection when the program drops its last handle.
     _held: Option<Arc<Held>>,
 }
 
@@ -171,7 +171,7 @@ impl fmt::Debug for Rpc {
 }
 
 impl Rpc {
-    /// Returns the handle for methods, which does not keep the connection open.
+    /// Returns the handle that methods get. It does not keep the connection open.
     pub(crate) fn new(orders: mpsc::UnboundedSender<Order>) -> Rpc {
         Rpc { orders, tickets: Arc::default(), _held: None }
     }

@@ -5,7 +5,8 @@
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "rpc";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// The version of the service's messages. Each new field that a receiver must not skip raises the
+/// version.
 pub const VERSION: u32 = 1;
 
 /// A message of either end.
@@ -98,9 +99,9 @@ pub struct Answer {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// 0: the method succeeded. 1: it failed. 2: cancelled. 3: the deadline passed. 4: no such
-    /// method. 5: no right to it. 6: too many calls. 7: too long. 8: malformed. 9: the call was
-    /// sent before, and its answer is lost. 10: a connection was lost. From 65536: an error of the
-    /// application.
+    /// method. 5: no right to the method. 6: too many calls. 7: the request, an item or the answer
+    /// is too long. 8: malformed. 9: the call was sent before, and its answer is lost. 10: a
+    /// connection was lost. From 65536: an error of the application.
     #[prost(uint32, tag = "2")]
     pub code: u32,
     /// The result, at most 256 KiB.

@@ -81,7 +81,7 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
 pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
         class: 1,
-        what: "it ended the session and gave no readable reason".to_owned(),
+        what: "the session ended for a reason that this release cannot read".to_owned(),
         advice: String::new(),
     });
     if goodbye.class == 0 {

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use longhaul_net::network::Network;
 
-/// A number of places. Clones count together.
+/// A limited number of places. Clones share the places.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     limit: usize,

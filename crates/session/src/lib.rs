@@ -98,7 +98,7 @@ pub struct Settings {
     pub socket: Option<Arc<UdpSocket>>,
     /// Whether this host has AES in hardware.
     pub fast_aes: bool,
-    /// Whether a client opens more streams by [`Session::connection`]. Over TCP and ssh a
+    /// Whether a client opens more streams through [`Session::connection`]. Over TCP and ssh a
     /// multiplexer carries the streams. The multiplexer costs throughput, so copies do not set this
     /// field.
     pub streams: bool,
@@ -334,7 +334,7 @@ impl Session {
         self.writer.line().below.quic.as_ref()
     }
 
-    /// Sets the user's name for the other side.
+    /// Sets the name of the other side that messages to the user show.
     fn call(&self, name: &str) {
         self.writer.line().below.call(name);
     }
@@ -353,8 +353,8 @@ impl Session {
         self.reader.expect_bulk();
     }
 
-    /// Allows a jump to `bytes` in flight over QUIC, after a round trip has confirmed the path:
-    /// half of the bytes that an earlier transfer had in flight (Careful Resume, RFC 9959).
+    /// Allows a jump to `bytes` in flight over QUIC, once a round trip has confirmed the path
+    /// (Careful Resume, RFC 9959). `bytes` is half of what an earlier transfer had in flight.
     pub fn resume(&self, bytes: u64) {
         if let Some(keeper) = self.keeper() {
             keeper.resume(bytes);
@@ -421,7 +421,7 @@ impl Session {
             first = self.reader.read() => first,
             () = evicted => Err(Error::new(
                 Kind::Unreachable,
-                "no request arrived before the place was needed for another client",
+                "the server needed the place for another client before a request arrived",
             )),
         }
     }

@@ -167,7 +167,7 @@ fn session(stream: impl Bytes, facts: Facts, below: Below, hello: Hello) -> Sess
 }
 
 /// Continues after both hellos with a client that opens several streams: waits for the client's
-/// first stream and returns its session.
+/// first stream, and returns the session over this stream.
 pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
     let Session { facts, versions, mut writer, reader, .. } = session;
     let peer = writer.line().below.peer;

@@ -6,7 +6,8 @@
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "share";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// The version of the service's messages. Each new field that a receiver must not skip raises the
+/// version.
 pub const VERSION: u32 = 2;
 
 /// A message of a client. An empty one begins a stream and gets no answer.
@@ -74,7 +75,7 @@ pub struct Watch {
     /// The key; empty for the whole tree.
     #[prost(string, tag = "1")]
     pub prefix: String,
-    /// The revision of `run` up to which the client has all changes.
+    /// The client has all changes of `run` up to this revision.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
     /// The run of the server to which `revision` refers; 0 for a client without data.

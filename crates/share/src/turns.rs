@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 /// Maximum number of pending calls of one client id, over all its streams. A call is pending until
 /// its answer is written. A call and its answer have a value of at most 64 KiB each, so all
-/// together take at most 32 MiB.
+/// together take at most 32 MiB (256 × 2 × 64 KiB).
 const TURNS: usize = 256;
 
 /// The calls of each client.

@@ -20,7 +20,7 @@ pub(crate) struct Limit {
     most: usize,
 }
 
-/// A reservation, released on drop.
+/// A reserved part of the limit, released on drop.
 #[derive(Debug)]
 pub(crate) struct Held {
     limit: Limit,
@@ -45,10 +45,10 @@ impl Limit {
         Held { limit: self.clone(), bytes: 0 }
     }
 
-    /// Counts `news` until they are taken.
+    /// Counts `news` (a snapshot, or changes) until the program takes them.
     ///
     /// # Errors
-    /// The news exceed the rest of the limit.
+    /// The limit has less room than `news` needs.
     pub(crate) fn unread(&self, news: News) -> Result<Unread, Error> {
         let mut held = self.hold();
         held.set(news.bytes())?;

@@ -4,7 +4,7 @@
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "stream";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// The version of these messages. Each new field that a receiver must not skip raises the version.
 pub const VERSION: u32 = 2;
 
 /// A message of a client.
@@ -78,9 +78,9 @@ pub struct Send {
     /// The time from when the sender takes a frame until its delivery.
     #[prost(uint64, tag = "8")]
     pub deadline_micros: u64,
-    /// Maximum number of frames in a payload; 0 or 1: each frame is sent separately. The other
-    /// fields, and the datagrams, then describe payloads instead of frames. In a payload a length
-    /// of 4 bytes, big-endian, precedes each frame.
+    /// Maximum number of frames in a payload; 0 or 1: each frame is sent separately. With more
+    /// frames, the other fields and the datagrams describe payloads instead of frames. In a payload
+    /// a length of 4 bytes, big-endian, precedes each frame.
     #[prost(uint32, tag = "9")]
     pub group: u32,
 }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 /// A receiver that is silent for this long gets no datagrams: it is frozen, or its connection is
 /// lost.
 const SILENCE: Span = Span::from_secs(4);
-/// Bytes of a control datagram's content: the number of the data keys that the receiver has.
+/// Bytes of a control datagram's content: the epoch (serial number) of the receiver's data keys.
 pub(crate) const CONTENT: usize = 8;
 
 /// The address of a receiver, for the thread that forwards to it.
@@ -36,7 +36,7 @@ impl Place {
         self.heard().is_some()
     }
 
-    /// Returns the number of the data keys that the receiver has; 0 while it has none.
+    /// Returns the epoch (serial number) of the receiver's data keys; 0 while it has none.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }

@@ -1,5 +1,6 @@
 //! The thread that restores the lost originals of frames, and passes frames to their reader. The
-//! originals of a frame are the datagrams with its bytes; further datagrams have repairs.
+//! originals of a frame are the datagrams with its bytes; further datagrams have repairs. A payload
+//! is a group of frames that the sender sends as one.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -149,7 +149,7 @@ pub(crate) fn ethernet(passes: Option<u16>) -> u16 {
 /// Creates a sender of a stream. `run` is a random number.
 ///
 /// # Errors
-/// The request is out of its limits, or the system has no thread left.
+/// A value of the request is out of range, or the system has no thread left.
 pub fn new(
     wish: Wish,
     run: u64,
@@ -349,7 +349,7 @@ impl Control {
             return Ok(());
         }
         let what = "none of the stream's datagrams arrives at the server";
-        Err(Error::new(Kind::Unreachable, what).advise("open the UDP port of the server's data"))
+        Err(Error::new(Kind::Unreachable, what).advise("open the server's UDP data port"))
     }
 }
 

@@ -24,8 +24,8 @@ const WAITING: usize = 1;
 /// frames that wait behind it.
 const ROOM: usize = WAITING + 1;
 
-/// Returns the number of permits for frames. If frames are sent in payloads, the payload that is
-/// being filled needs one more.
+/// Returns the number of permits for frames. If several frames are sent together as a payload, the
+/// payload that is being filled needs one more permit.
 pub(crate) fn room(terms: &Terms) -> usize {
     ROOM + usize::from(terms.group > 1)
 }

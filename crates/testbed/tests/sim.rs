@@ -7,11 +7,11 @@ use longhaul_testbed::scenario::{Reading, Scenario, Traffic};
 use longhaul_testbed::sim::{self, Accounts, FlowOutcome, SimError, SimOutcome};
 
 fn scenario(text: &str) -> Scenario {
-    Scenario::parse("test", text, &Reading::PLAIN).expect("a scenario that can be")
+    Scenario::parse("test", text, &Reading::PLAIN).expect("a valid scenario")
 }
 
 fn run(text: &str) -> SimOutcome {
-    sim::run(&scenario(text)).expect("a run that keeps its promises")
+    sim::run(&scenario(text)).expect("a run without errors")
 }
 
 /// Two hosts, `link` between them (a link's keys), and flows.
@@ -262,7 +262,8 @@ fn a_flow_elsewhere_changes_nothing() {
     let other = flow(3, 4, "mice = 9\narrivals = \"poisson\"\nevery = \"50ms\"");
     let alone = run(&format!("{star}{one}"));
     let beside = run(&format!("{star}{one}{other}"));
-    // Pulses continue for the whole run.
+    // Pulses (periodic reports) continue until the whole run ends, so the number of messages may
+    // differ.
     let counts = |outcome: &SimOutcome| Accounts { controls: 0, ..outcome.flows[0].accounts };
     assert_eq!(counts(&alone), counts(&beside));
     assert_eq!(alone.flows[0].finished, beside.flows[0].finished);
@@ -300,7 +301,8 @@ fn intermittent_udp_has_its_rate_for_its_share_of_the_time() {
     }
 }
 
-/// The number of mice that start in each 50 ms, of 4,000 that start every 10 ms.
+/// The number of mice (short TCP connections) that start in each 50 ms, of 4,000 that start every
+/// 10 ms.
 fn mice_by_turn(arrivals: &str) -> Vec<f64> {
     const SIZE: u64 = 1_000;
     let flow =
@@ -374,7 +376,7 @@ fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
         ("receive-share = '85%'", "cubic"),
     ] {
         let (tcp, gtp) = beside_tcp(settings, "", tcp);
-        // 15 % of the link's TCP payload capacity: 94.1 Mbit/s.
+        // 15 % of the 94.1 Mbit/s of TCP payload that the link carries.
         let rest = 0.15 * 94.1;
         assert!(tcp > 0.8 * rest, "{settings}: TCP has {tcp} of {rest}, GTP {gtp}");
     }

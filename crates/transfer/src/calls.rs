@@ -1,4 +1,4 @@
-//! A client's connection to one host that carries several calls.
+//! A client's connection to one host. The connection carries several calls.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Calls<R, O> {
     pub(crate) cancel: Cancel,
     /// Gets one message: the description of the host, or why it was not reached.
     pub(crate) ready: oneshot::Sender<Result<R, Error>>,
-    /// The calls; closed when no handle can make any more.
+    /// The calls. The channel is closed once all handles that make calls are dropped.
     pub(crate) orders: mpsc::Receiver<O>,
 }
 
@@ -55,7 +55,7 @@ impl Again {
         Ok((connection, first))
     }
 
-    /// Connects; the service decides by the error whether to retry.
+    /// Connects. From the error the service decides whether to retry.
     ///
     /// # Errors
     /// The host cannot be reached, or is not trusted.

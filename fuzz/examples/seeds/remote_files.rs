@@ -17,7 +17,7 @@ pub(super) fn reading(who: u8, path: &[u8], (offset, len): (u64, u64)) -> Vec<u8
     bytes
 }
 
-/// Returns an opened file, and requested ranges and changes of it.
+/// Returns seeds, each with an opened file and requests for its ranges or changes.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let seed = |size: u64, ranges: &[(u64, u64)]| {
         let opened = FileOpened { size, seconds: -1, nanos: 5 }.encode_to_vec();

@@ -204,7 +204,7 @@ impl Run<'_> {
         let runner = &self.plan.runner;
         if error.kind == ErrorKind::Usage && error.what.contains(command::WATCH) {
             let what = format!(
-                "longhaul on {runner} is older than this one, and cannot run copies for other hosts"
+                "longhaul on {runner} is older than here, and cannot run copies for other hosts"
             );
             return Error::new(ErrorKind::Unreachable, what)
                 .advise("install the same release there");
@@ -217,8 +217,8 @@ impl Run<'_> {
         };
         if error.kind == ErrorKind::Unreachable && error.what.starts_with("ssh cannot reach") {
             error.advice = Some(format!(
-                "see the message of ssh above; {runner} must reach the other host, and needs a key \
-                 for it: its own, or your agent's with -e 'ssh -A'"
+                "see the message of ssh above; {runner} must reach the other host by ssh, with a \
+                 key of {runner}, or with your agent's key (-e 'ssh -A')"
             ));
         }
         error.what = format!("on {runner}: {}", error.what);

@@ -11,7 +11,7 @@ use super::programs::Program;
 use super::{EmulateArgs, Plan, Trouble, asked};
 use crate::scenario_file;
 
-/// Plans the network and programs of `file` and the flags.
+/// Plans the network and the programs that `file` and the flags describe.
 pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let text = scenario_file::text(file).map_err(Trouble::File)?;
     let mut scenario = scenario_file::parse(file, &text, &[]).map_err(Trouble::File)?;

@@ -1,4 +1,4 @@
-//! Runs flows and programs concurrently; [`programs::run`] tells when a run ends.
+//! Runs flows and programs concurrently; [`programs::run`] decides when a run ends.
 
 use std::thread;
 use std::time::Instant;

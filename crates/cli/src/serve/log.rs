@@ -42,7 +42,8 @@ impl Log {
         match append(path) {
             Ok(new) => *file.lock().unwrap_or_else(PoisonError::into_inner) = new,
             Err(error) => {
-                console::warn(format_args!("{}; the old file stays", plain::text(&error.what)));
+                let what = plain::text(&error.what);
+                console::warn(format_args!("{what}; the old log file stays open"));
             }
         }
         true

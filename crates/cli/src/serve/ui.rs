@@ -58,7 +58,7 @@ fn read_token(path: &Path) -> Result<String, Error> {
     let token = fs::read_to_string(path).map_err(unread)?.trim().to_owned();
     let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if token.len() < SHORTEST || !is_plain {
-        let what = format!("{shown} has no token");
+        let what = format!("{shown} has no valid token");
         let advice = "write one line of 16 or more letters, digits, - and _";
         return Err(local(what, advice));
     }

@@ -34,7 +34,8 @@ fn lost_at_the_door(summary: &Value) -> u64 {
     count("early_lost") * count("payload_bytes")
 }
 
-/// Bytes of a second at [`FAST`]: a copy that sends while it waits loses more than this.
+/// Bytes that a copy sends in a second at [`FAST`]. A copy that sends while it waits loses more
+/// than this.
 const TOO_MUCH: u64 = 20_000_000;
 const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";
@@ -56,7 +57,7 @@ fn a_copy_that_waits_to_take_over_another_sends_nothing_meanwhile() {
 
 #[test]
 fn a_copy_that_waits_for_memory_sends_nothing_meanwhile() {
-    // Memory for one copy.
+    // The server has memory for one copy.
     let pair = Pair::with(&["--memory=32Mi"]);
     write(&pair.here.join("first"), &bytes(LEN, 1));
     write(&pair.here.join("second"), &bytes(LARGE, 2));
@@ -93,7 +94,7 @@ fn the_same_command_resumes_immediately_after_each_kill() {
 fn a_copy_waits_for_a_locked_file_and_informs_the_user() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LEN, 1));
-    // The server does not know yet that its client is dead.
+    // This lock stands for a copy whose client is dead, which the server does not know yet.
     let other = File::create(pair.there.join(".to.lh-part")).unwrap();
     flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
     let mut copy = pair.start(&[&"file", &pair.at("to")]);

@@ -16,7 +16,8 @@ fn pattern(glob: String) -> FilterWire {
     FilterWire::from(&Filter::Exclude(glob))
 }
 
-/// Every message that may come first, with content that a check of rights would accept.
+/// Every message that may come first. Each names no path, so a check of the rights to its paths
+/// would accept it.
 fn first_messages() -> Vec<Message> {
     let bad = vec![pattern("[a".into())];
     let pull =
@@ -112,7 +113,7 @@ fn descriptors(id: u32) -> (String, String) {
     (next(), next())
 }
 
-/// A server of `host` that may open no more than `most` files, at first `soft` of them.
+/// A server of `host` that may open no more than `most` files, with a soft limit of `soft`.
 fn limited(host: &Host, root: &Path, soft: u32, most: u32, allowed: &Host) -> Server {
     let words = Server::words("127.0.0.1:0", root, &["--allow", &allowed.id]);
     let limit = format!("ulimit -Sn {soft} && ulimit -Hn {most} && exec \"$@\"");

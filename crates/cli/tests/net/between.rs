@@ -1,5 +1,5 @@
 //! Copies between two other hosts, `far` and `gate`. This host starts each copy on `far`, through a
-//! real sshd. `far` reaches `gate` through its own ssh, or as a server.
+//! real sshd. `far` reaches `gate` through its own ssh; in one test `gate` is a longhaul server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, Server, assert_same, bytes, need, wait_until, write};
 
-/// Hosts `far` and `gate`; `far` reaches `gate` with its own ssh configuration: no flag names it.
+/// Hosts `far` and `gate`. `far` reaches `gate` with the ssh configuration of `far`, which no flag
+/// names.
 fn hosts() -> Result<Ssh, crate::rig::Skipped> {
     let ssh = Ssh::new()?;
     let config = format!("[host.gate]\nrsh = \"ssh -F {}\"\n", ssh.path("ssh_config").display());

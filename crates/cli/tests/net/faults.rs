@@ -145,7 +145,7 @@ fn kernel_drops_at_a_frozen_receiver_count_as_socket_losses() {
     // few small datagrams are merged, not the large ones, so the count may be 5 % too high.
     let (missing, own) = lost_while_frozen(160_000_000, 40_000);
     assert!(missing <= own + 10 && own <= missing * 9 / 8, "{own} of {missing}");
-    // A busy machine sends merged buffers that are twice as long as usual.
+    // On a busy machine, merged buffers are twice as long as usual.
     let (missing, own) = lost_while_frozen(160_000_000, 8900);
     assert!(missing <= own * 2, "{own} of {missing}");
 }
@@ -156,7 +156,7 @@ pub(super) fn slow_disk(millis: u32) -> Result<Vec<String>, Skipped> {
     slow_calls("pwrite64", millis * 1000)
 }
 
-/// Serves the pair's folder with a program run by `slow`, with this much `memory`.
+/// Serves the pair's folder with a server that the command `slow` runs, with this much `memory`.
 pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
     let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", memory, "--allow"]);
     words.push(pair.client.id.clone().into());
@@ -165,7 +165,8 @@ pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
 
 #[test]
 fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
-    // Each write of 1 MiB takes 60 ms longer: 17 MB/s instead of 50 MB/s.
+    // Each write of 1 MiB takes 60 ms longer: the disk writes at most 17 MB/s; the sender
+    // sends 50 MB/s (400 Mbit/s).
     let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(90_000_000);
     serve_slowly(&mut pair, &slow, "32Mi");
@@ -231,7 +232,8 @@ fn a_hung_local_disk_ends_the_walk_after_stall_or_on_a_signal() {
 #[test]
 fn hashing_existing_data_for_longer_than_stall_is_no_stall() {
     const CHUNKS: usize = 16;
-    // Each chunk of 1 MiB takes longer; together they exceed the stall timeout.
+    // Reading each of the 15 existing chunks takes 0.4 s longer: 6 s in all, the stall timeout is 4
+    // s.
     let slow = need!(slow_calls("pread64", 400_000));
     let (mut pair, content) = pair(CHUNKS << 20);
     // The existing file has no journal, so all of it is read.

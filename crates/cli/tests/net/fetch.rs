@@ -1,4 +1,4 @@
-//! Copies from HTTP servers: our own, and one that lies, changes and fails.
+//! Copies from HTTP servers: longhaul's, and a test server that lies, changes its file or fails.
 
 use std::collections::BTreeMap;
 use std::fs;

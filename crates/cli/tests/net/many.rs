@@ -263,7 +263,7 @@ fn a_replica_that_slows_down_is_named_and_the_others_deliver_the_rest() {
     let rates: Vec<Option<f64>> = rates.collect();
     // Few progress events mean that the disk hung, low rates that the machine is busy.
     let is_idle = rates.len() >= 5 && rates.iter().all(|rate| *rate >= Some(100e6));
-    let busy = "this machine is too busy for 60 Mbit/s from each: nobody is slower than others";
+    let busy = "this machine is too busy for 60 Mbit/s from each: all sources are slow";
     need!(skip::unless(is_idle, busy));
     let warnings = texts(&ended, "warning", "text");
     let address = &star.servers[0].address;
@@ -373,7 +373,7 @@ fn a_killed_copy_of_replicas_resumes_with_other_replicas() {
     let resumed = ended.summary()["resumed_bytes"].as_u64();
     assert!(resumed >= Some(1_000_000), "{ended}");
     star.assert_copied("x", &content);
-    // Chunks that no source had to send are already there.
+    // All chunks are already there, so no source has to send any.
     let ended = star.replicas(&["-r"], &[0, 2]).end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
 }

@@ -82,8 +82,8 @@ fn sees(watch: &mut Child, value: &str) {
     watch.event(|event| event["event"] == "value" && event["value"] == value);
 }
 
-/// Asserts that a watch of a tree in which nothing is deleted got each version or a snapshot that
-/// replaces it.
+/// Asserts that a watch got each version, or a snapshot in its place. Nothing may be deleted in the
+/// watched tree.
 fn assert_no_gap(watch: &Ended, fault: Fault) {
     let (mut newest, mut of_snapshot) = (None, 0);
     for line in &watch.stdout {

@@ -168,6 +168,15 @@ fn a_file_is_copied_over_ssh_both_ways_with_data_by_udp() {
 }
 
 #[test]
+fn data_that_overtake_the_request_over_ssh_are_kept() {
+    let ssh = need!(Ssh::new());
+    for _ in 0..5 {
+        let summary = ssh.copies(Way::Push, "", &["--rate=300M"]).summary();
+        assert_eq!(summary["path_lost"], summary["socket_lost"], "{summary}");
+    }
+}
+
+#[test]
 fn a_killed_copy_over_ssh_resumes_immediately() {
     let ssh = need!(Ssh::new());
     write(&ssh.here.join("object"), &bytes(40_000_000, 11));

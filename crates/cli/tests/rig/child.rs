@@ -88,7 +88,7 @@ impl Child {
                 return event;
             }
         }
-        self.give_up("it ended before what was awaited")
+        self.give_up("it ended before the expected event")
     }
 
     /// Waits until a copy reports at least `bytes`, but not all.
@@ -193,7 +193,7 @@ impl Ended {
     #[track_caller]
     pub(crate) fn last(&self) -> Value {
         let line = self.stdout.last().unwrap_or_else(|| panic!("nothing on stdout: {self}"));
-        serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON at last: {self}"))
+        serde_json::from_str(line).unwrap_or_else(|_| panic!("the last line is no JSON: {self}"))
     }
 
     /// The summary of a completed copy.

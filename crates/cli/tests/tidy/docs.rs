@@ -10,7 +10,8 @@ use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
 /// Flags of other tools in our pages.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
+    "--bin",
     "--config",
     "--example",
     "--fail-with-body",

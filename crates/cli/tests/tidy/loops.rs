@@ -90,7 +90,7 @@ fn reached(imports: &Imports, module: &str) -> BTreeSet<String> {
     reached
 }
 
-/// The loops of a crate, each by the names of its modules.
+/// The loops of a crate, each as the names of its modules.
 fn loops(imports: &Imports) -> BTreeSet<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<String>> =
         imports.keys().map(|module| (module, reached(imports, module))).collect();

@@ -192,7 +192,8 @@ impl Cell {
         carried * (1.0 - self.loss / 100.0)
     }
 
-    /// The object's size for a copy alone: 2 s or twelve round trips, whichever is longer.
+    /// The object's size in bytes for a copy alone: the path delivers the object in 2 s or twelve
+    /// round trips, whichever is longer.
     fn object(&self) -> f64 {
         (12.0 * self.rtt as f64 / 1e3).max(2.0) * self.object_rate() / 8.0
     }

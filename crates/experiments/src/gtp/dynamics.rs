@@ -443,15 +443,15 @@ pub(super) static FIG12: Experiment = Experiment {
               than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \
               [* flows | from simulated]} % lower, because eight senders, the receiver and the \
-              emulator have two cores, and {most [* flows | loss | emulated] | 1} % are lost at \
-              most. With the paper's rules nothing is lost either ({most [* flows, by the paper's \
-              rules | loss] | 2} % at most), but the aggregate falls with the number of flows, \
-              from {1 flows, by the paper's rules} Mbit/s with one to {8 flows, by the paper's \
-              rules} with eight, {100 - 100 * [8 flows, by the paper's rules] / [8 flows] | 1} % \
-              less than with longhaul's. In the simulator each sender keeps the requested rate, so \
-              the queue before the receiver never overflows. An earlier version of the sender woke \
-              for each datagram. On two cores eight senders cannot do this, and with seven every \
-              sixth datagram was lost.",
+              emulator share two cores; at most {most [* flows | loss | emulated] | 1} % of the \
+              datagrams are lost. With the paper's rules nothing is lost either ({most [* flows, \
+              by the paper's rules | loss] | 2} % at most), but the aggregate falls with the \
+              number of flows, from {1 flows, by the paper's rules} Mbit/s with one to {8 flows, \
+              by the paper's rules} with eight. That is {100 - 100 * [8 flows, by the paper's rules] / [8 \
+              flows] | 1} % less than eight flows reach with longhaul's rules. In the simulator \
+              each sender keeps the requested rate, so the queue before the receiver never \
+              overflows. An earlier version of the sender woke for each datagram, which was too \
+              much work for two cores: with seven senders every sixth datagram was lost.",
     set: Set::Full,
 };
 

@@ -34,7 +34,7 @@ impl Together {
     /// Locks a folder for all sources, unless a source has locked the folder already.
     fn lock(&self, folder: &dyn Folder) -> io::Result<()> {
         let identity = folder.attributes()?.identity;
-        // No holder of the lock panics.
+        // No thread panics while it holds the mutex.
         let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Vacant(entry) = locked.entry(identity) {
             entry.insert(Alone { _handle: folder.lock()? });
@@ -44,7 +44,7 @@ impl Together {
 }
 
 impl Sink {
-    /// Locks the entry `number` for this copy or this command, if it is the top folder of the copy.
+    /// Locks the entry `number` for this copy or this command, if it is a top folder of the copy.
     /// The content of a folder that is copied into an existing folder is not locked: several copies
     /// may write there.
     ///
@@ -70,7 +70,7 @@ impl Sink {
                 let advice = "wait for its end, or copy into another folder";
                 return Err(file_error("write", &path, &error).advise(advice));
             }
-            // Creating an entry in the folder reports the error later.
+            // Any other error is reported later, when an entry is created in the folder.
             Err(_) => {}
         }
         Ok(())

@@ -175,7 +175,7 @@ impl Sink {
                 Ok(()) => self.settle(number, State::Done),
                 Err(error) => {
                     let why = longhaul_text::reason(&error);
-                    self.give_up(number, format!("cannot get its permissions and time: {why}"));
+                    self.give_up(number, format!("cannot set its permissions and time: {why}"));
                 }
             }
         }

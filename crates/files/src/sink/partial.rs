@@ -18,8 +18,8 @@ use crate::{CHUNK, names};
 const TRIES: usize = 10;
 
 /// Opens the partial file `name` and locks it. Resets the permissions: only the owner can read the
-/// file. If the file is missing, creates it with `create`, or returns `None` without `create`. On a
-/// file system without locks, `create` always creates a new file.
+/// file. Creates a missing file if `create` is true, or else returns `None` for it. On a file
+/// system without locks, `create` always creates a new file.
 ///
 /// # Errors
 /// `ResourceBusy` if another copy has locked the file; else the system's error.

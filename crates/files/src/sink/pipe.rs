@@ -46,7 +46,7 @@ impl PipeFile {
     pub fn create(place: &Place) -> Result<PipeFile, Error> {
         let shown = place.shown();
         if place.says_folder() || place.is_folder()? {
-            let what = format!("{shown} is a folder, and a pipe has no file name");
+            let what = format!("{shown} is a folder; the content of a pipe needs a file name");
             return Err(Error::new(FileErrorKind::Request, what).advise("name a file in it"));
         }
         let mut ground = Ground::open(place, &manifest(place)?, false)?;
@@ -152,7 +152,8 @@ impl PipeFile {
         let locked = partial::is_lockable(mode).then_some(&*self.file);
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
         self.is_named = true;
-        // A folder keeps entries whose sync failed, so a second try is useful.
+        // After a failed sync the folder still has its changed entries, so a second sync may store
+        // them.
         folder.sync().or_else(|_| folder.sync())
     }
 }

@@ -97,9 +97,9 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`, if all entries between the two are below `folder`. A
-/// folder's content follows the folder directly. So every later entry is in a folder before
-/// `folder`, or at the top.
+/// Returns whether an entry is below `folder`. All entries between the two must be below `folder`.
+/// A folder's content follows the folder directly in the manifest, so the first entry that is not
+/// below `folder` is at the top, or has a parent that comes before `folder`.
 fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }

@@ -26,7 +26,7 @@ impl Sink {
     pub fn sync(&mut self) -> Result<(), Error> {
         self.synced = Instant::now();
         self.unsynced = 0;
-        // Folders of a killed run count as new: their names may be in the cache only.
+        // Folders of a killed run count as new: their names may not be on disk yet.
         let has_new_folders = !self.unfinished.is_empty() || self.ground.has_new_base;
         let for_folders = has_new_folders && self.uses > 0 && !self.has_synced_folders;
         let one_sync = for_folders || self.small.wants_one_sync();

@@ -17,8 +17,8 @@ use crate::manifest::FileTime;
 
 /// The device number of files in memory. No disk has this number.
 const DEVICE: u64 = u64::MAX;
-/// Every file may have this many bytes, even if the folder's limit is lower, because a journal is
-/// also a file of the folder.
+/// Every file may have this many bytes, even if the folder's limit is lower, because a journal (the
+/// list of a partial file's verified chunks) is also a file of the folder.
 const JOURNAL: u64 = 64 << 10;
 
 /// A folder of files in memory, each of limited size. Clones refer to the same folder.
@@ -27,7 +27,7 @@ pub struct MemoryFolder(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Maximum bytes of a file, but at least [`JOURNAL`].
+    /// Maximum bytes of a file; less than [`JOURNAL`] counts as [`JOURNAL`].
     limit: u64,
     files: Mutex<BTreeMap<Vec<u8>, Arc<Content>>>,
     next: AtomicU64,

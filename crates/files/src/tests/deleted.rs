@@ -86,7 +86,7 @@ fn a_copy_that_is_not_whole_deletes_nothing() {
     copy.sink.fail_entry(1, "it cannot be read");
     let outcome = copy.run().unwrap();
     assert!(outcome.kept_extra && outcome.deleted == 0);
-    // The source's list lacks the content of a folder that it could not read.
+    // The source's list lacks the content of a folder that the source could not read.
     let mut copy = open().unwrap();
     copy.sink.source_is_incomplete();
     assert!(copy.run().unwrap().kept_extra);
@@ -106,8 +106,8 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let open =
         || Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), &deleting(&[], None));
     let copy = open().unwrap();
-    // Imitates the end of another copy: writes a file under another name, then renames it. The
-    // clock of the file system may not advance for some milliseconds.
+    // Waits until the clock of the file system has advanced, which may take some milliseconds. Then
+    // imitates the end of another copy: writes each file under another name and renames it.
     let changed = |path: &Path| {
         let meta = std::fs::metadata(path).unwrap();
         std::os::unix::fs::MetadataExt::ctime_nsec(&meta)
@@ -129,7 +129,8 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let left = ["a", "fresh", "fresh/new", "new", "replaced", "shared", "shared/new", "shared/old"];
     assert_eq!(names_of(&ends.to), left, "{:?}", outcome.deleted_names);
     assert_eq!(outcome.deleted, 3);
-    // The next copy deletes these files, because they were complete before it began.
+    // The next copy deletes the files of the other copy, because they were complete before the next
+    // copy began.
     std::fs::remove_file(&clock).unwrap();
     open().unwrap().run().unwrap();
     assert_eq!(names_of(&ends.to), ["a"]);
@@ -151,7 +152,7 @@ fn nothing_is_deleted_where_the_disk_stores_names_in_another_form() {
     };
     run(false);
     std::fs::rename(ends.from.join("ReadMe"), ends.from.join("readme")).unwrap();
-    // The disk finds README by either name, but lists only the first name.
+    // The disk finds the file by either name, but lists only `ReadMe`.
     let outcome = run(true);
     assert_eq!(outcome.deleted, 0);
     let [failure] = &outcome.failures[..] else { panic!("{:?}", outcome.failures) };

@@ -473,7 +473,7 @@ fn a_journalled_chunk_that_cannot_be_read_after_a_failed_sync_comes_again() {
     sink.sync().unwrap();
     bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: 4, .. }));
     to.spoil(to.tree(false)[PARTIAL], 0);
-    // The device fails at one sync; the spare file's sync succeeds.
+    // The device fails at one sync; the sync of the new partial file succeeds.
     to.fail_next_sync();
     sink.sync().unwrap();
     assert_eq!(sink.take_changed(), [0, 4]);

@@ -1,4 +1,4 @@
-//! Queries to the kernel by netlink (RFC 3549).
+//! Queries to the kernel through netlink (RFC 3549).
 //!
 //! The kernel answers for the network namespace of this process; sysfs shows the namespace in which
 //! it was mounted, which may differ. The kernel answers while the query is sent, so nothing here
@@ -97,7 +97,7 @@ fn parse_interface(body: &[u8]) -> Option<Interface> {
     Some(Interface { name, kind, packets: count(0)?, bytes: count(16)? })
 }
 
-/// Returns the established TCP connections between this host and others, by IPv4 and IPv6.
+/// Returns the established TCP connections between this host and others, over IPv4 and IPv6.
 pub(super) fn connections() -> io::Result<Vec<Connection>> {
     let mut all = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {

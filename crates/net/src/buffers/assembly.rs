@@ -65,7 +65,7 @@ pub struct Assembly {
 /// A missing block's place within its chunk's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The block, numbered through the object.
+    /// The block's number, counted from the start of the object.
     pub(crate) number: u64,
     pub(crate) start: usize,
     pub(crate) len: usize,

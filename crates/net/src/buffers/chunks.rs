@@ -46,7 +46,8 @@ impl ChunkPool {
         self.take_within(|most| most)
     }
 
-    /// Returns a buffer if fewer buffers are lent than `limit` returns for the capacity.
+    /// Returns a buffer, or `None` if as many buffers are lent as `limit` allows. `limit` gets the
+    /// capacity of the pool.
     fn take_within(&self, limit: impl FnOnce(usize) -> usize) -> Option<ChunkBuffer> {
         let mut state = self.0.state();
         if state.lent >= limit(state.most) {

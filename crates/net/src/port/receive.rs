@@ -1,10 +1,10 @@
 //! The receive thread of a port.
 //!
 //! A flow's clock shows the time up to which the socket has been read. The thread therefore
-//! delivers arrived datagrams before mailbox messages, and before any flow learns that time has
-//! passed. With another order, a thread that had to wait for its processor would cause false
-//! losses: a flow would count unread datagrams as lost when the control stream reports them as
-//! sent.
+//! delivers arrived datagrams before mailbox messages (those of other threads to a flow), and
+//! before any flow learns that time has passed. With another order, a thread that had to wait for
+//! its processor would cause false losses: a flow would count unread datagrams as lost when the
+//! control stream reports them as sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -212,7 +212,7 @@ impl ReceiveLoop {
                 self.errors = 0;
                 let message = [spill.message()];
                 self.hear(message[0].at);
-                // `receive_scattered` has counted the train.
+                // `receive_scattered` has counted the train (datagrams that the kernel merged).
                 self.sort_out(0, &message);
                 self.deliver(&message);
                 return true;

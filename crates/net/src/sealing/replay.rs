@@ -57,13 +57,13 @@ impl ReplayWindow {
         }
     }
 
-    /// Records the number of a genuine datagram, after [`ReplayWindow::check`] called the number
-    /// new.
+    /// Records the number of a genuine datagram, after [`ReplayWindow::check`] has returned
+    /// [`Seen::New`].
     pub fn mark(&mut self, number: PacketNumber) {
         let PacketNumber(n) = number;
         if n >= self.end {
             // Clears the words that the window enters. The word of the newest number so far is in
-            // use.
+            // use, so it stays.
             let first = self.end.div_ceil(64);
             let last = n / 64;
             for word in first.max((last + 1).saturating_sub(WORDS))..=last {

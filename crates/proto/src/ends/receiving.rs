@@ -1,4 +1,4 @@
-//! The state that every receiver keeps of a flow, and many flows behind one receiver.
+//! The state that every receiver keeps for a flow, and a receiver of many independent flows.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -88,7 +88,7 @@ impl ReceivingEnd {
         self.accounting.duplicates += received - new;
     }
 
-    /// Counts `blocks` missing blocks of a chunk that coded symbols replace. An equal number of
+    /// Records that coded symbols replace `blocks` missing blocks of a chunk. An equal number of
     /// symbols, counted as duplicates on arrival, now counts as new.
     pub(crate) fn restored(&mut self, chunk: u64, blocks: u64) {
         self.accounting.recovered += blocks;

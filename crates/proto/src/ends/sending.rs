@@ -243,7 +243,7 @@ impl SendingEnd {
     }
 
     /// When to call again: for the pacer if there `is_work`, and for the breaker. The protocol adds
-    /// its own timers by [`Wake::earlier`].
+    /// its own timers with [`Wake::earlier`].
     pub fn next_wakeup(&self, is_work: bool) -> Wake {
         if self.is_at_rest() {
             return Wake::OnInput;

@@ -40,7 +40,7 @@ impl FirstTrain {
         self.is_open
     }
 
-    /// Datagrams from number `next` on that leave regardless of the pacing.
+    /// Returns how many datagrams, from packet number `next` on, leave regardless of the pacing.
     pub(crate) fn room(&self, next: PacketNumber) -> u64 {
         if self.is_open { self.len.saturating_sub(next.0) } else { 0 }
     }

@@ -1,4 +1,5 @@
-//! The number of repairs that a block needs.
+//! The number of repairs that a block needs. A block of k originals and m repairs (redundant
+//! symbols) can be restored if at most m of its k + m packets are lost.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -60,7 +61,8 @@ impl Course {
         Course { first: 0, good: vec![1.0 - loss], bad: vec![loss] }
     }
 
-    /// Adds a packet; `worsens` and `recovers` are the probabilities of a change of state.
+    /// Adds a packet. `worsens` is the probability of a change from the good to the bad state,
+    /// `recovers` of a change back.
     fn step(&mut self, worsens: f64, recovers: f64) {
         self.good.push(0.0);
         self.bad.push(0.0);
@@ -101,8 +103,8 @@ impl Course {
 /// P(Bin(k + m, L) > m) ≤ ε. The result is exact: the computation tracks the probability of each
 /// number of losses from packet to packet, in about k·√(k·L·burst) steps.
 ///
-/// `None` if `originals` is 0 or above [`MAX_ORIGINALS`], or if [`MAX_REPAIRS`] do not suffice. An
-/// `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.
+/// `None` if `originals` is 0 or above [`MAX_ORIGINALS`], if `epsilon` is not a number, or if
+/// [`MAX_REPAIRS`] do not suffice. An `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.
 pub fn repairs(originals: u16, losses: Losses, epsilon: f64) -> Option<u16> {
     let loss = losses.ratio.get();
     if originals == 0 || originals > MAX_ORIGINALS || loss >= 1.0 || epsilon.is_nan() {

@@ -1,4 +1,4 @@
-//! Reed–Solomon over GF(2¹⁶) by additive Fourier transforms: O(n·log n) symbol operations.
+//! Reed–Solomon over GF(2¹⁶) with additive Fourier transforms: O(n·log n) symbol operations.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,5 @@
-//! Scheme, number and length of a block's symbols.
+//! Scheme, number and length of a block's symbols: the originals, which are the data, and the
+//! repairs, which are computed from the originals.
 
 use super::SymbolError;
 
@@ -50,13 +51,13 @@ impl core::fmt::Display for ShapeError {
             }
             ShapeError::Repairs(count) => write!(
                 f,
-                "a block of {count} repairs: a block has at most {MAX_REPAIRS}, and by XOR no more \
-                 than originals"
+                "a block of {count} repairs: a block has at most {MAX_REPAIRS}, and with XOR no \
+                 more repairs than originals"
             ),
             ShapeError::Symbol(bytes) => write!(
                 f,
-                "symbols of {bytes} bytes: a symbol has at least 1, and by Reed–Solomon an even \
-                 number"
+                "symbols of {bytes} bytes: a symbol has at least 1 byte, and with Reed–Solomon an \
+                 even number of bytes"
             ),
             ShapeError::Block(bytes) => {
                 write!(f, "a block of {bytes} bytes: a block has at most {MAX_BLOCK}")

@@ -193,8 +193,8 @@ impl Circle {
         }
     }
 
-    /// Moves a stretch whose remaining blocks have all been sent once more to the stretches of
-    /// that number of sends. Drops a stretch whose blocks have all arrived.
+    /// Ends a round over a stretch, in which all its remaining blocks were resent: increases the
+    /// stretch's number of sends by one. Drops a stretch whose blocks have all arrived.
     fn turn(&mut self, key: (u32, u64)) {
         let Some(stretch) = self.stretches.remove(&key) else { return };
         if self.next_run(key.1, 0..stretch.len, 1).is_some() {
@@ -279,7 +279,7 @@ mod tests {
         assert!(!lost(ms(5), 2, 0) && lost(ms(5), 3, 0), "its last number is 2");
         let just_before = ms(104) + Span::from_nanos(999_999);
         assert!(!lost(just_before, 0, 2) && lost(ms(105), 0, 2));
-        assert!(!lost(ms(105), 0, 1), "a repeat after that number is no reason");
+        assert!(!lost(ms(105), 0, 1), "time counts only up to number 1");
         assert_eq!(circle.next_loss(PATIENCE), Some(ms(105)));
         send(&mut circle, ms(6), 1, 0..3, 3);
         assert_eq!(circle.next_loss(PATIENCE), Some(ms(105)), "the earlier one");
@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(next(20, 8, 100), (0, 3..4, 2));
         assert_eq!(next(30, 9, 100), (1, 2..4, 2));
         assert_eq!(next(40, 11, 100), (0, 0..1, 3));
-        // A stretch counts as sent when its last block was sent: at 20 ms under number 8, at 30
-        // ms under 10.
+        // A stretch counts as sent when its last block was sent: the first stretch at 20 ms with
+        // number 8, the second at 30 ms with number 10.
         let known = |highest| Some(Known { highest, patience: PATIENCE, by_time_to: u64::MAX });
         assert!(again(&mut circle.clone(), ms(119), known(8)).is_none());
         assert_eq!(again(&mut circle.clone(), ms(119), known(9)), Some((2..4, 3)));

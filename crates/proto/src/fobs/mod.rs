@@ -21,10 +21,10 @@
 //!   (`telling`).
 //! - With one circle over a large object, nearly every chunk has a hole until the whole object has
 //!   been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 % a
-//!   MiB is complete with a probability of 0.99^728, one in 1,500. So the circle takes one segment
-//!   at a time, just as the authors' released program takes one chunk at a time. After a segment's
-//!   new data, the sender resends known losses of earlier segments, and then begins the next
-//!   segment. Within the segments begun so far the paper's rule holds. The sender waits for nothing
+//!   MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
+//!   one segment at a time, just as the authors' released program takes one chunk at a time. After
+//!   a segment's new data, the sender resends known losses of earlier segments, and then begins the
+//!   next segment. Within the segments begun so far the paper's rule holds. The sender waits for nothing
 //!   and resends nothing that may still be in flight. A separate circle for each segment would
 //!   waste a round trip of useless repeats, C·RTT, at the end of each segment. With this rule that
 //!   cost occurs once, at the object's end.
@@ -118,7 +118,7 @@ pub(crate) const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
 pub(crate) const BURST: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "burst",
-    "datagrams of a burst, sent before the rate is enforced",
+    "datagrams that are sent back to back, before a pause that keeps the rate",
     (1.0, 4096.0),
     25.0,
 );

@@ -127,7 +127,7 @@ impl Table {
             return None;
         }
         self.start = Some(end);
-        // If a receiver's counts go backwards, it has received nothing.
+        // If a receiver's counts go backwards, the segment counts as lost.
         let came = end.received.saturating_sub(start.received).min(sent);
         Some(LossRatio::of(sent - came, sent))
     }
@@ -233,8 +233,8 @@ mod tests {
     fn the_state_carries_the_arrival_rate_and_rises_by_one_a_segment() {
         let mut table = table(Some(Rate::from_mbps(1_000)), None);
         assert_eq!(table.rate(), Rate::from_mbps(1_000));
-        // Ten of a thousand are tolerated. Half lost of 1,000 leaves 500; a quarter of 500 leaves
-        // 375.
+        // Ten lost of a thousand are tolerated. A loss of half of 1,000 Mbit/s leaves 500. A loss
+        // of a quarter of 500 leaves 375: the next higher state is 400.
         assert_eq!(rates(&mut table, &[10, 505, 250]), [1_000, 500, 400]);
         assert!(table.is_congested());
         assert_eq!(rates(&mut table, &[0, 5, 0]), [450, 500, 550]);

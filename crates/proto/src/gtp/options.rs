@@ -105,7 +105,7 @@ pub(crate) const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::new(
 pub(crate) const LOSS_WEIGHT: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "loss-weight",
-    "decrease for each unit of loss ratio",
+    "factor from the loss ratio to the decrease of a rate or an estimate",
     (0.0, 2.0),
     0.5,
 );
@@ -133,7 +133,7 @@ pub(crate) const MOST_CUT: ProtocolOption = ProtocolOption::new(
 pub(crate) const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "loss-threshold",
-    "loss up to which the estimate still rises",
+    "maximum loss at which the estimate still rises",
     (0.0, 0.5),
     0.005,
 );
@@ -152,7 +152,7 @@ pub const CLOSE: ProtocolOption = ProtocolOption::new(
 pub const PATIENCE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "patience",
-    "intervals without loss in a row in which a flow must stay below its target before its \
+    "consecutive intervals without loss in which a flow must be below its target before its \
      estimate falls to its rate (1: as in the paper)",
     (1.0, 100.0),
     3.0,

@@ -7,8 +7,8 @@
 //! A queue of due times wakes the flows one by one. The receiver makes one schedule (a new target
 //! for each flow) an interval, and one for all joins and departures that happen together. A
 //! schedule of N flows costs O(N log N). Changes happen together if they fall within the time of
-//! one round of requests to all N flows. With a schedule for each change, a thousand joins would
-//! send a million requests.
+//! one round of requests to all N flows. Each schedule sends a request to every flow: with a
+//! schedule for each change, a thousand joins would send 500,500 requests (1 + 2 + … + 1000).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -205,9 +205,10 @@ impl GtpReceiver {
                 None => self.gone += core::mem::take(&mut flow.news.gone),
             }
         }
-        // The shortest queue alone would rise late, only after the farthest sender has
-        // reported. With the geometric mean the queue of a single path does not count, because
-        // the shortest queue is then zero.
+        // The queue of the receiver's link delays all flows, a queue of one path only its own flow.
+        // The shortest queue of all flows would exclude the latter, but would rise only after the
+        // farthest sender has reported. The geometric mean of the shortest and the longest queue
+        // rises earlier, and is also zero while one flow has no queue.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Whole { unmeasured, queue, trains, ..Whole::of(&mut did) };
         let took = now.since(core::mem::replace(&mut self.last_interval, now));
@@ -233,7 +234,7 @@ impl GtpReceiver {
             let rate = (train.bytes / train.span).as_bps() as f64;
             flow.standing.set_train(rate);
             self.changed |= self.capacity.on_train(rate, train.steps);
-            // Up to one whole step may be due to late reading.
+            // Late reading may have shortened the train by up to one step (arrival time).
             let sure = rate * (1.0 - 1.0 / f64::from(train.steps.max(1)));
             self.changed |= self.link.on_train(&mut self.capacity, sure);
         }

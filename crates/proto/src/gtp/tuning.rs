@@ -1,5 +1,6 @@
-//! Constants of our own: how the paper's quantities are measured, how C_r is found, how silent
-//! senders, lossy paths and other traffic are judged. They are not settings, because no user could
+//! Constants of our own: how the paper's quantities are measured, how the receiver's capacity C_r
+//! is found, how silent senders, lossy paths and other traffic are judged. Own loss is the loss of
+//! the path itself, which does not fall with the rate. They are not settings, because no user could
 //! choose better values for a single copy. Tests change single fields.
 //!
 //! Limits that protect a host from a hostile peer are in `sender` (runs and waiting requests).
@@ -58,7 +59,8 @@ tuning! {
     /// Time after which a silent sender gets a new request; the time doubles with each
     /// repetition.
     silence: Span = Span::from_millis(500);
-    /// The initial wait before a new request in round trips, if that is longer than `silence`.
+    /// The initial wait before a new request, in round trips. It replaces `silence` if it is
+    /// longer.
     silence_rtts: u64 = 4;
     /// Longest time between requests to a silent sender.
     longest_silence: Span = Span::from_secs(4);
@@ -138,7 +140,8 @@ tuning! {
     /// Loss ratio above which loss counts immediately: no pause causes so much.
     doubtful: f64 = 0.2;
     /// Minimum rate of a first packet train, as a share of the card's, that shows the card to be
-    /// the bottleneck. The train is timed by when the host read it.
+    /// the bottleneck. The train's duration is measured as the host reads the datagrams, not as
+    /// they arrive.
     like_card: f64 = 0.75;
     /// Share of a link's capacity at which the link is full. If a full link loses packets, other
     /// traffic wants more.
@@ -149,17 +152,18 @@ tuning! {
     /// How far the rate falls before loss is judged again, as a share of the first fall. A single
     /// result may be chance.
     own_again: f64 = 0.5;
-    /// From which level on loss counts as unchanged, on a scale from the loss of a narrow link (0)
-    /// to the loss before the rate fell (1).
+    /// Minimum level of loss that counts as unchanged after the rate fell, on a scale from the loss
+    /// of a narrow link (0) to the loss before the rate fell (1).
     own_stays: f64 = 0.5;
-    /// Loss ratio of a path below which nothing is learned.
+    /// Nothing is learned while the loss ratio exceeds the known own loss by this or less.
     own_least: f64 = 0.001;
     /// Loss up to this multiple of the learned own loss counts as own loss too, because own
     /// loss varies over time.
     own_margin: f64 = 1.25;
 
-    /// Minimum estimate of a flow when other traffic gets its part, as a share of an even share.
-    /// Without it, a flow whose rate is pushed down would lose more and more of its share.
+    /// When other traffic gets its part of the link, a flow's estimate counts as at least this much
+    /// of an even share. Otherwise a flow whose rate is pushed down would lose more and more of its
+    /// share.
     even_least: f64 = 0.5;
     /// Minimum part of other traffic (the rate left to it), as a share of the link. Without it the
     /// demand of other traffic could not show.

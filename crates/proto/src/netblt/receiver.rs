@@ -1,5 +1,5 @@
-//! The receiving end, which decides: it allows buffers (GO), waits for each buffer by its data
-//! timer, and requests missing blocks (RESEND) or confirms the buffer (OK).
+//! The receiving end, which decides: it allows buffers (GO), waits for each buffer until its data
+//! timer expires, and requests missing blocks (RESEND) or confirms the buffer (OK).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;
@@ -70,7 +70,8 @@ impl Flow {
         if self.whole.insert(buffer..buffer + 1) == 0 {
             return;
         }
-        // A buffer that never began came from another source, which the sender knows.
+        // A buffer that never began came from another source: the sender knows this, and needs no
+        // OK.
         if begun {
             let drain = self.end.pulses.drain().map(|drain| drain.scale(OFFER));
             let offer = drain.and_then(|drain| Burst::of(drain, self.burst, self.datagram));

@@ -10,11 +10,11 @@
 //!    else by a small step. Once the path has shown its ceiling, the rate stays near it for some
 //!    epochs; then a train probes again.
 //! 4. **Down.** A queue fills if datagrams arrive slower than they left while the round-trip time
-//! grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. The
-//! round-trip time counts as high only if two pulses (the receiver's periodic reports) in a row
-//! show it, because a host that stalls for a moment delays only one pulse. The receiving host's
-//! socket also counts as a queue: the receiver subtracts from the round-trip time only its own
-//! delay since it read the datagram.
+//!    grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. The
+//!    round-trip time counts as high only if two pulses (the receiver's periodic reports) in a row
+//!    show it, because a host that stalls for a moment delays only one pulse. The receiving host's
+//!    socket also counts as a queue: the receiver subtracts from the round-trip time only its own
+//!    delay since it read the datagram.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. Before a
 //!    ceiling is known, the sender sends a little more: if more arrives, the path loses that share
 //!    at any rate. Once a ceiling is known, the sender instead reduces its rate to the delivery

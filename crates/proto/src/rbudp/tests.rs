@@ -37,7 +37,7 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// A sender, and the blocks that it sent by number.
+/// A sender, and the blocks that it sent, in the order of their packet numbers.
 struct Out {
     sender: RbudpSender,
     now: Time,
@@ -388,7 +388,7 @@ fn blocks_outside_the_layout_are_refused() {
     inn.arrive(ms(0), &[(0, 4)]);
     assert_eq!(inn.receiver.accounting(FLOW).unwrap().refused, 3);
     assert_eq!(inn.receiver.accounting(FLOW).unwrap().received, 0);
-    // A sender makes no reports either.
+    // A receiver also refuses a report, because no sender sends one.
     inn.receiver.on_control(
         ms(0),
         FLOW,

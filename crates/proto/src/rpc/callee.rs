@@ -19,7 +19,7 @@ pub(super) const UNREAD: usize = 4 * CALLS;
 /// call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Run the method, and report its end by [`Callee::answer`].
+    /// Run the method, and report its end with [`Callee::answer`].
     Run(Call),
     /// Pass an item to the method.
     Item(u64, Vec<u8>),

@@ -205,7 +205,7 @@ impl Writers {
         record.stream = None;
         record.used = self.uses;
         let owner = record.owner;
-        // An edit of the vanished presence that is sent again must create it again.
+        // If an edit of the vanished presence is sent again, it must create the presence again.
         record.made.retain(|_, made| !made.is_presence);
         if is_last || (record.made.is_empty() && !record.is_blind) {
             self.records.remove(&writer);

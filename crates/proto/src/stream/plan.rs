@@ -1,4 +1,5 @@
-//! The way, the rate and the repairs for a stream, from the measured path.
+//! The way (payloads, repair or code: how a stream meets its deadline), the rate and the repairs
+//! for a stream, from the measured path.
 
 use super::choose::{Choice, Needs, Path, Way, choose, payload_time, repair_time};
 use crate::fec::Losses;
@@ -27,10 +28,11 @@ pub struct Plan {
     pub choice: Choice,
 }
 
-/// Plans a stream whose datagrams have `overhead` bytes in addition to the symbol, by `way`, or by
-/// the cheaper one of repair and code. For payloads, the frame of `needs` is a whole payload.
-/// Jitter counts up to a quarter of the deadline: with more, frames are late whatever the sender
-/// does. `None` if `way`, or without `way` neither repair nor code, keeps the deadline.
+/// Plans a stream that uses `way`, or without `way` the cheaper one of repair and code. Its
+/// datagrams have `overhead` bytes in addition to the symbol. For payloads, the frame of `needs` is
+/// a whole payload. Jitter beyond a quarter of the deadline is ignored: with more, frames are late
+/// whatever the sender does. Returns `None` if `way`, or without `way` neither repair nor code,
+/// keeps the deadline.
 pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Option<Plan> {
     let path = path.calmed(needs.deadline);
     let choice = choose(needs, &path);
@@ -70,10 +72,10 @@ mod tests {
 
     #[test]
     fn a_frame_and_its_repairs_take_four_fifths_of_their_time() {
-        // 1031 datagrams of 1472 bytes in 40 ms.
+        // 1031 datagrams of 1472 bytes in 40 ms, four fifths of the 50 ms between frames.
         let plan_120 = planned(120, 0).expect("it is possible");
         assert_eq!((plan_120.repairs, plan_120.rate), (24, Rate::from_bps(303_526_400)));
-        // Of 80 ms, 30 are left: 24 for the frame.
+        // Half a round trip takes 50 of the 80 ms: 30 are left, of which the frame gets 24.
         let plan_80 = planned(80, 0).expect("it is possible");
         assert_eq!(plan_80.rate, Rate::from_bps(505_877_333));
     }

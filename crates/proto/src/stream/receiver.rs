@@ -1,5 +1,6 @@
 //! The receiver: tracks the symbols (one in each datagram) of each frame, and decides what to
-//! deliver and when.
+//! deliver and when. A frame's symbols are its originals (the data) and, if the frame is coded, its
+//! repairs, which replace lost originals.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -145,7 +146,7 @@ fn bytes(shape: Shape) -> usize {
     usize::from(shape.originals()) * usize::from(shape.symbol())
 }
 
-/// The time by `span` before `time`.
+/// The time that is `span` before `time`.
 fn before(time: Time, span: Span) -> Time {
     Time::ZERO + (time.since(Time::ZERO) - span)
 }

@@ -1,5 +1,5 @@
-//! The sender: paces the symbols (one in each datagram) of each frame, and handles frames that
-//! arrive too fast.
+//! The sender: paces the symbols of each frame, and handles frames that arrive too fast. A symbol
+//! is a part of the frame or a repair; each datagram carries one.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -22,8 +22,8 @@ pub enum Overflow {
     Thin,
 }
 
-/// A sent frame is kept for this many round trips and a second, but no longer than a request can be
-/// in time.
+/// A sent frame is kept for this many round trips plus [`LONGEST`], but only while a repeated
+/// symbol can still be in time.
 const ROUNDS: u64 = 10;
 const LONGEST: Span = Span::from_secs(1);
 

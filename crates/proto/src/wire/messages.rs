@@ -69,7 +69,7 @@ pub(super) struct Report {
     /// The segment, from 0.
     #[prost(uint32, tag = "1")]
     pub(super) segment: u32,
-    /// The round of the `Done` that is answered; 0 without one.
+    /// The round of the `Done` that this report answers; 0 if it answers none.
     #[prost(uint32, tag = "2")]
     pub(super) round: u32,
     /// The first block of the slice, counted within the segment.
@@ -174,7 +174,7 @@ pub(super) struct Selective {
     /// acknowledgement.
     #[prost(uint64, optional, tag = "3")]
     pub(super) highest: Option<u64>,
-    /// In the last message: the number of blocks that arrived since the acknowledgement before.
+    /// In the last message: the number of blocks that arrived since the previous acknowledgement.
     #[prost(uint64, tag = "4")]
     pub(super) fresh: u64,
 }
@@ -216,8 +216,8 @@ pub(super) struct SenderOffer {
     /// The sender's rate limit, in bits a second of UDP payload; absent if unknown.
     #[prost(uint64, optional, tag = "3")]
     pub(super) limit: Option<u64>,
-    /// All blocks of the requests up to this one have been sent, or need not be sent; 0 before the
-    /// first request.
+    /// All blocks of the requests up to this number have been sent, or need not be sent; 0 before
+    /// the first request.
     #[prost(uint64, tag = "4")]
     pub(super) answered: u64,
     /// Highest packet number used, plus one.

@@ -124,7 +124,8 @@ impl SshSide {
         let late = |_| Error::new(Kind::Unreachable, "TLS through ssh: no handshake in time");
         let session = timeout(self.settings.handshake, handshake).await.map_err(late)??;
         if session.peer != self.client {
-            let what = format!("ssh delivered the id {} instead of {}", session.peer, self.client);
+            let (came, expected) = (session.peer, self.client);
+            let what = format!("the client behind ssh has the id {came} instead of {expected}");
             return Err(Error::new(Kind::Unreachable, what));
         }
         match self.listener.carried(session).await {

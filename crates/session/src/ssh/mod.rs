@@ -1,9 +1,8 @@
-//! Sessions that start with the user's own ssh. ssh starts `longhaul` on the remote side, and
-//! carries ids and addresses. If no direct connection succeeds, ssh carries the session too.
+//! Sessions that start with the user's own ssh, which starts `longhaul` on the remote side.
 //!
-//! The two ends exchange ids and addresses as lines of text. Then the client connects directly,
-//! over QUIC or TCP, to the id that came through ssh. If no direct connection succeeds, both ends
-//! switch the ssh channel itself to TLS.
+//! The two ends exchange ids and addresses through ssh, as lines of text. Then the client connects
+//! directly, over QUIC or TCP, to the id that came through ssh. If no direct connection succeeds,
+//! both ends switch the ssh channel itself to TLS.
 
 mod far;
 mod lines;
@@ -35,7 +34,7 @@ use longhaul_text::{CallOption, quoted};
 /// How long direct connections may take before ssh's channel is used.
 const DIRECT: Duration = Duration::from_secs(3);
 
-/// Timeout for the parallel look-up of the destination's address.
+/// Timeout for the look-up of the destination's address, which runs while ssh starts.
 const LOOK_UP: Duration = Duration::from_secs(3);
 
 /// How long an ssh that has closed its output may take to end.
@@ -104,8 +103,8 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the offer of these ports of this host: the first line that the remote side sends to the
-/// client.
+/// Returns the line that offers these ports of this host, the first that the remote side sends to
+/// the client.
 pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
@@ -229,7 +228,7 @@ async fn through(
 
 fn what_to_open(target: &SshTarget<'_>, offer: &ContactOffer, lost: Lost) -> String {
     let tried = match lost {
-        Lost::Stranger(id) => format!("{id} answered at its address"),
+        Lost::Stranger(id) => format!("another peer, {id}, answered there"),
         Lost::Tried(tried) if tried.is_empty() => "no address to try".to_owned(),
         Lost::Tried(tried) => tried,
     };

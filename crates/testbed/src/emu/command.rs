@@ -25,7 +25,8 @@ pub struct HostCommand<'e> {
 impl<'e> HostCommand<'e> {
     pub(super) fn new(host: &'e Host, keeper: &'e Keeper, program: &OsStr) -> HostCommand<'e> {
         let mut command = Command::new(program);
-        // The keeper's working directory is that of this process at its start.
+        // The keeper, the thread that starts the program, still has the working directory with
+        // which this process started.
         if let Ok(here) = std::env::current_dir() {
             command.current_dir(here);
         }

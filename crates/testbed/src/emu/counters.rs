@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use super::sys;
 
-/// Counts frames that a device dropped before the forwarder read them.
+/// Counts frames that a device dropped before the emulator's forwarder read them.
 pub(super) struct DeviceDrops(Counts);
 
 /// Counts datagrams that were lost in the receiving host.

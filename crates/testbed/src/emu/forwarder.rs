@@ -231,7 +231,7 @@ impl Forwarder {
             let ports = (0..self.ports.len()).map(|port| self.read(port)).max();
             match lanes.max(ports).unwrap_or(Pass::Idle) {
                 Pass::Idle => self.await_event(),
-                // An interrupted sleep only means an earlier look.
+                // After an interrupted sleep the thread only looks for work earlier.
                 Pass::Done => drop(rustix::thread::nanosleep(&self.tick)),
                 Pass::More => {}
             }
@@ -296,10 +296,10 @@ impl Forwarder {
             self.ports.iter().map(|p| PollFd::new(&p.tun, PollFlags::IN)).collect();
         events.push(PollFd::new(&self.wake, PollFlags::IN));
         let before = self.starved.so_far();
-        // An interrupted or refused wait only means another look.
+        // After an interrupted or refused wait the thread only looks for work once more.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // No packet had arrived before the thread became runnable. After that, the thread waited
-        // for a processor for `starved`.
+        // The thread becomes runnable when a packet arrives, or earlier. It then waited for a
+        // processor for `starved`, so all ports were empty until `woken`.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);
         for entry in &mut self.entries {

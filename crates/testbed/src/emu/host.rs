@@ -125,8 +125,8 @@ fn open_tun() -> Result<(OwnedFd, sys::Offload), EmulationError> {
     Ok((tun, offload))
 }
 
-const NO_USO: &str = "this kernel passes no UDP super-packets through a TUN device (6.2 does): UDP \
-    goes packet by packet, which costs more processor time";
+const NO_USO: &str = "this kernel passes no UDP super-packets through a TUN device (6.2 and later \
+    do): UDP goes packet by packet, which costs more processor time";
 
 /// A TCP buffer limit in the calling thread's network namespace: minimum, default, maximum.
 fn tcp_buffer(name: &str) -> io::Result<String> {

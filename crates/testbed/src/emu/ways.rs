@@ -23,7 +23,7 @@ impl Ways {
             pairs.push(links.as_ref().map(|_| ways.len() as u32));
             if let Some(links) = links {
                 if links.len() > usize::from(u16::MAX) {
-                    let what = format!("a route of {} links", links.len());
+                    let what = format!("a route of {} links; 65535 is the limit", links.len());
                     return Err(EmulationError::Spec(what));
                 }
                 ways.push(links.iter().map(|link| *link as u32).collect());

@@ -75,7 +75,7 @@ impl CoDelState {
         if let Some(drop) = dropped {
             self.finish(codel, Some(drop), late);
             if drop.enters {
-                // "Drop the packet, then dequeue another": that one always leaves.
+                // "Drop the packet, then dequeue another": the other packet always leaves.
                 return false;
             }
         } else if self.dropping && !late {

@@ -34,8 +34,8 @@ pub(super) struct Packet {
 pub(super) enum Body {
     /// A block of a copy.
     Block { number: PacketNumber, block: Block },
-    /// A control message of a copy, by the index of its bytes; on the ordered stream, or as a
-    /// datagram.
+    /// A control message of a copy, on the ordered stream or as a datagram. `message` is its index
+    /// in `Fabric::messages`.
     Control { message: u32, on_stream: bool },
     /// A segment of TCP.
     Tcp(tcp::Segment),

@@ -83,7 +83,7 @@ pub(super) struct FlowState {
     pub(super) busy: usize,
     pub(super) mice: u32,
     pub(super) can_end: bool,
-    /// When the flow ended; and, if its time was over, how much had arrived by then.
+    /// When the flow ended. If it ended because its time was over: how much had arrived by then.
     pub(super) ended: Option<Time>,
     pub(super) delivered: Option<Bytes>,
     pub(super) series: Vec<Point>,
@@ -224,7 +224,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends a flow that can end.
+    /// Records a flow's end. Ends the run after a pause if all flows that can end have ended.
     pub(super) fn end_flow(&mut self, index: usize) {
         let (now, flow) = (self.fabric.now, &mut self.flows[index]);
         flow.ended = Some(now);

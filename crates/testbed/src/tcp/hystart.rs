@@ -12,8 +12,8 @@ use longhaul_proto::time::{Span, Time};
 pub(super) const LOW_WINDOW: u32 = 16;
 /// The largest gap between closely spaced acknowledgements.
 const CLOSE: Span = Span::from_millis(2);
-/// Linux's addition to the minimum round trip, before it is halved, for acknowledgements that cover
-/// several segments.
+/// Linux adds this time to the minimum round trip before it halves the sum, because an
+/// acknowledgement may cover several segments.
 const COVERED: Span = Span::from_millis(1);
 /// Number of round-trip samples in a round after which the second sign counts.
 const SAMPLES: u32 = 8;

@@ -13,9 +13,9 @@ use longhaul_testbed::random::Random;
 /// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender stops
 /// after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// Protocol timers that are not settings: repeated DONE (RBUDP), repeated buffer request (NETBLT),
-/// everything in flight counted as lost (SABUL), heartbeat (Tsunami), latest acknowledgement
-/// (FOBS), repeated request to a silent sender (GTP).
+/// The timer of each protocol that is not a setting. It makes RBUDP repeat DONE, NETBLT repeat a
+/// buffer request, SABUL count everything in flight as lost, Tsunami send a heartbeat, FOBS send an
+/// acknowledgement, and GTP repeat a request to a silent sender.
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
@@ -62,7 +62,7 @@ struct Bounds {
     bytes: u64,
     flows: u64,
     slowest: u64,
-    /// The longest timers of one of the copies.
+    /// The sum of a copy's protocol timers; the highest sum of all copies.
     timers: Span,
 }
 
@@ -95,16 +95,16 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
         settings(&mut random, &mut text, carrier, wild, &mut bounds);
     }
     beside(&mut random, &mut text, &network, &path, &mut bounds);
-    // A rate above capacity loses most of the data; the limit allows for that, plus ten round trips
-    // and the timers for each of several rounds.
+    // A rate above capacity loses most of the data, so the limit allows 20 times the sending time.
+    // It adds four times the longest time without new data.
     let arrives = (1.0 - path.loss).powi(network.hops as i32);
     let share = bounds.slowest as f64 * 1e6 / bounds.flows as f64;
     let sending = bounds.bytes as f64 * 8.0 / share / arrives * 20.0;
     // A queue of one BDP, or of 100 packets, lengthens round trips.
     let queue = Bytes::new(100 * 1_538) / Rate::from_mbps(slow.max(1));
     let rtt = (path.delay * 2 * 2 + queue) * u64::from(network.hops + 1);
-    // A repair that is lost waits for a timer again. At 10 % loss a sender slows down until single
-    // datagrams are seconds apart.
+    // A lost repair waits for a timer a second time. At 10 % loss a sender also slows down until
+    // single datagrams are seconds apart.
     let times = if path.loss < 0.1 { 1 } else { 2 };
     let stall = rtt * 10 + (SESSION + bounds.timers) * times + path.faults;
     let most = Span::from_secs_f64(sending) + stall * 4;
@@ -154,8 +154,8 @@ fn path(random: &mut Random) -> Path {
     Path { link, mbps, delay, loss, faults, slows }
 }
 
-/// Draws a link's changes: an outage, or a period with less rate, more delay or more loss; returns
-/// when it ends and the slowdown factor.
+/// Draws a link's changes: an outage, a period with less rate, more delay or more loss, or none.
+/// Returns the end of the period, and the factor by which the rate falls.
 fn changes(random: &mut Random, link: &mut String, mbps: u64, micros: u64) -> (Span, u64) {
     let (from, length) = (random.below(600), 100 + random.below(5_000));
     let to = from + length;
@@ -336,7 +336,7 @@ fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bound
     }
 }
 
-/// Half to twice the default; for a default of zero, the smallest value above zero.
+/// Half to twice the default, within the range of the option.
 fn tame(random: &mut Random, option: &ProtocolOption) -> f64 {
     let factor = *one_of(random, &[0.5, 0.8, 1.0, 1.3, 2.0]);
     of_kind(option, (option.default * factor).clamp(option.least, option.most))

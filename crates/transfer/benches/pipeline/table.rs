@@ -1,4 +1,5 @@
-//! The table: every variant between two processes, each at the highest rate that it sustains.
+//! The table: every variant of the data path (such as encrypted, hashed or written to disk) between
+//! two processes, each at the highest rate that it sustains.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Arguments, CHUNK, Result, VARIANTS};
 
-/// Runs per rate. One run without loss suffices, so a single scheduler stall does not decide.
+/// Runs per rate. One run with less than 0.1 % of loss suffices, so a single scheduler stall does
+/// not decide.
 const TRIES: u32 = 3;
 
 /// The result of one run.
@@ -85,7 +87,7 @@ fn highest_rate(run: impl Fn(u64) -> Result<Figures>) -> Result<Figures> {
 
 fn run_once(arguments: &Arguments, dir: &Path, index: usize, mbps: u64) -> Result<Figures> {
     let netns = arguments.text("netns", ",");
-    let (sender, receiver) = netns.split_once(',').ok_or("netns=SENDER,RECEIVER")?;
+    let (sender, receiver) = netns.split_once(',').ok_or("give netns as SENDER,RECEIVER")?;
     let to = arguments.text("to", "127.0.0.1");
     let (size, datagram) = (arguments.number("size", 1024)?, arguments.number("datagram", 1472)?);
     let shared =
@@ -107,7 +109,7 @@ fn run_once(arguments: &Arguments, dir: &Path, index: usize, mbps: u64) -> Resul
         .arg(format!("file={}", dir.join("source").display()))
         .spawn()?;
     let sent = figures(&output(send)?);
-    let came = figures(&lines.next().ok_or("the receiver said nothing")??);
+    let came = figures(&lines.next().ok_or("the receiver printed no result")??);
     receive.wait()?;
     let giga = size as f64 * 1048576.0 / 1e9;
     let seconds = came["seconds"].max(sent["seconds"]);

@@ -44,7 +44,7 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// Describes a copy of `sources` to `destination`. Exactly one end is on this host; several
+    /// Describes a copy of `sources` to `destination`. At least one end is on this host; several
     /// sources need a folder as destination.
     pub fn copy<S: IntoLocation>(
         &self,

@@ -32,7 +32,7 @@ pub enum Event {
     Silent {
         /// The length of the silence so far.
         since: Span,
-        /// Whether this end sends, and pauses until it hears from the peer.
+        /// Whether this end is the sender; a sender pauses until the peer answers.
         sends: bool,
     },
     /// The peer answers again.

@@ -155,7 +155,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Allows unsealed data for clients that ask for it.
+    /// Allows unencrypted data for clients that ask for it.
     pub fn allow_plain(mut self, on: bool) -> ServerBuilder {
         self.options.allow_plain = on;
         self
@@ -205,7 +205,7 @@ impl ServerBuilder {
     /// routers.
     pub fn multicast(mut self, room: &str, group: &str, hops: u8) -> ServerBuilder {
         let usage = |what: String| Error::new(ErrorKind::Usage, what);
-        let room = Key::new(room).map_err(|error| usage(format!("this is no room: {error}")));
+        let room = Key::new(room).map_err(|error| usage(format!("{room} is not a room: {error}")));
         match (room, group.parse::<Group>().map_err(usage)) {
             (Ok(room), Ok(group)) => self.options.groups.push((room, Group { hops, ..group })),
             (Err(error), _) | (_, Err(error)) => self.error = self.error.or(Some(error)),

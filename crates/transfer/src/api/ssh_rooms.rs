@@ -1,4 +1,5 @@
-//! Rooms and streams for clients that come over ssh.
+//! Rooms (named places where a server passes messages between clients) and streams, for clients
+//! that reach the host over ssh.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -63,8 +64,8 @@ impl SshRooms {
         SshRooms { ports, ..self }
     }
 
-    /// Admits the client `id` at the server, passes the server's ports on to the client by standard
-    /// output, and waits until ssh ends; blocks. If there is no server, `start` starts a process
+    /// Admits the client `id` at the server, writes the server's ports to standard output for the
+    /// client, and waits until ssh ends; blocks. If there is no server, `start` starts a process
     /// that calls [`SshRooms::serve`].
     ///
     /// # Errors
@@ -221,7 +222,8 @@ impl Clients {
     }
 
     fn count(&self, id: PeerId, comes: bool) -> io::Result<()> {
-        // No code panics while it holds the lock, which keeps changes of the list in order.
+        // The server gets the list under the lock, so that lists arrive in order. No code panics
+        // while it holds the lock.
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         let count = ids.entry(id).or_default();
         *count = if comes { *count + 1 } else { count.saturating_sub(1) };

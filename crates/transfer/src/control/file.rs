@@ -16,7 +16,8 @@ use crate::error::{Error, ErrorKind};
 /// The name of the service.
 pub const SERVICE: &str = "file";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// The version of the service's messages. Each new field that a receiver must not skip raises the
+/// version.
 pub(crate) const VERSION: u32 = 3;
 
 /// The lowest version that knows reads.

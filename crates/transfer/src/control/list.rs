@@ -8,7 +8,7 @@ use longhaul_files::manifest::{FileTime, MAX_PATH};
 /// The name of the service.
 pub const SERVICE: &str = "list";
 
-/// The version of the service's messages. A new field that receivers must not skip raises the
+/// The version of the service's messages. Each new field that a receiver must not skip raises the
 /// version.
 pub(crate) const VERSION: u32 = 1;
 

@@ -58,8 +58,8 @@ pub use transfer::{
 /// The name of the service of copies, to which all these messages belong.
 pub const SERVICE: &str = "copy";
 
-/// The version of these messages. Each new field that a receiver must not skip raises it; a client
-/// that sets such a field requests this version of the service.
+/// The version of these messages. Each new field that a receiver must not skip raises the version;
+/// a client that sets such a field requests this version of the service.
 pub(crate) const VERSION: u32 = 4;
 
 /// The first version whose requests may be for a part of a pipe (a file of unknown length that is

@@ -10,7 +10,8 @@
 /// The name of the service.
 pub const SERVICE: &str = "pipe";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// The version of the service's messages. Each new field that a receiver must not skip raises the
+/// version.
 pub const VERSION: u32 = 1;
 
 /// Maximum bytes of one part.

@@ -139,7 +139,7 @@ pub struct FilterWire {
     /// Whether to include matching paths; otherwise they are excluded.
     #[prost(bool, tag = "1")]
     pub include: bool,
-    /// The glob. An older end refuses an empty glob, and therefore each filter below.
+    /// The glob. It is empty in a filter of the kinds below, which an older end therefore refuses.
     #[prost(string, tag = "2")]
     pub glob: String,
     /// Instead of a glob: exclude files with more bytes than this.

@@ -12,7 +12,8 @@ use crate::summary::BoundBy;
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "status";
 
-/// The version of the service's messages. Each new field that a receiver must not skip raises it.
+/// The version of the service's messages. Each new field that a receiver must not skip raises the
+/// version.
 pub(crate) const VERSION: u32 = 1;
 
 /// Converts between a public type and a message with the same fields.

@@ -315,7 +315,8 @@ impl Hooks for ClientHooks {
             let files = entries_of(manifest, skipped).filter_map(|(_, entry)| entry.size());
             state.skipped = files.count() as u64;
         }
-        // While chunks are being compared, the number is not final. The outcome reports it.
+        // While chunks are being compared, the number is not final. The outcome of the attempt
+        // reports the final number.
         state.found = if there.asks { 0 } else { there.bytes };
         if state.found > 0 {
             self.observer.notice(Notice::Resumed { bytes: state.found });

@@ -39,7 +39,7 @@ const TRAVELLING: usize = 2;
 /// How long parts may take to end after the pipe has failed.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// Sends the input of `options`, each part by a copy that `one` starts.
+/// Sends the input of `options` in parts. `one` starts the copy of each part.
 ///
 /// # Errors
 /// The error that ended a part or the connection; or the input cannot be read.
@@ -53,11 +53,11 @@ pub(super) async fn push(
     let (Some(input), Route::Push { sources, destination, .. }) = (&options.input, route) else {
         return Err(Error::new(
             ErrorKind::Usage,
-            "content of unknown length is sent to another host",
+            "content of unknown length can only be sent to another host",
         ));
     };
     let [name] = &sources[..] else {
-        return Err(Error::new(ErrorKind::Usage, "content of unknown length is one file"));
+        return Err(Error::new(ErrorKind::Usage, "content of unknown length must be one file"));
     };
     if options.dry_run {
         let what = "content of unknown length has no plan, so a dry run cannot show it";

@@ -1,4 +1,6 @@
-//! Finds the bottleneck of a transfer from how its two ends spend their time.
+//! Finds the bottleneck of a transfer from how its two ends spend their time. For example `paced`
+//! is the time that the sender waited for its rate, and `granted` the time that it waited for a
+//! grant, the receiver's permission to send.
 
 use longhaul_proto::time::Span;
 

@@ -21,7 +21,7 @@ use crate::control::{Frame, Message};
 use crate::counters::board::Board;
 use crate::random::random_challenge;
 
-/// The port's side of a sending flow.
+/// The side of a sending flow at the port, the UDP socket that all flows share.
 pub(crate) struct Feedback {
     reports: Opener,
     commands: Sender<SendCommand>,
@@ -78,7 +78,8 @@ impl Feedback {
                     let _ = self.commands.send(SendCommand::Relay(relay));
                 }
                 Some(message) => {
-                    // A message that finds no room also arrives over the stream.
+                    // If the queue is full, the message is dropped: it also arrives over the
+                    // session's stream.
                     let _ = self.inlet.try_send(message);
                 }
                 None => {}

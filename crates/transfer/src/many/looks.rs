@@ -29,8 +29,8 @@ use crate::reach::{Look as Search, Reached, reach};
 use crate::session::{Identity, Settings};
 
 /// Limits of the extra time for the other sources once a majority agrees. The extra time equals the
-/// time that the majority took. In the extra time, sources of similar speed can still join the
-/// beginning, and sources with another object can be named.
+/// time that the majority took. A source that is surveyed in the extra time takes part from the
+/// start of the copy, or is reported at the start if it has another object.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// A surveyed source, with its session.
@@ -204,7 +204,7 @@ struct Looking {
 
 impl Looking {
     async fn run(self) {
-        // If the receiver is dropped, this task ends with it.
+        // The channel is closed only if `Looks` was dropped, which also ends this task.
         let tell = |look| drop(self.tell.send((self.number, look)));
         let (mut pause, mut failing) = (FIRST_PAUSE, None);
         loop {

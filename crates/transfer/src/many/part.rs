@@ -25,7 +25,7 @@ use longhaul_files::sink::Left;
 use longhaul_files::{Asked, SinkOptions};
 
 /// How long to wait for another copy on this host to unlock a file. The system unlocks the file of
-/// a killed copy after a short time. A running copy keeps it locked.
+/// a killed copy after a short time. A running copy keeps its file locked.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// The state that all sources share.
@@ -169,7 +169,7 @@ mod tests {
         let other = registry::all().iter().find(|row| !row.many);
         let of = |shared: &Shared, row| shared.limit(limit, row);
         assert_eq!(of(&shared, Some(registry::of_many())), limit);
-        // Data over streams have the limit of the source, too.
+        // Data that a source sends over streams instead have the same limit.
         assert_eq!(of(&shared, other), Rate::from_mbps(25));
         assert_eq!(of(&shared, None), Rate::from_mbps(25));
         shared.core = None;

@@ -121,7 +121,7 @@ mod tests {
             reported.extend(watch(&mut slow, &mut at, 1, [17, 170]));
         }
         assert_eq!(reported.len(), 1, "{reported:?}");
-        // A source that reaches a third after a pause was slow, and recovers.
+        // A source that sends at a third of its usual rate after a short pause is not reported.
         let mut paused = Slow::default();
         watch(&mut paused, &mut at, 20, [300, 900]);
         assert!(watch(&mut paused, &mut at, 2, [0, 700]).is_empty());

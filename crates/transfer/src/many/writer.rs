@@ -1,5 +1,5 @@
 //! The writer thread of a copy from replicas: one destination, one journal, and leases of the
-//! missing chunks.
+//! missing chunks. A lease assigns chunks to a source.
 //!
 //! The receiving end of each source uses this thread. A plain copy uses
 //! [`writer`](crate::write::writer) instead. The hash of each chunk was agreed beforehand. A source

@@ -31,7 +31,7 @@ impl Input {
 
     /// Takes the reader, unless it was taken before.
     pub(crate) fn take(&self) -> Option<Box<dyn Read + Send>> {
-        // No holder of the lock panics.
+        // No thread panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

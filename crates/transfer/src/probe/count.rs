@@ -55,7 +55,7 @@ impl Application {
     }
 }
 
-/// The port's side of a counted flow.
+/// The side of a counted flow at the port, the shared UDP socket.
 struct Counting {
     data: Opener,
     scratch: Box<[u8]>,
@@ -99,7 +99,7 @@ impl FlowSink for Counting {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// No holder of the lock panics.
+/// No thread panics while it holds the lock.
 fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
     counted.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -114,8 +114,8 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Counts the arrivals of `flow`, which `data` opens; with `copies` each payload is copied
-    /// once.
+    /// Counts the arrivals of `flow`, which `data` decrypts. With `copies` each payload is copied
+    /// once, as an application would do.
     pub(super) async fn start(
         port: &PortHandle,
         flow: FlowId,

@@ -16,9 +16,9 @@ use crate::session::{Carriers, Identity, Settings};
 pub struct Ports {
     /// The address that was tried.
     pub address: SocketAddr,
-    /// The control port over UDP: the server's id.
+    /// The id that the control port showed over UDP, or the reason why it did not.
     pub udp_control: Result<String, String>,
-    /// The control port over TCP: the server's id.
+    /// The id that the control port showed over TCP, or the reason why it did not.
     pub tcp_control: Result<String, String>,
     /// The data port.
     pub data_port: u16,

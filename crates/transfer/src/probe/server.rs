@@ -22,7 +22,8 @@ use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::error::{Error, ErrorKind};
 use crate::session::{Exporter, RttWatch, Session};
 
-/// Maximum number of concurrent probe sessions: one for datagrams and one for TCP, of two clients.
+/// Maximum number of concurrent probe sessions: two clients, each with one session for datagrams
+/// and one for TCP.
 const MOST: usize = 4;
 /// How long a client may take between two measurements.
 const IDLE: Duration = Duration::from_secs(30);
@@ -65,7 +66,7 @@ pub(crate) async fn answer(
     let longest = clock::duration(LONGEST);
     let ended = tokio::select! {
         ended = timeout(longest, served) => ended.unwrap_or_else(|_| {
-            let what = format!("a probe may take {} s", longest.as_secs());
+            let what = format!("a probe may take at most {} s", longest.as_secs());
             Err(Error::new(ErrorKind::Unreachable, what))
         }),
         why = stopped => Err(why),
@@ -144,7 +145,7 @@ impl Serving {
         }
     }
 
-    /// Counts what the client sends.
+    /// Counts the datagrams that the client sends.
     async fn receive(
         &self,
         session: &mut Session,
@@ -165,7 +166,7 @@ impl Serving {
         let Some(path) = self.path.get().copied() else {
             let what = "none of the client's datagrams arrived";
             return Err(
-                Error::new(ErrorKind::Unreachable, what).advise("open the UDP port of the data")
+                Error::new(ErrorKind::Unreachable, what).advise("open the server's UDP data port")
             );
         };
         let flow = FlowId(run.flow);

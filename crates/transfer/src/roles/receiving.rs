@@ -240,7 +240,7 @@ impl Running<'_, '_> {
         if let Some(flow) = &self.flow {
             limits::wanted(&counters.receiver, self.end.terms.protocol, flow.layout.block_size())?;
         }
-        if self.silence.tells() {
+        if self.silence.reports() {
             self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
         }
         if self.end.decides && self.flow.is_some() {
@@ -321,7 +321,6 @@ impl Running<'_, '_> {
         self.job(Job::Streamed(streamed));
     }
 
-    /// Starts the flow of a new pass.
     fn begin(&mut self, pass: &Pass) -> Result<(), End> {
         self.close_flow();
         self.number = Some(pass.number);
@@ -479,7 +478,8 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // By datagram, the lease could overtake older messages that cancel needless chunks.
+                // As a datagram, the lease could overtake older messages that cancel needless
+                // chunks.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {
@@ -502,7 +502,6 @@ impl Running<'_, '_> {
         Ok(None)
     }
 
-    /// Completes the outcome and sends it.
     fn send_outcome(&mut self, mut outcome: Outcome) -> Outcome {
         self.note_due();
         outcome.status = Some(self.end.board.status());
@@ -529,7 +528,6 @@ impl Running<'_, '_> {
         self.have = Some(without(std::slice::from_ref(&(0..self.chunks())), &chunks));
     }
 
-    /// Tells the flow not to wait for these chunks.
     fn skip(&mut self, chunks: Vec<Range<u64>>) {
         if let Some(flow) = &self.flow {
             let runs = chunks.iter().flat_map(|c| blocks_of(&flow.layout, c.clone()));

@@ -364,7 +364,6 @@ impl Running<'_, '_> {
         self.pass_again().await
     }
 
-    /// Replaces the current pass by another pass.
     async fn pass_again(&mut self) -> Result<(), End> {
         let payloads = self.take_payloads().await?;
         self.number += 1;
@@ -388,7 +387,6 @@ impl Running<'_, '_> {
         self.begin_pass(payloads).await
     }
 
-    /// Starts a pass over the missing chunks.
     async fn begin_pass(&mut self, payloads: Payloads) -> Result<(), End> {
         let (first, asked) = (self.number == 0, self.end.flow);
         let flow = self.flows.draw(|| if first { asked } else { random_flow() });
@@ -571,7 +569,7 @@ impl Running<'_, '_> {
 
     fn tick(&mut self) -> Result<(), End> {
         self.end.board.note_carrying(self.cpu_before);
-        if self.silence.tells() {
+        if self.silence.reports() {
             self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
         }
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {

@@ -26,12 +26,17 @@ const TOLD: Duration = Duration::from_millis(500);
 /// Maximum time that one check counts as silence. A longer gap between two checks is a pause of
 /// this process.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often this end reports its counters while the control stream hears nothing. An outage of 20 s
+/// then leaves room in the stream's window of at least 64 KiB, so messages pass as soon as the network
+/// works again. With a full window QUIC would send only probes, the next one perhaps 20 s later (RFC
+/// 9002, section 6.2.1).
+const DEAF_EVERY: Duration = Duration::from_millis(500);
 
 /// Watches the control stream and the data port.
 pub(super) struct Silence {
     spoke: Option<Instant>,
-    /// When this end last told its counters.
-    told: Instant,
+    /// When this end last reported its counters.
+    reported: Instant,
     looked: Instant,
     heard: Option<Time>,
     /// Whether the control stream has been silent too since the last datagram arrived.
@@ -47,7 +52,15 @@ impl Silence {
     pub(super) fn new() -> Silence {
         let alone = Duration::ZERO;
         let now = Instant::now();
-        Silence { spoke: None, told: now, looked: now, heard: None, outage: false, alone, sent: 0 }
+        Silence {
+            spoke: None,
+            reported: now,
+            looked: now,
+            heard: None,
+            outage: false,
+            alone,
+            sent: 0,
+        }
     }
 
     /// Records a message on the control stream.
@@ -55,14 +68,14 @@ impl Silence {
         self.spoke = Some(Instant::now());
     }
 
-    /// Whether this end should tell its counters now; to be called several times a second.
-    pub(super) fn tells(&mut self) -> bool {
+    /// Whether this end should report its counters now; to be called several times a second.
+    pub(super) fn reports(&mut self) -> bool {
         let is_deaf = self.spoke.is_some_and(|at| at.elapsed() >= SPEAKS);
-        let tells = !is_deaf || self.told.elapsed() >= DEAF_EVERY;
-        if tells {
-            self.told = Instant::now();
+        let reports = !is_deaf || self.reported.elapsed() >= DEAF_EVERY;
+        if reports {
+            self.reported = Instant::now();
         }
-        tells
+        reports
     }
 
     /// Judges both channels; to be called several times a second. `always`: the other end sends
@@ -169,17 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_hears_nothing_tells_its_counters_seldom() {
+    fn an_end_that_hears_nothing_reports_its_counters_seldom() {
         let mut rig = Rig::new();
         rig.silence.spoke = Some(Instant::now());
-        assert!(rig.silence.tells() && rig.silence.tells());
+        assert!(rig.silence.reports() && rig.silence.reports());
         rig.silence.spoke = Some(Instant::now() - SPEAKS);
-        assert!(!rig.silence.tells());
-        rig.silence.told = Instant::now() - DEAF_EVERY;
-        assert!(rig.silence.tells());
-        assert!(!rig.silence.tells());
+        assert!(!rig.silence.reports());
+        rig.silence.reported = Instant::now() - DEAF_EVERY;
+        assert!(rig.silence.reports());
+        assert!(!rig.silence.reports());
         rig.silence.control_spoke();
-        assert!(rig.silence.tells());
+        assert!(rig.silence.reports());
     }
 
     #[test]

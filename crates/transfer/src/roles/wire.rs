@@ -19,7 +19,7 @@ use crate::write::budget::MessageCharge;
 pub(super) const BULK: usize = 4;
 /// Maximum number of unread messages from datagrams. It limits the memory that a peer can fill.
 const INLET: usize = 1024;
-/// How long an end that leaves waits for its queued messages. These messages no longer matter.
+/// How long an end that leaves waits until its queued messages, which no longer matter, are sent.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How long to wait for the final message to be sent, if the other side does not read.
 const CLOSING: Duration = Duration::from_secs(30);

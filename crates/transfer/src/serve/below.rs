@@ -20,7 +20,7 @@ use super::running::Running;
 use crate::error::Error;
 use crate::session::{self, Service, Session};
 
-/// The properties in which the services with such rights differ.
+/// A service with a right to names below a prefix: the parts in which these services differ.
 pub(super) trait Below: 'static {
     /// The name of the service; also the keyword of its right in the list of clients.
     const NAME: &str;
@@ -43,7 +43,7 @@ pub(super) trait Below: 'static {
     ) -> Result<(), session::Error>;
 }
 
-/// A service with a right to names below a prefix.
+/// The parts that all these services share.
 pub(super) struct Names<B> {
     server: Rc<Server>,
     service: B,

@@ -49,6 +49,9 @@ async fn run(
     // Standard output belongs to ssh, and the client gets all errors itself.
     let tell: Tell = Arc::new(|_| {});
     let mut side = accept_over_ssh(&identity, ports, data_port, &Settings::default()).await?;
+    // The client's first data may arrive before its request; they are kept.
+    let port = data.handle();
+    side.listener.on_arrival(move |address| port.expect(address));
     let memory = Budget::new(options.memory)?;
     // The client is the user of this process, and may choose unsealed data.
     let allow_plain = true;

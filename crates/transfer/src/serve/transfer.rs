@@ -532,11 +532,11 @@ mod tests {
         for (name, value, said) in [
             // An older release had the value in another field, and in Mbit/s.
             ("receive-rate", None, "no value in base units"),
-            ("receive-rate", Some(2e12), "2Tbit/s is not within"),
-            ("receive-rate", Some(f64::NAN), "not within"),
+            ("receive-rate", Some(2e12), "2Tbit/s is not between"),
+            ("receive-rate", Some(f64::NAN), "not between"),
             ("patience", Some(1.5), "not whole"),
-            ("own-loss", Some(0.5), "not within off and on"),
-            ("gtp-variant", Some(2.0), "not within ours and paper"),
+            ("own-loss", Some(0.5), "not between off and on"),
+            ("gtp-variant", Some(2.0), "not between ours and paper"),
             ("no-such", Some(1.0), "no setting no-such"),
         ] {
             let refused = settings(row, &asked(name, value)).unwrap_err();

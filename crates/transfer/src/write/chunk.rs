@@ -54,7 +54,7 @@ impl Drained {
         Bytes::new(self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Returns whether more than the first grant may be sent.
+    /// Returns whether the destination is open. Before that, only the first grant may be sent.
     pub(crate) fn is_planned(&self) -> bool {
         self.planned.load(Ordering::Acquire)
     }
@@ -116,7 +116,7 @@ impl Content {
     pub(crate) fn release(self, content: usize) -> bool {
         let Content::Datagrams(arrived) = self else { return false };
         let (granted, drained) = (arrived.granted(content), arrived.drained.clone());
-        // Drop the buffer first: the next grant must find it.
+        // Free the buffer first, so that the next grant can use its memory.
         drop(arrived);
         drained.add(granted)
     }

@@ -47,7 +47,7 @@ impl Claim {
     /// [`ErrorKind::Usage`] with the first name that another source has claimed; then nothing is
     /// claimed.
     pub(crate) fn take(&self, manifest: &Manifest) -> Result<(), Error> {
-        // No holder of the lock panics.
+        // No thread panics while it holds the lock.
         let mut taken = self.claims.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let all = || manifest.entries().iter().zip(0..).filter(|(it, _)| it.kind != Kind::Folder);
         let hash = |number| *blake3::hash(&manifest.path(number)).as_bytes();

@@ -4,7 +4,8 @@
 //! one sequence of bytes). Destinations with one source implement [`Open`]: the writing thread
 //! collects the manifest and the digests, and the [`Opened`] destination takes chunks with their
 //! digests. Implementations: files (including a folder in memory), a dry run of files, and a
-//! measurement that discards the data. Replicas write one object together, on their own thread.
+//! measurement that discards the data. A copy from replicas has its own implementation of
+//! [`Destination`]: all its sources share one writing thread.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Converts bytes and chunks of an object that need not be sent into the numbers of their blocks. A
-//! block is the payload of one datagram.
+//! Finds the blocks that need not be sent, because the receiver has their bytes or chunks. A block
+//! is the payload of one datagram.
 
 use std::ops::Range;
 

@@ -72,7 +72,7 @@ pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error>
     let first = host(&sources[0]).filter(|first| sources.iter().all(|s| host(s) == Some(first)));
     let Some(runner) = first.or_else(|| host(destination)) else {
         let what = format!(
-            "{} and {destination} are both on other hosts, and a server starts no copy",
+            "{} and {destination} are both on other hosts, and a server cannot start a copy",
             sources[0]
         );
         let advice = match sources.len() {

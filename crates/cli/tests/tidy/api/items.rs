@@ -1,5 +1,7 @@
 //! The public items that a file defines, with their signatures.
 
+use std::path::Path;
+
 use super::super::files;
 use super::paths::Module;
 
@@ -120,15 +122,19 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// The public functions and the traits of a type, from its module and the modules below.
+/// The public functions and the traits of a type, from its module, the modules below, and the other
+/// files of its folder. At a crate's root only the first two, because other types there may have
+/// the same name.
 fn implemented(module: &Module, name: &str) -> Vec<String> {
     let (mut own, mut traits) = (Vec::new(), Vec::new());
     let below = module.path.trim_end_matches("mod.rs").trim_end_matches(".rs");
+    let folder = Path::new(&module.path).parent().filter(|folder| !folder.ends_with("src"));
     for file in files(&format!("crates/{}/src", module.krate), "rs") {
         let is_below = file.path.strip_prefix(below).is_some_and(|rest| {
             rest == ".rs" || rest == "mod.rs" || rest.starts_with('/') || below.ends_with('/')
         });
-        if !is_below || file.is_test() {
+        let is_beside = folder.is_some_and(|folder| Path::new(&file.path).parent() == Some(folder));
+        if !is_below && !is_beside || file.is_test() {
             continue;
         }
         let lines = file.code();

@@ -17,7 +17,7 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// A sender, and the blocks that it sent by number.
+/// A sender, and the block that it sent under each packet number.
 struct Out {
     sender: FobsSender,
     now: Time,
@@ -115,12 +115,12 @@ fn blocks_present_before_their_segment_began_are_never_sent() {
     out.sender.skip(out.now, FLOW, there);
     let rest: Vec<u32> = (0..10).chain(0..3).chain(5..10).collect();
     assert_eq!(out.take(18), rest);
-    assert_eq!(out.take(18), rest, "nor does it go again");
+    assert_eq!(out.take(18), rest, "the blocks present before are not resent either");
     out.hear_told(told(1, 1, 0..3, &[], None));
     assert_eq!(out.sender.poll_event(), None);
     out.hear_told(told(2, 1, 5..10, &[], Some((18, 8))));
     let whole = Event::SegmentDone { segment: 1 };
-    assert_eq!(out.sender.poll_event(), Some(whole), "nothing else of it was missing");
+    assert_eq!(out.sender.poll_event(), Some(whole), "all other blocks have arrived");
 }
 
 #[test]
@@ -234,7 +234,9 @@ fn a_completely_acknowledged_object_needs_no_signal() {
 enum Step {
     /// Sends this many blocks.
     Send(usize),
-    /// The receiver reports a slice of a segment; the missing blocks are drawn from the number.
+    /// The receiver reports on the blocks `start..start + len` of a segment. The bits of `draw`
+    /// decide which of them are missing. `closes`: the report is the last part of an
+    /// acknowledgement.
     Tell {
         segment: u32,
         start: u32,
@@ -272,14 +274,14 @@ fn steps(wide: u32) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Adjacent blocks whose first sends followed each other. The sender decides about their loss
-/// together.
+/// Adjacent blocks whose first sends followed each other. The sender decides for all of them
+/// together whether they are lost.
 #[derive(Default)]
 struct Stretch {
     len: u32,
     /// Remaining blocks: number of sends, and number of blocks sent that often.
     left: BTreeMap<u32, u32>,
-    /// Last number and time of the first sends, of the second sends, and so on.
+    /// Highest packet number and latest time of the first sends, of the second sends, and so on.
     gone: Vec<(u64, Time)>,
 }
 
@@ -310,9 +312,9 @@ impl Stretch {
         self.left.keys().next().copied()
     }
 
-    /// Whether the blocks that are sent next are known to be lost. They are if the receiver has
-    /// reported on all blocks sent equally often. They also are if the receiver has had time for
-    /// such a report and none of these blocks had a number above `by_time_to`.
+    /// Whether the blocks with the fewest sends, which are sent next, are known to be lost. They
+    /// are if their last packet number is below `highest`, so that an acknowledgement covers it.
+    /// They also are if this number is at most `by_time_to` and was sent `patience` ago or earlier.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
             let (last, at) = self.gone[least as usize - 1];
@@ -331,7 +333,7 @@ struct Model {
     next: Option<Block>,
     /// The highest packet number plus one in the receiver's last complete acknowledgement.
     highest: u64,
-    /// The number of the last first send.
+    /// The packet number of the last block that was sent for the first time.
     last_first: u64,
 }
 
@@ -349,29 +351,30 @@ impl Model {
         }
     }
 
-    /// Checks a block that is sent under a number.
+    /// Checks a block that is sent under a packet number, by the paper's rule: no block is resent
+    /// before all others were sent as often.
     ///
-    /// If any block may be repeated, the paper's rule holds for every block. In some states only
-    /// known losses may be repeated: between chunks, without a grant, after an acknowledgement
-    /// without new blocks, during congestion. The rule then holds among the stretches known to be
-    /// lost, of at most [`STRETCH`] blocks each, and no other block is sent. While a first send is
-    /// possible, only an acknowledgement shows that a repeat is lost; time does not.
+    /// In some states only known losses may be resent: between chunks, without a grant, after an
+    /// acknowledgement without new blocks, during congestion. The rule then holds among the
+    /// stretches known to be lost, of at most [`STRETCH`] blocks each, and no other block is sent.
+    /// While unsent blocks may be sent, only an acknowledgement shows that a resent block is lost;
+    /// the time since its send does not.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
-        assert!(!self.there.contains(&block), "{block:?} is known to be there");
+        assert!(!self.there.contains(&block), "{block:?} was acknowledged");
         let (before, of) = match self.goes.get(&block) {
             Some((goes, of)) => {
                 let Standing { repeats_first, known_only, first_left, first_may_go, patience } =
                     standing;
                 let by_time_to = if first_may_go { self.last_first } else { u64::MAX };
-                assert!(!first_left || repeats_first, "{block:?} before one that never went");
+                assert!(!first_left || repeats_first, "{block:?} before an unsent block");
                 let is_known = |stretch: &&Stretch| {
                     !known_only || stretch.is_known(self.highest, patience, by_time_to, now)
                 };
-                assert!(is_known(&&self.stretches[*of]), "{block:?} may be on its way");
+                assert!(is_known(&&self.stretches[*of]), "{block:?} may be in flight");
                 let known = self.stretches.iter().filter(is_known);
                 let least = known.filter_map(Stretch::least).min();
                 let time = goes + 1;
-                assert_eq!(least, Some(*goes), "{block:?} for time {time} before others' turn");
+                assert_eq!(least, Some(*goes), "{block:?} sent {time} times before others");
                 (*goes, *of)
             }
             None => {
@@ -400,7 +403,7 @@ struct Told {
     model: Model,
     layout: Layout,
     sequence: u64,
-    /// The content of the pulses.
+    /// The content of the receiver's next report ([`Pulse`]).
     pulse: Pulse,
 }
 
@@ -454,7 +457,8 @@ impl Told {
         }
     }
 
-    /// Reports a slice; `draw` decides which of the sent blocks the receiver has.
+    /// Reports on a slice of a segment's blocks; the bits of `draw` decide which of the sent blocks
+    /// the receiver has.
     fn tell(&mut self, segment: u32, slice: Range<u32>, draw: u64, closes: bool) {
         let came = |index: &u32| {
             self.model.goes.contains_key(&Block { segment, index: *index })
@@ -510,7 +514,7 @@ fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
             |block: &Block| told.model.there.contains(block) || told.out.sent.contains(block);
         let layout = setup.layout;
         let never = (0..layout.blocks()).filter_map(|n| layout.block(n)).find(|b| !goes(b));
-        assert_eq!(never, None, "it never goes");
+        assert_eq!(never, None, "a block was never sent");
     }
 }
 
@@ -537,7 +541,7 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
     assert_eq!(out.take(10_000), [3, 4]);
     out.hear_told(told(2, 0, 0..1, &[], Some((2 * u64::from(len), 9))));
     assert_eq!(out.take(10_000), (len..2 * len).collect::<Vec<_>>());
-    // The rest was sent less often than the resent blocks.
+    // The remaining blocks were sent once, the resent blocks twice.
     out.hear_told(told(3, 0, 0..1, &[], Some((grant + 2, 9))));
     let rest = 2 * len..grant as u32;
     assert_eq!(out.take(10_000), rest.chain(3..5).collect::<Vec<_>>());

@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(window.lose(at(5.2), 0.1, 9).map(|before| before as u32), Some(70));
         is(window.size(), 49.0);
         is(window.each[0].most, 70.0 * 0.85);
-        // The curve is back at its origin after the cube root of (59.5 − 49) / 0.4 s.
+        // The cubic curve reaches `most`, 59.5, after the cube root of (59.5 − 49) / 0.4 seconds.
         window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 0.0, 1e3);
         is(window.size(), 49.0);
         window.grow(at(5.2 + libm::cbrt(10.5 / 0.4)), 1e3, 1e3);

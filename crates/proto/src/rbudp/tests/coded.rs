@@ -48,8 +48,8 @@ fn repairs_are_followed_by_symbols_of_their_chunks() {
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     let mut out = sent(&setup);
     out.dones();
-    // At a loss of 0.05 two blocks and two symbols fail once in 2,000 times, a block and a symbol
-    // once in 400.
+    // At a loss of 0.05, two blocks with two symbols lose more than two datagrams once in 2,000
+    // times, and a block with a symbol loses both once in 400.
     out.report(1, 800, &[3..5, 799..800]);
     assert_eq!(out.run(), [3, 4, 799, index(0, 0), index(0, 1), index(99, 0)]);
     let highest = PacketNumber(805);
@@ -65,7 +65,8 @@ fn repairs_are_followed_by_symbols_of_their_chunks() {
 
 #[test]
 fn a_segment_sends_no_more_again_than_its_losses_and_three_quarters_of_a_hundredth() {
-    // 5.26 % and 0.75 % of 800 blocks are 49. After 38 repairs 11 are left: two for each chunk.
+    // 5.26 % + 0.75 % of 800 blocks are 48.1, rounded up to 49. After 38 repairs 11 are left: two
+    // for each of the five chunks.
     let setup = coded(800, 0, 8);
     let mut out = sent(&setup);
     out.report(1, 800, &[0..38]);

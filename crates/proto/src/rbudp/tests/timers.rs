@@ -1,5 +1,5 @@
-//! Timers of both ends to the nanosecond, the budget of copies, and the counting of losses. The
-//! sender sends DONE at the end of a round.
+//! Timers of both ends to the nanosecond, the budget of extra copies of blocks, and the counting of
+//! losses. The sender sends DONE at the end of a round.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,8 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Control, Pulse, Report};
 
-/// A timeout over an unmeasured round trip of 100 ms, plus half a round trip.
+/// A timeout (300 ms: three assumed round trips of 100 ms, because none is measured) plus half a
+/// round trip.
 const WAIT: Span = Span::from_millis(350);
 
 /// When DONE is repeated.
@@ -27,7 +28,7 @@ fn waits(rtt: Span, count: u64) -> Vec<u64> {
         let at = repeat(&out);
         let waited = at.since(out.now);
         out.now = at;
-        // The circuit breaker stays closed.
+        // Messages from the receiver keep the circuit breaker closed.
         out.sender.on_control(at, FLOW, &Control::Pulse(Pulse { sequence, ..Pulse::default() }));
         out.sender.on_timeout(at);
         waited.as_nanos() / 1_000_000
@@ -38,7 +39,7 @@ fn waits(rtt: Span, count: u64) -> Vec<u64> {
 #[test]
 fn done_is_repeated_after_a_timeout_and_half_a_round_trip_and_then_at_doubled_waits() {
     assert_eq!(waits(Span::from_millis(100), 5), [350, 700, 1_400, 2_000, 2_000]);
-    // The maximum is two timeouts if they exceed 2 s.
+    // The longest wait is 2 s or two timeouts, whichever is longer.
     assert_eq!(waits(Span::from_secs(2), 3), [7_000, 12_000, 12_000]);
 }
 
@@ -58,7 +59,7 @@ fn no_done_is_repeated_for_a_complete_segment() {
     let mut out = Out::new(&Setup { rate: Some(Rate::from_mbps(10)), ..setup(20, 10) });
     out.run();
     let sent = out.now;
-    assert!(repeat(&out) < sent + WAIT, "the first segment was asked about earlier");
+    assert!(repeat(&out) < sent + WAIT, "DONE of the first segment was sent earlier");
     out.report(0, 10, &[]);
     assert_eq!(repeat(&out), sent + WAIT);
 }
@@ -77,7 +78,7 @@ fn a_part_of_an_answer_puts_the_repeat_off_and_the_whole_of_it_ends_it() {
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
     out.hear(Control::Report(Report::fill(0, 1, 5..10, [7..8].into_iter())));
     assert_eq!(out.run(), [7]);
-    assert_eq!(repeat(&out), out.now + WAIT, "that is the next round's question");
+    assert_eq!(repeat(&out), out.now + WAIT, "the repeat of the next round's DONE");
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn only_counted_losses_are_uncounted() {
     assert_eq!(inn.reports(ms(1)).len(), 1);
     let lost = |inn: &In| inn.receiver.accounting(FLOW).unwrap().blocks_lost;
     assert_eq!(lost(&inn), 8);
-    // Two of the eight, and ten that no report has named.
+    // Two of the eight lost blocks, one block that arrived, and ten that no report has named.
     let needless = BlockRange { first: Block { segment: 0, index: 7 }, count: 13 };
     for _ in 0..2 {
         inn.receiver.skip(ms(2), FLOW, needless);

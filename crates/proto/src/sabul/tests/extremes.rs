@@ -1,4 +1,4 @@
-//! Extreme values.
+//! Extreme values: a million ranges of lost blocks.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The two rate controls in numbers.
+//! The rates that the two rate controls set: the paper's, and that of the measured release.
 
 use super::*;
 use crate::sabul::rate::{PaperRate, RateControl};
@@ -101,7 +101,7 @@ fn further_reports_slow_down_at_the_16th_32nd_and_64th() {
         }
     }
     assert_eq!(slowed, [16, 32, 64, 128]);
-    // The count restarts with condition 1.
+    // A loss beyond the last decrease (the paper's first condition) restarts the count.
     assert!(control.on_report(1_000, 2_000));
     let before = control.rate();
     for _ in 0..15 {
@@ -125,7 +125,7 @@ fn the_rate_stays_between_a_datagram_an_interval_and_the_cap() {
         control.on_report(turn, turn);
     }
     assert_eq!(control.rate(), Rate::from_bps(1_200_000));
-    // A lower cap applies.
+    // A cap below this minimum applies.
     let cap = Rate::from_bps(80_000);
     let mut control = PaperRate::new(&setup, cap, Some(cap));
     control.on_report(0, 1);

@@ -214,7 +214,7 @@ proptest! {
         for (number, answer) in &world.told {
             let made = world.made.get(number).map_or(&[][..], Vec::as_slice);
             match answer {
-                // A missing key was deleted.
+                // The edit deleted a key that did not exist.
                 Answer::Made(0) => prop_assert!(made.is_empty()),
                 Answer::Made(version) => prop_assert_eq!(made, [*version]),
                 Answer::Conflict(_) => prop_assert!(made.is_empty(), "{} was made", number),
@@ -230,14 +230,17 @@ fn an_edit_whose_answer_was_lost_is_not_applied_twice_and_its_writer_gets_the_ve
     let number = world.edits.add(wish("k", b"mine"));
     world.send();
     world.arrive(world.stream);
-    // Another writer has written since, and a third wrote the same value elsewhere.
+    // Another writer has since changed the key, and has put the same value at another key.
     world.foreign("k", b"theirs");
     world.foreign("other", b"mine");
     let other = world.edits.add(Wish { version: Some(0), ..wish("other", b"mine") });
     world.lose();
     world.settle();
     assert_eq!(world.told[&number], Answer::Made(1));
-    assert!(matches!(world.told[&other], Answer::Conflict(Some(_))), "it is not ours");
+    assert!(
+        matches!(world.told[&other], Answer::Conflict(Some(_))),
+        "another writer put the value"
+    );
     assert_eq!(world.value("k"), Some(&b"theirs"[..]));
 }
 
@@ -252,7 +255,7 @@ fn a_lost_edit_is_applied_only_if_its_key_is_unchanged() {
     world.restart();
     world.settle();
     assert!(matches!(world.told[&first], Answer::Made(_)));
-    assert!(matches!(world.told[&second], Answer::Made(_)), "the first is its own");
+    assert!(matches!(world.told[&second], Answer::Made(_)), "only this client changed the key");
     assert!(matches!(world.told[&taken], Answer::Conflict(Some(_))));
     assert_eq!(world.value("k"), Some(&b"2"[..]));
 }
@@ -278,7 +281,7 @@ fn an_outcome_that_is_forgotten_is_unknown_and_never_made() {
     world.settle();
     assert_eq!(world.told[&number], Answer::Unknown);
     assert!(matches!(world.told[&fresh], Answer::Made(_)), "it was never sent");
-    // The same after another lost connection.
+    // An edit that waits when another connection is lost was not sent either.
     let number = world.edits.add(wish("k", b"mine"));
     world.lose();
     world.settle();
@@ -306,11 +309,11 @@ fn presence_that_cannot_be_taken_up_again_is_said_to_be_lost() {
         world.edits.add(Wish { version, presence: true, ..wish(name, b"me") });
     }
     world.settle();
-    // A new stream that begins before the old one has ended keeps everything.
+    // A new stream that begins before the old one has ended keeps all presence.
     let old = world.by();
     world.lose();
     assert_eq!(world.hold(), []);
-    assert_eq!(world.calls.ended(old, false), [], "its place is taken");
+    assert_eq!(world.calls.ended(old, false), [], "the new stream has its presence");
     assert_eq!(world.value("lock"), Some(&b"me"[..]));
     // The server has noticed the loss: vanished presence is created again, except a lock.
     let gone = world.calls.ended(world.by(), false);

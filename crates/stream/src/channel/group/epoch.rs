@@ -38,7 +38,7 @@ impl FlowKey {
     }
 }
 
-/// The key of all flows of an epoch.
+/// An epoch. The keys of all its flows are derived from its key.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Epoch {
     pub(super) number: u64,
@@ -78,13 +78,14 @@ impl Epoch {
         self.of(sender).keys().receiving_end().data
     }
 
-    /// Returns the message with this epoch's keys for a subscriber.
+    /// Returns the message for a subscriber, with the epoch's key. The subscriber derives the key
+    /// of each sender's flow.
     pub(super) fn for_subscriber(&self, group: &multicast::Group) -> Group {
         let key = self.key.to_vec();
         Group { epoch: self.number, flow: self.flow, key, ..described(group, self.suite) }
     }
 
-    /// Returns the message with this epoch's key for a sender.
+    /// Returns the message for a sender, with the key of this sender's flow only.
     pub(super) fn for_sender(&self, group: &multicast::Group, sender: u32, origin: u64) -> Group {
         let FlowKey { epoch, flow, suite, key } = self.of(sender);
         Group { epoch, flow, key: key.to_vec(), origin, ..described(group, suite) }

@@ -7,7 +7,7 @@
 //! Modules:
 //! - `copies`: copies by the real program. `tells`: their events.
 //! - `streams`: TCP. `mice`: short TCP connections. `datagrams`: UDP.
-//! - [`updates`]: state updates by channels.
+//! - [`updates`]: state updates over channels.
 //! - `end`: a flow's result. `absent`: the parts that cannot be emulated.
 //! - `scratch`: a temporary folder that is always removed.
 
@@ -168,7 +168,7 @@ impl<'e> Flows<'e> {
     fn one(&self, run: &Run<'_>) -> FlowEnd {
         let mut end = FlowEnd::of(run.scenario, run.flow);
         if run.stop.wait(Some(run.start())) {
-            end.error = Some("the run ended before its start".into());
+            end.error = Some("the run ended before the flow's start".into());
             return end;
         }
         let done = match &run.flow.traffic {

@@ -1,5 +1,5 @@
-//! Sends state updates in real time between two emulated hosts, by channels of the real program and
-//! by the kernel's TCP. [`crate::sim::updates`] does so in virtual time.
+//! Sends state updates in real time between two emulated hosts, over a channel of the real program
+//! or over the kernel's TCP. [`crate::sim::updates`] does so in virtual time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -34,7 +34,7 @@ const HELLO: &str = "hello";
 /// The received texts, with their arrival times.
 type Arrivals = Receiver<(String, Instant)>;
 
-/// Runs updates in real time, by the channels of `binary` or by the kernel's TCP. A delay is
+/// Runs updates in real time, over a channel of `binary` or over the kernel's TCP. A delay is
 /// measured from the time at which the update is due.
 ///
 /// # Errors
@@ -211,7 +211,7 @@ impl<'e> Channel<'e> {
             match came.recv_timeout(KNOCK) {
                 Ok(_) => break,
                 Err(RecvTimeoutError::Timeout) if Instant::now() < late => {}
-                Err(_) => return Err(failed("open a channel", &"nothing came")),
+                Err(_) => return Err(failed("open a channel", &"no message arrived")),
             }
         }
         feed(run, &mut out, &came, outcome)

@@ -74,7 +74,7 @@ fn carrier(entry: &Section<'_>) -> Result<&'static str, FileError> {
     let given: Vec<&'static str> = names().filter(|name| entry.has(name)).collect();
     let [carrier] = given[..] else {
         let found = if given.is_empty() { "none".into() } else { list(given.iter().copied()) };
-        let what = format!("a flow has one of {}; this one has {found}", list(names()));
+        let what = format!("a flow has one of {}; this flow has {found}", list(names()));
         return Err(entry.source.error(&entry.extent, what));
     };
     let belongs = |key: &str| {
@@ -146,7 +146,7 @@ fn ends<'h>(
         let varied = hosts[if senders.len() > 1 { from } else { to }];
         Ends { from, to, varied }
     };
-    // A flow from a host to itself is left out: a pattern may match the other end's host, too.
+    // A pattern may also match the host of the other end: leave out flows from a host to itself.
     let apart = pairs.into_iter().filter(|(from, to)| carrier == "command" || from != to);
     Ok(apart.map(flow).collect())
 }
@@ -223,7 +223,7 @@ fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f
     let mut settings = BTreeMap::new();
     let Some(value) = entry.value("settings") else { return Ok(settings) };
     let Some(table) = value.get_ref().as_table() else {
-        return Err(entry.error("settings", "'settings' is a table of names and values"));
+        return Err(entry.error("settings", "'settings' must be a table of names and values"));
     };
     if table.len() > MAX_SETTINGS {
         return Err(entry.error("settings", format!("more than {MAX_SETTINGS} settings")));
@@ -269,7 +269,8 @@ fn mice(entry: &Section<'_>) -> Result<Mice, FileError> {
     let arrivals = match (arrivals, every) {
         (2, None) => Arrivals::InTurn,
         (2, Some(_)) => {
-            let what = "mice that arrive in turn wait for the one before: omit 'every'";
+            let what =
+                "with arrivals 'in-turn', each connection waits for the previous one: omit 'every'";
             return Err(entry.error("every", what));
         }
         (_, None) => return Err(entry.missing("every")),

@@ -90,7 +90,7 @@ impl<'a> Section<'a> {
     ) -> Result<Section<'a>, FileError> {
         let extent = value.span();
         let Some(table) = value.get_ref().as_table() else {
-            return Err(source.error(&extent, format!("{title} is a table of keys and values")));
+            return Err(source.error(&extent, format!("{title} must be a table with keys")));
         };
         Section::of_table(source, title, extent, table, keys)
     }
@@ -138,7 +138,7 @@ impl<'a> Section<'a> {
     }
 
     fn wrong_kind(&self, key: &str, wanted: &str) -> FileError {
-        self.error(key, format!("'{key}' in {} is {wanted}", self.title))
+        self.error(key, format!("'{key}' in {} must be {wanted}", self.title))
     }
 
     pub(super) fn text(&self, key: &str) -> Found<&'a str> {

@@ -57,7 +57,7 @@ pub(super) fn copy(
 ) -> Result<Summary, Error> {
     let url = &check(&options)?;
     if options.rate.is_some() || options.rate_limit.is_some() {
-        let what = "a rate limit has no effect on a copy by HTTP";
+        let what = "a rate limit has no effect on a copy over HTTP";
         observer.notice(Notice::Warning(what.to_owned()));
     }
     let connections = match options.protocol {
@@ -88,7 +88,7 @@ fn check(options: &CopyOptions) -> Result<Url, Error> {
         return usage(&what, "use curl -T, or a server lh://host");
     }
     let [Location::Http { url, path }] = &options.sources[..] else {
-        return usage("a copy by HTTP has one source", "copy one file at a time");
+        return usage("a copy over HTTP has one source", "copy one file at a time");
     };
     let is_plain = !options.replicas
         && options.input.is_none()
@@ -96,7 +96,7 @@ fn check(options: &CopyOptions) -> Result<Url, Error> {
         && options.delete.is_none()
         && options.receive != Receive::Fake;
     if !is_plain {
-        return usage("a copy by HTTP copies one file to a file", "use a server of longhaul");
+        return usage("a copy over HTTP copies one file to a file", "use a server of longhaul");
     }
     if !options.destination.is_local() {
         let what = "HTTP copies a file only to this host";
@@ -111,7 +111,7 @@ fn check(options: &CopyOptions) -> Result<Url, Error> {
     Url::parse(url).map_err(error)
 }
 
-/// A running copy by HTTP.
+/// A running copy over HTTP.
 struct Fetching<'a> {
     files: &'a ToFiles,
     client: Client,

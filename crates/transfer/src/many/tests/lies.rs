@@ -1,5 +1,5 @@
-//! A sender that violates the protocol, over real sockets. It harms only its own copy, and the user
-//! learns its name.
+//! One of three sources violates the protocol, over real sockets. The copy excludes this source and
+//! names it to the user; the other sources are not harmed.
 
 use std::fs;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -38,7 +38,7 @@ struct Liar {
     honest: BoxedSender,
     layout: Layout,
     lie: Lie,
-    /// The next block that was not requested, from the end.
+    /// The last block that was sent without a request. These blocks count down from the end.
     next: u64,
 }
 
@@ -250,7 +250,7 @@ fn a_replica_that_sends_each_block_ten_times_is_excluded_without_a_failure() {
 
 #[test]
 fn a_sender_at_ten_times_the_requested_rate_is_excluded_by_name() {
-    // A replica that is left alone sends most of the object.
+    // If it were not excluded, the fast replica would send most of the object.
     for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
         copy_beside(fast, replicas, "faster than this host requests", most);

@@ -110,7 +110,7 @@ impl fmt::Debug for ListCharge {
 
 impl Inner {
     fn lists(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
-        // No holder of the lock panics.
+        // No thread panics while it holds the lock.
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

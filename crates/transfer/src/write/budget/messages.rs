@@ -129,7 +129,7 @@ mod tests {
         drop((first, second, third));
         assert_eq!(free(), 128);
         assert!(budget.0.messages().is_empty());
-        // A client's own transfers have no owner.
+        // At a client, transfers have no owner.
         assert!(budget.messages().set(mebi(128)) && !budget.messages().set(mebi(129)));
     }
 }

@@ -237,7 +237,7 @@ impl Inner {
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<PeerId, u32>> {
-        // No holder of the lock panics.
+        // No thread panics while it holds the lock.
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -362,7 +362,7 @@ impl MemoryPart {
     }
 
     fn held(&self) -> MutexGuard<'_, OwnedSemaphorePermit> {
-        // No holder of the lock panics.
+        // No thread panics while it holds the lock.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
