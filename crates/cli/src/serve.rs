@@ -167,7 +167,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
     // lost.
     let held = signals::hold_reload()?;
-    let list = first_list(args)?;
+    let list = first_clients(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no data port follows port 65535";
         return Err(Error::new(ErrorKind::Usage, what).advise("choose one with --data-port"));
@@ -261,26 +261,31 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
 }
 
 /// Reads the list at the start, and refuses an empty one. A running server may get an empty list.
-fn first_list(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
-    let list = allow_list(&args.allow, args.allow_file.as_ref())?;
-    let empty = |what: String, advice| Err(Error::new(ErrorKind::Usage, what).advise(advice));
-    match &args.allow_file {
-        Some(file) if list.is_empty() => {
-            let what = format!("{} lists no client, so nobody could connect", file.display());
-            empty(what, "write a line ID[:ro|wo|rw][:subfolder] for each client")
-        }
-        None if list.is_empty() && !args.http.has_clients() => {
-            let advice = match args.http.is_wanted() {
-                true => {
-                    "let clients of HTTP in by --http-tokens FILE or --http-public, and clients of \
-                     lh:// by --allow ID"
-                }
-                false => "let a client in by --allow ID; `longhaul id` prints its id there",
-            };
-            empty("nobody could connect to this server".to_owned(), advice)
-        }
-        _ => Ok(list),
+fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
+    let list = allow_list(named, file)?;
+    if let (Some(file), true) = (file, list.is_empty()) {
+        let what = format!("{} lists no client, so nobody could connect", file.display());
+        let advice = "write a line ID[:ro|wo|rw][:subfolder] for each client";
+        return Err(Error::new(ErrorKind::Usage, what).advise(advice));
     }
+    Ok(list)
+}
+
+/// Like [`first_list`]; also refuses a server without a list, unless HTTP has clients.
+fn first_clients(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
+    let list = first_list(&args.allow, args.allow_file.as_ref())?;
+    if !list.is_empty() || args.http.has_clients() {
+        return Ok(list);
+    }
+    let advice = match args.http.is_wanted() {
+        true => {
+            "let clients of HTTP in by --http-tokens FILE or --http-public, and clients of lh:// \
+             by --allow ID"
+        }
+        false => "let a client in by --allow ID; `longhaul id` prints its id there",
+    };
+    let what = "nobody could connect to this server";
+    Err(Error::new(ErrorKind::Usage, what).advise(advice))
 }
 
 /// The folder to serve, which clap requires without --ssh.
