@@ -946,18 +946,27 @@ alone() {
 }
 
 # A copy next to one kernel TCP flow, and next to another copy that starts 5 s later: 200 Mbit/s,
-# 40 ms, a queue of one BDP, 30 s. The rates count object bytes, each flow's over its own time.
+# 40 ms, a queue of one BDP, 30 s, RUNS seeds from SEED on. The rates count object bytes, each flow's
+# over its own time. The last column is Jain's index of the two rates 15 to 20 s after the second start.
 shares() {
-    local other tail
-    echo "| beside | the copy, bit/s | the other, bit/s |"
-    echo "| --- | --- | --- |"
-    for other in 'tcp = "cubic"' 'tcp = "bbr"' 'protocol = "rbudp"'; do
+    local other tail seed rates
+    # Prints the rate of the flow $1 from $2 to $3 s after its start, in bit/s.
+    between() {
+        grep "\"flow\":\"$1\"" "$WORK/out" | tr '{' '\n' |
+            sed -n 's/"at_seconds":\([0-9.]*\),"delivered_bytes":\([0-9]*\).*/\1 \2/p' |
+            awk -v a="$2" -v b="$3" '$1 >= a && !f {f = 1; t = $1; x = $2} $1 <= b {u = $1; y = $2} END {print (y - x) * 8 / (u - t)}'
+    }
+    echo "| beside | seed | the copy, Mbit/s | the other, Mbit/s | the copy's part of an equal share | Jain's index |"
+    echo "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for other in 'tcp = "cubic"' 'tcp = "bbr"' 'protocol = "rbudp"'; do for seed in $(seq "${SEED:-1}" $((${SEED:-1} + RUNS - 1))); do
         tail=30; [ "$other" != 'protocol = "rbudp"' ] || tail=25
         printf '[topology]\nkind = "pair"\nlink = { rate = "200M", delay = "20ms", loss = "none", queue = "1000000", back = { loss = "none", queue = "10MB" } }\n[[flow]]\nname = "copy"\nfrom = "a"\nto = "b"\nprotocol = "rbudp"\nlasts = "30s"\n[[flow]]\nname = "other"\nfrom = "a"\nto = "b"\n%s\nlasts = "%ss"\nstart = "%ss"\n' \
             "$other" "$tail" "$((30 - tail))" > "$WORK/shares.toml"
-        "$LONGHAUL" emulate --json --quiet --seed "${SEED:-1}" "$WORK/shares.toml" | grep '"event":"flow"' > "$WORK/out"
-        echo "| $other | $(grep '"flow":"copy"' "$WORK/out" | field goodput_bps) | $(grep '"flow":"other"' "$WORK/out" | field goodput_bps) |"
-    done
+        "$LONGHAUL" emulate --json --quiet --seed "$seed" "$WORK/shares.toml" | grep '"event":"flow"' > "$WORK/out"
+        rates="$(between copy $((45 - tail)) $((50 - tail))) $(between other 15 20)"
+        echo "$other $seed $(grep '"flow":"copy"' "$WORK/out" | field goodput_bps) $(grep '"flow":"other"' "$WORK/out" | field goodput_bps) $rates" |
+            awk '{c = $5; o = $6; x = $7; y = $8; printf "| %s %s %s | %d | %.1f | %.1f | %.2f | %.3f |\n", $1, $2, $3, $4, c / 1e6, o / 1e6, 2 * c / (c + o), (x + y) ^ 2 / (2 * (x * x + y * y))}'
+    done; done
 }
 
 case ${1:-all} in

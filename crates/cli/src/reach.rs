@@ -149,7 +149,7 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
 
 impl ReachArgs {
     /// Checks that each given flag applies to one of `places`. Skips flags for which `is_default`
-    /// is true: they come from a file, and may be meant for another copy.
+    /// is true: they come from a configuration file, and may be meant for another copy.
     ///
     /// # Errors
     /// A flag for ssh hosts without an ssh host, a flag for servers without a server, or a server
@@ -217,7 +217,7 @@ impl ReachArgs {
     }
 
     /// Returns the client of a command that uses `places` on other hosts. A signal cancels
-    /// `cancel`; `screen` asks about new servers.
+    /// the command through `cancel`; `screen` asks about new servers.
     ///
     /// # Errors
     /// One of `places` is on this host, and the errors of [`ReachArgs::check`] and

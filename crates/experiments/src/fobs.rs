@@ -199,18 +199,19 @@ pub(crate) static FIG1: Experiment = Experiment {
     differs: "The paper's text gives one number, about 90 % on both paths. The paper assumes that \
               its receiver, \"in all likely-hood\", lost the packets that arrived while it made an \
               acknowledgement. Frequent acknowledgements therefore reduced its throughput, but the \
-              paper does not say how long one took. The millisecond and the buffer of 8 kB are \
-              assumptions that show the shape of the curve: for 39,063 packets an acknowledgement \
-              needs a bitmap of 5 kB, or 39 kB with a byte for each packet. longhaul acknowledges \
-              after a quarter of a round trip at the latest, which is about every 72 packets at 26 \
-              ms and every 180 at 65 ms. It cannot be configured to acknowledge less often. \
-              Framing, headers and tag leave 91.3 % of the card's rate for the object.",
+              paper does not say how long an acknowledgement took. The millisecond and the buffer \
+              of 8 kB are assumptions that show the shape of the curve: for 39,063 packets an \
+              acknowledgement needs a bitmap of 5 kB, or 39 kB with a byte for each packet. \
+              longhaul acknowledges after a quarter of a round trip at the latest, which is about \
+              every 72 packets at 26 ms and every 180 at 65 ms. longhaul cannot be configured to \
+              acknowledge less often. Framing, headers and tag leave 91.3 % of the card's rate for \
+              the object.",
     learned: "If an acknowledgement costs nothing, FOBS on an empty path fills the card at every \
               frequency in the tables, like the paper's FOBS at its best. The sender ignores \
               acknowledgements while it has unsent packets, and sends lost packets first in its \
               next pass.\n\n\
               The paper's curve appears if an acknowledgement stops the receiving program for a \
-              millisecond. In that time 11 packets arrive, and the buffer has room for 8. The \
+              millisecond. In a millisecond 11 packets arrive, and the buffer has room for 8. The \
               share is then {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % \
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \
@@ -247,11 +248,12 @@ pub(crate) static FIG2: Experiment = Experiment {
         frequency_figure(tables, WASTE, "FOBS's waste", 3.0, of)
     },
     differs: "The paper's text gives one number, about 3 %. A sender that stops only after the \
-              receiver's last report wastes at least the capacity times the round-trip time. At \
-              100 Mbit/s that is 0.8 % of 40 MB at 26 ms and 1.9 % at 65 ms, and longhaul wastes \
-              exactly that where an acknowledgement costs nothing. The cost of an acknowledgement \
-              at the paper's receiver is not known; the millisecond is an assumption \
-              ([fobs-fig1](fobs-fig1.md)).",
+              receiver's last report wastes at least the capacity times the round-trip time. \
+              Framing, headers and tag leave 91.3 Mbit/s of the capacity for the object, so this \
+              minimum is 0.74 % of 40 MB at 26 ms and 1.85 % at 65 ms. longhaul wastes at most \
+              0.02 points more without loss, where an acknowledgement costs nothing. The cost of \
+              an acknowledgement at the paper's receiver is not known; the millisecond is an \
+              assumption ([fobs-fig1](fobs-fig1.md)).",
     learned: "Greedy sending has a known price: one round trip at full rate, whatever the size of \
               the object. The price hardly matters for large objects and dominates for small ones. \
               longhaul wastes {short haul, loss 0 %, the best of them | 1} and {long haul, loss 0 \
@@ -390,8 +392,8 @@ pub(crate) static TABLE1: Experiment = Experiment {
               more than in the paper because nothing contends here. The other two values are \
               within {-[TCP, long haul, without * | difference] | 1} points of the paper's: on the \
               short haul nothing contended in the paper either, and without large windows the \
-              window is the limit. So the paper's headline, 1.8 times TCP, is about contention: \
-              see [fobs-table2](fobs-table2.md).",
+              window is the limit. So the paper's headline, 1.8 times TCP's rate, is about \
+              contention: see [fobs-table2](fobs-table2.md).",
     set: Set::Quick,
 };
 
@@ -467,8 +469,8 @@ pub(crate) static TABLE2: Experiment = Experiment {
               emulated} % over real sockets; the paper's 76 % is between the two. The best \
               PSockets has {PSockets, the best of them | difference} points more than the paper's \
               in the simulator and {[PSockets, the best of them | emulated] - 56} points more over \
-              real sockets. In both, as in the paper, FOBS is ahead. The best number of \
-              connections must be found by trial: one connection gets {PSockets, 1 connections} %, \
-              sixteen get {PSockets, 16 connections} %.",
+              real sockets. In the simulator and over real sockets, as in the paper, FOBS is \
+              ahead. The best number of connections must be found by trial: one connection gets \
+              {PSockets, 1 connections} %, sixteen get {PSockets, 16 connections} %.",
     set: Set::Quick,
 };

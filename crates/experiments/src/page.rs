@@ -45,7 +45,7 @@ pub struct Page {
 pub enum PageError {
     /// A figure cannot be drawn.
     Plot(PlotError),
-    /// A number in its prose is in none of its tables.
+    /// The page's prose takes a number from a row that no table of the page has.
     Prose(ProseError),
 }
 

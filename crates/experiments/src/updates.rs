@@ -187,12 +187,13 @@ pub(crate) static FEC: Experiment = Experiment {
             row `deadline` is `--mode deadline` with the same time limit: the receiver reports its \
             losses once a second, and the sender chooses the code. Delays count delivered updates \
             only; bytes include all headers towards the receiver.\n\n\
-            Emulated, at 100 and 1,000 updates a second: a real reflector and its subscriber run \
-            on one emulated host, and a real sender on the other. TCP is a connection of the \
-            kernel. All carriers of a case run at the same time, each on its own path. A delay \
-            begins when an update is due at the sender, and ends when the subscriber prints \
-            it. Not emulated: 10 updates a second, which would take 70 minutes. `longhaul \
-            reproduce quanta-fec --how emulate --update` takes 10 minutes.",
+            Emulated, at 100 and 1,000 updates a second: a real reflector (the server that \
+            forwards the updates) and its subscriber run on one emulated host, and a real sender \
+            on the other. TCP is a connection of the kernel. All carriers of a case run at the \
+            same time, each on its own path. A delay begins when an update is due at the sender, \
+            and ends when the subscriber prints it. Not emulated: 10 updates a second, which would \
+            take 70 minutes (14 cases of 300 s). `longhaul reproduce quanta-fec --how emulate \
+            --update` takes 10 minutes.",
     cases: Vec::new,
     tables: |outcomes| match outcomes.updates() {
         real if real.is_empty() => TABLES.get_or_init(|| tables(|_, it| Some(run(it)))).clone(),
@@ -210,14 +211,15 @@ pub(crate) static FEC: Experiment = Experiment {
               100 ms, loss 3 %, XOR 3 | bytes beyond UDP | simulated | 0} % more bytes. \
               Reed-Solomon with 2 repairs for 4 updates delivers {100/s, 100 ms, loss 3 %, \
               Reed-Solomon 4+2 | in time | simulated | 1} %. A lost TCP segment delays all updates \
-              of a round trip, so TCP has the lowest share here. If packets are lost three in a \
-              row on average, XOR of 3 falls to {100/s, 100 ms, loss 3 %, 3 in a row, XOR 3 | in \
-              time | simulated | 1} % and Reed-Solomon to {100/s, 100 ms, loss 3 %, 3 in a row, \
-              Reed-Solomon 4+2 | in time | simulated | 1} %: a group is restored only if it loses \
-              no more datagrams than it has repairs. A code that follows the losses delivers \
-              {100/s, 100 ms, loss 3 %, deadline | in time | simulated | 1} % for {100/s, 100 ms, \
-              loss 3 %, deadline | bytes beyond UDP | simulated | 0} % more bytes, and with bursts \
-              {100/s, 100 ms, loss 3 %, 3 in a row, deadline | in time | simulated | 1} %. At 10 \
-              updates a second a group has one update, and each repair is a copy of that update.",
+              that follow it within a round trip, so TCP has the lowest share here. If packets are \
+              lost three in a row on average, XOR of 3 falls to {100/s, 100 ms, loss 3 %, 3 in a \
+              row, XOR 3 | in time | simulated | 1} % and Reed-Solomon to {100/s, 100 ms, loss 3 \
+              %, 3 in a row, Reed-Solomon 4+2 | in time | simulated | 1} %: a group is restored \
+              only if it loses no more datagrams than it has repairs. A code that follows the \
+              losses (the row `deadline`) delivers {100/s, 100 ms, loss 3 %, deadline | in time | \
+              simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
+              simulated | 0} % more bytes, and with bursts {100/s, 100 ms, loss 3 %, 3 in a row, \
+              deadline | in time | simulated | 1} %. At 10 updates a second a group has one \
+              update, and each repair is a copy of that update.",
     set: Set::Full,
 };

@@ -43,8 +43,8 @@ pub struct Client {
 
 impl Client {
     /// Returns a client for the file at `url`. The usual environment variables set proxies. The
-    /// client trusts the system's certificate authorities, or else those in `SSL_CERT_FILE` and
-    /// `SSL_CERT_DIR`.
+    /// client trusts the certificate authorities in `SSL_CERT_FILE` and `SSL_CERT_DIR`, or the
+    /// system's if neither is set.
     ///
     /// # Errors
     /// [`Kind::Usage`]: `url` is https and there are no trusted authorities.
@@ -118,7 +118,7 @@ impl Client {
             }
             401 | 407 => {
                 Error::new(Kind::Unreachable, format!("{host} asks for credentials ({status})"))
-                    .advise(format!("name a file with a token by {}", CallOption::Token))
+                    .advise(format!("name the file of a token with {}", CallOption::Token))
             }
             403 => Error::new(Kind::Unreachable, format!("{host} refuses access to {url} (403)")),
             404 | 410 => Error::new(Kind::File, format!("{url} does not exist ({status})")),
@@ -144,7 +144,7 @@ fn tls() -> Result<TlsConfig, Error> {
         let why = found.errors.first().map_or_else(String::new, |error| format!(": {error}"));
         let what = format!("there are no trusted authorities for https{why}");
         return Err(Error::new(Kind::Usage, what)
-            .advise("install ca-certificates, or name a file by SSL_CERT_FILE"));
+            .advise("install ca-certificates, or set SSL_CERT_FILE to a file of authorities"));
     }
     let roots = found.certs.iter().map(|der| Certificate::from_der(der).to_owned());
     let roots: Vec<Certificate<'static>> = roots.collect();

@@ -49,8 +49,10 @@ impl Error {
             }
             ureq::Error::RequireHttpsOnly(to) => {
                 let what = format!("{host} redirects from https to {}", cut(&to));
-                Error::new(Kind::Unreachable, what)
-                    .advise(format!("{} follows it without encryption", CallOption::AllowDowngrade))
+                Error::new(Kind::Unreachable, what).advise(format!(
+                    "to follow it without encryption, use {}",
+                    CallOption::AllowDowngrade
+                ))
             }
             ureq::Error::TooManyRedirects => {
                 Error::new(Kind::File, format!("{host} redirects more than 10 times"))
@@ -76,7 +78,7 @@ impl Error {
 
 fn untrusted(host: &str, why: &str) -> Error {
     Error::new(Kind::Unreachable, format!("no trusted TLS connection to {host}: {why}"))
-        .advise("SSL_CERT_FILE names a file of trusted authorities")
+        .advise("to trust other authorities, set SSL_CERT_FILE to a file with their certificates")
 }
 
 /// Shortens text from a server and escapes its control characters.

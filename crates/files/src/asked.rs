@@ -294,6 +294,12 @@ mod tests {
         assert!(what.ends_with("requested: the file report.pdf"), "{what}");
         let what = says(&file, Shape::Contents, &[".ssh/", ".ssh/authorized_keys"]);
         assert!(what.contains("contents of a folder that begin with the folder .ssh"), "{what}");
+        let what = says(&pull(&["d/t"], true), Shape::Named, &["u/"]);
+        assert!(what.ends_with("requested: t"), "{what}");
+        let what = says(&pull(&["t/"], true), Shape::Named, &["u/"]);
+        assert!(what.ends_with("requested: the contents of a folder"), "{what}");
+        let what = says(&pull(&["t", "v"], true), Shape::Several, &["u/"]);
+        assert!(what.ends_with("requested: t and others"), "{what}");
         let long = "n".repeat(250) + "/";
         let path = format!("{long}{long}");
         let what = says(&pull(&["a", "b"], true), Shape::Several, &[&long, &path]);

@@ -62,9 +62,8 @@ impl RootBuilder {
         }
         self.given += 1;
         let (mut level, mut number, mut value) = (0, chunk, value);
-        // Do not merge the pair below the root here: the root has a different merge.
-        while let Some(end) = self.pair_end(level, number)
-            && (end < self.chunks || number >> 1 > 0)
+        // Do not merge pairs at the end of the file here: the root has a different merge.
+        while self.pair_end(level, number) < self.chunks
             && let Some(sibling) = self.subtrees.remove(&(level, number ^ 1))
         {
             let (left, right) = if number & 1 == 0 { (value, sibling) } else { (sibling, value) };
@@ -84,9 +83,8 @@ impl RootBuilder {
         if !self.is_complete() {
             return None;
         }
-        // The sizes of the remaining subtrees are the powers of two that add up to the number of
-        // chunks (for a power of two, its two halves). The largest is leftmost. Merge them from the
-        // right.
+        // The remaining subtrees become smaller from left to right, down to the pairs at the end of
+        // the file. Merge them from the right.
         let mut spine: Vec<(u64, Digest)> =
             self.subtrees.iter().map(|((level, n), value)| (n << level, *value)).collect();
         spine.sort_unstable_by_key(|(start, _)| *start);
@@ -102,11 +100,9 @@ impl RootBuilder {
         Some(right)
     }
 
-    /// Returns the end of the pair that contains this subtree, if the whole pair lies within the
-    /// file.
-    fn pair_end(&self, level: u32, number: u64) -> Option<u64> {
-        let end = ((number >> 1) + 1) << (level + 1);
-        (end <= self.chunks).then_some(end)
+    /// Returns the end of the pair that contains this subtree.
+    fn pair_end(&self, level: u32, number: u64) -> u64 {
+        ((number >> 1) + 1) << (level + 1)
     }
 }
 
@@ -255,6 +251,10 @@ mod tests {
         let mut gap = StreamRoot::default();
         gap.give(1, [1; 32]);
         assert_eq!((gap.root(), gap.chunks()), (None, 0));
+        assert_eq!([0, 1, 2].map(|chunk| gap.has(chunk)), [false, true, false]);
+        gap.give(0, [0; 32]);
+        assert_eq!([0, 1, 2].map(|chunk| gap.has(chunk)), [true, true, false]);
+        assert_eq!(gap.chunks(), 2);
     }
 
     #[test]
@@ -315,5 +315,22 @@ mod tests {
             prop_assert_eq!(sorted.root(), mixed.root());
             prop_assert!(sorted.root().is_some());
         }
+    }
+
+    #[test]
+    fn a_chunk_outside_of_the_file_is_no_part_of_it() {
+        let mut builder = RootBuilder::new(2 * CHUNK);
+        builder.give(2, [2; 32]);
+        builder.give(0, [0; 32]);
+        assert!(!builder.is_complete() && builder.root().is_none());
+        builder.give(1, [1; 32]);
+        assert!(builder.is_complete() && builder.root().is_some());
+    }
+
+    #[test]
+    fn a_stream_of_one_chunk_has_no_root_of_a_tree() {
+        let mut one = StreamRoot::default();
+        one.give(0, [1; 32]);
+        assert_eq!(one.root(), None);
     }
 }

@@ -226,6 +226,7 @@ mod tests {
         assert!(look(&at(top, "link/")).is_err());
         rename(&at(top, "a/f"), &at(top, "g")).unwrap();
         assert_eq!(look(&at(top, "a/f")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(look(&at(top, "g/")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
         rename(&at(top, "a"), &at(top, "b/")).unwrap();
         assert_eq!(names(top), ["b", "g", "link"]);
         remove(&at(top, "b")).unwrap();

@@ -90,3 +90,21 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_what_failed_and_the_advice() {
+        let error = Error::new(FileErrorKind::File, "cannot read x");
+        assert_eq!(error.to_string(), "cannot read x");
+        for (advice, shown) in [
+            ("check the disk".into(), "cannot read x; check the disk"),
+            (Advice::Recursive, "cannot read x; ask for a recursive copy"),
+            (Advice::FileOrMeasure, "cannot read x; copy to the name of a file"),
+        ] {
+            assert_eq!(error.clone().advise(advice).to_string(), shown);
+        }
+    }
+}

@@ -450,6 +450,7 @@ mod tests {
         assert!(between.takes(b"x", false), "a size does not limit a path");
         assert!(compiled(&[]).fits(u64::MAX) && compiled(&[MaxSize(0)]).fits(0));
         assert!(!compiled(&[MaxSize(0)]).fits(1) && !compiled(&[MinSize(1)]).fits(0));
+        assert!(compiled(&[MaxSize(2), MinSize(2)]).fits(2));
         let refused = CompiledFilters::new(&[MaxSize(1), MinSize(2)]).unwrap_err();
         assert_eq!(refused.kind, FileErrorKind::Request);
         assert!(refused.what.contains("at least 2 B and at most 1 B"), "{refused}");
@@ -469,5 +470,10 @@ mod tests {
         assert!(refused(vec![exclude("x".repeat(MAX_PATTERN + 1))]).contains("4097 bytes"));
         let short: Vec<Filter> = (0..MAX_PATTERNS).map(|n| exclude(format!("*.{n}"))).collect();
         assert!(refused(short).contains("take too much memory"));
+        assert_eq!((MAX_COMPILED, MAX_CACHES, MAX_CACHE), (25_165_824, 16_777_216, 1_048_576));
+        let sizes = filters(&["-abc", "-a/bc", "-*.c"]).globs;
+        assert_eq!((sizes[0].test.size(), sizes[1].test.size()), (3, 4));
+        let Test::Matches(regex) = &sizes[2].test else { unreachable!("it is a glob") };
+        assert_eq!(sizes[2].test.size() - regex.memory_usage(), 4096);
     }
 }

@@ -173,4 +173,13 @@ mod tests {
         bytes.extend(header.encode_record(100, &[0; 32]));
         assert_eq!(Journal::decode(&bytes).unwrap().values.len(), 3);
     }
+
+    #[test]
+    fn the_longest_journal_has_a_header_and_each_chunk_twice() {
+        let of = |chunks: u64| (HEADER as u64) + chunks * 2 * RECORD as u64;
+        for (size, chunks) in [(0, 0), (1, 1), (CHUNK, 1), (CHUNK + 1, 2)] {
+            assert_eq!(Header::longest(size), of(chunks), "{size}");
+        }
+        assert_eq!((HEADER, RECORD), (40, 48));
+    }
 }

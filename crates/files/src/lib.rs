@@ -90,3 +90,21 @@ impl Failure {
         String::from_utf8_lossy(&self.path).into_owned()
     }
 }
+
+#[cfg(test)]
+mod failure_tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_takes_the_memory_of_its_texts_and_is_shown_as_text() {
+        let path = b"a\xffb".to_vec();
+        let failure = Failure { path, reason: "no rights".to_owned(), ..Failure::default() };
+        assert_eq!(failure.bytes(), size_of::<Failure>() as u64 + 3 + 9);
+        assert_eq!(failure.shown(), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn a_chunk_is_a_mebibyte_and_a_large_file_has_eight() {
+        assert_eq!((CHUNK, LARGE), (1_048_576, 8_388_608));
+    }
+}

@@ -138,6 +138,23 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_removed_during_a_listing_is_left_out() {
+        let folder = crate::MemoryFolder::new(10);
+        for name in ["a", "b", "c"] {
+            folder.put(name.as_ref(), Vec::new());
+        }
+        let place = Place::Stored { root: (&folder).into(), path: "".into() };
+        let mut heard = Vec::new();
+        list(&place, &mut |named| {
+            folder.take("b".as_ref());
+            heard.push(named.name);
+            true
+        })
+        .unwrap();
+        assert_eq!(heard, [b"a", b"c"]);
+    }
+
+    #[test]
     fn the_caller_can_end_a_listing() {
         let top = tempfile::tempdir().unwrap();
         (0..10).for_each(|n| fs::write(top.path().join(format!("{n}")), "").unwrap());

@@ -128,7 +128,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns an entry without a place and without a stamp.
+    /// Returns an entry at the top, without a name and without a stamp.
     pub(crate) fn new(kind: Kind, mode: u32, modified: FileTime) -> Entry {
         Entry { parent: TOP, name: 0, name_len: 0, kind, mode, modified, version: 0 }
     }
@@ -384,4 +384,187 @@ fn at_path(path: &[u8], reason: &'static str) -> ManifestError {
     // Show enough of the path to find it, whatever its length.
     let shown = String::from_utf8_lossy(path).chars().take(300).collect();
     ManifestError { entry: Some(shown), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(path: &str, kind: Kind) -> Listed {
+        let modified = FileTime { seconds: 5, nanos: 6 };
+        Listed { path: path.as_bytes().into(), kind, mode: 0o640, modified }
+    }
+
+    fn file(path: &str, size: u64) -> Listed {
+        listed(path, Kind::File { size, sparse: false, holes: Box::default() })
+    }
+
+    fn tree() -> Manifest {
+        let link = listed("a/l", Kind::Link { target: b"target".as_slice().into() });
+        let hole = Kind::File { size: LARGE, sparse: true, holes: Box::new([1..3]) };
+        let listed = vec![
+            file("b", 7),
+            listed("a", Kind::Folder),
+            link,
+            listed("a/d", Kind::Folder),
+            file("a/d/x", LARGE - 1),
+            listed("a/d/y", hole),
+        ];
+        Manifest::new(Shape::Contents, listed).expect("it is sound")
+    }
+
+    #[test]
+    fn a_manifest_knows_the_names_paths_and_sizes_of_its_entries() {
+        let tree = tree();
+        let paths = ["a", "a/d", "a/d/x", "a/d/y", "a/l", "b"];
+        for (number, path) in (0..).zip(paths) {
+            assert_eq!(tree.shown(number), path);
+            assert_eq!(tree.name(number), path.rsplit('/').next().unwrap_or("").as_bytes());
+        }
+        let entries = tree.entries();
+        let parents: Vec<_> = entries.iter().map(Entry::parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(1), Some(1), Some(0), None]);
+        let sizes: Vec<_> = entries.iter().map(Entry::size).collect();
+        assert_eq!(sizes, [None, None, Some(LARGE - 1), Some(LARGE), None, Some(7)]);
+        assert_eq!((entries[3].holes(), entries[0].holes()), (&[1..3][..], &[][..]));
+        let extra: Vec<_> = entries.iter().map(Entry::extra).collect();
+        assert_eq!(extra, [0, 0, 0, 16, 6, 0]);
+        assert_eq!((tree.files(), tree.bytes()), (3, 2 * LARGE + 6));
+        let large: Vec<_> = (0..7).filter(|number| tree.is_large(*number)).collect();
+        assert_eq!(large, [3]);
+        assert_eq!((tree.is_single(), tree.shape()), (false, Shape::Contents));
+    }
+
+    #[test]
+    fn the_one_file_of_a_copy_is_large_unless_it_is_empty() {
+        let of = |size| Manifest::of_file(b"x", size, FileTime::default(), 9).expect("it is sound");
+        assert!(of(1).is_large(0) && !of(0).is_large(0) && of(1).is_single());
+        assert_eq!((of(3).entries()[0].version, of(3).entries()[0].mode), (9, 0o644));
+        assert!(Manifest::of_file(b"a/b", 1, FileTime::default(), 0).is_err());
+    }
+
+    #[test]
+    fn only_the_contents_of_a_folder_have_a_folder_mode() {
+        let contents = tree().with_folder_mode(Some(0o750));
+        assert_eq!((contents.folder_mode(), tree().folder_mode()), (Some(0o750), None));
+        let file = Manifest::of_file(b"x", 1, FileTime::default(), 0).expect("it is sound");
+        assert_eq!(file.with_folder_mode(Some(0o750)).folder_mode(), None);
+    }
+
+    #[test]
+    fn a_manifest_without_holes_has_the_same_files() {
+        let filled = tree().without_holes();
+        assert_eq!(filled.entries()[3].size(), Some(LARGE));
+        let kind = Kind::File { size: LARGE, sparse: false, holes: Box::default() };
+        assert_eq!(filled.entries()[3].kind, kind);
+    }
+
+    #[test]
+    fn a_fault_is_shown_with_at_most_300_characters_of_its_path() {
+        let fault = at_path("é".repeat(301).as_bytes(), "too long");
+        assert_eq!(fault.entry, Some("é".repeat(300)));
+        assert_eq!(at_path(b"x", "twice").to_string(), "manifest entry \"x\": twice");
+        assert_eq!(whole("no head").to_string(), "manifest: no head");
+    }
+
+    #[test]
+    fn the_content_of_a_folder_follows_the_folder_directly() {
+        let mut paths = ["a", "a/b", "a/b/c", "a/c", "a!", "ab", "b"];
+        let sorted = paths;
+        paths.reverse();
+        paths.sort_by(|a, b| walk_order(a.as_bytes(), b.as_bytes()));
+        assert_eq!(paths, sorted);
+        assert_eq!(walk_order(b"a/b", b"a/b"), Ordering::Equal);
+        assert_eq!(
+            (split(b"a/b/c"), split(b"c")),
+            ((&b"a/b"[..], &b"c"[..]), (&b""[..], &b"c"[..]))
+        );
+    }
+
+    #[test]
+    fn an_entry_is_checked_at_the_exact_limits() {
+        let sound = |shape, listed: Vec<Listed>| Manifest::new(shape, listed).is_ok();
+        let with = |mode, nanos| {
+            let modified = FileTime { seconds: 0, nanos };
+            sound(Shape::Several, vec![Listed { mode, modified, ..file("x", 1) }])
+        };
+        assert!(with(0o7777, 999_999_999));
+        assert!(!with(0o10000, 0) && !with(0, 1_000_000_000));
+        let link = |len| {
+            let target = vec![b't'; len].into();
+            sound(Shape::Several, vec![listed("x", Kind::Link { target })])
+        };
+        assert!(link(1) && link(MAX_PATH) && !link(0) && !link(MAX_PATH + 1));
+        let zero = Kind::Link { target: b"a\0b".as_slice().into() };
+        assert!(!sound(Shape::Several, vec![listed("x", zero)]));
+        let named = |len: usize| sound(Shape::Several, vec![file(&"n".repeat(len), 1)]);
+        assert!(named(255) && !named(256));
+        // Each file counts with a chunk of padding on both sides.
+        let most = MAX_OBJECT - 2 * crate::CHUNK;
+        let sized = |sizes: &[u64]| {
+            let files =
+                sizes.iter().enumerate().map(|(number, size)| file(&number.to_string(), *size));
+            sound(Shape::Several, files.collect())
+        };
+        assert!(sized(&[most]) && !sized(&[most + 1]) && !sized(&[u64::MAX]));
+        assert!(sized(&[most - 2 * crate::CHUNK - 5, 5]));
+        assert!(!sized(&[most - 2 * crate::CHUNK - 5, 6]) && !sized(&[most, 0]));
+    }
+
+    #[test]
+    fn a_path_of_4096_bytes_is_the_longest() {
+        let deep = |len: usize| {
+            let path = "d/".repeat(len / 2) + if len % 2 == 1 { "x" } else { "xx" };
+            let path = &path[path.len() - len..];
+            let folders = path.match_indices('/').map(|(at, _)| listed(&path[..at], Kind::Folder));
+            let all = folders.chain([file(path, 1)]).collect();
+            Manifest::new(Shape::Several, all).map(|_| ()).map_err(|error| error.reason)
+        };
+        assert_eq!(deep(MAX_PATH), Ok(()));
+        assert_eq!(deep(MAX_PATH + 1), Err("path longer than 4096 bytes"));
+    }
+
+    #[test]
+    fn holes_are_ordered_chunks_of_a_large_file() {
+        let sound = |size, holes: &[Range<u64>]| {
+            let kind = Kind::File { size, sparse: true, holes: holes.into() };
+            Manifest::new(Shape::Several, vec![listed("x", kind)]).is_ok()
+        };
+        assert!(sound(LARGE, &[0..1, 2..8]) && sound(LARGE + 1, &[8..9]));
+        assert!(!sound(LARGE - 1, &[0..1]), "a small file");
+        for holes in [&[1..1][..], &[2..1], &[0..2, 2..3], &[2..3, 0..1], &[7..9]] {
+            assert!(!sound(LARGE, holes), "{holes:?}");
+        }
+        let kind = Kind::File { size: 1, sparse: true, holes: Box::new([0..1]) };
+        assert!(Manifest::new(Shape::File, vec![listed("x", kind)]).is_ok());
+    }
+
+    #[test]
+    fn the_shape_tells_how_many_entries_there_are_at_the_top() {
+        let sound = |shape, listed: Vec<Listed>| Manifest::new(shape, listed).is_ok();
+        let folder = || listed("a", Kind::Folder);
+        assert!(sound(Shape::File, vec![file("a", 1)]) && !sound(Shape::File, vec![]));
+        assert!(!sound(Shape::File, vec![folder()]));
+        assert!(!sound(Shape::File, vec![file("a", 1), file("b", 1)]));
+        assert!(sound(Shape::Named, vec![folder(), file("a/b", 1)]));
+        assert!(!sound(Shape::Named, vec![]) && !sound(Shape::Named, vec![folder(), file("b", 1)]));
+        assert!(sound(Shape::Contents, vec![]) && sound(Shape::Several, vec![]));
+    }
+
+    #[test]
+    fn a_list_charges_its_entries_names_holes_and_targets() {
+        let mut listing = Listing::default();
+        assert_eq!((listing.len(), listing.bytes()), (0, 0));
+        let folder = listing.add(None, b"folder", listed("", Kind::Folder).entry());
+        let target = Kind::Link { target: b"target!".as_slice().into() };
+        let link = listing.add(Some(folder), b"l", listed("", target).entry());
+        assert_eq!((folder, link, listing.len()), (0, 1, 2));
+        assert_eq!(listing.path(link), b"folder/l");
+        assert_eq!(listing.bytes(), 2 * (FIXED + ENCODED) + 2 * (7 + 7));
+        assert_eq!(FIXED, size_of::<Entry>() as u64 + 40);
+        assert_eq!((MAX_OBJECT, MAX_HOLES), (1_125_899_906_842_624, 1_048_576));
+        let encoded = tree().encode();
+        let measured = Manifest::measure(&encoded).expect("it is sound");
+        assert_eq!(measured.bytes(), 6 * FIXED + 6 + 16 + 6);
+    }
 }

@@ -95,6 +95,8 @@ mod tests {
             }
         }
         assert_eq!(partial(b"a"), b".a.lh-part");
+        let longest = [b'x'; NAME_MAX - 9];
+        assert_eq!(partial(&longest), [b".", &longest[..], b".lh-part"].concat());
         assert!(!is_reserved(b"a.lh-part") && !is_reserved(b".a.lh-parts"));
     }
 

@@ -249,3 +249,91 @@ pub(crate) fn file_error(verb: &str, path: &Path, error: &io::Error) -> Error {
     let what = format!("cannot {verb} {}: {}", path.display(), reason(error));
     Error::new(FileErrorKind::File, what).at(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::MemoryFolder;
+
+    fn ambient(path: impl Into<PathBuf>) -> Place {
+        Place::Ambient(path.into())
+    }
+
+    #[test]
+    fn a_path_that_ends_with_a_slash_or_dots_names_a_folder() {
+        for (path, says, name) in [
+            ("", true, None),
+            ("a", false, Some("a")),
+            ("a/", true, Some("a")),
+            ("a/.", true, Some("a")),
+            ("a/..", true, None),
+            (".", true, None),
+            ("..", true, None),
+            (".a", false, Some(".a")),
+            ("a..", false, Some("a..")),
+            ("a/b.", false, Some("b.")),
+        ] {
+            let place = ambient(path);
+            assert_eq!(place.says_folder(), says, "{path}");
+            assert_eq!(place.name(), name.map(|name| name.as_bytes().to_vec()), "{path}");
+        }
+        assert_eq!(
+            (ambient("").shown(), ambient("a/b").shown()),
+            (".".to_owned(), "a/b".to_owned())
+        );
+        assert_eq!(ambient("").path(), Path::new(""));
+        assert_eq!(show(b"a\xff"), "a\u{fffd}");
+    }
+
+    #[test]
+    fn places_below_a_root_and_in_a_store_have_parents_and_children_there() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir_all(top.path().join("a/b")).unwrap();
+        let root = Root::open(top.path()).unwrap();
+        let within = Place::Within { root: root.clone(), path: "a".into() };
+        let child = within.join(b"b");
+        assert_eq!((child.path(), child.parent().path()), (Path::new("a/b"), Path::new("a")));
+        assert!(child.is_folder().unwrap() && !child.join(b"c").is_folder().unwrap());
+        assert!(child.join(b"c").join(b"d").is_folder().is_err(), "its parent is missing");
+        let below = root.below(Path::new("a")).unwrap();
+        assert!(Place::Within { root: below, path: "b".into() }.is_folder().unwrap());
+        assert!(root.below(Path::new("..")).is_err());
+        let memory = MemoryFolder::new(10);
+        memory.put(OsStr::new("x"), b"1".to_vec());
+        let store = Place::Stored { root: Store::from(&memory), path: "".into() };
+        let file = store.join(b"x");
+        assert!(store.is_folder().unwrap() && !file.is_folder().unwrap());
+        assert_eq!((file.path(), file.parent().path()), (Path::new("x"), Path::new("")));
+        assert!(file.may_be_replaced().unwrap());
+    }
+
+    #[test]
+    fn a_file_or_nothing_may_be_replaced_and_a_name_of_the_system_is_known() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink("none", at("dangling")).unwrap();
+        symlink("/proc/self/fd/1", at("open")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        let root = Root::open(top.path()).unwrap();
+        for (name, may) in
+            [("file", true), ("folder", false), ("link", true), ("dangling", true), ("none", true)]
+        {
+            assert_eq!(ambient(at(name)).may_be_replaced().unwrap(), may, "{name}");
+            let within = Place::Within { root: root.clone(), path: name.into() };
+            assert_eq!(within.may_be_replaced().unwrap(), may, "{name}");
+            assert!(!ambient(at(name)).is_of_the_system() && !within.is_of_the_system(), "{name}");
+        }
+        assert!(ambient(at("loop")).may_be_replaced().is_err());
+        assert!(ambient(at("open")).is_of_the_system());
+        assert!(ambient("/proc/self/fd/1").is_of_the_system());
+        // On some systems, this name is a link into /proc.
+        let is_link = fs::read_link("/dev/stdout").is_ok();
+        assert_eq!(ambient("/dev/stdout").is_of_the_system(), is_link);
+    }
+}

@@ -490,3 +490,87 @@ fn two_have(path: &str) -> Error {
     let what = format!("two sources have {path}");
     Error::new(FileErrorKind::Request, what).advise("copy them one after the other")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const SMALL: usize = 3 * CHUNK as usize;
+
+    /// Returns a source of a small file over three chunks, a large one, and a short one.
+    fn source(top: &Path) -> Source {
+        std::fs::write(top.join("a"), vec![1; SMALL]).unwrap();
+        std::fs::write(top.join("b"), vec![2; LARGE as usize]).unwrap();
+        std::fs::write(top.join("c"), [3; 5]).unwrap();
+        let options = SourceOptions { recursive: true, ..SourceOptions::default() };
+        Source::open(&[Place::Ambient(top.join(""))], &options).unwrap()
+    }
+
+    #[test]
+    fn a_file_stays_open_until_its_last_byte_and_a_large_one_longer() {
+        let top = tempfile::tempdir().unwrap();
+        let mut source = source(top.path());
+        let mut buf = vec![0; CHUNK as usize];
+        let mut after = |chunk| {
+            source.read_chunk(chunk, &mut buf).unwrap();
+            source.open.iter().map(|(entry, _)| *entry).collect::<Vec<_>>()
+        };
+        assert_eq!((after(0), after(1), after(2)), (vec![0], vec![0], vec![]));
+        assert_eq!((after(3), after(10), after(11)), (vec![1], vec![1], vec![1]));
+        assert_eq!(after(0), [1, 0], "the last one used is last");
+    }
+
+    #[test]
+    fn a_chunk_outside_of_the_object_and_a_short_buffer_are_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let mut source = source(top.path());
+        assert_eq!(source.object().chunks(), 12);
+        let mut buf = vec![0; CHUNK as usize];
+        for (chunk, len, is_read) in
+            [(11, 5, true), (11, 4, false), (12, 5, false), (u64::MAX, 5, false)]
+        {
+            let read = source.read_chunk(chunk, &mut buf[..len]);
+            assert_eq!(read.as_ref().ok().map(|read| read.len), is_read.then_some(5), "{chunk}");
+            assert_eq!(source.read_within(chunk, 0, &mut buf[..len]).is_ok(), chunk == 11);
+        }
+        let places = vec![Place::Ambient(top.path().join("c")); 1 << 16];
+        for few in [&[][..], &places] {
+            let error = Source::open(few, &SourceOptions::default()).unwrap_err();
+            assert!(error.what.contains("between 1 and 65535 sources"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_manifests_chunk_ends_with_the_manifest() {
+        let top = tempfile::tempdir().unwrap();
+        let mut source = source(top.path());
+        let encoded: Vec<u8> = (0..CHUNK + 9).map(|at| (at % 251) as u8).collect();
+        source.prefix_manifest(encoded.clone().into());
+        let mut buf = vec![0; CHUNK as usize];
+        assert_eq!(source.read_chunk(1, &mut buf).unwrap().len, 9);
+        assert_eq!(buf[..9], encoded[CHUNK as usize..]);
+        let mut part = [7; 6];
+        source.read_within(1, 5, &mut part).unwrap();
+        assert_eq!(part, [&encoded[CHUNK as usize + 5..], &[0, 0][..]].concat()[..]);
+        source.read_within(1, 9, &mut part).unwrap();
+        assert_eq!(part, [0; 6]);
+    }
+
+    #[test]
+    fn a_comparison_answers_for_each_chunk_of_the_file_and_for_no_other() {
+        let top = tempfile::tempdir().unwrap();
+        let mut source = source(top.path());
+        let content = vec![1; CHUNK as usize];
+        let value = |chunk| digest::file_value(SMALL as u64, chunk, &content);
+        let values =
+            [(0, value(0)), (2, value(2)), (1, value(0)), (3, value(3)), (u64::MAX, value(0))];
+        assert_eq!(source.compare(0, &values), [true, true, false, false, false]);
+        assert_eq!(source.compare(9, &values[..1]), [false]);
+        let short = [(0, digest::file_value(5, 0, &[3; 5]))];
+        assert_eq!(source.compare(2, &short), [true]);
+        source.watch.end();
+        assert_eq!(source.compare(2, &short), [false], "the copy has ended");
+    }
+}

@@ -323,9 +323,67 @@ fn holes_of(
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
+    use std::ffi::OsStr;
     use std::io::ErrorKind;
 
     use super::*;
+    use crate::MemoryFolder;
+
+    fn walk(several: bool) -> Walk {
+        Walk::new(Watch::default(), several, Box::new(()))
+    }
+
+    fn memory() -> (MemoryFolder, Attributes) {
+        let folder = MemoryFolder::new(10);
+        folder.put(OsStr::new("x"), b"12345".to_vec());
+        let found = folder.look(b"x").expect("it is there");
+        (folder, found)
+    }
+
+    #[test]
+    fn failures_and_warnings_are_charged() {
+        let mut walk = walk(false);
+        walk.fail(b"ab", "why".to_owned());
+        let failure = (size_of::<Failure>() + 2 + 3) as u64;
+        assert_eq!(walk.bytes(), failure);
+        walk.warn("skipped".to_owned());
+        assert_eq!(walk.bytes(), failure + (size_of::<String>() + 7) as u64);
+        walk.watch.end();
+        assert_eq!(walk.go_on().expect_err("it has ended").kind, FileErrorKind::Unfinished);
+    }
+
+    #[test]
+    fn folders_of_one_name_are_merged_if_there_are_several_sources() {
+        let (_, found) = memory();
+        let add = |walk: &mut Walk, source, folder, path: &str| {
+            walk.folder(Spot { source, folder, path: path.as_bytes() }, &found)
+        };
+        let mut one = walk(false);
+        assert_eq!([add(&mut one, 0, None, "a"), add(&mut one, 0, None, "a")], [0, 1]);
+        let mut several = walk(true);
+        assert_eq!([add(&mut several, 0, None, "a"), add(&mut several, 1, None, "a")], [0, 0]);
+        assert_eq!([add(&mut several, 1, Some(0), "a/a"), add(&mut several, 0, None, "b")], [1, 2]);
+        assert_eq!(several.origins, [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_file_that_may_have_holes_is_opened_and_another_one_checked_if_it_is_foreign() {
+        let (folder, found) = memory();
+        let kind = |name: &[u8], attributes: Attributes, large_from| {
+            file_kind(&folder, name, &attributes, large_from).ok()
+        };
+        let sparse = |sparse| Some(Kind::File { size: 5, sparse, holes: Box::default() });
+        assert_eq!(kind(b"x", found, 5), sparse(false));
+        assert_eq!(kind(b"x", Attributes { allocated: 4, ..found }, 5), sparse(true));
+        assert_eq!((kind(b"y", found, 5), kind(b"y", found, 6)), (None, sparse(false)));
+        let foreign = Attributes { owner: found.owner + 1, ..found };
+        let hidden = Attributes { mode: 0o377, ..found };
+        for other in [foreign, hidden] {
+            assert_eq!((kind(b"y", other, 6), kind(b"x", other, 6)), (None, sparse(false)));
+            assert!(!is_ours(&other));
+        }
+        assert!(is_ours(&Attributes { mode: 0o400, ..found }));
+    }
 
     /// Returns the holes of a file with content in `data`.
     fn holes(size: u64, data: &[Range<u64>]) -> Vec<Range<u64>> {

@@ -125,7 +125,9 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
         "PUT" | "MKCOL" | "DELETE" | "MOVE" if path.path.as_os_str().is_empty() => {
             reply::plain(StatusCode::FORBIDDEN, "the top folder cannot be changed")
         }
-        "PUT" if path.says_folder => reply::plain(StatusCode::CONFLICT, "a folder cannot be put"),
+        "PUT" if path.says_folder => {
+            reply::plain(StatusCode::CONFLICT, "PUT cannot create a folder; use MKCOL")
+        }
         "PUT" => {
             let (parts, body) = request.into_parts();
             change::put(shared, place, &parts.headers, body).await

@@ -15,7 +15,7 @@ use crate::tokens::{Right, Token, Tokens};
 const AT_DISK: usize = 16;
 /// Maximum number of concurrent listings.
 const LISTINGS: usize = 16;
-/// How long a further listing waits.
+/// How long a listing beyond this limit waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of refusals reported in a minute, so that strangers cannot fill the log.
 const TOLD: u32 = 60;

@@ -92,7 +92,7 @@ pub fn parse(text: &str, name: &str) -> Result<Vec<Token>, Error> {
         let mut words = entry.split_whitespace();
         let Some(token) = words.next() else { continue };
         let (Some(right), None) = (words.next(), words.next()) else {
-            return Err(wrong("a token and its right are two words"));
+            return Err(wrong("a line has two words: a token and its right"));
         };
         let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
         if token.len() < SHORTEST || !is_plain {

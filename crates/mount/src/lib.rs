@@ -8,7 +8,8 @@
 //! - `tree`: inodes and listings.
 //! - `fs`: the requests of the kernel.
 //!
-//! Each request is a task on one common thread, so a slow path delays no other request.
+//! Each request is a task, and one thread runs all tasks. So a request that waits for the host
+//! delays no other request.
 
 #![cfg(target_os = "linux")]
 

@@ -3,8 +3,8 @@
 //!
 //! In reading order:
 //! - [`clock`], [`wait`]: time since the start of the process; waiting for a point in time.
-//! - [`zone`]: addresses with an interface, such as `fe80::1%eth0`. [`network`]: the unit by which
-//!   limits count clients. [`meter`]: rate limits for networks.
+//! - [`zone`]: addresses with an interface, such as `fe80::1%eth0`. [`network`]: the address range
+//!   that limits count as one client. [`meter`]: rate limits for networks.
 //! - [`socket`]: one UDP socket, which sends and receives many datagrams in one system call.
 //!   [`batch`]: outgoing datagrams.
 //! - [`multicast`]: sockets of multicast groups.

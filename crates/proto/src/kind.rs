@@ -46,7 +46,7 @@ impl Kind {
         name.to_owned()
     }
 
-    /// Whether only whole numbers are values.
+    /// Whether only whole numbers are valid.
     pub fn is_whole(self) -> bool {
         matches!(self, Kind::Count | Kind::Switch | Kind::Choice(_))
     }

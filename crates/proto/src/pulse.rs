@@ -15,7 +15,7 @@ use crate::wire::{Echo, Pulse, Train};
 
 /// Packet trains begin at multiples of this packet number.
 pub(crate) const TRAIN_EVERY: u64 = 1024;
-/// Datagrams of a packet train.
+/// Number of datagrams in a packet train.
 pub(crate) const TRAIN_LEN: u64 = 32;
 
 /// Minimum number of datagrams to time a train. Datagrams that arrived while the receiving host
@@ -70,7 +70,7 @@ impl Pulses {
         }
     }
 
-    /// Handles a batch of arrivals whose blocks the object has.
+    /// Handles a batch of arrivals whose blocks belong to the object.
     pub(crate) fn on_arrivals<'a>(&mut self, arrivals: impl IntoIterator<Item = &'a Arrival>) {
         for arrival in arrivals {
             self.news = true;

@@ -8,7 +8,7 @@ use crate::wire::{Echo, PacketNumber};
 
 /// Number of bursts that the log keeps.
 const CAPACITY: usize = 4096;
-/// Bursts closer together than this fraction of a round trip share one entry.
+/// Bursts less than 1/`RESOLUTION` of a round trip apart share one entry.
 const RESOLUTION: u64 = 256;
 
 /// The sending times of the bursts in flight.

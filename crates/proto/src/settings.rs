@@ -128,7 +128,7 @@ impl fmt::Display for SettingError {
 impl core::error::Error for SettingError {}
 
 impl Settings {
-    /// Returns the settings with one more.
+    /// Returns the settings with this value of `option`.
     pub(crate) fn set(
         mut self,
         option: &'static ProtocolOption,

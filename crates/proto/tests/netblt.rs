@@ -12,8 +12,8 @@ use crate::rig::{Channel, Host, Rig, setup};
 const RTT: Span = Span::from_millis(40);
 const RATE: Rate = Rate::from_mbps(50);
 
-/// The shortest possible duration of a flow of `blocks` blocks at this loss as a share of its
-/// actual duration, and its waste.
+/// Runs a flow of `blocks` blocks. Returns the shortest possible duration at this loss as a share
+/// of the actual duration, and the flow's waste.
 fn fullness(blocks: u64, buffers: f64, loss: f64, host: Host) -> (f64, f64) {
     let row = find(ROW.name).expect("it is registered");
     let mut rig = Rig::new(row, 1, Channel { loss, ..Channel::perfect(RTT / 2) });

@@ -62,7 +62,7 @@ proptest! {
             rig.audit();
             let (sent, flow) = (rig.flows[0].sender.accounting(), &rig.flows[0]);
             let came = rig.receiver.accounting(flow.setup.flow).expect("a flow that was added");
-            // The path neither delays nor reorders: datagrams that it did not drop were not lost.
+            // This path does not reorder datagrams, so only dropped datagrams may count as lost.
             prop_assert!(came.blocks_lost <= flow.dropped, "{}: {:?}", row.name, came);
             prop_assert!(sent.first >= layout.blocks() - spared.count(), "{}", row.name);
         }
@@ -86,7 +86,7 @@ proptest! {
                 setup.settings = tail_copies(copies);
                 rig.add_flow(setup, host);
             }
-            // Tsunami reports every 350 ms: at 40 % loss and little memory that takes minutes.
+            // Tsunami reports every 350 ms: at 40 % loss and with little memory it takes minutes.
             rig.run(Span::from_secs(300));
             rig.linger(Span::from_secs(2));
         }

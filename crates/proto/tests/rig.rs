@@ -6,8 +6,8 @@
 //! sent has arrived, was dropped or is in flight; both ends' counters agree with the channel's; and
 //! every block has arrived.
 //!
-//! A failure prints the seed that repeats it. Not modelled: the seal, the socket's buffer, and the
-//! driver's own time.
+//! A failure prints the seed that repeats it. Not modelled: encryption, the socket's buffer, and
+//! the time that the code around the protocol takes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use longhaul_proto::wire::{Control, ErrorRate, MAX_CONTROL};
 
 /// Maximum number of datagrams requested in one poll.
 const BATCH: usize = 44;
-/// Polls at one instant before the run counts as stuck.
+/// Number of polls at one instant after which the run counts as stuck.
 const MAX_POLLS: u32 = 1_000;
 
 /// All randomness comes from one number (SplitMix64).
@@ -51,7 +51,7 @@ impl Chance {
         ((self.next() >> 11) as f64 / (1u64 << 53) as f64) < probability
     }
 
-    /// A span of at most `most`.
+    /// A random span of at most `most`.
     fn span(&mut self, most: Span) -> Span {
         Span::from_nanos(self.next() % (most.as_nanos() + 1))
     }
@@ -72,11 +72,11 @@ pub(crate) struct Channel {
     pub(crate) lateness: Span,
     /// Probability that a message of the stream is late, by up to `lateness`; later messages wait.
     pub(crate) stall: f64,
-    /// Whether reliable messages also go ahead by datagram.
+    /// Whether each reliable message is sent on the stream and also in a datagram.
     pub(crate) copies: bool,
-    /// An outage: nothing passes; the stream delivers afterwards.
+    /// Start and end of an outage: no datagram passes, and the stream delivers afterwards.
     pub(crate) outage: Option<(Time, Time)>,
-    /// The receiving host sleeps: arrivals are read at the end.
+    /// When the receiving host sleeps; it reads the arrivals at the end of the sleep.
     pub(crate) asleep: Option<(Time, Time)>,
 }
 
@@ -97,7 +97,7 @@ impl Channel {
     }
 }
 
-/// How the receiving host drains.
+/// How the receiving host empties its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Host {
     /// Grants everything.
@@ -129,7 +129,7 @@ pub(crate) struct Flow {
     pub(crate) received_events: Vec<Event>,
     pub(crate) finished_at: Option<Time>,
     pub(crate) sends: BTreeMap<Block, u32>,
-    /// Whether the flow waited only for a grant after the last poll.
+    /// Whether, after the last poll, the sender waited only for a grant (permission to send more).
     pub(crate) blocked: bool,
     /// Additional one-way delay of the flow's path.
     pub(crate) further: Span,
@@ -158,7 +158,7 @@ pub(crate) struct Rig {
     serial: u64,
     link_free: Time,
     polls: u32,
-    /// Messages by either carrier, in either direction.
+    /// Control messages sent so far, in both directions, on the stream or in datagrams.
     pub(crate) controls: u64,
     /// How often a receiver requested a restart.
     pub(crate) restarts: u32,
@@ -174,7 +174,7 @@ impl Drop for Rig {
     }
 }
 
-/// Settings under which RBUDP sends the blocks of a small last round this often.
+/// Settings with which RBUDP sends each block of a small last round `times` times.
 pub(crate) fn tail_copies(times: u32) -> Settings {
     let rbudp = find("rbudp").expect("it is registered");
     Settings::default().with(rbudp, "tail-copies", times.into()).expect("1 to 8 times")
@@ -262,14 +262,14 @@ impl Rig {
         });
     }
 
-    /// Tells the receiver at `at` that it has `blocks` from another source; the sender learns of it
-    /// one delay later.
+    /// At `at`, the receiver learns that another source has sent it `blocks`; one delay later, the
+    /// sender learns the same.
     pub(crate) fn skip(&mut self, at: Time, flow: usize, blocks: BlockRange) {
         self.skip_apart([at, at + self.channel.delay], flow, blocks);
     }
 
-    /// The receiver learns at the first of these times that it has `blocks` from another source,
-    /// the sender at the second.
+    /// At `at[0]`, the receiver learns that another source has sent it `blocks`; at `at[1]`, the
+    /// sender learns the same.
     pub(crate) fn skip_apart(&mut self, at: [Time; 2], flow: usize, blocks: BlockRange) {
         self.push(at[0], flow, Item::SkipAtReceiver(blocks));
         self.push(at[1], flow, Item::SkipAtSender(blocks));
@@ -566,7 +566,7 @@ impl Rig {
                 came.received + flow.replayed + flow.dropped + under_way
             );
             assert_eq!(sent.first, flow.sends.len() as u64);
-            // A report does not name a lost block that a symbol replaces.
+            // A report does not name a lost block that a coded symbol has restored.
             let known = came.reported_lost + came.recovered + came.duplicates;
             assert!(came.blocks_lost <= known.min(blocks));
             assert!(sent.first <= blocks && came.distinct <= blocks);

@@ -11,11 +11,11 @@ const REASON: usize = 1000;
 /// Returns the message of the other side; `None` for a kind that this version does not know.
 ///
 /// # Errors
-/// The other side must not send this message here.
+/// The other side may not send this message now.
 pub fn message(say: Say) -> Result<Option<Message>, Error> {
     let Some(said) = say.said else { return Ok(None) };
     Ok(Some(match said {
-        Said::Begin(_) => return Err(wrong("a stream begins twice")),
+        Said::Begin(_) => return Err(wrong("a second Begin message on one stream")),
         Said::Call(Call { id, method, body, within, items, again }) => {
             Message::Call(rpc::Call { id, method, body, within, items, again })
         }

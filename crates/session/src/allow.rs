@@ -239,6 +239,9 @@ pub fn is_below_root(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -272,6 +275,8 @@ mod tests {
         assert!(!rooms.has("files") && !rooms.read && !rooms.write);
         let calls = parsed("rpc=/telescope").expect("one service");
         assert_eq!((calls.right("rpc"), calls.has("files")), (Some("rw:/telescope"), false));
+        let watcher = parsed("status=RO").expect("one service");
+        assert_eq!(watcher.right("status"), Some("RO"));
         // In the short form a comma is part of the folder.
         let short = parse(&format!("{A}:ro:a,files=rw"));
         assert_eq!(short, Ok(allow(true, false, Some("a,files=rw"))));
@@ -298,6 +303,7 @@ mod tests {
             ("stream=", "is not a mode"),
             ("rpc=rw", "`rpc=rw` is not a right; write rpc=/PREFIX"),
             ("rpc=/a,rpc=/b", "named twice"),
+            ("status=rw", "`status=rw` is not a right; write status=ro"),
             ("stream=rooms/*", "is not a mode"),
         ] {
             let error = parse(&format!("{A},{tail}")).expect_err(tail);
@@ -367,6 +373,22 @@ mod tests {
         assert_eq!(error.kind, Kind::Usage);
         assert_eq!(error.what, format!("allowed lines 1 and 4: both allow {A}"));
         assert!(parse_list(&format!("{A}\n{B}\n"), "allowed").is_ok());
+    }
+
+    #[test]
+    fn a_list_in_a_file_is_read_if_nobody_else_can_change_it() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join("allowed");
+        let error = load(&path).expect_err("there is no file");
+        assert_eq!((error.kind, error.path.as_deref()), (Kind::LocalFile, Some(&*path)));
+        std::fs::write(&path, format!("{A}:ro # Ada\n")).expect("the folder is ours");
+        let mode = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode));
+        mode(0o644).expect("it is ours");
+        let ada = Allow { name: Some("Ada".to_owned()), ..allow(true, false, None) };
+        assert_eq!(load(&path), Ok(vec![ada]));
+        mode(0o666).expect("it is ours");
+        let error = load(&path).expect_err("others may write");
+        assert!(error.what.contains("can be written by others"), "{error}");
     }
 
     proptest! {

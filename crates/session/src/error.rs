@@ -102,3 +102,30 @@ impl From<longhaul_net::Error> for Error {
         Error { advice: error.advice, ..Error::new(Kind::Unreachable, error.what) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_number_and_other_numbers_are_a_services_own() {
+        let own = [Kind::Lost, Kind::Usage, Kind::Unreachable, Kind::LocalFile, Kind::RemoteFile];
+        for (kind, code) in own.into_iter().zip(1..) {
+            assert_eq!((kind.code(), Kind::of_code(code)), (code, kind));
+        }
+        assert_eq!((Kind::Service(6).code(), Kind::of_code(6)), (6, Kind::Service(6)));
+        assert_eq!(Kind::of_code(0), Kind::Lost, "an end with an error is no good end");
+    }
+
+    #[test]
+    fn an_error_shows_what_failed_and_the_advice() {
+        let error = Error::new(Kind::Usage, "no such host");
+        assert_eq!(error.to_string(), "no such host");
+        let advised = error.advise("check the name");
+        assert_eq!(advised.to_string(), "no such host; check the name");
+        let net = longhaul_net::Error { what: "no zone".to_owned(), advice: advised.advice };
+        let error = Error::from(net);
+        assert_eq!(error.kind, Kind::Unreachable);
+        assert_eq!(error.to_string(), "no zone; check the name");
+    }
+}

@@ -61,5 +61,6 @@ mod tests {
             assert!(!keys[..i].contains(key), "key {i} came twice");
         }
         assert_eq!(one.clone().export(b"ab", b"c"), keys[0]);
+        assert_eq!(format!("{one:?}"), "Exporter", "the secret is not shown");
     }
 }

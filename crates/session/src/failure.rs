@@ -33,3 +33,17 @@ impl Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_says_what_answered_or_that_nothing_did() {
+        let id = PeerId([3; 32]);
+        assert_eq!(Failure::Stranger(id).text(), format!("{id} answered"));
+        assert_eq!(Failure::Refused.text(), "connection refused");
+        assert_eq!(Failure::silent("no answer").text(), "no answer");
+        assert_eq!(Failure::other("no route").text(), "no route");
+    }
+}

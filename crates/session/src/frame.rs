@@ -107,7 +107,7 @@ fn append(message: &impl Message, mark: u32, out: &mut Vec<u8>) -> Result<(), Er
         let what = format!("a control message has {length} bytes; the limit is {MAX_FRAME}");
         return Err(Error::new(Kind::Usage, what));
     }
-    out.extend_from_slice(&(length as u32 | mark).to_be_bytes());
+    out.extend_from_slice(&(length as u32 + mark).to_be_bytes());
     message.encode(out).expect("a Vec grows");
     Ok(())
 }
@@ -163,8 +163,11 @@ mod tests {
         let usage = Error::new(Kind::Usage, "x").advise("say y");
         assert_eq!(told(Some(&usage)).and_then(|heard| heard.advice), usage.advice);
         for kind in (1..10).map(Kind::of_code) {
-            assert!(told(Some(&Error::new(kind, "x"))).is_some(), "{kind:?}");
+            let heard = told(Some(&Error::new(kind, "x"))).expect("an error");
+            assert_eq!(heard.advice, None, "{kind:?}");
         }
+        let mine = told(Some(&Error::new(Kind::RemoteFile, "x").advise("y"))).expect("an error");
+        assert_eq!((mine.kind, mine.advice.as_deref()), (Kind::LocalFile, Some("y")));
     }
 
     proptest! {

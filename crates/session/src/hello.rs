@@ -75,7 +75,7 @@ impl Hello {
             release(theirs),
             range(theirs)
         );
-        let older = if theirs.max < self.max { "on the other host" } else { "here" };
+        let older = if version == theirs.max { "on the other host" } else { "here" };
         Err(Error::new(Kind::Unreachable, what).advise(format!("install a newer longhaul {older}")))
     }
 }

@@ -157,4 +157,10 @@ mod tests {
         let letters = "1".repeat(56);
         assert_eq!(format!("lh1:{letters}").parse::<PeerId>(), Err(IdError::Character));
     }
+
+    #[test]
+    fn an_id_is_shown_alike_in_logs_and_messages() {
+        let id = PeerId([7; 32]);
+        assert_eq!(format!("{id:?}"), id.to_string());
+    }
 }

@@ -226,6 +226,37 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_another_process_has_just_created_stays() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join(KEY_FILE);
+        create(folder.path(), &path).expect("a new key");
+        let first = std::fs::read(&path).expect("it exists");
+        create(folder.path(), &path).expect("there is a key");
+        assert_eq!(std::fs::read(&path).expect("it exists"), first);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1, "no leavings");
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_opened_or_stored_is_an_error_of_its_file() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("the folder is ours");
+        let error = Identity::load_or_create(&file).expect_err("it is no folder");
+        let key = file.join(KEY_FILE);
+        assert_eq!(error.path.as_deref(), Some(&*key));
+        assert!(error.what.starts_with("cannot use "), "{error}");
+        let too_long = folder.path().join(format!("key.{}", "x".repeat(300)));
+        let error = create(folder.path(), &too_long).expect_err("no file has that name");
+        assert!(error.to_string().contains("check the folder and its disk"), "{error}");
+    }
+
+    #[test]
+    fn a_shown_identity_is_its_id_alone() {
+        let identity = Identity::generate();
+        assert_eq!(format!("{identity:?}"), format!("Identity({})", identity.id()));
+    }
+
+    #[test]
     fn many_at_once_get_one_key() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let ids: Vec<PeerId> = std::thread::scope(|scope| {

@@ -213,9 +213,12 @@ async fn pulse(connection: Connection, wrote: Arc<Notify>) {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
-    use crate::Carriers;
     use crate::tests::{LOOPBACKS, pair, run};
+    use crate::{Carriers, Session};
 
     #[test]
     fn a_write_to_the_stream_wakes_the_pulse() {
@@ -230,6 +233,82 @@ mod tests {
             let _ = timeout(Duration::ZERO, keeper.wrote.notified()).await;
             keeper.wrote();
             assert!(timeout(Duration::ZERO, keeper.wrote.notified()).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn a_nudge_and_each_write_send_pulses() {
+        run(async {
+            let (mut near, _far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+            let pulses = |near: &Session| {
+                near.keeper().expect("it is QUIC").connection.stats().frame_tx.datagram
+            };
+            let before = pulses(&near);
+            near.write(&1u32).await.expect("open");
+            while pulses(&near) < before + PULSES.len() as u64 {
+                yield_now().await;
+            }
+            near.keeper().expect("it is QUIC").pulse.abort();
+            while !near.keeper().expect("it is QUIC").pulse.is_finished() {
+                yield_now().await;
+            }
+            let before = pulses(&near);
+            near.rtt().nudge();
+            while pulses(&near) == before {
+                yield_now().await;
+            }
+        });
+    }
+
+    #[test]
+    fn the_flight_of_an_earlier_transfer_reaches_the_window() {
+        run(async {
+            let (near, _far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+            near.resume(6_250_000);
+            let state = near.keeper().expect("it is QUIC").connection.congestion_state();
+            let window = state.into_any().downcast::<Window>().expect("it is ours");
+            assert_eq!(window.cancel_permission(), Some(6_250_000));
+        });
+    }
+
+    /// Returns how many bytes `session` takes before the other side can answer.
+    fn takes(session: &mut Session) -> u32 {
+        let part = vec![7u8; 16 << 10];
+        let mut context = Context::from_waker(Waker::noop());
+        let mut taken = 0;
+        while pin!(session.write(&part)).poll(&mut context).is_ready() {
+            taken += part.len() as u32;
+        }
+        taken
+    }
+
+    /// Compares `bytes` with a limit, less the bytes of the first messages and of one part.
+    fn is_near(bytes: u32, limit: u32) -> bool {
+        (limit - (64 << 10)..=limit).contains(&bytes)
+    }
+
+    #[test]
+    fn an_announcement_of_much_data_raises_what_may_be_unread_and_unacknowledged() {
+        run(async {
+            let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+            assert!(is_near(takes(&mut near), 256 << 10));
+            assert!(is_near(takes(&mut far), 256 << 10));
+            for (announce, limit) in [
+                (None, 1 << 20),
+                (Some(Session::expect_much as fn(&Session)), MUCH),
+                (Some(Session::expect_bulk as fn(&Session)), MUCH),
+            ] {
+                let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+                far.expect_much();
+                // The new limit arrives with the message, or before it.
+                far.write(&1u32).await.expect("open");
+                assert_eq!(near.read::<u32>().await, Ok(Some(1)));
+                if let Some(announce) = announce {
+                    announce(&near);
+                }
+                let taken = takes(&mut near);
+                assert!(is_near(taken, limit), "{taken} of {limit}");
+            }
         });
     }
 }

@@ -243,9 +243,16 @@ mod tests {
         let (folder, known) = known();
         std::fs::create_dir(known.path()).expect("the folder is ours");
         let unreadable = known.find("a:1").expect_err("it is a folder");
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("the folder is ours");
+        let unopened = KnownServers::new(&file).find("a:1").expect_err("its folder is a file");
         let nowhere = KnownServers::new(&folder.path().join("none"));
         let unwritable = nowhere.remember("a:1", A).expect_err("there is no folder");
-        for (error, what) in [(unreadable, "cannot read"), (unwritable, "cannot remember a:1")] {
+        for (error, what) in [
+            (unreadable, "cannot read"),
+            (unopened, "cannot read"),
+            (unwritable, "cannot remember a:1"),
+        ] {
             assert!(error.what.starts_with(what) && !error.what.contains("os error"), "{error}");
             assert!(error.advice.expect("it helps").contains("`pin`"));
         }
@@ -281,5 +288,6 @@ mod tests {
     fn names_are_normalised() {
         assert_eq!(server_name("DTN.example.org", 7717), "dtn.example.org:7717");
         assert_eq!(server_name("2001:DB8::1", 1), "[2001:db8::1]:1");
+        assert_eq!(server_name("FE80::1%Eth0", 1), "[fe80::1%Eth0]:1");
     }
 }

@@ -418,6 +418,36 @@ mod tests {
     }
 
     #[test]
+    fn queued_messages_count_until_the_carrier_has_taken_them() {
+        let (out, _far) = tokio::io::duplex(3);
+        let mut writer = writer(Vec::new(), None);
+        writer.out = Box::new(out);
+        assert_eq!(writer.queued(), 0);
+        writer.queue(&7u32).expect("short");
+        // After the hello a length, and a number with its tag.
+        let all = greeting().len() + HEADER + 2;
+        assert_eq!(writer.queued(), all);
+        block_on_time(async {
+            assert!(timeout(Duration::ZERO, writer.flush()).await.is_err(), "it takes 3 bytes");
+        });
+        assert_eq!(writer.queued(), all - 3);
+    }
+
+    #[test]
+    fn an_end_reads_what_the_other_side_still_sends() {
+        let (input, mut far) = tokio::io::duplex(8);
+        let mut reader = reader(Vec::new());
+        reader.input = Box::new(input);
+        let sends = async {
+            let sent = far.write_all(&[0; 100]).await;
+            drop(far);
+            sent.is_ok()
+        };
+        let closes = writer(Vec::new(), None).close(reader, None);
+        assert_eq!(block_on_time(async { tokio::join!(closes, sends) }), (Ok(()), true));
+    }
+
+    #[test]
     fn a_message_and_a_goodbye_that_come_in_parts_are_read_whole() {
         let mut bytes = greeting();
         frame::encode(&"a word".to_owned(), &mut bytes).expect("short");
@@ -441,7 +471,9 @@ mod tests {
         let mut bytes = greeting();
         bytes.extend(b"of another kind");
         let mut reader = reader(bytes);
+        assert_eq!(reader.version(), None);
         block_on(reader.greet()).expect("it greets");
+        assert_eq!(reader.version(), Some(2));
         let mut rest = Vec::new();
         block_on(reader.into_input().read_to_end(&mut rest)).expect("it is in memory");
         assert_eq!(rest, b"of another kind");
@@ -463,6 +495,7 @@ mod tests {
         let error = block_on(reader.read::<String>()).expect_err("it ends there");
         assert_eq!(error.kind, Kind::Lost);
         assert!(reader.came.capacity() <= 4 * READ_AHEAD, "{}", reader.came.capacity());
+        assert_eq!(READ_AHEAD, 16_384);
     }
 
     proptest! {

@@ -283,8 +283,8 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
     Ok((udp.into(), tcp.into()))
 }
 
-/// Binds a port by `first`, and the same port number by `second`. For port 0, tries other numbers
-/// while `second` reports a number in use.
+/// Binds a port with `first`, and the same port number with `second`. For port 0, tries other
+/// numbers while `second` reports a number in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
@@ -301,7 +301,7 @@ fn one_number<T, U>(
     }
 }
 
-/// Binds `address` by `exactly`.
+/// Binds `address` with `exactly`.
 fn bind<T>(address: SocketAddr, exactly: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let everywhere = address.is_ipv6() && address.ip().is_unspecified();
     match exactly(address) {
@@ -532,16 +532,17 @@ impl Door {
             }
         };
         if let Some(connection) = session.connection() {
-            tokio::spawn(self.further(connection));
+            tokio::spawn(self.further(connection, IDLE));
         }
         Arrival::Session(Box::new(session))
     }
 
-    /// Accepts the additional streams of a connection, until it ends or was idle for too long.
-    async fn further(self: Arc<Door>, connection: Connection) {
+    /// Accepts the additional streams of a connection, until it ends or was idle at two checks in a
+    /// row, at this interval.
+    async fn further(self: Arc<Door>, connection: Connection, interval: Duration) {
         let mut idle = Idle::default();
         loop {
-            let session = match timeout(IDLE, connection.accept()).await {
+            let session = match timeout(interval, connection.accept()).await {
                 Ok(Some(session)) => session,
                 Ok(None) => return,
                 Err(_) if idle.is_over(connection.is_idle()) => return,
@@ -576,7 +577,7 @@ impl Door {
         if let Some(pause) = pauses {
             let what = format!("too many clients without rights from {network}");
             let error = Error::new(Kind::Unreachable, what)
-                .advise(format!("it has to pause for {:.0} s", pause.as_secs_f64()));
+                .advise(format!("its new clients wait up to {:.0} s", pause.as_secs_f64()));
             self.tell_refusal(session.remote, &error);
         }
         let (place, _) = self.strangers.enter(network);
@@ -598,6 +599,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::tests::{LOOPBACKS, run};
 
     fn address(text: &str) -> SocketAddr {
         text.parse().expect("an address")
@@ -691,5 +693,110 @@ mod tests {
         assert_eq!(door.counts.barred.load(Ordering::Relaxed), 1);
         door.charges().forgive(network);
         assert!(!door.is_barred(network));
+    }
+
+    #[test]
+    fn a_tcp_port_can_be_used_again_and_a_udp_port_has_one_socket() {
+        let any = address("0.0.0.0:0");
+        let options = [(Type::STREAM, Protocol::TCP), (Type::DGRAM, Protocol::UDP)]
+            .map(|(kind, protocol)| bind_exactly(any, kind, protocol)?.reuse_address());
+        assert!(matches!(options, [Ok(true), Ok(false)]), "{options:?}");
+        let six = bind_exactly(address("[::]:0"), Type::DGRAM, Protocol::UDP).expect("IPv6");
+        assert!(!six.only_v6().expect("an option"));
+    }
+
+    fn door() -> Arc<Door> {
+        let (sessions, _) = mpsc::channel(1);
+        Arc::new(Door::new(&Identity::ephemeral(), &Settings::default(), sessions))
+    }
+
+    /// Returns both ends of the first stream of a connection that no listener serves.
+    async fn first_stream() -> (Session, Session) {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let under = || {
+            let rtt = RttWatch::once(None);
+            Under { remote: address("192.0.2.1:9"), local_ip: None, carrier: "tls", rtt, tcp: None }
+        };
+        let settings = Settings { streams: true, ..Settings::default() };
+        let [client, server] = [Identity::ephemeral(), Identity::ephemeral()];
+        let config = Arc::new(tls::server(&server, settings.fast_aes));
+        let near = async {
+            let expect = tls::Expect::Only(server.id());
+            let near = stream::client(near, under(), &client, expect, &settings).await;
+            let mut near = near.expect("the server answers");
+            near.write(&1u32).await.expect("open");
+            near
+        };
+        let far = async {
+            let mut far = stream::server(far, under(), &config, &settings).await.expect("a client");
+            far.reader.greet().await.expect("it greets");
+            stream::multiplexed(far).await.expect("its first stream")
+        };
+        tokio::join!(near, far)
+    }
+
+    #[test]
+    fn a_connection_is_given_up_only_when_it_has_no_stream() {
+        run(async {
+            let (_near, far) = first_stream().await;
+            let connection = far.connection().expect("it carries several streams");
+            let interval = Duration::from_millis(1);
+            let serving = door().further(connection.clone(), interval);
+            let ended = timeout(Duration::from_millis(30), serving).await;
+            assert!(ended.is_err(), "one stream is open");
+            drop(far);
+            door().further(connection, interval).await;
+        });
+    }
+
+    #[test]
+    fn a_session_without_a_listener_is_judged_like_one_with_a_listener() {
+        run(async {
+            for is_allowed in [true, false] {
+                let (near, far) = tokio::io::duplex(4096);
+                let [mut near, far] = [near, far].map(|end| {
+                    let (input, out) = tokio::io::split(end);
+                    Session::over(PeerId([3; 32]), input, out)
+                });
+                near.write(&1u32).await.expect("open");
+                let judge = move |id: &PeerId| match is_allowed && *id == PeerId([3; 32]) {
+                    true => Ok(()),
+                    false => Err(Error::new(Kind::Unreachable, "not here")),
+                };
+                let heard = async {
+                    let heard = near.read::<u32>().await;
+                    drop(near);
+                    heard
+                };
+                if is_allowed {
+                    let mut session = judge_alone(far, judge).await.expect("it is admitted");
+                    assert_eq!(session.read::<u32>().await, Ok(Some(1)));
+                } else {
+                    let (session, heard) = tokio::join!(judge_alone(far, judge), heard);
+                    assert!(session.is_none());
+                    assert!(heard.expect_err("a reason").what.ends_with("not here"));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_dropped_listener_frees_its_port_and_keeps_its_sessions() {
+        run(async {
+            let server = Identity::ephemeral();
+            let settings = Settings::default();
+            let mut listener = Listener::bind((LOOPBACKS[0], 0).into(), &server, &settings)
+                .expect("loopback can be listened on");
+            let to = listener.local_addr();
+            assert_eq!(format!("{listener:?}"), format!("Listener({to})"));
+            let (client, expect) = (Identity::ephemeral(), tls::Expect::Only(server.id()));
+            let near = stream::connect(to, &client, expect, &settings).await;
+            let mut near = near.expect("it listens");
+            near.write(&1u32).await.expect("open");
+            let mut far = listener.accept().await;
+            drop(listener);
+            while TcpStream::connect(to).await.is_ok() {}
+            assert_eq!(far.read::<u32>().await, Ok(Some(1)));
+        });
     }
 }

@@ -1,4 +1,4 @@
-//! Several streams over one byte stream, by yamux.
+//! Several streams over one byte stream, with the multiplexing protocol yamux.
 //!
 //! Each end first sends its hello, as on any byte stream. So an end of another version, or a server
 //! that refuses the client, can report the reason in a form that both ends understand. The server
@@ -117,7 +117,7 @@ impl Mux {
         self.refusal.get().cloned()
     }
 
-    /// Ends all streams after their written data.
+    /// Ends all streams once their written data have been sent.
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {
@@ -330,5 +330,6 @@ mod tests {
         let mut buffer = [0; 9];
         let read = Pin::new(&mut bytes).poll_read(&mut context, &mut buffer);
         assert!(matches!(read, Poll::Ready(Ok(4))) && buffer.starts_with(b"came\0"));
+        assert_eq!((UNREAD, TOGETHER), (8_388_608, 32_768));
     }
 }

@@ -58,8 +58,13 @@ const UNREAD_ALL: u32 = 4 * BULK;
 /// does not run for 67 ms.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// Buffer for unread pulses, in bytes.
-const PULSE_BUFFER: usize = 64;
+/// Buffers for pulses that were not read, and not sent, in bytes.
+const PULSES_IN: usize = 64;
+const PULSES_OUT: usize = 4 << 10;
+
+/// Maximum number of open streams that QUIC announces. It announces ended streams in groups of an
+/// eighth of the limit, so the limit is raised by an eighth.
+const ANNOUNCED: usize = STREAMS + STREAMS / 8;
 
 /// Limits on queued datagrams of undecided handshakes, in bytes: for one handshake, and for all.
 const WAITING: (u64, u64) = (16 << 10, 4 << 20);
@@ -84,8 +89,8 @@ fn transport(settings: &Settings) -> TransportConfig {
         .mtu_discovery_config(None)
         .ack_frequency_config(Some(acks))
         .allow_spin(false)
-        .datagram_receive_buffer_size(Some(PULSE_BUFFER))
-        .datagram_send_buffer_size(PULSE_BUFFER * 64)
+        .datagram_receive_buffer_size(Some(PULSES_IN))
+        .datagram_send_buffer_size(PULSES_OUT)
         .congestion_controller_factory(Arc::new(Window::new()));
     transport
 }
@@ -211,9 +216,9 @@ async fn handshake(
     let connecting = endpoint
         .connect_with(config, remote, tls::SERVER_NAME)
         .map_err(|error| Failure::other(error.to_string()))?;
-    connecting.await.map_err(|error| match seen.id() {
-        Some(id) if !expect.accepts(id) => Failure::Stranger(id),
-        _ => failure(&error),
+    connecting.await.map_err(|error| match seen.stranger(expect) {
+        Some(id) => Failure::Stranger(id),
+        None => failure(&error),
     })
 }
 
@@ -268,9 +273,8 @@ fn peer(connection: &Connection) -> Option<PeerId> {
 
 /// Lets the client open more streams.
 pub(super) fn carry_many(keeper: &Keeper) {
-    // The limit per stream keeps an unread stream from blocking others. QUIC announces ended
-    // streams in groups of an eighth of the limit, so raise the limit by an eighth.
-    keeper.carry(STREAMS + STREAMS / 8, 2 * MUCH);
+    // The limit per stream keeps an unread stream from blocking others.
+    keeper.carry(ANNOUNCED, 2 * MUCH);
 }
 
 /// Waits for the stream that a client opens on an accepted connection.
@@ -292,6 +296,15 @@ mod tests {
     fn buffers_have_the_documented_sizes() {
         assert_eq!(WAITING, (16_384, 4_194_304));
         assert_eq!((SEND_WINDOW, RECEIVE_BUFFER, UNREAD_ALL), (1_048_576, 8_388_608, 67_108_864));
-        assert_eq!((MUCH, BULK), (4_194_304, 16_777_216));
+        assert_eq!((MUCH, BULK, UNREAD), (4_194_304, 16_777_216, 262_144));
+        assert_eq!((ANNOUNCED, PULSES_OUT), (18, 4_096));
+    }
+
+    #[test]
+    fn connection_ids_are_random_and_last_as_long_as_their_connection() {
+        let mut ids = RandomIds;
+        let [one, other] = [ids.generate_cid(), ids.generate_cid()];
+        assert_ne!(one, other);
+        assert_eq!((one.len(), ids.cid_len(), ids.cid_lifetime()), (8, 8, None));
     }
 }

@@ -23,45 +23,65 @@ pub async fn again<T>(
     connect: &impl AsyncFn() -> Result<T, Error>,
     retry_for: Duration,
 ) -> Result<T, Error> {
-    let (begun, (mut pause, longest)) = (Instant::now(), PAUSES);
+    let (begun, mut retries) = (Instant::now(), Retries { pause: PAUSES.0, retry_for });
     loop {
-        match connect().await {
-            Err(error)
-                if (error.kind == Kind::Lost || error.is_silence)
-                    && is_early(begun.elapsed(), pause, retry_for) =>
-            {
-                sleep(pause).await;
-                pause = (pause * 2).min(longest);
-            }
-            ended => return ended,
+        let ended = connect().await;
+        match ended.as_ref().err().and_then(|error| retries.next(error, begun.elapsed())) {
+            Some(pause) => sleep(pause).await,
+            None => return ended,
         }
     }
 }
 
-/// Returns whether there is time for one more attempt after a `pause`.
-fn is_early(elapsed: Duration, pause: Duration, retry_for: Duration) -> bool {
-    elapsed + pause < retry_for
+/// The pauses between attempts.
+struct Retries {
+    pause: Duration,
+    retry_for: Duration,
 }
 
-/// Completes after `LOOKS` checks in sequence without a datagram of the server; never completes
+impl Retries {
+    /// Returns the pause after an attempt that failed with `error`; `None` if it was the last
+    /// attempt. The next attempt must begin in time.
+    fn next(&mut self, error: &Error, elapsed: Duration) -> Option<Duration> {
+        let may_pass = error.kind == Kind::Lost || error.is_silence;
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSES.1);
+        (may_pass && elapsed + pause < self.retry_for).then_some(pause)
+    }
+}
+
+/// Completes after [`LOOKS`] checks in sequence without a datagram of the server; never completes
 /// over TCP and ssh. This detects the end of a server even if no process at its address reports the
 /// end.
 pub async fn silence(rtt: RttWatch) -> Error {
-    let (mut seen, mut looks) = (rtt.received(), 0);
+    let mut looks = Looks { seen: rtt.received(), failed: 0 };
     let mut tick = interval(LOOK_EVERY);
     // After a suspension of this host, do not count the checks that it missed.
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Without datagrams (TCP, ssh) the system reports a lost connection.
-    while seen.is_some() && looks < LOOKS {
+    loop {
         tick.tick().await;
-        let now = rtt.received();
-        looks = if now == seen { looks + 1 } else { 0 };
-        seen = now;
+        if looks.is_silent(rtt.received()) {
+            return Error::new(Kind::Lost, "the server is silent");
+        }
         rtt.nudge();
     }
-    match seen {
-        Some(_) => Error::new(Kind::Lost, "the server is silent"),
-        None => std::future::pending().await,
+}
+
+/// The checks for datagrams of the server.
+struct Looks {
+    seen: Option<u64>,
+    /// The number of failed checks in sequence.
+    failed: u32,
+}
+
+impl Looks {
+    /// Records a check that found `received` datagrams. Returns whether the server is silent.
+    fn is_silent(&mut self, received: Option<u64>) -> bool {
+        // Without datagrams (TCP, ssh) the system reports a lost connection.
+        let is_failed = received.is_some() && received == self.seen;
+        self.failed = if is_failed { self.failed + 1 } else { 0 };
+        self.seen = received;
+        self.failed == LOOKS
     }
 }
 
@@ -69,11 +89,76 @@ pub async fn silence(rtt: RttWatch) -> Error {
 mod tests {
     use super::*;
 
+    const fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
     #[test]
     fn the_last_attempt_begins_before_the_time_for_retries_is_over() {
-        let millis = Duration::from_millis;
-        assert!(is_early(millis(300), millis(400), millis(701)));
-        assert!(!is_early(millis(300), millis(400), millis(700)));
-        assert!(!is_early(millis(0), millis(100), millis(0)));
+        let lost = Error::new(Kind::Lost, "it broke");
+        let next = |elapsed| {
+            let mut retries = Retries { pause: millis(400), retry_for: millis(701) };
+            retries.next(&lost, elapsed)
+        };
+        assert_eq!(next(millis(300)), Some(millis(400)));
+        assert_eq!(next(millis(301)), None);
+        let mut none = Retries { pause: millis(100), retry_for: Duration::ZERO };
+        assert_eq!(none.next(&lost, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn pauses_double_up_to_five_seconds() {
+        let mut retries = Retries { pause: PAUSES.0, retry_for: Duration::MAX };
+        let lost = Error::new(Kind::Lost, "it broke");
+        let pauses = [100, 200, 400, 800, 1600, 3200, 5000, 5000]
+            .map(|wanted| (retries.next(&lost, Duration::ZERO), Some(millis(wanted))));
+        assert!(pauses.iter().all(|(pause, wanted)| pause == wanted), "{pauses:?}");
+    }
+
+    #[test]
+    fn only_a_lost_session_and_a_missing_answer_are_retried() {
+        let refused = Error::new(Kind::Unreachable, "no");
+        for (error, retried) in [
+            (Error::new(Kind::Lost, "it broke"), true),
+            (refused.clone().silence(), true),
+            (refused, false),
+        ] {
+            let mut retries = Retries { pause: PAUSES.0, retry_for: millis(200) };
+            assert_eq!(retries.next(&error, Duration::ZERO).is_some(), retried, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn connecting_again_ends_with_the_first_success_or_the_last_error() {
+        crate::tests::run(async {
+            let tried = std::cell::Cell::new(0);
+            let connect = async || {
+                tried.set(tried.get() + 1);
+                match tried.get() {
+                    2 => Ok(tried.get()),
+                    _ => Err(Error::new(Kind::Lost, "it broke")),
+                }
+            };
+            assert_eq!(again(&connect, Duration::MAX).await, Ok(2));
+            assert_eq!(again(&connect, Duration::ZERO).await.unwrap_err().what, "it broke");
+            assert_eq!(tried.get(), 3);
+        });
+    }
+
+    #[test]
+    fn a_server_is_silent_after_four_checks_in_sequence_without_a_datagram() {
+        let mut looks = Looks { seen: Some(7), failed: 0 };
+        let silent = [7, 7, 7, 8, 8, 8, 8, 8].map(|received| looks.is_silent(Some(received)));
+        assert_eq!(silent, [false, false, false, false, false, false, false, true]);
+        let mut looks = Looks { seen: None, failed: 0 };
+        assert!((0..10).all(|_| !looks.is_silent(None)), "TCP has no datagrams");
+    }
+
+    #[test]
+    fn a_carrier_without_datagrams_is_never_silent() {
+        crate::tests::run(async {
+            let silent = silence(RttWatch::once(None));
+            assert!(tokio::time::timeout(millis(20), silent).await.is_err());
+        });
     }
 }

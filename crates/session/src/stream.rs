@@ -91,9 +91,9 @@ pub(super) async fn client(
     let (config, seen) = tls::client(identity, expect, settings.fast_aes);
     let name = ServerName::try_from(tls::SERVER_NAME).expect("a constant that is a name");
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-    let stream = connected.map_err(|error| match seen.id() {
-        Some(id) if !expect.accepts(id) => Failure::Stranger(id),
-        _ => Failure::other(format!("TLS: {error}")),
+    let stream = connected.map_err(|error| match seen.stranger(expect) {
+        Some(id) => Failure::Stranger(id),
+        None => Failure::other(format!("TLS: {error}")),
     })?;
     let connection = stream.get_ref().1;
     let peer = shown(connection.peer_certificates()).ok_or_else(no_key)?;
@@ -193,5 +193,27 @@ impl Under {
             both_fast_aes,
         };
         (facts, self.tcp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{LOOPBACKS, run};
+
+    #[test]
+    fn tcp_sends_small_messages_immediately_and_probes_a_silent_path() {
+        run(async {
+            let listener = tokio::net::TcpListener::bind((LOOPBACKS[0], 0)).await.unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let idle = Duration::from_secs(17);
+            tune(&stream, &Settings { idle, ..Settings::default() });
+            let socket = SockRef::from(&stream);
+            assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), PROBE);
+            assert_eq!(socket.tcp_keepalive_interval().unwrap(), PROBE);
+            #[cfg(target_os = "linux")]
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(idle));
+        });
     }
 }

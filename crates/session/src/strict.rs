@@ -36,13 +36,19 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
     // In a user namespace, root's folders may belong to the overflow user.
     let top = Path::new("/").metadata().map_err(unreadable)?.uid();
     for (above, folder) in place.ancestors().skip(1).enumerate() {
-        let owners = [ROOT, user, if above == 0 { user } else { top }];
+        let owners = owners(user, top, above);
         judge(folder, &folder.metadata().map_err(unreadable)?, true, &owners)?;
         if home.as_deref() == Some(folder) {
             break;
         }
     }
     Ok(())
+}
+
+/// Returns the users who may own the folder that is `above` folders above the folder of the file.
+/// `top` owns the root folder.
+fn owners(user: u32, top: u32, above: usize) -> [u32; 3] {
+    [ROOT, user, if above == 0 { user } else { top }]
 }
 
 fn judge(path: &Path, found: &Metadata, is_folder: bool, owners: &[u32]) -> Result<(), Error> {
@@ -141,6 +147,11 @@ mod tests {
         assert_eq!(checked(), Ok(()));
         let file = File::open(&path).expect("it can be read");
         assert!(check_up_to(None, &path, &file).is_err(), "without a home all folders are checked");
+    }
+
+    #[test]
+    fn the_owner_of_the_root_folder_may_own_the_folders_above_that_of_the_file() {
+        assert_eq!([0, 1, 2].map(|above| owners(7, 9, above)), [[0, 7, 7], [0, 7, 9], [0, 7, 9]]);
     }
 
     #[test]

@@ -82,8 +82,9 @@ impl Expect {
 pub(super) struct Seen(Arc<OnceLock<PeerId>>);
 
 impl Seen {
-    pub(super) fn id(&self) -> Option<PeerId> {
-        self.0.get().copied()
+    /// Returns the id that answered, if `expect` does not accept it.
+    pub(super) fn stranger(&self, expect: Expect) -> Option<PeerId> {
+        self.0.get().copied().filter(|id| !expect.accepts(*id))
     }
 }
 
@@ -245,6 +246,12 @@ mod tests {
         }
         let verifier = Verifier::new(Expect::Nobody, Seen::default(), &provider());
         assert!(verifier.look(key, &[]).is_err());
-        assert_eq!(verifier.seen.id(), Some(identity.id()), "the caller learns who answered");
+        let seen = verifier.seen;
+        let stranger = Some(identity.id());
+        assert_eq!(seen.stranger(Expect::Nobody), stranger, "the caller learns who answered");
+        assert_eq!(
+            (seen.stranger(Expect::Anyone), Seen::default().stranger(Expect::Nobody)),
+            (None, None)
+        );
     }
 }

@@ -44,7 +44,7 @@ impl ServerPin {
 }
 
 impl Trust {
-    /// Returns the same trust for a server whose id is known.
+    /// Returns the same trust, but with `id` as the only pin, for all servers.
     pub fn only(&self, id: String) -> Trust {
         Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
     }
@@ -76,5 +76,6 @@ mod tests {
         let known = trust.only("e".to_owned());
         assert_eq!(known.pin("h1", 7717).map(|pin| &*pin.id), Some("e"));
         assert_eq!(Trust { pins: Vec::new(), ..trust }.pin("h1", 1), None);
+        assert!(!ask_nobody("h1:1", "e"));
     }
 }

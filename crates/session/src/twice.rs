@@ -239,5 +239,6 @@ mod tests {
         assert_eq!(twice.local_addr().expect("it has one").port(), 7);
         assert_eq!((twice.max_transmit_segments(), twice.max_receive_segments()), (5, 6));
         assert!(!twice.may_fragment());
+        assert!(format!("{twice:?}").starts_with("Twice(Counting "), "{twice:?}");
     }
 }

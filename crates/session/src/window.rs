@@ -42,6 +42,12 @@ const TOO_MUCH: u64 = 16;
 /// [`QUEUE_SHARE`], and by more than [`UNREST`], a host's own jitter.
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
+/// Bytes a second that may be sent beyond the window while no acknowledgement arrives, for at most
+/// [`LONGEST_OUTAGE`]. Otherwise the connection learns late that an outage is over: a full window
+/// permits only probes, and their interval doubles each time (RFC 9002, section 6.2.1).
+const UNHEARD: f64 = 2048.0;
+/// After this time without a packet the connection ends.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
 /// Once the path's capacity is known, a full round grows the window by one part in this many.
 const GENTLY: u64 = 8;
 
@@ -59,6 +65,8 @@ pub(super) struct Window {
     drains: bool,
     /// The number of the last packet that was sent.
     last: u64,
+    /// When the first packet was sent after the last acknowledgement.
+    unheard_since: Option<Instant>,
     jump: Jump,
 }
 
@@ -94,6 +102,7 @@ impl Window {
             met_the_end: false,
             drains: false,
             last: 0,
+            unheard_since: None,
             jump: Jump::default(),
         }
     }
@@ -102,6 +111,12 @@ impl Window {
     /// may have named the number, so it is limited. Clones of the window share the permission.
     pub(super) fn resume(&self, bytes: u64, now: Instant) {
         self.jump.allow(bytes.min(MOST / 2), now);
+    }
+
+    /// Takes the permission to jump back, and returns its flight in bytes.
+    #[cfg(test)]
+    pub(super) fn cancel_permission(&self) -> Option<u64> {
+        self.jump.cancel_permission()
     }
 
     /// Records that a packet was acknowledged `took` after it was sent.
@@ -116,6 +131,7 @@ impl Window {
 
     /// Records that `bytes` arrived.
     fn arrived(&mut self, bytes: u64) {
+        self.unheard_since = None;
         if let State::Sent(flight) = self.jump.state
             && flight.validating
             && !flight.retreats
@@ -175,6 +191,7 @@ impl Window {
 impl Controller for Window {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         self.last = last_packet_number;
+        self.unheard_since.get_or_insert(now);
         if let Some(flight) = self.jump.begin() {
             self.bytes = self.bytes.max(flight);
             self.round = None;
@@ -233,7 +250,8 @@ impl Controller for Window {
     fn on_mtu_update(&mut self, _: u16) {}
 
     fn window(&self) -> u64 {
-        self.bytes
+        let unheard = self.unheard_since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.bytes + (unheard.min(LONGEST_OUTAGE).as_secs_f64() * UNHEARD) as u64
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -310,6 +328,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_outage_leaves_room_for_a_packet_each_second() {
+        let mut window = Window::new();
+        let now = Instant::now();
+        window.on_sent(now - Duration::from_secs(10), PACKET, 1);
+        window.on_sent(now - Duration::from_secs(9), PACKET, 2);
+        let room = window.window() - FLOOR;
+        assert!((20_480..21_000).contains(&room), "{room}");
+        window.arrived(PACKET);
+        assert_eq!(window.window(), FLOOR);
+        window.on_sent(now - Duration::from_secs(100), PACKET, 3);
+        assert_eq!(window.window() - FLOOR, 61_440);
+    }
+
     /// A path without a limit on rate.
     const WIDE: u64 = u64::MAX;
     const NEVER: u64 = u64::MAX;
@@ -336,7 +368,8 @@ mod tests {
     fn overload_never_lowers_the_windows_floor() {
         let mut path = Path::new(WIDE, 8);
         (0..50).for_each(|_| _ = path.round(WIDE));
-        assert_eq!(path.window.window(), FLOOR);
+        assert_eq!((path.window.window(), path.window.initial_window()), (65_536, 65_536));
+        assert_eq!((MOST, FAST), (33_554_432, 1_048_576));
         path.window.on_congestion_event(path.now, path.now, true, 1 << 30);
         assert_eq!(path.window.window(), FLOOR);
     }

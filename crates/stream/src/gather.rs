@@ -202,7 +202,7 @@ impl Gathering {
         self.deliver();
     }
 
-    /// Handles the payload of a datagram that was opened.
+    /// Handles the payload of a decrypted datagram.
     fn take(&mut self, at: Time, number: u64, block: u64, payload: &[u8]) {
         self.datagrams += 1;
         self.meter.on_datagram(at, number);

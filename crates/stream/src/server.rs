@@ -23,7 +23,7 @@ use crate::terms::{self, keys};
 
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
-/// Maximum number of requests of lost symbols that wait for a sender.
+/// Maximum number of requests for lost symbols that wait for a sender.
 const REQUESTS: usize = 256;
 /// Interval of the reports to senders and receivers.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
@@ -87,8 +87,9 @@ impl Streams {
         let (mut writer, mut reader) = session.split();
         let work = async {
             if needs < VERSION {
-                // An older receiver would take payloads for frames.
-                let what = "this release has no streams of the client's version";
+                // An older receiver would mistake a payload (several frames sent together) for one
+                // frame.
+                let what = "the client's version of the stream protocol is too old for this server";
                 return Err(Error::new(Kind::Unreachable, what)
                     .advise("use the same release of longhaul on both sides"));
             }

@@ -1,4 +1,5 @@
-//! The emulator on this machine delivers what the specification says.
+//! The emulator on this machine delivers what the specification says. A super-packet is a buffer of
+//! several datagrams (segments) that the kernel handles as one packet.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -131,7 +132,7 @@ fn a_full_link_carries_its_rate() {
             a.send(&payload).unwrap();
         }
         b.recv(&mut [0; 2_048]).unwrap();
-        // Uses the forwarder's own counters and clock, because this thread may look late.
+        // Uses the forwarder's own counters and clock, because this thread may wake up late.
         let first = emulation.statistics().unwrap();
         let mut last = first.clone();
         loop {
@@ -407,7 +408,7 @@ fn every_packet_is_accounted_for() {
         **message != numbered(number, 1_000)
     });
     let wrong = wrong.count() as u64;
-    // A flipped bit above the number's lowest byte is not detected: 24 of 8000.
+    // A flipped bit in the number's three higher bytes is not detected: 24 of the 8,000 bits.
     assert!(wrong >= t.corrupted * 9 / 10 && wrong <= t.corrupted + t.duplicates, "{wrong} {t:?}");
 }
 
@@ -446,7 +447,7 @@ fn the_kernels_tcp_carries_every_byte_and_can_be_stopped() {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(running.received(), bytes);
-    // Not faster than the link: 1 MB at 50 Mbit/s.
+    // Not faster than the link: 1 MB at 50 Mbit/s takes 160 ms.
     assert!(running.wait().unwrap() > Span::from_millis(150));
     let (window, amount) = (Some(Bytes::new(64_000)), Amount::Lasts(Span::from_millis(100)));
     let timed = KernelTcp { amount, window, port: PORT + 3, ..tcp.clone() };

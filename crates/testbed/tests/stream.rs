@@ -75,7 +75,7 @@ fn the_papers_stream_is_coded_in_time_at_a_tenth_and_one_per_cent_of_loss() {
             outcome.rate(),
         );
         assert!(f64::from(outcome.missed) <= (f64::from(stream.frames) / 1e4).max(0.9));
-        // 20 times 1007 originals and 6 or 24 repairs of 1472 bytes.
+        // Each second: 20 times 1007 originals and 6 or 24 repairs, of 1472 bytes each.
         assert_eq!(outcome.rate().as_bps() / 1_000_000, rate, "loss {loss}");
         assert!(outcome.delay(1.0) <= Span::from_millis(120));
     }
@@ -94,7 +94,7 @@ fn repaired(loss: f64, deadline: Span, frames: u32) -> StreamRun {
 
 #[test]
 fn the_papers_stream_is_repaired_in_time_if_the_deadline_leaves_some_round_trips() {
-    // Four round trips with their pauses: three would miss 8 of 100,000 frames.
+    // The deadline allows four round trips with their pauses; three would miss 8 of 100,000 frames.
     let stream = repaired(0.01, Span::from_millis(560), frames());
     let outcome = run(&stream);
     keeps_its_promises(&stream, &outcome);
@@ -106,7 +106,8 @@ fn the_papers_stream_is_repaired_in_time_if_the_deadline_leaves_some_round_trips
     let short = repaired(0.01, Span::from_millis(250), 200);
     let outcome = run(&short);
     keeps_its_promises(&short, &outcome);
-    // Nearly one frame in five loses a symbol twice.
+    // In nearly one frame in five a lost symbol's request or repeat is lost too: 1007 times 1 %
+    // times 2 %.
     assert!((10..80).contains(&outcome.missed), "{}", outcome.missed);
 }
 

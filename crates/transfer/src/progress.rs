@@ -187,7 +187,7 @@ pub enum Notice {
     Silent {
         /// The length of the silence so far.
         since: Span,
-        /// Whether this side sends, and pauses until it hears from the other side (RFC 8085,
+        /// Whether this side is the sender; a sender pauses until the other side answers (RFC 8085,
         /// section 3.1.10).
         sends: bool,
     },

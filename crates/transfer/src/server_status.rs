@@ -45,11 +45,11 @@ pub struct TransferStatus {
     pub resumed_bytes: u64,
     /// Bytes of the object; 0 until that is known.
     pub total_bytes: u64,
-    /// Files that have their names at the destination.
+    /// Files that have their final names at the destination.
     pub files: u64,
     /// Files of the object; 0 until that is known.
     pub total_files: u64,
-    /// Goodput of the last second, or since the previous report if that was earlier.
+    /// Goodput since the latest report that is at least a second old.
     pub rate_now: Rate,
     /// The rate at which the sending end sends.
     pub sending_rate: Rate,

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::server_status::ServerStatus;
 use crate::session::{Connection, Session};
 
-/// A server answers at least every 10 s.
+/// How long a server may be silent: it reports at least every 10 s.
 const SILENT: Duration = Duration::from_secs(30);
 
 /// Requests the status on the `first` stream of the connection or on a new one, and passes each

@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str) -> Result<ChannelCode, String> {
         _ => None,
     };
     code.ok_or_else(|| {
-        "write none, xor:N with N from 1 to 64, or rs:N+M with M from 1 to 32".to_owned()
+        "write none, xor:N or rs:N+M, with N from 1 to 64 and M from 1 to 32".to_owned()
     })
 }
 

@@ -66,7 +66,7 @@ fn at(points: &[(f64, u64)], time: f64) -> f64 {
     before.1
 }
 
-/// Mbit/s between neighbouring samples, each at the later one.
+/// Mbit/s between neighbouring samples, each at the time of the later sample.
 fn rates(points: &[(f64, u64)]) -> Vec<(f64, f64)> {
     let apart = points.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let rate = |pair: &[(f64, u64)]| {

@@ -52,7 +52,7 @@ pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
 fn judge(name: &'static str, done: &str, rate: Rate, want: Want) -> Finding {
     let bytes = Bytes::new(rate.as_bps() / 8);
     let what =
-        format!("{bytes}/s {done}; {} is {}/s", want.rate, Bytes::new(want.rate.as_bps() / 8));
+        format!("{bytes}/s {done}; {} needs {}/s", want.rate, Bytes::new(want.rate.as_bps() / 8));
     let mend = "the disk limits copies: use a faster one, or several in parallel";
     Finding::new(name, Grade::unless(rate >= want.rate, Grade::Warn), what, mend)
 }

@@ -31,8 +31,8 @@ pub(super) struct HttpArgs {
     http_key: Option<PathBuf>,
 }
 
-/// Converts an error of the gateway, with the names of flags.
-pub(super) fn in_flags(error: longhaul_gateway::Error) -> Error {
+/// Converts an error of the gateway or the status page into an error of the program.
+pub(super) fn cli_error(error: longhaul_gateway::Error) -> Error {
     let kind = if error.is_usage { ErrorKind::Usage } else { ErrorKind::LocalFile };
     Error::new(kind, error.what).advise(error.advice)
 }
@@ -56,7 +56,7 @@ impl HttpArgs {
         log: &Arc<Log>,
     ) -> Result<Option<Gateway>, Error> {
         let Some(listen) = self.http else { return Ok(None) };
-        let tokens = self.http_tokens.as_deref().map(load_tokens).transpose().map_err(in_flags)?;
+        let tokens = self.http_tokens.as_deref().map(load_tokens).transpose().map_err(cli_error)?;
         let settings = Settings {
             listen,
             root: root.to_owned(),
@@ -67,13 +67,13 @@ impl HttpArgs {
         };
         let log = log.clone();
         let tell = move |told: Told| log.write_http(&told);
-        Gateway::start(settings, tell).map(Some).map_err(in_flags)
+        Gateway::start(settings, tell).map(Some).map_err(cli_error)
     }
 
     /// Reads the token file again; `None` if there is none.
     pub(super) fn reload(&self, gateway: &Gateway) -> Option<Result<&Path, Error>> {
         let path = self.http_tokens.as_deref()?;
-        let loaded = load_tokens(path).map_err(in_flags);
+        let loaded = load_tokens(path).map_err(cli_error);
         Some(loaded.map(|tokens| {
             gateway.set_tokens(tokens);
             path

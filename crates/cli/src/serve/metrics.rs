@@ -1,7 +1,7 @@
 //! The metrics of a server as OpenMetrics text.
 //!
-//! Names end in their unit, counters in `_total`. No label has a path, a client's id or a name:
-//! clients could create any number of series. Totals include running transfers.
+//! Names end in their unit, counters in `_total`. No label has a path, a client's id or a name,
+//! because clients could then create any number of series. Totals include running transfers.
 
 use std::fmt::Write;
 

@@ -41,7 +41,7 @@ impl UiArgs {
         };
         let watched = View { control: server.control(), at: Arc::new(at) };
         let page = Page::start(PageSettings { listen, token }, watched);
-        page.map(Some).map_err(super::http::in_flags)
+        page.map(Some).map_err(super::http::cli_error)
     }
 }
 

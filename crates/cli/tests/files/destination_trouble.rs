@@ -25,7 +25,7 @@ impl Apart {
         let apart = Apart { words };
         match allowed.output() {
             Ok(output) if output.status.success() => Ok(apart),
-            _ => Err(skip::forbidden("this host forbids mounts to its user")),
+            _ => Err(skip::forbidden("this user may not mount on this host")),
         }
     }
 
@@ -42,13 +42,13 @@ impl Apart {
         self.words.iter().map(String::as_str).collect()
     }
 
-    /// A server of `pair.there` in that namespace.
+    /// Starts a server of `pair.there` in this mount namespace.
     pub(crate) fn serve(&self, pair: &Pair) -> Server {
         let words = Server::words("127.0.0.1:0", &pair.there, &["--allow", &pair.client.id]);
         Server::start_as(&mut pair.host.wrapped(&self.words(), words))
     }
 
-    /// A `cp` from `pair.there` into `to` in that namespace.
+    /// Starts a `cp` from `pair.there` into `to` in this mount namespace.
     fn pull(&self, pair: &Pair, flags: &[&str], from: &str, to: &Path) -> Child {
         let id = format!("--server-id={}", pair.server.id);
         let from = pair.at(from);
@@ -297,7 +297,7 @@ fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
         let path = path.display();
         format!("mount -t tmpfs mounted '{path}' && echo kept > '{path}/kept'")
     });
-    // The leftovers of the copy are visible only inside the mount.
+    // The mounted file systems are visible only in the copy's mount namespace.
     let look = format!("cat '{0}/other/kept' '{0}/extra/mounted/kept'", to.display());
     let mut apart = need!(Apart::with(&mounts.join(" && ")));
     apart.words[4] = format!("{} && \"$@\" && {look}", mounts.join(" && "));

@@ -92,10 +92,10 @@ fn a_kill_costs_little(way: Way, the_client: bool) {
     let told = case.kill_half_way(the_client);
     let summary = case.finish();
     let resumed = summary["resumed_bytes"].as_u64().unwrap();
-    assert!(resumed > 0 && resumed + LOST >= told, "{told} were there, {resumed} are: {summary}");
+    assert!(resumed > 0 && resumed + LOST >= told, "{told} arrived, {resumed} resumed: {summary}");
     let moved = summary["blocks"].as_u64().unwrap() * summary["payload_bytes"].as_u64().unwrap();
-    // `moved` includes blocks that were sent again before the sender knew that they were there.
-    assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
+    // `moved` includes blocks that were resent before the sender knew that the receiver had them.
+    assert!(moved + told <= SIZE as u64 + LOST, "{told} arrived, {moved} moved: {summary}");
     assert_eq!(summary["bytes"], SIZE);
 }
 
@@ -145,7 +145,7 @@ fn a_lost_or_damaged_journal_is_rebuilt_from_existing_data() {
         let summary = case.finish();
         let number = |name: &str| summary[name].as_u64().unwrap();
         let moved = number("blocks") * number("payload_bytes");
-        assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
+        assert!(moved + told <= SIZE as u64 + LOST, "{told} arrived, {moved} moved: {summary}");
         assert!(number("resumed_bytes") > 0, "{summary}");
     };
     side_by_side(damages, damage_one);
@@ -176,7 +176,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_resumes() {
         assert_eq!((&last["event"], &last["class"]), (&"error".into(), &"interrupted".into()));
         case.is_whole_or_missing();
         let resumed = case.finish()["resumed_bytes"].as_u64().unwrap();
-        assert!(resumed + LOST >= told, "{way:?}: {told} were there, {resumed} are");
+        assert!(resumed + LOST >= told, "{way:?}: {told} arrived, {resumed} resumed");
     });
 }
 
@@ -247,7 +247,7 @@ fn a_source_changed_between_runs_is_detected_and_only_the_change_is_sent() {
     assert!(fs::read(case.file("to")).unwrap() == content);
     let number = |name: &str| summary[name].as_u64().unwrap();
     let moved = number("blocks") * number("payload_bytes");
-    assert!(moved + told <= SIZE as u64 + LOST, "{told} were there, {moved} moved: {summary}");
+    assert!(moved + told <= SIZE as u64 + LOST, "{told} arrived, {moved} moved: {summary}");
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     let summary = case.start("--retry-for=5m").end().summary();
     assert!(fs::read(case.file("to")).unwrap() == bytes(SIZE, 1));
     let there = summary["resumed_bytes"].as_u64().unwrap();
-    assert!(there + LOST >= told, "{told} were there, {there} are: {summary}");
+    assert!(there + LOST >= told, "{told} arrived, {there} resumed: {summary}");
 }
 
 /// Bytes that a run found at its start.
@@ -374,7 +374,7 @@ fn a_killed_copy_resumes_with_another_cipher_and_direction() {
     let flags = [RATE, "--cipher=chacha20-poly1305", "--protocol=sabul"];
     let (ended, second) = half_way(pair, &flags, first.max(KILL_AT));
     let there = ended.events("resumed").first().map_or(0, found);
-    assert!(there > 0 && there + LOST >= first, "{first} were there, {there} are: {ended}");
+    assert!(there > 0 && there + LOST >= first, "{first} arrived, {there} resumed: {ended}");
     // The directions are swapped: the receiver now serves. The old server may still hold the lock.
     pair.server.child().signal(Signal::KILL);
     pair.server.child().ended();
@@ -384,7 +384,7 @@ fn a_killed_copy_resumes_with_another_cipher_and_direction() {
     command.arg(server.at("file")).arg("to").current_dir(&pair.there);
     let ended = Child::spawn(&mut command).end();
     let there = ended.summary()["resumed_bytes"].as_u64().unwrap();
-    assert!(there > 0 && there + LOST >= second, "{second} were there, {there} are: {ended}");
+    assert!(there > 0 && there + LOST >= second, "{second} arrived, {there} resumed: {ended}");
     assert!(fs::read(case.file("to")).unwrap() == bytes(SIZE, 1));
     assert_eq!(remains(Case::into(&case)), Vec::<PathBuf>::new());
 }

@@ -127,7 +127,7 @@ fn a_rate_and_a_limit_bound_tcp_after_a_fallback() {
         let caps: [&[&str]; 3] =
             [&["--rate=16M"], &["--bwlimit=16M"], &["--rate=500M", "--bwlimit=16M"]];
         for (number, cap) in caps.into_iter().enumerate() {
-            // In the last case the copy starts by UDP and finds its data port blocked.
+            // In the last case the copy starts over UDP and finds its data port blocked.
             let blocked = number == 2;
             rig.relay.rules.no_data.store(blocked, Ordering::Relaxed);
             let protocol = if blocked { "--protocol=rbudp" } else { "--protocol=tcp" };
@@ -219,12 +219,13 @@ impl Lateness {
     }
 }
 
-/// Seconds within which a copy continues by TCP after UDP is blocked. On an idle machine it takes
-/// 3 s; it takes more than this only if it waits for the timeout of the whole session (30 s).
+/// Seconds within which a copy continues over TCP after UDP is blocked. On an idle machine the
+/// switch takes 3 s; it takes more than `SOON` only if the copy waits for the timeout of the whole
+/// session (30 s).
 const SOON: f64 = 12.0;
 
-/// Asserts that a short copy by TCP ended soon by its own clock, minus this machine's lateness. The
-/// time includes the detection of blocked UDP.
+/// Asserts that a short copy over TCP ended soon by its own clock, minus this machine's lateness.
+/// The time includes the detection of blocked UDP.
 #[track_caller]
 fn assert_ended_soon(summary: &Value, late: Lateness) {
     let took = summary["seconds"].as_f64().expect("it is a number") - late.end().as_secs_f64();
@@ -232,7 +233,7 @@ fn assert_ended_soon(summary: &Value, late: Lateness) {
 }
 
 /// Blocks the UDP of the data during a copy, and that of the control stream if `all_of_it`. Returns
-/// the seconds until the copy continues by TCP, minus this machine's lateness.
+/// the seconds until the copy continues over TCP, minus this machine's lateness.
 fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
     let rig = Relayed::new(20_000_000);
     let (from, to, _) = rig.way(way);

@@ -32,8 +32,8 @@ pub(super) struct Wan {
 }
 
 impl Wan {
-    /// The same link in both directions, an object of `len` bytes at either end; skips the test if
-    /// this host forbids emulation.
+    /// Emulates `link` in both directions, with an object of `len` bytes at each end; skips the
+    /// test if this host forbids emulation.
     pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
         Wan::at(ADDRESS, link, mtu, len)
     }

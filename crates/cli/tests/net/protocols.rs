@@ -1,5 +1,5 @@
 //! Every protocol of the registry carries real copies: complete, verified, counted, with its
-//! settings. A protocol has its own test only for its own settings. Faults are in
+//! settings. A protocol has its own test only for its own settings. Tests with faults are in
 //! `protocol_faults`.
 
 use std::path::Path;

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A TCP connection that has sent more bytes than this carries chunks.
 const CHUNKS: usize = 128 << 10;
 
-/// A connection that sends nothing for this time has sent all that it will.
+/// A connection that sends nothing for this time counts as finished.
 const SILENT: Duration = Duration::from_millis(500);
 
 /// A callback that runs in the relay's thread.
@@ -48,9 +48,11 @@ pub(super) struct Rules {
     pub(super) said: AtomicUsize,
     /// Drops all UDP of the control port.
     pub(super) no_control: AtomicBool,
-    /// Closes new connections to the control port immediately, and holds the bytes of others.
+    /// Closes new TCP connections to the control port immediately, and holds back the bytes of
+    /// existing TCP connections.
     pub(super) no_tcp: AtomicBool,
-    /// Keeps the chunks of one TCP connection, and closes it when they stop.
+    /// Swallows the chunks of one TCP connection, and closes the connection once no more chunks
+    /// come.
     pub(super) swallow: AtomicBool,
     /// Incremented when the relay changes its ports towards the server, like a NAT rebinding.
     pub(super) rebound: AtomicUsize,
@@ -136,7 +138,7 @@ impl Relay {
     }
 
     /// Runs `what` at the next data datagram after `datagrams` datagrams at the tap; the relay
-    /// passes nothing until it returns.
+    /// passes nothing until `what` returns.
     pub(super) fn once_tapped(&self, datagrams: usize, what: impl FnOnce() + Send + 'static) {
         *self.rules.once.lock().expect("no holder panics") = Some((datagrams, Box::new(what)));
     }
@@ -330,7 +332,7 @@ fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
     });
 }
 
-/// Copies bytes in a thread of its own, and calls `came` with the length of each read.
+/// Copies bytes in a separate thread, and calls `came` with the length of each read.
 fn pipe(
     from: &TcpStream,
     to: &TcpStream,

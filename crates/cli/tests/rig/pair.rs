@@ -25,7 +25,7 @@ impl Server {
         Server::start_as(&mut host.command(Server::words("127.0.0.1:0", root, args)))
     }
 
-    /// The words of a `serve` on the address `listen`.
+    /// The arguments of a `serve --json` on the address `listen`.
     pub(crate) fn words(listen: &str, root: &Path, args: &[&str]) -> Vec<OsString> {
         let mut words =
             super::words(&[&"serve", &"--json", &"--listen", &listen, &"--root", &root]);
@@ -172,7 +172,7 @@ impl Pair {
         self.server.at(path)
     }
 
-    /// The client's `longhaul SERVICE VERB MORE…` of the server's `name`, in its own folder.
+    /// The client's command `longhaul SERVICE VERB MORE… lh://…/NAME`, run in the client's folder.
     pub(crate) fn of_name(&self, [service, verb]: [&str; 2], name: &str, more: &[&str]) -> Command {
         let url = self.at(name).into_string().expect("our own name");
         let id = format!("--server-id={}", self.server.id);

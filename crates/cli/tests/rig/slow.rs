@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::skip::{self, Skipped};
 
-/// Delay of a call that counts as a hanging disk.
+/// Delay of a call that counts as a hanging disk, in microseconds (60 s).
 pub(crate) const HANGS: u32 = 60_000_000;
 
 /// Returns a command that runs a program whose `call` takes longer by a number of microseconds;
@@ -14,7 +14,8 @@ pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped
     inject(call, &format!("delay_exit={micros}"))
 }
 
-/// Returns a command that runs a program whose `calls` fail with EIO; skips as [`slow_calls`].
+/// Returns a command that runs a program whose `calls` fail with EIO; skips the test as
+/// [`slow_calls`] does.
 pub(crate) fn failing_calls(calls: &str) -> Result<Vec<String>, Skipped> {
     inject(calls, "error=EIO")
 }

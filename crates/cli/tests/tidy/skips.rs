@@ -2,7 +2,7 @@
 
 use super::{none, sources};
 
-/// The numbers of the lines on which a test function returns by itself.
+/// The numbers of the lines on which a test function has a `return` of its own.
 fn returns(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let is_test = |line: &str| line == "#[test]" || line.starts_with("#[tokio::test");
@@ -24,7 +24,7 @@ fn a_test_ends_early_only_by_need_which_prints_the_reason() {
     for file in sources() {
         found.extend(returns(&file.text).iter().map(|line| format!("{}:{line}", file.path)));
     }
-    none(found, "a test returns silently; skip it by need! (crates/testbed/src/skip.rs)");
+    none(found, "a test returns silently; skip it with need! (crates/testbed/src/skip.rs)");
 }
 
 #[test]

@@ -265,9 +265,9 @@ pub(super) static GRID: Experiment = Experiment {
             and another copy*: six paths and four queues (24 cells), for 30 s; all flows start \
             together, or the second copy starts later. *Troubles*: each kind of trouble on six \
             paths, observed for 10 s. Each cell is run with 20 seeds (41 to 60), which also change \
-            round trip and queue by up to 2 %. Its value is the worst decile of the seeds (the \
-            third worst). The cells are split into halves by a hash (FNV-1a, bit 32) of their \
-            names, so that a law can be tuned on one half (tuned) and judged on the other \
+            round trip and queue by up to 2 %. The value of a cell is the worst decile of the \
+            seeds (the third worst). The cells are split into halves by a hash (FNV-1a, bit 32) of \
+            their names, so that a law can be tuned on one half (tuned) and judged on the other \
             (reported). The tuning did not respect this split; see the lessons. The value of a \
             cell *alone* is the time that the path needs for the object, divided by the time from \
             the first datagram until the sender knows that everything has arrived. Beside TCP it \
@@ -326,7 +326,9 @@ pub(super) static SHORT: Experiment = Experiment {
     id: "auto-grid-short",
     title: "The automatic mode, the short form: every twelfth cell, one seed",
     source: "No paper: the benchmark of the automatic mode",
-    setup: "This page has every twelfth cell of [auto-grid](auto-grid.md), with one seed.",
+    setup: "This page has every twelfth cell of [auto-grid](auto-grid.md), with one seed. That \
+            page explains the words of the tables: cells, laws (*trains*, *shadow*), halves \
+            (reported, tuned) and harm.",
     cases: || cases(SHORT_SEEDS),
     tables: |outcomes| judge(outcomes, SHORT_SEEDS).tables(),
     courses: Experiment::NO_COURSES,

@@ -380,15 +380,16 @@ pub(super) static FIG11: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper's path is a Dummynet router that itself lost 0.3 % of a full link's \
               packets; the switch here loses only packets that its queue cannot hold.",
-    learned: "With GTP a late flow gets its share: the index is {GTP, 10 to 33 s | fairness index \
-              | 3} in the simulator and {GTP, 10 to 33 s | fairness index | emulated | 3} over \
-              real sockets, a little better than the paper's 0.99. With the paper's rules it is \
-              {GTP, by the paper's rules, 10 to 33 s | fairness index | 3}, with an aggregate of \
-              {GTP, by the paper's rules, 10 to 33 s | 1} Mbit/s, against {GTP, 10 to 33 s | 1} \
-              with longhaul's. TCP's late flow grows by a segment a round trip. After its join it \
-              has {TCP, * flow 2} of {TCP, 10 to 33 s} Mbit/s on average. The fairness index is \
-              {TCP, 10 to 33 s | fairness index | 2}, worse than the paper's 0.77; the paper's \
-              router itself lost packets.",
+    learned: "With GTP a late flow gets its share: the fairness index is {GTP, 10 to 33 s | \
+              fairness index | 3} in the simulator and {GTP, 10 to 33 s | fairness index | \
+              emulated | 3} over real sockets, a little better than the paper's 0.99. With the \
+              paper's rules the index is {GTP, by the paper's rules, 10 to 33 s | fairness index | \
+              3} and the aggregate {GTP, by the paper's rules, 10 to 33 s | 1} Mbit/s; with \
+              longhaul's rules the aggregate is {GTP, 10 to 33 s | 1} Mbit/s. TCP's late flow \
+              grows by a segment a round trip. From 10 to 33 s this flow has {TCP, * flow 2} of \
+              {TCP, 10 to 33 s} Mbit/s on average. The fairness index is {TCP, 10 to 33 s | \
+              fairness index | 2}, worse than the paper's 0.77; the paper's router itself lost \
+              packets.",
     set: Set::Full,
 };
 
@@ -447,11 +448,11 @@ pub(super) static FIG12: Experiment = Experiment {
               datagrams are lost. With the paper's rules nothing is lost either ({most [* flows, \
               by the paper's rules | loss] | 2} % at most), but the aggregate falls with the \
               number of flows, from {1 flows, by the paper's rules} Mbit/s with one to {8 flows, \
-              by the paper's rules} with eight. That is {100 - 100 * [8 flows, by the paper's rules] / [8 \
-              flows] | 1} % less than eight flows reach with longhaul's rules. In the simulator \
-              each sender keeps the requested rate, so the queue before the receiver never \
-              overflows. An earlier version of the sender woke for each datagram, which was too \
-              much work for two cores: with seven senders every sixth datagram was lost.",
+              by the paper's rules} with eight. That is {100 - 100 * [8 flows, by the paper's \
+              rules] / [8 flows] | 1} % less than eight flows reach with longhaul's rules. In the \
+              simulator each sender keeps the requested rate, so the queue before the receiver \
+              never overflows. An earlier version of the sender woke for each datagram, which was \
+              too much work for two cores: with seven senders every sixth datagram was lost.",
     set: Set::Full,
 };
 

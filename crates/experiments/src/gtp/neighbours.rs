@@ -47,7 +47,7 @@ pub(super) static BESIDE: Experiment = Experiment {
     id: "gtp-beside",
     title: "Three GTP senders next to one TCP flow: the share that the receiver leaves for others",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 3.6, \
-             which names it as future work and has no figure",
+             which names other traffic as future work and has no figure",
     setup: "Three GTP senders at 25, 50 and 100 ms start at 0 s. One TCP flow (CUBIC, a window \
             that only congestion limits) at 20 ms starts at 2 s. All send to one receiver through \
             a switch, whose port has 1 Gbit/s (Ethernet framing included) and a drop-tail queue of \

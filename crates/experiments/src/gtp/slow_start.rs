@@ -26,9 +26,9 @@ pub(super) static FIG1: Experiment = Experiment {
     setup: "One TCP connection (NewReno with selective acknowledgements, first window 10 segments) \
             sends 100 MB over 1 Gbit/s with a drop-tail queue of one bandwidth-delay product (at \
             least 100 packets), without other loss. In the first table only congestion limits the \
-            window; in the second the window has the 64 kB of an untuned host. Emulated: the \
-            kernel's TCP with its own window; the line below the tables names its congestion \
-            control first.",
+            window; in the second the window has the 64 kB of an untuned host. The emulated values \
+            are those of the kernel's TCP, which chooses its own window in the first table; the \
+            lines below the tables name its congestion control first.",
     cases: || {
         let cases = FIG1_WINDOWS.iter().flat_map(|window| FIG1_RTTS.map(|rtt| (window, rtt)));
         cases
@@ -76,15 +76,16 @@ pub(super) static FIG1: Experiment = Experiment {
     },
     differs: "The paper's text gives none of the figure's values. It says that TCP takes long to \
               reach the full rate if the round-trip time is large. The paper does not give its \
-              windows, so this page has both extremes.\n\n\
+              windows, so this page has two extremes: a window that only congestion limits, and an \
+              untuned window.\n\n\
               With a window of 64 kB and a round trip of a millisecond or less the kernel's TCP is \
-              slower than the simulator's, by about a quarter at half a millisecond. Each of its \
-              round trips takes about a fifth of a millisecond longer than the link's, because \
-              packets and acknowledgements wait for the emulator and for the hosts' programs to \
-              wake ([emulator.md](emulator.md) has the times). In a long round trip this hardly \
-              matters. Where only congestion limits the window, the waits cost nothing at long \
-              round trips, because data are sent meanwhile. At 1 or 2 ms they cost time: slow \
-              start takes only a few round trips, and each is longer than the link's.",
+              slower than the simulator's, by about a quarter at half a millisecond. Each round \
+              trip of the kernel's TCP takes about a fifth of a millisecond longer than the \
+              link's, because packets and acknowledgements wait for the emulator and for the \
+              hosts' programs to wake ([emulator.md](emulator.md) has the times). In a long round \
+              trip this hardly matters. Where only congestion limits the window, the waits cost \
+              nothing at long round trips, because data are sent meanwhile. At 1 or 2 ms they cost \
+              time: slow start takes only a few round trips, and each is longer than the link's.",
     learned: "Where only congestion limits the window, slow start takes a large part of the time: \
               at long round trips TCP has sent much of the 100 MB before it reaches the full rate, \
               and must repeat the data that it lost at the end of slow start. With an untuned \

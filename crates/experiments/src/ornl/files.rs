@@ -250,16 +250,16 @@ pub(super) static CERN: Experiment = Experiment {
               stopped by hand (4.3 Mbit/s). Our worse runs are faster by {FOBS, worst case | \
               difference} % (FOBS) and {SABUL, worst case | difference} % (SABUL) for a reason \
               that the study does not give: four seconds without reports explain the \
-              retransmissions, but not why the transfers took 11 and 12 s instead of 7 on the \
-              better day. Datagrams carry 1440 bytes here.",
+              retransmissions, but not why the transfers took 11 and 12 s instead of 7 in the \
+              better runs. Datagrams carry 1440 bytes here.",
     learned: "The cost of missing reports depends on what the sender does without them. FOBS sends \
               unacknowledged data again; a tenth of the object is sent needlessly. SABUL's EXP \
-              timer repeats about as much, which is a fifth of the study's repeats. Both still \
-              deliver at the disk's rate, within 1 % of the good day; in the study they lost 38 \
+              timer repeats about as much, a fifth of what SABUL repeated in the study. Both still \
+              deliver at the disk's rate, within 1 % of the better runs; in the study they lost 38 \
               and 44 % of their goodput. Tsunami's sender needs reports only for repairs: it has \
-              {Tsunami, worst case} Mbit/s, where the study's program was stopped at 4.3. On the \
-              good day the disk is the limit. FOBS is {FOBS, best case | difference} % and SABUL \
-              {SABUL, best case | difference} % faster than in the study, and Tsunami, which \
+              {Tsunami, worst case} Mbit/s, where the study's program was stopped at 4.3. In the \
+              better runs the disk is the limit. FOBS is {FOBS, best case | difference} % and \
+              SABUL {SABUL, best case | difference} % faster than in the study, and Tsunami, which \
               starts at a third of its rate, is {-[Tsunami, best case | difference]} % slower.",
     set: Set::Full,
 };

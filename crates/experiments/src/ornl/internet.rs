@@ -120,18 +120,18 @@ pub(super) static INTERNET: Experiment = Experiment {
               one case iperf lost only 3 packets, and RBUDP lost 3 % in the run next to it. So UDP \
               and TCP meet a loss here that they did not meet in the study. Tsunami counts \
               datagrams here and blocks of 16 kB in the study.",
-    learned: "If three per cent are lost outside the sender's own queue, a protocol with a given \
-              rate loses these three per cent and the time of some round trips: RBUDP keeps {100 * \
-              [RBUDP, worst case] / 335} % of its configured rate, FOBS {100 * [FOBS, worst case] \
-              / 335} %, and Tsunami, which starts slowly, {100 * [Tsunami, worst case] / 335} %. \
-              FOBS is {FOBS, best case | difference} and {FOBS, worst case | difference} % faster \
-              than in the study, which does not say what limited its program. Tsunami is \
+    learned: "If three per cent of the packets are lost outside the sender's own queue, a protocol \
+              with a given rate loses these three per cent and the time of some round trips: RBUDP \
+              keeps {100 * [RBUDP, worst case] / 335} % of its configured rate, FOBS {100 * [FOBS, \
+              worst case] / 335} %, and Tsunami, which starts slowly, {100 * [Tsunami, worst case] \
+              / 335} %. FOBS is {FOBS, best case | difference} and {FOBS, worst case | difference} \
+              % faster than in the study, which does not say what limited FOBS. Tsunami is \
               {-[Tsunami, best case | difference]} and {-[Tsunami, worst case | difference]} % \
               slower. SABUL treats loss as congestion but averages it over 200 ms. It has {SABUL, \
               best case | difference} and {SABUL, worst case | difference} % more goodput than in \
               the study, because nothing but loss limits it here. TCP treats every loss as \
               congestion: it has {TCP*, best case} Mbit/s at five lost packets in ten thousand, \
-              and {TCP*, worst case} at three in a hundred. In the study it had 280 and 230, so it \
-              did not meet this loss.",
+              and {TCP*, worst case} at three in a hundred. In the study TCP had 280 and 230, so \
+              it did not meet this loss.",
     set: Set::Quick,
 };

@@ -11,8 +11,8 @@ use crate::table::{Row, Table};
 const CAPACITIES: [u64; 3] = [10, 100, 1_000];
 const RTTS: [u64; 3] = [1, 10, 100];
 
-/// "Queue size max(BDP, 10 packets)": ten packets of 1500 bytes exceed the product of `capacity`
-/// (Mbit/s) and `rtt` (ms) if that is below 15 kB.
+/// "Queue size max(BDP, 10 packets)": ten packets of 1500 bytes are 15 kB, the larger queue if the
+/// product of `capacity` (Mbit/s) and `rtt` (ms) is below 15 kB.
 pub(super) fn queue(capacity: u64, rtt: u64) -> &'static str {
     if capacity * rtt * 125 < 15_000 { "10 packets" } else { "1bdp" }
 }
@@ -66,8 +66,9 @@ pub(super) static FIG2: Experiment = Experiment {
         vec![Figure { name: "", plot: Plot { title, x, y, series: series.collect() } }]
     },
     differs: "The paper's text has none of the figure's values. The queue is the paper's, max(BDP, \
-              10 packets). The paper's share perhaps counts packets. Here it counts object bits, \
-              of which framing and headers leave at most 93.6 %.",
+              10 packets). The paper's share perhaps counts whole packets. Here the share counts \
+              only the object's bits, for which framing and headers leave at most 93.6 % of the \
+              capacity.",
     learned: "SABUL's steps depend on its rate, not on the round-trip time. Over two orders of \
               magnitude of capacity and of round-trip time its share stays between {least [*]} and \
               {most [*]} %, so the paper's claim, \"independent of bandwidth and network delay\", \
@@ -138,8 +139,8 @@ pub(super) static FIG5: Experiment = Experiment {
     learned: "On a separate route SABUL uses {100 * [first route] / 936} % of what the route \
               carries, even if it starts near that rate: it increases its rate until it loses \
               packets, and then reduces it by a ninth. The goodputs of separate routes add up. \
-              longhaul is {-[all three | difference]} % below the paper; the paper's hosts, or its \
-              release of SABUL, probably met few losses.",
+              longhaul is {-[all three | difference]} % below the paper; the paper's hosts, or the \
+              paper's release of SABUL, probably met few losses.",
     set: Set::Full,
 };
 
@@ -163,8 +164,8 @@ const PLACED: &str = "as longhaul builds it";
 /// Losses in units of 1/100,000, in both directions.
 const ENDS_LOSSES: [u64; 3] = [0, 1, 10];
 /// Why these cases are not emulated.
-const NOT_BUILT: &str = "a real copy writes each datagram to its place, and sends control by \
-                         stream and datagram";
+const NOT_BUILT: &str = "a real copy writes each datagram to its place, and sends each control \
+                         message over the stream and in a datagram";
 
 fn ends_case(ends: &str, loss: u64) -> String {
     format!("{ends}, loss {} %", loss as f64 / 1e3)
@@ -183,7 +184,7 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
             TCP. `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
             `ordered-control` sends control on the ordered stream alone: a lost message is sent \
             again after a timeout, and later messages wait for it. longhaul itself writes each \
-            datagram to its place, and also sends each control message by a datagram. Goodput \
+            datagram to its place, and sends each control message also in a datagram. Goodput \
             counts the data that the program has received, as the mean of the second half.",
     cases: || {
         let all = ENDS_LOSSES.into_iter().flat_map(|loss| ENDS.map(|ends| (loss, ends)));
@@ -223,8 +224,8 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
               of buffer {in order, buffer 7 MB, loss 0 % | loss} % of the data are lost, most of \
               them at the full buffer. The goodput is then {in order, buffer 7 MB, loss 0 %} \
               Mbit/s, against {as longhaul builds it, loss 0 %} where each datagram is written to \
-              its place. With one product the goodput is {in order, buffer 14 MB, loss 0 %} \
-              Mbit/s; only with two products ({in order, buffer 28 MB, loss 0 %}) does in-order \
+              its place. With one bandwidth-delay product the goodput is {in order, buffer 14 MB, \
+              loss 0 %} Mbit/s; only with two ({in order, buffer 28 MB, loss 0 %}) does in-order \
               delivery cost no goodput. longhaul needs no such buffer, because it writes a file's \
               blocks in any order. This is one flow, one path and one seed.",
     set: Set::Full,

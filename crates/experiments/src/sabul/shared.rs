@@ -266,9 +266,9 @@ pub(super) static FIG7: Experiment = Experiment {
     },
     differs: "The paper's text gives none of the figure's values, only the labels of its axes, so \
               this page compares nothing with the figure. The paper does not say how its mice \
-              arrived; 70 ms apart they offer 114 Mbit/s. The row `aggregate goodput` is SABUL's. \
-              The queue here holds a bandwidth-delay product, so it delays packets of the mice \
-              more often than it drops them.",
+              arrived; 1 MB every 70 ms, as here, is an offered load of 114 Mbit/s. The row \
+              `aggregate goodput` is SABUL's. The queue here holds a bandwidth-delay product, so \
+              it delays packets of the mice more often than it drops them.",
     learned: "Short connections spend their time in slow start. A queue that other flows keep full \
               costs them losses and delay: the mice lose {100 - 100 * [1 SABUL flows] / [0 SABUL \
               flows]} to {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, and \

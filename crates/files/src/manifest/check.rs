@@ -146,7 +146,7 @@ impl Check {
 fn check_name(name: &[u8]) -> Result<(), &'static str> {
     match name {
         b"" => Err("empty name or absolute path"),
-        b"." | b".." => Err("a name that leads elsewhere"),
+        b"." | b".." => Err("the name . or .., which leads elsewhere"),
         name if name.len() > names::NAME_MAX => Err("name longer than 255 bytes"),
         name if name.contains(&0) => Err("name with a zero byte"),
         name if names::is_reserved(name) => Err("name reserved for unfinished copies"),

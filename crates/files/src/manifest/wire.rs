@@ -321,5 +321,46 @@ mod tests {
             message.extend([0x80; 5]);
             assert_eq!(has_too_many_numbers(&message), too_many, "{extra}");
         }
+        assert_eq!((MAX_NUMBERS, MAX_MESSAGE), (2_113_536, 10_567_680));
+    }
+
+    #[test]
+    fn shapes_have_their_numbers_and_no_other_number_is_one() {
+        let shapes = [Shape::File, Shape::Named, Shape::Contents, Shape::Several];
+        for (shape, number) in shapes.into_iter().zip(1..) {
+            assert_eq!((shape.number(), Shape::of_number(number)), (number, Some(shape)));
+        }
+        assert_eq!((Shape::of_number(0), Shape::of_number(5)), (None, None));
+    }
+
+    #[test]
+    fn a_head_has_twelve_mode_bits_and_its_count_of_entries() {
+        let read = |mode, count, tail: &[u8]| {
+            let encoded = [&head(Shape::Contents, mode, count)[..], tail].concat();
+            Manifest::decode(&encoded).map(|found| found.folder_mode()).map_err(|why| why.reason)
+        };
+        assert_eq!(read(Some(0o7777), 0, &[]), Ok(Some(0o7777)));
+        assert_eq!(read(None, 0, &[]), Ok(None));
+        assert_eq!(read(None, MAX_ENTRIES, &[]), Err(TORN));
+        assert_eq!(read(None, MAX_ENTRIES + 1, &[]), Err("more than ten million entries"));
+        assert_eq!(read(None, 0, &[0]), Err("bytes after the last entry"));
+        assert!(read(Some(0o10000), 0, &[]).is_err());
+    }
+
+    #[test]
+    fn an_entry_shares_no_more_than_the_path_before() {
+        let read = |shared| {
+            let mut encoded = head(Shape::Contents, None, 2);
+            for wire in [
+                EntryWire { rest: b"a".to_vec(), size: 1, ..EntryWire::default() },
+                EntryWire { shared, rest: b"b".to_vec(), size: 1, ..EntryWire::default() },
+            ] {
+                wire.encode_length_delimited(&mut encoded).expect("a vector grows");
+            }
+            Manifest::decode(&encoded).map(|found| found.shown(1)).map_err(|why| why.reason)
+        };
+        assert_eq!(read(0), Ok("b".to_owned()));
+        assert_eq!(read(1), Ok("ab".to_owned()));
+        assert_eq!(read(2), Err(TORN));
     }
 }

@@ -85,7 +85,7 @@ impl RangeFile {
         self.renew(end.max(self.stamp.size))
     }
 
-    /// Truncates the file to `len` bytes, or extends it by zeros that take no room.
+    /// Truncates the file to `len` bytes, or extends it with zeros that take no room.
     ///
     /// # Errors
     /// As [`RangeFile::write`].
@@ -120,7 +120,8 @@ impl RangeFile {
         }
     }
 
-    /// Takes over the version after a change through this value; the file has `size` bytes.
+    /// Records the file's new version after a change through this value; the file must have `size`
+    /// bytes.
     fn renew(&mut self, size: u64) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("write", &self.path, &error))?;

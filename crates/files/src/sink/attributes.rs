@@ -79,7 +79,7 @@ impl Keep {
             return folder.set_modified(entry.modified);
         }
         let inherited = folder.attributes()?.mode & SET_GROUP_ID;
-        unless_refused(folder.set_mode(new_mode(folder, entry) | inherited))
+        unless_refused(folder.set_mode(new_mode(folder, entry) + inherited))
     }
 }
 
@@ -125,6 +125,55 @@ mod tests {
         };
         assert!(is(0o1700) && is(0o3700));
         assert!(!is(0o700) && !is(0o1701) && !is(0o2700) && !is(0o5700));
+    }
+
+    fn entry(mode: u32) -> Entry {
+        let kind = crate::Kind::File { size: 1, sparse: false, holes: Box::default() };
+        Entry::new(kind, mode, crate::manifest::FileTime { seconds: 5, nanos: 6 })
+    }
+
+    #[test]
+    fn a_mode_is_kept_on_demand_and_its_set_id_bits_on_special_demand() {
+        let keep = |permissions, set_id| Keep { permissions, set_id }.mode(&entry(0o4751));
+        assert_eq!(keep(true, true), Some(0o4751));
+        assert_eq!(keep(true, false), Some(0o751));
+        assert_eq!((keep(false, true), keep(false, false)), (None, None));
+    }
+
+    #[test]
+    fn a_new_file_has_the_sources_mode_less_the_umask_or_that_of_the_file_it_replaces() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
+        let old = folder.create(b"old", 0o600).unwrap();
+        old.set_mode(0o6750).unwrap();
+        folder.make_folder(b"folder", 0o700).unwrap();
+        let mode = |permissions, name: Option<&[u8]>| {
+            let keep = Keep { permissions, set_id: true };
+            keep.final_mode(&*folder, name, &entry(0o4777)).unwrap()
+        };
+        let new = 0o777 & !folder.withheld();
+        assert_eq!(mode(false, None), new);
+        assert_eq!(mode(false, Some(&b"none"[..])), new);
+        assert_eq!(mode(false, Some(b"folder")), new);
+        assert_eq!(mode(false, Some(b"old")), 0o750, "without its set-id bits");
+        assert_eq!(mode(true, Some(b"old")), 0o4777);
+    }
+
+    #[test]
+    fn a_finished_folder_has_its_mode_and_keeps_the_inherited_group() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
+        let finished = |permissions, before| {
+            folder.set_mode(before).unwrap();
+            let keep = Keep { permissions, set_id: true };
+            keep.apply_to_folder(&*folder, &entry(0o1775)).unwrap();
+            let found = folder.attributes().unwrap();
+            (found.mode, found.modified == entry(0).modified)
+        };
+        let new = 0o775 & !folder.withheld();
+        assert_eq!(finished(false, 0o1700), (new, false));
+        assert_eq!(finished(false, 0o3700), (0o2000 | new, false));
+        assert_eq!(finished(true, 0o3700), (0o1775, true));
     }
 
     #[test]

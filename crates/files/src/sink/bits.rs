@@ -23,8 +23,7 @@ impl Bits {
     pub(super) fn insert(&mut self, at: u64) -> bool {
         let new = at < self.len && !self.has(at);
         if new {
-            self.words[(at / 64) as usize] |= 1 << (at % 64);
-            self.count += 1;
+            self.insert_run(at..at + 1);
         }
         new
     }
@@ -33,8 +32,7 @@ impl Bits {
     pub(super) fn remove(&mut self, at: u64) -> bool {
         let there = self.has(at);
         if there {
-            self.words[(at / 64) as usize] &= !(1 << (at % 64));
-            self.count -= 1;
+            self.remove_run(at..at + 1);
         }
         there
     }
@@ -99,6 +97,8 @@ impl Bits {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -110,20 +110,22 @@ mod tests {
             changes in prop::collection::vec((0u64..300, 0u64..300, any::<bool>()), 0..20),
         ) {
             let (mut runs, mut single) = (Bits::new(len), Bits::new(len));
+            let mut set = BTreeSet::new();
             for (start, end, is_in) in changes {
                 if is_in {
                     runs.insert_run(start..end);
-                    (start..end).for_each(|at| { single.insert(at); });
+                    (start..end).for_each(|at| assert_eq!(single.insert(at), at < len && set.insert(at)));
                 } else {
                     runs.remove_run(start..end);
-                    (start..end).for_each(|at| { single.remove(at); });
+                    (start..end).for_each(|at| assert_eq!(single.remove(at), set.remove(&at)));
                 }
                 prop_assert_eq!(&runs.words, &single.words);
-                prop_assert_eq!(runs.count, single.count);
+                prop_assert_eq!((runs.count, single.count), (set.len() as u64, set.len() as u64));
+                prop_assert_eq!(runs.is_empty(), set.is_empty());
             }
             for present in [true, false] {
                 let numbers: Vec<u64> = runs.runs(present).into_iter().flatten().collect();
-                let expected: Vec<u64> = (0..len).filter(|at| single.has(*at) == present).collect();
+                let expected: Vec<u64> = (0..len).filter(|at| set.contains(at) == present).collect();
                 prop_assert_eq!(numbers, expected);
             }
         }

@@ -382,3 +382,49 @@ fn own_top(place: &Place, manifest: &Manifest) -> Option<(SharedFolder, Vec<u8>)
     let says = mark.read_start(manifest::MAX_PATH as u64).ok()?;
     (says == mark_of(manifest)).then_some((parent, name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::FileTime;
+
+    #[test]
+    fn a_name_of_255_bytes_and_a_path_of_4096_are_the_longest() {
+        let place = Place::Ambient("x".into());
+        assert!(check_name(&[b'x'; 255], &place).is_ok());
+        for name in [&[b'x'; 256][..], b".x.lh-part"] {
+            assert_eq!(check_name(name, &place).unwrap_err().kind, FileErrorKind::Request);
+        }
+        let made = |len| make_folders(&Place::Ambient("x".repeat(len).into())).unwrap_err().kind;
+        // The system refuses the shorter one.
+        assert_eq!((made(4096), made(4097)), (FileErrorKind::File, FileErrorKind::Request));
+    }
+
+    #[test]
+    fn the_name_of_the_destination_replaces_the_first_component() {
+        let top = tempfile::tempdir().unwrap();
+        let manifest = Arc::new(Manifest::of_file(b"x", 1, FileTime::default(), 0).unwrap());
+        let place = Place::Ambient(top.path().join("new"));
+        let mut ground = Ground::open(&place, &manifest, true).unwrap();
+        let path = |ground: &Ground, path: &str| ground.path(path.as_bytes()).into_owned();
+        assert_eq!(
+            (path(&ground, "a"), path(&ground, "a/b/c")),
+            (b"new".to_vec(), b"new/b/c".to_vec())
+        );
+        ground.top = None;
+        assert_eq!(path(&ground, "a/b/c"), b"a/b/c");
+    }
+
+    #[test]
+    fn the_folder_for_contents_has_the_mode_of_the_source_and_its_owner_may_write() {
+        let top = tempfile::tempdir().unwrap();
+        let parent = Place::Ambient(top.path().to_owned()).folder().unwrap();
+        for (name, mode, made) in
+            [(b"a", Some(0o2055), 0o755), (b"b", Some(0o755), 0o755), (b"c", None, 0o777)]
+        {
+            let manifest = Manifest::new(Shape::Contents, Vec::new()).unwrap();
+            make_folder(&*parent, name, &manifest.with_folder_mode(mode)).unwrap();
+            assert_eq!(parent.look(name).unwrap().mode, made & !parent.withheld(), "{mode:?}");
+        }
+    }
+}

@@ -447,3 +447,80 @@ impl<'a> Walk<'a> {
         self.deleted.failures.push(failure);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Listed;
+
+    fn listed(path: &str, kind: Kind) -> Listed {
+        Listed { path: path.as_bytes().into(), kind, mode: 0o700, modified: FileTime::default() }
+    }
+
+    fn manifest(has_file: bool) -> Arc<Manifest> {
+        let file = Kind::File { size: 1, sparse: false, holes: Box::default() };
+        let kind = if has_file { file } else { Kind::Folder };
+        Arc::new(Manifest::new(Shape::Contents, vec![listed("a", kind)]).unwrap())
+    }
+
+    fn extra(place: &Place, most: Option<u64>) -> Extra {
+        Extra::new(place, Shape::Contents, &Delete { most, ..Delete::default() }).unwrap()
+    }
+
+    #[test]
+    fn as_many_names_as_the_limit_may_be_deleted_if_the_source_has_a_file() {
+        let place = Place::Ambient("there".into());
+        let why = |most, count, has_file| {
+            let planned = Deleted { count, ..Deleted::default() };
+            let checked = extra(&place, most).check(&manifest(has_file), &planned, &place);
+            checked.err().map(|error| error.what)
+        };
+        assert_eq!((why(Some(3), 3, true), why(None, u64::MAX, true)), (None, None));
+        let one = "sync would delete 1 name of there, more than the limit of 0; it deleted nothing";
+        assert_eq!(why(Some(0), 1, true).as_deref(), Some(one));
+        assert!(why(Some(3), 4, true).is_some_and(|why| why.contains("delete 4 names")));
+        assert_eq!(why(None, 0, false), None);
+        assert!(why(None, 1, false).is_some_and(|why| why.contains("source has no files")));
+    }
+
+    #[test]
+    fn names_beyond_16_mib_are_counted_and_not_listed() {
+        let top = tempfile::tempdir().unwrap();
+        let place = Place::Ambient(top.path().to_owned());
+        let ground = Ground::open(&place, &manifest(true), true).unwrap();
+        let (extra, watch) = (extra(&place, None), Watch::default());
+        let mut walk = Walk::new(&ground, &extra, &watch, false, 4);
+        walk.remove(b"a/b", false);
+        assert_eq!(walk.deleted.listed, 3 + size_of::<Vec<u8>>());
+        walk.deleted.listed = MOST_LISTED - 1 - size_of::<Vec<u8>>();
+        for name in [b"c", b"d", b"e", b"f"] {
+            walk.remove(name, true);
+        }
+        assert_eq!(walk.deleted.names, [&b"a/b"[..], b"c/"]);
+        assert_eq!(walk.deleted.count, 4, "the limit of this walk");
+        assert_eq!(MOST_LISTED, 16_777_216);
+    }
+
+    #[test]
+    fn deletion_is_refused_by_other_filters_and_at_a_link() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir(top.path().join("d")).unwrap();
+        std::os::unix::fs::symlink("d", top.path().join("l")).unwrap();
+        let new = |name: &str, shape, filter: Option<Filter>| {
+            let delete = Delete { filters: filter.into_iter().collect(), most: None };
+            Extra::new(&Place::Ambient(top.path().join(name)), shape, &delete).map(drop)
+        };
+        let glob = || Some(Filter::Exclude("x".into()));
+        for name in ["d", "d/", "l/", "none"] {
+            assert_eq!(new(name, Shape::Contents, glob()), Ok(()), "{name}");
+        }
+        let error = new("l", Shape::Contents, None).unwrap_err();
+        assert!(error.what.ends_with("is a link, so nothing is deleted there"), "{error}");
+        assert!(new("d", Shape::Named, None).is_err());
+        for filter in [Filter::MaxSize(1), Filter::MinSize(1), Filter::Only(b"x".to_vec())] {
+            assert!(new("d", Shape::Contents, Some(filter)).is_err());
+        }
+    }
+}

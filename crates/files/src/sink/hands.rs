@@ -54,3 +54,29 @@ pub(super) fn each<T: Sync, R: Send>(
         done
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::manifest::FileTime;
+    use crate::{Manifest, Place};
+
+    #[test]
+    fn results_have_the_order_of_their_items_and_many_items_several_threads() {
+        let top = tempfile::tempdir().unwrap();
+        let manifest = Arc::new(Manifest::of_file(b"x", 1, FileTime::default(), 0).unwrap());
+        let place = Place::Ambient(top.path().to_owned());
+        let mut ground = Ground::open(&place, &manifest, true).unwrap();
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get().min(4));
+        for (items, threads) in [(0, 0), (1, 1), (64, 1), (64 * 64, cores)] {
+            let all: Vec<usize> = (0..items).collect();
+            let done = each(&mut ground, &all, |_, item| (*item, thread::current().id()));
+            assert_eq!(done.iter().map(|(item, _)| *item).collect::<Vec<_>>(), all);
+            let by: HashSet<_> = done.iter().map(|(_, thread)| *thread).collect();
+            assert_eq!(by.len(), threads, "{items}");
+        }
+    }
+}

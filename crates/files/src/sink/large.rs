@@ -1,4 +1,5 @@
-//! A large file in progress: its partial file, its journal, its root.
+//! A large file in progress: its partial file, its journal, and its root (the hash of the whole
+//! file).
 
 mod read_back;
 mod restart;
@@ -145,9 +146,9 @@ impl Large {
     }
 
     /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
-    /// and matches its record; if the file is unchanged since its record in `left`, the chunk
-    /// counts without a read. With `distrust`, no chunk counts before the comparison with the
-    /// source. `watch` counts each chunk read, and may end the work.
+    /// and matches its record; if `left` shows that the file is unchanged since an earlier attempt
+    /// of this process, the chunk counts without a read. With `distrust`, no chunk counts before
+    /// the comparison with the source. `watch` counts each chunk read, and may end the work.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -354,7 +355,7 @@ impl Large {
             let found = file.attributes()?;
             // The file was unlocked meanwhile, so another copy may have written to it.
             if found.identity != self.identity || self.closed != Some(found.modified) {
-                let what = "another copy took the partial file away";
+                let what = "another copy has changed the partial file";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
             }
             self.file = Some(file);
@@ -546,7 +547,8 @@ fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a chunk's value is comparable between files of `old` and `new` bytes.
+/// Returns whether a chunk has comparable values in a file of `old` bytes and in one of `new`
+/// bytes.
 fn same_place(old: u64, new: u64, chunk: u64) -> bool {
     let len = |size: u64| size.saturating_sub(chunk.saturating_mul(CHUNK)).min(CHUNK);
     len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)
@@ -629,5 +631,69 @@ mod tests {
         assert!(budget.take(HASHED_HOLES - 1, 0) && budget.take(1, 0));
         assert!(!budget.take(1, 0) && !budget.take(u64::MAX, u64::MAX - HASHED_HOLES - 1));
         assert!(budget.take(1000, 1000) && !budget.take(1, 1000));
+        assert_eq!(HASHED_HOLES, 4_294_967_296);
+    }
+
+    /// Returns a file of five chunks and seven bytes with a hole of two chunks.
+    fn large() -> Large {
+        let kind = crate::Kind::File { size: 5 * CHUNK + 7, sparse: true, holes: Box::new([1..3]) };
+        Large::new(0, &Entry::new(kind, 0o600, FileTime::default()))
+    }
+
+    #[test]
+    fn a_file_is_whole_when_all_chunks_outside_of_its_holes_are_there() {
+        let mut large = large();
+        assert_eq!((large.chunks(), large.missing, large.bytes()), (6, 4, 0));
+        let holes: Vec<u64> = (0..7).filter(|chunk| large.is_hole(*chunk)).collect();
+        assert_eq!(holes, [1, 2]);
+        large.take(0, [0; 32]);
+        large.take(0, [0; 32]);
+        assert_eq!((large.missing, large.bytes(), large.pending.len()), (3, CHUNK, 1));
+        large.take(5, [5; 32]);
+        assert_eq!((large.bytes(), large.verified()), (CHUNK + 7, vec![0..1, 5..6]));
+        assert!(large.has(5) && !large.has(4) && !large.is_whole());
+        (3..5).for_each(|chunk| large.take(chunk, [0; 32]));
+        assert!(large.is_whole() && large.has_pending() && !large.has_lost());
+        large.lose_pending();
+        assert!(!large.has_pending() && large.has_lost());
+    }
+
+    #[test]
+    fn hashed_holes_complete_the_root_of_a_file() {
+        let size = large().header.size;
+        let zeros = vec![0; size as usize];
+        let value = |chunk: u64| {
+            let start = (chunk * CHUNK) as usize;
+            digest::file_value(size, chunk, &zeros[start..zeros.len().min(start + CHUNK as usize)])
+        };
+        let root = |budget: u64, watch: &Watch| {
+            let mut large = large();
+            [0, 3, 4, 5].into_iter().for_each(|chunk| large.take(chunk, value(chunk)));
+            large.hash_holes(&mut HoleBudget(HASHED_HOLES - budget), 0, watch);
+            large.root.root()
+        };
+        let whole = Some(*blake3::hash(&zeros).as_bytes());
+        assert_eq!(root(2 * CHUNK, &Watch::default()), whole);
+        assert_eq!(root(2 * CHUNK - 1, &Watch::default()), None);
+        let ended = Watch::default();
+        ended.end();
+        assert_eq!(root(2 * CHUNK, &ended), None);
+    }
+
+    #[test]
+    fn a_hole_reads_as_zeros_whatever_was_there_before() {
+        let folder = crate::MemoryFolder::new(6 * CHUNK);
+        let file = folder.create(b"x", 0o600).unwrap();
+        let large = large();
+        file.write_all_at(&vec![7; large.header.size as usize], 0).unwrap();
+        large.clear_holes(&*file, &Watch::default()).unwrap();
+        for chunk in 0..6 {
+            let (content, value) = read_chunk(&*file, large.header.size, chunk).unwrap();
+            let byte = if large.is_hole(chunk) { 0 } else { 7 };
+            assert!(content.iter().all(|found| *found == byte), "{chunk}");
+            assert_eq!(content.len() as u64, if chunk == 5 { 7 } else { CHUNK });
+            assert!(read_verified(&*file, large.header.size, chunk, &value).is_some());
+            assert!(read_verified(&*file, large.header.size, chunk, &[0; 32]).is_none());
+        }
     }
 }

@@ -296,4 +296,40 @@ mod tests {
         let everywhere = 0..6;
         assert!(found == [0..2, 4..5] || found == [everywhere], "{found:?}");
     }
+
+    #[test]
+    fn zero_pages_of_a_sparse_file_are_not_written_but_cleared_in_an_old_file() {
+        let zero = [0; PAGE];
+        let content = [&[1; PAGE][..], &zero, &zero, &[2; PAGE], &[0; 9]].concat();
+        let written = |how: Writing| {
+            let folder = crate::MemoryFolder::new(1 << 20);
+            folder.put("x".as_ref(), vec![7; 6 * PAGE]);
+            let file = folder.open(b"x", Access::ReadWrite).unwrap();
+            write(&*file, how, 5, &content).unwrap();
+            folder.take("x".as_ref()).unwrap()
+        };
+        let around = |middle: &[u8]| {
+            let mut all = vec![7; 6 * PAGE];
+            all[5..5 + middle.len()].copy_from_slice(middle);
+            all
+        };
+        assert!(written(Writing { sparse: false, fresh: true }) == around(&content));
+        assert!(written(Writing { sparse: true, fresh: false }) == around(&content));
+        let sevens = [7; 2 * PAGE];
+        let left = [&[1; PAGE][..], &sevens, &[2; PAGE], &[7; 9]].concat();
+        assert!(written(Writing { sparse: true, fresh: true }) == around(&left));
+    }
+
+    #[test]
+    fn a_file_of_this_user_with_one_name_is_own_and_a_readable_one_lockable() {
+        let folder = crate::MemoryFolder::new(10);
+        folder.put("x".as_ref(), Vec::new());
+        let found = folder.look(b"x").unwrap();
+        assert!(is_own(&found) && is_own(&Attributes { links: 0, ..found }));
+        assert!(!is_own(&Attributes { links: 2, ..found }));
+        assert!(!is_own(&Attributes { owner: found.owner + 1, ..found }));
+        assert!(!is_own(&Attributes { kind: FileKind::Link, ..found }));
+        assert!(is_lockable(0o400) && is_lockable(0o644) && !is_lockable(0o377));
+        assert!(is_busy(&store::busy()) && !is_busy(&store::not_found()));
+    }
 }

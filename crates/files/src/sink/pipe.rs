@@ -217,4 +217,63 @@ mod tests {
         drop(file);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
+
+    #[test]
+    fn a_part_of_a_pipe_is_a_chunk_at_most_and_not_too_far_ahead() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();
+        assert!(file.write(0, &[]).is_err() && file.write(0, &[1; FULL + 1]).is_err());
+        assert!(file.write(AHEAD, &[1]).is_err() && file.write(u64::MAX, &[1]).is_err());
+        file.write(AHEAD - 1, &[1]).unwrap();
+        file.write(0, &[1; FULL]).unwrap();
+        file.write(AHEAD, &[1]).unwrap();
+        assert_eq!((file.end, file.short), (AHEAD * CHUNK + 1, Some(16_383)));
+    }
+
+    #[test]
+    fn a_pipe_gets_its_name_with_its_length_and_digest_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();
+        let content = [&[1; FULL][..], &[3; 10]].concat();
+        let digest = *blake3::hash(&content).as_bytes();
+        let total = content.len() as u64;
+        file.write(1, &content[FULL..]).unwrap();
+        assert!(!file.finish(total, &digest).unwrap(), "a chunk is missing");
+        file.write(0, &content[..FULL]).unwrap();
+        assert_eq!(file.unsynced, total);
+        assert!(
+            !file.finish(total - 1, &digest).unwrap() && !file.finish(total + 1, &digest).unwrap()
+        );
+        assert!(!file.finish(total, &[0; 32]).unwrap());
+        let full = io::ErrorKind::StorageFull.into();
+        let told = file.failed(&full).advice;
+        assert!(told.is_some_and(|advice| advice.to_string().starts_with("free space")));
+        assert!(!file.finish(total, &digest).unwrap(), "a write has failed");
+        assert!(!folder.path().join("x").exists());
+        file.has_failed = false;
+        assert!(file.finish(total, &digest).unwrap());
+        drop(file);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_pipe_goes_into_no_folder_and_takes_the_place_of_no_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| Place::Ambient(folder.path().join(name));
+        fs::create_dir(folder.path().join("d")).unwrap();
+        for name in ["d", "d/", "new/"] {
+            assert_eq!(PipeFile::create(&place(name)).unwrap_err().kind, FileErrorKind::Request);
+        }
+        let mut file = PipeFile::create(&place("x")).unwrap();
+        let error = PipeFile::create(&place("x")).unwrap_err();
+        assert!(error.to_string().contains("wait for the end of the other copy"), "{error}");
+        let content = vec![1; FULL + 1];
+        file.write(0, &content[..FULL]).unwrap();
+        file.write(1, &content[FULL..]).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        let at = folder.path().join("x");
+        rustix::fs::mknodat(rustix::fs::CWD, &at, fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let error = file.finish(CHUNK + 1, blake3::hash(&content).as_bytes()).unwrap_err();
+        assert!(error.what.contains("a device, socket or pipe is in its place"), "{error}");
+    }
 }

@@ -538,4 +538,35 @@ mod tests {
         assert!(!equal(7, time(5, 6), time(5, 7)) && !equal(7, time(5, 6), time(5, 0)));
         assert!(!equal(7, time(4, 6), time(5, 6)) && !equal(7, time(4, 0), time(5, 6)));
     }
+
+    #[test]
+    fn a_file_needs_its_bytes_without_its_holes() {
+        let kind = Kind::File { size: 5 * CHUNK + 7, sparse: true, holes: Box::new([1..3, 5..6]) };
+        let entry = Entry::new(kind, 0o600, FileTime::default());
+        assert_eq!(in_holes(&entry), 2 * CHUNK + 7);
+        let mut need = Need { bytes: 1, files: 1 };
+        need.add(&entry);
+        need.add(&Entry::new(Kind::Folder, 0o700, FileTime::default()));
+        assert_eq!((need.bytes, need.files), (1 + 3 * CHUNK, 3));
+    }
+
+    #[test]
+    fn an_entry_is_below_a_folder_if_its_own_folder_is_that_or_a_later_one() {
+        let file = |path: &str| {
+            let kind = Kind::File { size: 1, sparse: false, holes: Box::default() };
+            Listed { path: path.as_bytes().into(), kind, mode: 0, modified: FileTime::default() }
+        };
+        let folder = |path: &str| Listed { kind: Kind::Folder, ..file(path) };
+        // The numbers are a 0, a/b 1, a/b/c 2, a/d 3, e 4.
+        let listed = ["a", "a/b"].map(folder).into_iter();
+        let listed = listed.chain(["a/b/c", "a/d", "e"].map(file)).collect();
+        let manifest = Manifest::new(Shape::Several, listed).expect("it is sound");
+        let below = |folder| {
+            let entries = manifest.entries().iter();
+            entries.map(|entry| is_below(entry, folder)).collect::<Vec<_>>()
+        };
+        assert_eq!(below(Some(0)), [false, true, true, true, false]);
+        assert_eq!(below(Some(1)), [false, false, true, false, false]);
+        assert_eq!(below(None), [false; 5]);
+    }
 }

@@ -98,3 +98,95 @@ impl Sink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::manifest::FileTime;
+    use crate::sink::{SYNC_EVERY, SinkOptions};
+    use crate::{CHUNK, LARGE, Listed, Manifest, Place, Shape, Verdict, Watch};
+
+    /// Returns a destination for a folder with a large file and a small one.
+    fn sink(top: &std::path::Path) -> Sink {
+        let file = |path: &str, size| {
+            let kind = Kind::File { size, sparse: false, holes: Box::default() };
+            Listed {
+                path: path.as_bytes().into(),
+                kind,
+                mode: 0o600,
+                modified: FileTime::default(),
+            }
+        };
+        let folder = Listed { kind: Kind::Folder, ..file("d", 0) };
+        let listed = vec![folder, file("d/large", LARGE), file("d/small", 5)];
+        let manifest = Arc::new(Manifest::new(Shape::Contents, listed).unwrap());
+        let (place, watch) = (Place::Ambient(top.to_owned()), Watch::default());
+        Sink::open(&place, &manifest, 0, &SinkOptions::default(), &watch).unwrap().0
+    }
+
+    #[test]
+    fn needless_chunks_are_reported_once_in_runs() {
+        let top = tempfile::tempdir().unwrap();
+        let mut sink = sink(top.path());
+        assert_eq!((sink.missing(), sink.missing_chunks()), (vec![0..9], 9));
+        [1, 2, 2, 4].into_iter().for_each(|chunk| sink.set_needless(chunk));
+        assert_eq!(sink.take_needless(), [1..3, 4..5]);
+        assert_eq!((sink.missing_chunks(), sink.take_needless()), (6, vec![]));
+        assert!(sink.needs(0) && !sink.needs(1) && !sink.needs(9));
+        assert_eq!(sink.fail_entry(1, "it is gone"), [0..1, 3..4, 5..8]);
+        assert_eq!(sink.fail_entry(1, "it is gone"), []);
+    }
+
+    #[test]
+    fn after_4096_failures_only_names_are_stored() {
+        let top = tempfile::tempdir().unwrap();
+        let mut sink = sink(top.path());
+        sink.failures = vec![Failure::default(); WHOLE_PATHS - 1];
+        (1..3).for_each(|entry| sink.give_up(entry, "why".to_owned()));
+        let paths: Vec<&[u8]> =
+            sink.failures[WHOLE_PATHS - 1..].iter().map(|it| &*it.path).collect();
+        assert_eq!(paths, [&b"d/large"[..], b"small"]);
+    }
+
+    #[test]
+    fn data_are_synced_after_a_second_or_many_bytes() {
+        let top = tempfile::tempdir().unwrap();
+        let mut sink = sink(top.path());
+        let nano = Duration::from_nanos(1);
+        let mut is_synced = |unsynced, waits| {
+            (sink.unsynced, sink.synced) = (unsynced, Instant::now());
+            sink.tick(sink.synced + waits).unwrap();
+            sink.unsynced == 0
+        };
+        assert!(!is_synced(5, SYNC_EVERY - nano) && is_synced(5, SYNC_EVERY));
+        assert!(!is_synced((48 << 20) - 1, Duration::ZERO) && is_synced(48 << 20, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_chunk_is_counted_once_and_only_with_its_content() {
+        let top = tempfile::tempdir().unwrap();
+        let mut sink = sink(top.path());
+        let value = crate::digest::packed_value(&[3; 5]);
+        assert!(sink.write_chunk(9, &[3; 5], &value).is_err());
+        for wrong in [&[3; 4][..], &[3; 6], &[4; 5]] {
+            assert_eq!(sink.write_chunk(8, wrong, &value), Ok(Verdict::Mismatch));
+        }
+        for _ in 0..2 {
+            assert_eq!(sink.write_chunk(8, &[3; 5], &value), Ok(Verdict::Written));
+            assert_eq!((sink.bytes_written(), sink.unsynced), (5, 5));
+        }
+        sink.sync().unwrap();
+        assert_eq!((sink.files_done(), sink.is_skipped(2), sink.is_complete()), (1, false, false));
+        let content = vec![1; CHUNK as usize];
+        let value = crate::digest::file_value(LARGE, 2, &content);
+        assert_eq!(sink.write_chunk(2, &content, &value), Ok(Verdict::Written));
+        assert_eq!((sink.bytes_written(), sink.missing_chunks()), (5 + CHUNK, 7));
+        assert!(sink.read_back(2).unwrap() == content);
+        assert!(
+            sink.read_back(3).is_err() && sink.read_back(8).is_err() && sink.read_back(9).is_err()
+        );
+    }
+}

@@ -345,3 +345,40 @@ fn sync_one(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
         file => file?.sync_all(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(entry: u32, file: Option<OpenFile>) -> Whole {
+        let stamp = Stamp { identity: (1, 2), size: 3, modified: FileTime::default() };
+        Whole { entry, stamp, file }
+    }
+
+    #[test]
+    fn a_hundred_thousand_waiting_files_are_synced_early() {
+        let mut small = Small::new(1);
+        small.queue.extend((1..MOST_QUEUED as u32).map(|entry| whole(entry, None)));
+        assert!(!small.is_full());
+        small.queue.push(whole(0, None));
+        assert!(small.is_full());
+        assert_eq!(small.on_their_way().len(), MOST_QUEUED);
+    }
+
+    #[test]
+    fn up_to_eight_open_files_are_synced_one_by_one() {
+        let folder = crate::MemoryFolder::new(10);
+        folder.put("x".as_ref(), Vec::new());
+        let open = || Some(crate::store::Folder::open(&folder, b"x", Access::Read).unwrap());
+        let mut small = Small::new(9);
+        assert!(!small.wants_one_sync());
+        for entry in 0..8 {
+            small.queue.push(whole(entry, open()));
+            assert!(!small.wants_one_sync(), "{entry}");
+        }
+        small.queue.push(whole(8, open()));
+        assert!(small.wants_one_sync());
+        small.queue = vec![whole(0, None)];
+        assert!(small.wants_one_sync(), "a closed file");
+    }
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use longhaul_proto::units::Bytes;
 
 use crate::error::{Error, FileErrorKind};
-use crate::store::Folder;
+use crate::store::{Folder, Room};
 
 /// Returns whether an error means that the disk is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
@@ -32,9 +32,10 @@ pub(super) struct Need {
 /// Checks that the file system of `folder`, at `path`, has space for `need`.
 pub(super) fn check(folder: &dyn Folder, path: &Path, need: Need) -> Result<(), Error> {
     // If the file system does not report its free space, the copy fails only when the disk is full.
-    let Some(room) = folder.room() else {
-        return Ok(());
-    };
+    folder.room().map_or(Ok(()), |room| check_room(room, path, need))
+}
+
+fn check_room(room: Room, path: &Path, need: Need) -> Result<(), Error> {
     let free = room.free;
     // Add half a block per file, because the last block is partly empty.
     let bytes = need.bytes.saturating_add(need.files.saturating_mul(room.block / 2));
@@ -84,5 +85,18 @@ mod tests {
     fn a_full_disk_and_a_used_quota_end_a_copy_and_nothing_else_does() {
         assert!(is_full(&Errno::NOSPC.into()) && is_full(&Errno::DQUOT.into()));
         assert!(!is_full(&Errno::IO.into()) && !is_full(&Errno::FBIG.into()));
+    }
+
+    #[test]
+    fn each_file_needs_half_a_block_and_an_inode() {
+        let why = |free, free_files| {
+            let room = Room { free, block: 4096, free_files };
+            let need = Need { bytes: 1000, files: 3 };
+            check_room(room, Path::new("there"), need).err().map(|error| error.what)
+        };
+        assert_eq!((why(1000 + 3 * 2048, None), why(1000 + 3 * 2048, Some(3))), (None, None));
+        assert!(why(1000 + 3 * 2048 - 1, None).is_some_and(|why| why.contains("not enough space")));
+        let inodes = "not enough inodes at there: 3 are needed, 2 are free";
+        assert_eq!(why(u64::MAX, Some(2)).as_deref(), Some(inodes));
     }
 }

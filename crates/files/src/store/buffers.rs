@@ -478,7 +478,7 @@ mod tests {
     fn a_journal_has_room_where_a_file_has_hardly_any() {
         let folder = MemoryFolder::new(10);
         let file = folder.create(b"a", 0o600).unwrap();
-        file.reserve(JOURNAL).unwrap();
+        file.reserve(65_536).unwrap();
         assert!(file.reserve(JOURNAL + 1).is_err());
         file.set_len(5).unwrap();
         file.write_all_at(b"xy", 2).unwrap();

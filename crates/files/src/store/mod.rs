@@ -65,7 +65,7 @@ impl Attributes {
         let FileTime { seconds, nanos } = self.changed;
         let changed = half(seconds as u64, u64::from(nanos));
         let (device, inode) = self.identity;
-        u64::from(changed) << 32 | u64::from(half(device, inode))
+        (u64::from(changed) << 32) + u64::from(half(device, inode))
     }
 
     /// Returns whether this process's user is the owner.

@@ -22,6 +22,12 @@ use crate::manifest::FileTime;
 const TMPFS: i64 = 0x0102_1994;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+const NO_LINK: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
+/// Does not wait for the other end of a pipe.
+const FILE: OFlags = NO_LINK.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const NEW_FILE: OFlags = NO_LINK.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::RDWR);
+const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+const CHANGE: rustix::fs::Access = rustix::fs::Access::WRITE_OK.union(rustix::fs::Access::EXEC_OK);
 
 /// Returns the user of this process.
 pub(crate) fn user() -> u32 {
@@ -65,7 +71,7 @@ fn granted_by_default(folder: impl AsFd) -> Option<u32> {
         let tag = |entry: &&[u8; 8]| u16::from_le_bytes([entry[0], entry[1]]) == wanted;
         entries.iter().find(tag).map(|entry| u32::from(entry[2] & 7))
     };
-    Some(of(USER_OBJ)? << 6 | of(MASK).or(of(GROUP_OBJ))? << 3 | of(OTHER)?)
+    Some(of(USER_OBJ)? * 0o100 + of(MASK).or(of(GROUP_OBJ))? * 0o10 + of(OTHER)?)
 }
 
 #[derive(Debug)]
@@ -79,7 +85,8 @@ pub(crate) fn open_path(path: &Path) -> io::Result<SharedFolder> {
     Ok(folder(patiently(|| rustix::fs::open(path, FOLDER, Mode::empty()))?))
 }
 
-/// Opens the folder of a handle again; the handle may be usable for paths only.
+/// Opens the folder of a handle again, for reading; the handle itself may allow only path
+/// operations (`O_PATH`).
 pub(crate) fn open_again(handle: impl AsFd) -> io::Result<SharedFolder> {
     Ok(folder(patiently(|| rustix::fs::openat(&handle, ".", FOLDER, Mode::empty()))?))
 }
@@ -169,20 +176,19 @@ impl Folder for RealFolder {
             Access::Write => OFlags::WRONLY,
             Access::ReadWrite => OFlags::RDWR,
         };
-        let how = how | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let how = how.union(FILE);
         let handle = patiently(|| rustix::fs::openat(&self.0, name, how, Mode::empty()))?;
         Ok(Box::new(RealFile(Handle::new(handle.into()))))
     }
 
     fn create(&self, name: &[u8], mode: u32) -> io::Result<OpenFile> {
-        let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_bits_truncate(mode);
-        let handle = patiently(|| rustix::fs::openat(&self.0, name, how, mode))?;
+        let handle = patiently(|| rustix::fs::openat(&self.0, name, NEW_FILE, mode))?;
         Ok(Box::new(RealFile(Handle::new(handle.into()))))
     }
 
     fn open_folder(&self, name: &[u8]) -> io::Result<SharedFolder> {
-        let how = FOLDER | OFlags::NOFOLLOW;
+        let how = FOLDER.union(NO_LINK);
         Ok(folder(patiently(|| rustix::fs::openat(&self.0, name, how, Mode::empty()))?))
     }
 
@@ -233,8 +239,7 @@ impl Folder for RealFolder {
     }
 
     fn may_write(&self) -> io::Result<()> {
-        let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-        Ok(rustix::fs::accessat(&self.0, ".", wanted, AtFlags::EACCESS)?)
+        Ok(rustix::fs::accessat(&self.0, ".", CHANGE, AtFlags::EACCESS)?)
     }
 
     fn may_read(&self, name: &[u8]) -> io::Result<()> {
@@ -281,6 +286,13 @@ impl Folder for RealFolder {
     }
 }
 
+impl RealFile {
+    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between systems")]
+    fn is_in_memory(&self) -> io::Result<bool> {
+        Ok(rustix::fs::fstatfs(&self.0)?.f_type as i64 == TMPFS)
+    }
+}
+
 impl File for RealFile {
     fn attributes(&self) -> io::Result<Attributes> {
         Ok(attributes(&rustix::fs::fstat(&self.0)?))
@@ -311,9 +323,7 @@ impl File for RealFile {
     }
 
     fn reserve(&self, size: u64) -> io::Result<()> {
-        let kind = rustix::fs::fstatfs(&self.0)?.f_type;
-        #[allow(clippy::unnecessary_cast, reason = "the field's type differs between systems")]
-        if size == 0 || kind as i64 == TMPFS {
+        if self.is_in_memory()? {
             return Ok(());
         }
         match rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, size) {
@@ -323,8 +333,7 @@ impl File for RealFile {
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
-        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&self.0, how, range.start, range.end - range.start)?)
+        Ok(rustix::fs::fallocate(&self.0, HOLE, range.start, range.end - range.start)?)
     }
 
     fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
@@ -404,5 +413,147 @@ mod tests {
         let mode = made.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o660);
         assert_eq!(0o666 & !open_path(folder.path()).unwrap().withheld(), mode);
+    }
+
+    #[test]
+    fn a_file_has_the_attributes_that_the_standard_library_reads() {
+        use std::os::unix::fs::MetadataExt;
+        let base = tempfile::tempdir().unwrap();
+        let folder = open_path(base.path()).unwrap();
+        let file = folder.create(b"x", 0o600).unwrap();
+        file.write_all_at(&[1; 10_000], 0).unwrap();
+        file.set_mode(0o4640).unwrap();
+        file.sync_all().unwrap();
+        let found = file.attributes().unwrap();
+        let known = base.path().join("x").metadata().unwrap();
+        assert_eq!((found.size, found.mode, found.links), (10_000, 0o4640, 1));
+        assert_eq!((found.allocated, found.owner), (known.blocks() * 512, known.uid()));
+        assert_eq!(found.identity, (known.dev(), known.ino()));
+        assert_eq!(
+            (found.changed.seconds, i64::from(found.changed.nanos)),
+            (known.ctime(), known.ctime_nsec())
+        );
+        assert_eq!(
+            (found.modified.seconds, i64::from(found.modified.nanos)),
+            (known.mtime(), known.mtime_nsec())
+        );
+    }
+
+    #[test]
+    fn a_folder_reports_its_names_its_space_and_its_device() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = open_path(base.path()).unwrap();
+        folder.create(b"a", 0o600).unwrap();
+        folder.make_folder(b"b", 0o700).unwrap();
+        let mut names = folder.names().unwrap();
+        names.sort();
+        assert_eq!(names, [b"a", b"b"]);
+        let mut heard = 0;
+        let mut one = |_| {
+            heard += 1;
+            false
+        };
+        folder.each_name(&mut one).unwrap();
+        assert_eq!(heard, 1);
+        let stat = rustix::fs::statvfs(base.path()).unwrap();
+        let room = folder.room().unwrap();
+        assert_eq!(room.block, stat.f_frsize);
+        assert!(room.free <= stat.f_blocks * stat.f_frsize && room.free > stat.f_frsize);
+        assert_eq!(room.free_files.is_some(), stat.f_files > 0);
+        // This file system has neither blocks nor inodes.
+        let proc = open_path(Path::new("/proc")).unwrap().room().unwrap();
+        assert_eq!((proc.free, proc.free_files), (u64::MAX, None));
+        let device = folder.attributes().unwrap().identity.0;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let named = device_node(major, minor).or_else(|| mounted(major, minor));
+        assert!(folder.device().contains(&named.unwrap_or_else(|| format!("{major}:{minor}"))));
+        assert!(!folder.device().is_empty());
+    }
+
+    #[test]
+    fn a_block_device_is_named_by_its_node() {
+        let blocks = fs::read_dir("/sys/dev/block").into_iter().flatten().flatten();
+        for name in blocks.map(|block| block.file_name()) {
+            let (major, minor) = name.to_str().unwrap().split_once(':').unwrap();
+            let node = device_node(major.parse().unwrap(), minor.parse().unwrap());
+            assert!(node.is_none_or(|node| node.len() > "/dev/".len()), "{name:?}");
+        }
+        assert_eq!(device_node(4_000, 1 << 19), None);
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_reported() {
+        let base = tempfile::tempdir().unwrap();
+        fs::write(base.path().join("x"), "x").unwrap();
+        let folder = open_path(base.path()).unwrap();
+        assert!(folder.may_read(b"x").is_ok() && folder.may_read(b"y").is_err());
+        assert!(folder.may_write().is_ok());
+        assert!(folder.remove_folder(b"x").is_err() && folder.rename(b"y", b"z").is_err());
+        let time = FileTime { seconds: 5, nanos: 6 };
+        assert!(folder.set_link_modified(b"y", time).is_err());
+        // A handle for paths only, and a handle of a file in place of a folder.
+        let path = rustix::fs::open(base.path(), OFlags::PATH, Mode::empty()).unwrap();
+        let paths_only = RealFolder(Handle::new(path));
+        assert!(paths_only.sync().is_err() && paths_only.sync_file_system().is_err());
+        assert!(paths_only.set_mode(0o700).is_err() && paths_only.set_modified(time).is_err());
+        let file = fs::File::open(base.path().join("x")).unwrap();
+        assert!(RealFolder(Handle::new(file.into())).may_write().is_err());
+        // A file that has no content on a disk.
+        let told = RealFile(Handle::new(fs::File::open("/proc/self/status").unwrap()));
+        assert!(told.sync_data().is_err() && told.sync_all().is_err());
+        assert!(told.punch(0..1).is_err() && told.set_len(0).is_err());
+    }
+
+    #[test]
+    fn a_link_and_a_folder_get_their_times_and_modes() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = open_path(base.path()).unwrap();
+        let time = FileTime { seconds: 5, nanos: 6 };
+        folder.make_link(b"nowhere", b"l").unwrap();
+        folder.set_link_modified(b"l", time).unwrap();
+        folder.set_mode(0o711).unwrap();
+        folder.set_modified(time).unwrap();
+        let link = folder.look(b"l").unwrap();
+        assert_eq!((link.kind, link.modified), (FileKind::Link, time));
+        assert_eq!(folder.read_link(b"l").unwrap(), b"nowhere");
+        let own = folder.attributes().unwrap();
+        assert_eq!((own.kind, own.mode, own.modified), (FileKind::Folder, 0o711, time));
+        assert!(super::super::is_link(&folder.open(b"l", Access::Read).unwrap_err()));
+    }
+
+    #[test]
+    fn a_lock_excludes_other_handles_until_it_is_dropped() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = open_path(base.path()).unwrap();
+        let held = folder.lock().unwrap();
+        assert_eq!(folder.lock().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(held);
+        assert!(folder.lock().is_ok());
+        let file = folder.create(b"x", 0o600).unwrap();
+        assert!(file.lock().unwrap());
+        let other = folder.open(b"x", Access::Read).unwrap();
+        assert_eq!(other.lock().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+    }
+
+    #[test]
+    fn a_reserved_file_takes_its_space_and_a_hole_gives_it_back() {
+        let base = tempfile::tempdir().unwrap();
+        let [file, probe] = ["file", "probe"].map(|name| {
+            RealFile(Handle::new(fs::File::create_new(base.path().join(name)).unwrap()))
+        });
+        let allocated = |file: &RealFile| file.attributes().unwrap().allocated;
+        let reserved = rustix::fs::fallocate(&probe.0, FallocateFlags::KEEP_SIZE, 0, 1 << 20);
+        let is_able = reserved.is_ok() && allocated(&probe) >= 1 << 20;
+        file.reserve(0).unwrap();
+        file.reserve(1 << 20).unwrap();
+        let is_used = is_able && !file.is_in_memory().unwrap();
+        assert_eq!(allocated(&file) >= 1 << 20, is_used);
+        need!(skip::unless(is_used, "this file system reserves nothing"));
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(&[1; 8192], 0).unwrap();
+        assert_eq!((file.next_data(0).unwrap(), file.next_data(1 << 21).unwrap()), (Some(0), None));
+        file.punch(0..1 << 20).unwrap();
+        assert_eq!((file.attributes().unwrap().size, allocated(&file)), (1 << 20, 0));
+        assert_eq!((file.next_data(0).unwrap(), file.next_hole(0).unwrap()), (None, 0));
     }
 }

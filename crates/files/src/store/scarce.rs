@@ -1,9 +1,9 @@
 //! Opens files when this process, or the host, has no file descriptor left.
 //!
-//! Such an open waits, and fails only if no descriptor becomes free in time. It retries after each
-//! file that this process closes. It also retries at intervals, because sockets and other processes
-//! free descriptors too. The limit applies to the whole process, so the process has one queue of
-//! waiting opens.
+//! An open that gets no descriptor waits, and fails only if none becomes free in time. It retries
+//! after each file that this process closes. It also retries at intervals, because sockets and
+//! other processes free descriptors too. The limit applies to the whole process, so the process has
+//! one queue of waiting opens.
 
 use std::io;
 use std::ops::Deref;
@@ -42,14 +42,15 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
 /// most a 16th of this process's limit. While an open waits, the result is 1.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
-    if RETURNED.waiting.load(Ordering::SeqCst) > 0 {
-        return 1;
-    }
     let limit = LIMIT.get_or_init(|| {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         usize::try_from(limit).unwrap_or(usize::MAX)
     });
-    most.min(limit / PARTS).max(1)
+    share(most, RETURNED.waiting.load(Ordering::SeqCst), *limit)
+}
+
+fn share(most: usize, waiting: usize, limit: usize) -> usize {
+    if waiting == 0 { most.min(limit / PARTS).max(1) } else { 1 }
 }
 
 /// A file or folder whose close wakes a waiting open.
@@ -179,5 +180,12 @@ mod tests {
             Err::<(), _>(Errno::NOENT)
         });
         assert_eq!((failed, attempts), (Err(Errno::NOENT), 1));
+    }
+
+    #[test]
+    fn a_16th_of_the_limit_may_stay_open_and_one_file_while_an_open_waits() {
+        assert_eq!([share(64, 0, 1024), share(64, 0, 1023), share(64, 0, 4096)], [64, 63, 64]);
+        assert_eq!([share(64, 0, 15), share(64, 1, 1024), share(0, 0, 1024)], [1, 1, 1]);
+        assert!((1..=7).contains(&kept(7)));
     }
 }

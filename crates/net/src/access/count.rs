@@ -1,5 +1,5 @@
-//! Makes two counters comparable: the interface's, which includes headers, and our sockets', which
-//! does not.
+//! Makes two byte counts comparable: the count of the network interface, which includes headers,
+//! and the count of our sockets, which does not.
 //!
 //! From each packet counted by the interface, the header size of our datagrams is subtracted. Our
 //! own traffic then matches our sockets' count, even if the interface counts a train (datagrams
@@ -63,7 +63,7 @@ mod tests {
         // TCP's full packets count like ours.
         let tcp = Counted { bytes: 1_000 + 1514, packets: 11 };
         assert_eq!(payload(before, tcp, HEADER), Some(1472));
-        // A bare acknowledgement is 12 bytes more than a datagram's header.
+        // A bare TCP acknowledgement has 54 bytes, 12 more than the headers of a datagram.
         let bare = Counted { bytes: 1_000 + 54, packets: 11 };
         assert_eq!(payload(before, bare, HEADER), Some(12));
     }

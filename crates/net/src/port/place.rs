@@ -59,7 +59,8 @@ impl Placer {
         let Datagram { header, bytes, .. } = datagram;
         let (opener, scratch) = (&mut self.opener, &mut self.scratch);
         let Some(len) = opener.payload_len(bytes.len()).filter(|len| *len <= scratch.len()) else {
-            // Too short to open, or too long for any block: no place to lend.
+            // The datagram is too short to open, or too long for any block. Without a buffer, the
+            // opener counts it as refused and returns an error.
             return opener.open(now, header, bytes, &mut []).map(|_| None);
         };
         if let Some(symbol) = Symbol::numbered(self.assembly.layout(), header.block) {

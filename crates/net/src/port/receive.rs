@@ -248,7 +248,7 @@ impl ReceiveLoop {
         self.heard = self.heard.max(until);
     }
 
-    /// Lets the only flow receive by itself, if it can.
+    /// If the port has only one flow, lets that flow receive by itself, if it can.
     fn receive_scattered(&mut self, spill: &mut Spill) -> io::Result<bool> {
         if self.flows.len() != 1 {
             return Ok(false);

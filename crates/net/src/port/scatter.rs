@@ -6,8 +6,8 @@
 //! predicted payload is opened in place, without a move. A mispredicted datagram is gathered from
 //! where it was written and handled in the ordinary way.
 //!
-//! Only places of missing blocks are lent, and only memory of a chunk buffer. Wrong bytes there are
-//! overwritten later, and no other code gets unopened data.
+//! The kernel gets only the places of missing blocks in a chunk buffer. Wrong bytes there are
+//! overwritten later, and no other code gets data before they are opened (decrypted and verified).
 
 use std::io::{self, IoSliceMut};
 

@@ -11,7 +11,7 @@ use crate::time::{Span, Time};
 pub(super) const HEAD: usize = 8 + 2 + 2;
 /// Bytes before a repair: scheme, number of originals in its group, and number of repairs.
 pub(super) const REPAIR_HEAD: usize = 3;
-/// Bytes of an original's length, which precedes the original within the code.
+/// Bytes of the length that precedes each original in the input of the erasure code.
 pub(super) const LENGTH: usize = 2;
 /// Bit in a datagram's number: the datagram belongs to a group with repairs.
 pub(super) const CODED: u64 = 1 << 15;

@@ -36,7 +36,8 @@ impl LossList {
 
     /// Adds blocks to the list.
     pub(crate) fn insert(&mut self, blocks: Range<u64>) {
-        // A range that starts above the head may touch it, but never precedes it.
+        // Only a range that starts below the head changes the head. Of any other range, the part
+        // above the head goes to `rest`.
         if self.head.is_empty() || blocks.start < self.head.start {
             self.rest.insert(self.head.clone());
             self.rest.insert(blocks);

@@ -24,10 +24,10 @@
 //!   MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
 //!   one segment at a time, just as the authors' released program takes one chunk at a time. After
 //!   a segment's new data, the sender resends known losses of earlier segments, and then begins the
-//!   next segment. Within the segments begun so far the paper's rule holds. The sender waits for nothing
-//!   and resends nothing that may still be in flight. A separate circle for each segment would
-//!   waste a round trip of useless repeats, C·RTT, at the end of each segment. With this rule that
-//!   cost occurs once, at the object's end.
+//!   next segment. Within the segments begun so far the paper's rule holds. The sender waits for
+//!   nothing and resends nothing that may still be in flight. A separate circle for each segment
+//!   would waste a round trip of useless repeats, C·RTT, at the end of each segment. With this rule
+//!   that cost occurs once, at the object's end.
 //! - The receiver's grant (the bytes that may be sent for the first time) limits the greed too.
 //!   Without grant a sender resends only known losses. An acknowledgement names the highest packet
 //!   number that had arrived. A block that was sent under a lower number and is not acknowledged is

@@ -377,7 +377,7 @@ impl Flow {
         }
         let highest = (self.end.accounting.highest, self.end.risen);
         let lost = self.asked.settle(now, grace, highest, self.frontier.there());
-        // The sender is idle: no reason to wait for the next turn.
+        // The sender has no requested block left, so the next request does not wait for its turn.
         if !lost.is_empty() && self.asked.under_way() == 0 {
             self.next_ask = now;
         }
@@ -484,7 +484,7 @@ impl Flow {
         self.overrun = self.growing;
         let (target, bound) = (self.sfc.target(), self.standing.bound());
         if starved && sign == 0.0 {
-            // A sender without data to send does not show what it could do.
+            // A sender that ran out of requested blocks does not show which rate it could reach.
             return None;
         }
         let achieved = sign == 0.0 && total >= self.rules.close * target;

@@ -52,7 +52,7 @@ impl Link {
         self.limit = limit;
     }
 
-    /// The upper limit of a found C_r: the card's speed and the user's limit.
+    /// The upper limit of a found C_r: the lower of the card's speed and the user's limit.
     fn most(&self, capacity: &Capacity) -> f64 {
         self.card.min(self.limit / capacity.found().1)
     }
@@ -89,7 +89,7 @@ impl Link {
         news
     }
 
-    /// The totals by which C_r is adjusted. The part of other traffic counts as arrived, without
+    /// The totals from which C_r is adjusted. The part of other traffic counts as arrived, without
     /// the capacity that `receive-share` leaves free anyway.
     pub(super) fn whole(&self, capacity: &Capacity, whole: Whole) -> Whole {
         let Some(others) = self.others else { return whole };

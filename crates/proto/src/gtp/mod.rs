@@ -11,20 +11,20 @@
 //! > Lost UDB's are requested again by the receiver. (section 3.5)
 //!
 //! Where the paper leaves a choice open, or this code goes beyond the paper:
-//! - A flow's requested rate follows a new target immediately after the delay of section 4.4. The
+//! - A flow's requested rate takes a new target in one step, after the delay of section 4.4. The
 //!   SFC's steps of 2 % only lead back to the target after a cut. With these steps alone a flow
 //!   would need a hundred round trips to reach a fair share. The requested rate never exceeds the
 //!   target.
-//! - After a cut, the CE begins again with its first step. The paper does so only if the last step
-//!   was "= 0". After a cut the last step is the cut itself, which an interval without loss would
-//!   then double.
+//! - After a cut, the CE's next increase is its first step. In the paper the CE returns to the
+//!   first step only if the last step was "= 0". After a cut the last step is the cut itself, and
+//!   the paper's rule would double the cut after an interval without loss.
 //! - A measurement begins a round trip after the target took effect, because earlier data were sent
 //!   under the old target. Loss is counted after a grace of max(RTT/4, 1 ms), so reordered data do
 //!   not count as lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
-//!   request, back to back; they show how fast the path delivers. Later C_r follows the total of
-//!   all flows, as an estimate follows one flow. C_r stops rising when a queue grows on all
-//!   paths.
+//!   request, back to back; they show how fast the path delivers. Later C_r follows the total rate
+//!   of all flows in the way in which the CE's estimate follows the rate of one flow. C_r stops
+//!   rising when a queue grows on all paths.
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
 //!   requests missing blocks again without a timeout. Only silent senders need timeouts.

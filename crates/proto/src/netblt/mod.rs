@@ -69,8 +69,8 @@ pub(crate) const BUFFERS: ProtocolOption = ProtocolOption::new(
 pub const BURST: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "burst",
-    "datagrams of a burst (0: a millisecond of the rate, at most 88 and 128 KiB); the receiver \
-     offers it as its maximum",
+    "datagrams of a burst (0: as many as the rate sends in a millisecond, at most 88 and 128 KiB); \
+     the receiver offers the same number as its limit (0: no limit)",
     (0.0, 4096.0),
     0.0,
 );

@@ -1,5 +1,5 @@
-//! The sending end: buffers in order as far as the receiver allows (GO), requested blocks before
-//! them.
+//! The sending end. It sends the buffers in order, as far as the receiver allows (GO). Blocks that
+//! the receiver requests again go first.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::time::Time;
 use crate::units::{Bytes, Rate};
 use crate::wire::{Begun, BufferOk, Burst, Control, Pulse, Resend};
 
-/// Lowest rate to which an offer slows a sender.
+/// Lowest rate to which the receiver's offer can slow a sender.
 const LEAST_OFFER: Rate = Rate::from_bps(100_000);
 
 /// NETBLT's sender.
@@ -73,7 +73,7 @@ impl NetbltSender {
         self.end.layout.number(Block { segment, index: 0 })
     }
 
-    /// The next first send, if its buffer may be sent.
+    /// The next block to send for the first time, if its buffer may be sent.
     fn next_first(&self) -> Option<Block> {
         let block = self.end.layout.block(self.end.frontier.peek()?)?;
         (self.buffers.of(block) < self.go).then_some(block)

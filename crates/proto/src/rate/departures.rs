@@ -7,7 +7,7 @@ use crate::time::{Span, Time};
 
 /// Minimum time between two notes. Between two notes the sending rate is taken to be constant.
 const SPACING: Span = Span::from_millis(1);
-/// Two notes are at least this fraction of a round trip apart.
+/// Two notes are at least 1/`SHARE` of a round trip apart.
 const SHARE: u64 = 256;
 
 /// Departure times over the last round trips.

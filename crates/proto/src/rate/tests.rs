@@ -1,4 +1,4 @@
-//! Controllers against a small model of a bottleneck, in virtual time.
+//! Tests of the rate controllers against a small model of a bottleneck, in virtual time.
 
 use std::collections::VecDeque;
 use std::vec::Vec;
@@ -42,7 +42,7 @@ struct Run {
     goodput: f64,
     /// Share of the datagrams sent after the start-up that the queue dropped.
     dropped: f64,
-    /// The rate after each pulse.
+    /// The sender's rate after each pulse (the receiver's periodic report).
     rates: Vec<(Time, Rate)>,
     /// Datagrams sent during the start-up.
     sent_at_start: u64,
@@ -238,8 +238,8 @@ fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
     }
 }
 
-/// Ten round trips and 200 ms; on a slow path the time of 2,000 datagrams, because a loss ratio
-/// needs that many.
+/// Returns the duration of the start-up: ten round trips plus 200 ms, or the time of 2,000
+/// datagrams if that is longer, because a loss ratio needs so many.
 fn startup(path: Path) -> Span {
     let enough = Bytes::new(2_000 * DATAGRAM.get()) / path.capacity;
     (path.rtt * 10 + Span::from_millis(200)).max(enough)
@@ -348,7 +348,7 @@ fn a_host_that_stalls_now_and_then_does_not_slow_the_path_down() {
 fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
     let mut path = path(10_000, 200, 1.0, 0.0);
     path.queue = Bytes::mebi(4);
-    // The train cannot be timed.
+    // The receiving host reads too seldom to time a packet train.
     path.look = Span::from_micros(400);
     path.fastest = Rate::from_mbps(3_000);
     let run = run(path, None, 1, Span::from_secs(3), Span::from_millis(500));
@@ -357,8 +357,8 @@ fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
     assert!(last < Some(6_000_000_000), "{last:?}");
 }
 
-/// A datagram that waits in the socket ages as if it were still on the path: the echo's age starts
-/// when the receiver reads the datagram.
+/// A datagram's wait in the receiving socket counts towards the round-trip time: the age in an
+/// echo, which the sender subtracts, starts only when the receiver reads the datagram.
 #[test]
 fn a_receiver_that_reads_slower_than_the_path_brings_sets_the_rate() {
     for (mbps, reads, rtt) in [(1_000, 300, 200), (1_000, 300, 20_000), (10_000, 2_000, 20_000)] {
@@ -371,7 +371,8 @@ fn a_receiver_that_reads_slower_than_the_path_brings_sets_the_rate() {
             let share = run.goodput * path.capacity.as_bps() as f64 / reads.as_bps() as f64;
             assert!(share > 0.85, "{path:?}: {share}");
             assert!(run.dropped < 0.01, "{path:?}: {}", run.dropped);
-            // Without this rule, the datagrams would wait in the socket for 140 ms or longer.
+            // If the age started at the arrival, datagrams would wait in the socket for 140 ms or
+            // longer.
             assert!(run.waited < Span::from_millis(40), "{path:?}: {}", run.waited);
         }
     }

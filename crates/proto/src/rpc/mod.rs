@@ -27,9 +27,9 @@ pub use caller::{Caller, News, Request};
 
 /// The longest request, item or answer in bytes.
 pub const MAX_BODY: usize = 256 << 10;
-/// Limit of unanswered calls of one caller.
+/// Limit of one caller's unanswered calls.
 pub const CALLS: usize = 256;
-/// Limit of unanswered calls with items of one caller.
+/// Limit of one caller's unanswered calls with items.
 pub const STREAMS: usize = 16;
 /// Maximum number of items that wait for their reader.
 pub const CREDIT: u32 = 8;
@@ -196,7 +196,7 @@ impl Items {
     /// Counts items that the other end allows.
     fn allowed(&mut self, more: u32) -> Result<(), Lie> {
         let all = self.ours.checked_add(more).filter(|all| *all <= CREDIT);
-        self.ours = all.ok_or(Lie("a call is allowed more items than were sent"))?;
+        self.ours = all.ok_or(Lie("a call is allowed more unread items than the limit"))?;
         Ok(())
     }
 

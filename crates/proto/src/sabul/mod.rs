@@ -1,6 +1,6 @@
 //! SABUL, the Simple Available Bandwidth Utilization Library: Gu and Grossman, "SABUL: a transport
 //! protocol for grid computing"; and, as a variant, the release that Oak Ridge National Laboratory
-//! measured ("Faster bulk transfer starring: UDP").
+//! measured ("Faster bulk transfer starring: UDP", here called the study).
 //!
 //! > The sender always first checks the loss list when it is time to send a packet. If there are
 //! > lost packets, the first packet in the list is resent and then removed. Otherwise, the sender
@@ -34,11 +34,12 @@
 //! that shows the initial rate; SABUL's successor, UDT, does so later too. The other is a window
 //! "dynamically set as the product of current available bandwidth and RTT": the setting
 //! `available-window`. It is off by default, because the paper's figures were measured without it
-//! and because it shrinks with the rate. The paper does not say how to estimate the available
-//! bandwidth; here it is the arrival rate.
+//! and because this window shrinks with the rate. The paper does not say how to estimate the
+//! available bandwidth; here it is the arrival rate.
 //!
-//! The variant `sabul-ornl` reproduces the defects of the release: it never resends the last block,
-//! ignores no report, and by default has no flow window.
+//! The variant `sabul-ornl` reproduces the defects of the release: it does not resend the last
+//! block to show a gap, counts reports about recently resent blocks too, and by default has no flow
+//! window.
 //!
 //! Files by decision: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
 //! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.
@@ -74,7 +75,8 @@ pub(crate) const SYNC_INTERVAL: ProtocolOption = ProtocolOption::new(
 pub const BETA: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "beta",
-    "increase in datagrams per interval, times their bits, divided by the rate's power of ten",
+    "datagrams added in an interval, times their bits, divided by the rate (bit/s) rounded up to a \
+     power of ten",
     (1e-8, 1e-2),
     1.2e-5,
 );

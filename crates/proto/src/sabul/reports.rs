@@ -23,8 +23,8 @@ enum Again {
     /// "The loss will be reported again if the retransmission has not been received after k*RTT,
     /// where k is initialized as 2 and is increased by 1 each time the loss is reported." (3.4)
     AfterTrips { rtt: Span, due: BinaryHeap<Due>, blocks: RangeSet },
-    /// "Also, every 20ms a collective loss report is sent" (study, 4.3.3). It has as many losses as
-    /// fit in one message.
+    /// "Also, every 20ms a collective loss report is sent" (Oak Ridge's study, 4.3.3). It has as
+    /// many losses as fit in one message.
     Collective { interval: Span, next: Time },
 }
 

@@ -39,7 +39,8 @@ pub struct Entry {
     pub value: Arc<[u8]>,
     /// The revision of the tree created by the last change of this key.
     pub version: u64,
-    /// The id of the owner with which the value vanishes (presence); `None` for a lasting value.
+    /// The id of the owner, if the value vanishes when the owner leaves (presence); `None` for a
+    /// lasting value.
     pub owner: Option<u64>,
 }
 
@@ -50,7 +51,7 @@ pub enum Condition {
     Always,
     /// The key has this version (0: the key does not exist).
     Version(u64),
-    /// The key does not exist, or has a version up to this revision.
+    /// The key does not exist, or its version is at most this revision.
     NotSince(u64),
 }
 

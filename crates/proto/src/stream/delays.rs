@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::time::Span;
 
-/// log₂ of the number of buckets for each power of two: percentiles are exact to 1.6 %.
+/// log₂ of the number of buckets for each power of two: percentiles are exact to 2⁻⁶, 1.6 %.
 const FINE: u32 = 6;
 
 /// A histogram of delays in a fixed amount of memory.

@@ -12,7 +12,8 @@ const BEFORE: f64 = 0.005;
 const ENOUGH: u64 = 2_000;
 /// Minimum loss ratio for repairs: a path without loss for a minute may still start to lose.
 const LEAST: f64 = 0.0005;
-/// Highest loss ratio for repairs: a code for more would take a multiple of the rate.
+/// Highest loss ratio for repairs: a code for more losses would send a multiple of the stream's
+/// rate.
 const MOST: f64 = 0.1;
 /// Minimum number of losses from which the mean burst length is computed.
 const BURSTS: u64 = 20;

@@ -17,7 +17,8 @@
 //! - [`Delays`]: percentiles of any number of delays.
 //! - [`Meter`]: losses, bursts and jitter of a path, from arrivals.
 //! - [`Plan`]: the rate and the repairs for a measured path.
-//! - [`choose`]: payloads, repair or code, from deadline, round-trip time, jitter and loss.
+//! - [`choose`]: the [`Way`] to meet the deadline (payloads of several frames, repair, or a code),
+//!   chosen from deadline, round-trip time, jitter and loss.
 
 mod choose;
 mod clock;

@@ -287,8 +287,8 @@ impl Sender {
         self.current.iter().chain(&self.waiting).any(|queued| queued.head.frame == frame)
     }
 
-    /// Whether the frame still has symbols to send, or is kept for requests. Until then the driver
-    /// keeps the frame's bytes.
+    /// Whether the frame still has symbols to send, or is kept for requests. While this is true,
+    /// the driver keeps the frame's bytes.
     pub fn holds(&self, frame: u32) -> bool {
         self.sends(frame) || self.kept.holds(frame)
     }

@@ -16,7 +16,7 @@ const MIN_WAIT: Span = Span::from_millis(5);
 /// A restart in progress: the sender resends from a block on.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
-    /// How far the restart has arrived. Missing blocks below this one were lost again.
+    /// How far the restart has arrived: missing blocks below this number were lost again.
     at: u64,
     /// The end of the restart.
     end: u64,
@@ -31,7 +31,7 @@ pub(super) struct Requests {
     wait: Span,
     /// How late a datagram may be.
     grace: Span,
-    /// Blocks below this one have arrived or are later than the grace allows.
+    /// Each block below this number has arrived, or is later than the grace allows.
     settled: u64,
     /// The next value of `settled`, and the time from which its grace counts.
     settling: (u64, Time),

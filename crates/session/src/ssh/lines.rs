@@ -11,7 +11,7 @@ use crate::id::PeerId;
 /// The start of each longhaul line.
 const MARK: &str = "longhaul-ssh/1 ";
 
-/// The longest longhaul line.
+/// The longest longhaul line that may come in several parts.
 const LONGEST_LINE: usize = 4096;
 
 /// Maximum bytes of other output; the client gives up after more.
@@ -118,16 +118,16 @@ impl Lines {
                 return Ok(None);
             }
             let end = came.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(came.len(), |at| at + 1).min(LONGEST_LINE);
+            let taken = end.map_or(came.len(), |at| at + 1);
             self.line.extend_from_slice(&came[..taken]);
             reader.consume(taken);
-            if end.is_some_and(|at| at < taken)
+            if end.is_some()
                 && let Some(ours) = ours(&self.line)
             {
                 self.line.clear();
                 return Ok(Some(ours));
             }
-            if end.is_some_and(|at| at < taken) || self.line.len() > LONGEST_LINE {
+            if end.is_some() || self.line.len() > LONGEST_LINE {
                 self.skip();
             }
             if self.noisy > MOST_NOISE {
@@ -168,9 +168,13 @@ mod tests {
     const ID: PeerId = PeerId([5; 32]);
 
     fn read(input: &[u8]) -> (Vec<String>, String) {
+        read_in_parts(input, 7)
+    }
+
+    fn read_in_parts(input: &[u8], bytes: usize) -> (Vec<String>, String) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let mut lines = Lines::default();
-        let mut reader = tokio::io::BufReader::with_capacity(7, input);
+        let mut reader = tokio::io::BufReader::with_capacity(bytes, input);
         let mut found = Vec::new();
         runtime.block_on(async {
             while let Some(line) = lines.next(&mut reader).await.expect("memory can be read") {
@@ -194,9 +198,29 @@ mod tests {
     fn endless_noise_is_given_up_and_only_its_end_kept() {
         let (found, noise) = read(&vec![b'x'; MOST_NOISE * 3]);
         assert!(found.is_empty());
-        assert_eq!(noise.len(), SHOWN_NOISE);
+        assert_eq!((noise.len(), MOST_NOISE), (300, 65_536));
         let (found, _) = read(&b"x\n".repeat(MOST_NOISE));
         assert!(found.is_empty());
+    }
+
+    #[test]
+    fn after_64_kib_of_noise_a_line_is_found_and_after_more_none() {
+        for (more, found) in [("", &["switch"][..]), ("x\n", &[])] {
+            let input =
+                ["x\n".repeat(MOST_NOISE / 2).as_str(), more, &Word::Switch.line()].concat();
+            let input = input.as_bytes();
+            assert_eq!(read(input).0, found, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_4096_bytes_is_found_byte_by_byte_and_a_longer_one_is_noise() {
+        for (length, is_found) in [(4096, true), (4097, false)] {
+            let mut line = [MARK.as_bytes(), &vec![b'x'; length - MARK.len()]].concat();
+            line.push(b'\n');
+            let (found, _) = read_in_parts(&line, 1);
+            assert_eq!(found.len(), usize::from(is_found), "{length}");
+        }
     }
 
     #[test]
@@ -215,7 +239,9 @@ mod tests {
         for word in [Word::Client(ID), Word::Switch] {
             let (found, _) = read(word.line().as_bytes());
             assert_eq!(Word::parse(&found[0]), Some(word));
+            assert_eq!(Word::of_line(&word.line()), Some(word));
         }
+        assert_eq!(Word::of_line("switch\n"), None, "it has no mark");
         let later = format!("offer id={ID} port=1 data=2 at= colour=blue");
         assert!(ContactOffer::parse(&later).is_some(), "words of later releases are skipped");
         assert_eq!(ContactOffer::parse(&format!("offer id={ID} port=99999 data=2 at=")), None);

@@ -323,4 +323,34 @@ mod tests {
             prop_assert_eq!(output.stdout, word.into_bytes());
         }
     }
+
+    const ID: PeerId = PeerId([5; 32]);
+
+    #[test]
+    fn addresses_of_the_host_that_the_offer_names_come_first_and_no_others_are_tried() {
+        let addresses = ["192.0.2.2", "192.0.2.9"].map(|text| text.parse().expect("an address"));
+        let offer = ContactOffer { id: ID, port: 7, data_port: 8, addresses: addresses.into() };
+        let host = ["192.0.2.1:0", "[::ffff:192.0.2.2]:0"].map(|text| text.parse().expect("one"));
+        let tried = candidates(&offer, &host).iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+        assert_eq!(tried, ["[::ffff:192.0.2.2]:7", "192.0.2.1:7"]);
+        let line = format!("longhaul-ssh/1 offer id={ID} port=7 data=8 at=\n");
+        assert_eq!(super::offer(ID, 7, 8), line);
+    }
+
+    #[test]
+    fn the_advice_names_the_ports_to_open_and_the_attempts() {
+        let offer = ContactOffer { id: ID, port: 7, data_port: 8, addresses: Vec::new() };
+        let range = target("longhaul", &[]);
+        let any = SshTarget { ports: None, ..range.clone() };
+        let advice = |lost| what_to_open(&range, &offer, lost);
+        let open = "let UDP and TCP ports 7000 to 7010 in at host";
+        assert_eq!(
+            advice(Lost::Tried("UDP: no answer".into())),
+            format!("{open} (UDP: no answer)")
+        );
+        assert_eq!(advice(Lost::Tried(String::new())), format!("{open} (no address to try)"));
+        assert_eq!(advice(Lost::Stranger(ID)), format!("{open} ({ID} answered at its address)"));
+        let each = what_to_open(&any, &offer, Lost::Stranger(ID));
+        assert!(each.starts_with("let UDP ports 7 and 8 (different each time"), "{each}");
+    }
 }

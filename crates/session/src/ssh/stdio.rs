@@ -42,7 +42,7 @@ impl Stdio {
 #[allow(unsafe_code, reason = "tokio asks for a promise that the descriptor stays the same")]
 fn polled(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     let flags = fcntl_getfl(&descriptor)?;
-    fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
+    fcntl_setfl(&descriptor, flags.union(OFlags::NONBLOCK))?;
     // SAFETY: the descriptor is moved in, so it stays open, and `as_raw_fd` of an `OwnedFd` is
     // always the same one.
     unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(io::Error::from)

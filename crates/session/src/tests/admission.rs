@@ -59,7 +59,8 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
             listener.accept().await;
         }
         assert_eq!((listener.dropped().unauthorised, listener.dropped().barred), (30, 0));
-        // Charges fade meanwhile, so it may take more than twenty handshakes.
+        // Each refused handshake charges the network. The charges fade with time, so the limit may
+        // be reached only after more than twenty handshakes.
         let mut strangers = 0;
         while listener.dropped().barred == 0 {
             let stranger = Client::pinned(Carriers::Tcp, &server);
@@ -71,7 +72,8 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
             assert!(strangers < 200, "nobody has to pause");
         }
         assert!(strangers > 20, "{strangers}");
-        // The last refused client may have taken this second's handshake: the client tries again.
+        // A network that has to pause may start one handshake a second. The last refused client may
+        // have used it, so the client tries again.
         let mut session = client.connect(to).await.expect("its network begins one a second");
         session.write(&3u32).await.expect("open");
         assert_eq!(listener.accept().await.peer, client.identity.id());
@@ -107,5 +109,51 @@ fn a_session_without_a_request_gives_up_its_place_to_a_newcomer() {
             assert_eq!(far[1].first::<u32>().await, Ok(Some(5)));
             assert_eq!(listener.dropped().evicted, 1);
         }
+    });
+}
+
+#[test]
+fn a_client_that_knocks_learns_whether_it_is_admitted() {
+    run(async {
+        for carriers in [Carriers::Quic, Carriers::Tcp] {
+            let server = Identity::ephemeral();
+            let mut client = Client::pinned(carriers, &server);
+            client.settings.streams = true;
+            let mut listener = listener(&server, &client, &settings(Carriers::Both));
+            let to = listener.local_addr();
+            let near = client.connect(to).await.expect("it listens");
+            let _kept = near.connection().expect("it was asked for");
+            let far = async {
+                let mut far = listener.accept().await;
+                let came = far.read::<u32>().await;
+                far.close(None).await.expect("the other side has ended");
+                came
+            };
+            assert_eq!(tokio::join!(near.knock(), far), (Ok(()), Ok(None)));
+            let stranger = Client::pinned(carriers, &server).connect(to).await;
+            let error = stranger.expect("it listens").knock().await.expect_err("it has no rights");
+            assert!(error.what.contains("is not allowed here"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_listener_reports_arrivals_and_holds_clients_until_it_knows_the_admitted_ids() {
+    run(async {
+        let server = Identity::ephemeral();
+        let client = Client::pinned(Carriers::Both, &server);
+        let mut listener = listener(&server, &client, &settings(Carriers::Both));
+        let (arrived, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+        listener.on_arrival(move |ip| {
+            let _ = arrived.send(ip);
+        });
+        listener.hold(true);
+        let mut near = client.connect(listener.local_addr()).await.expect("it listens");
+        near.write(&1u32).await.expect("open");
+        assert_eq!(arrivals.recv().await, Some(LOOPBACKS[0]));
+        let held = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(held.is_err(), "it waits");
+        listener.hold(false);
+        assert_eq!(listener.accept().await.read::<u32>().await, Ok(Some(1)));
     });
 }

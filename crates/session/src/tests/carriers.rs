@@ -190,6 +190,12 @@ fn a_session_dropped_by_one_side_is_lost_for_the_other() {
             let error = far.read::<u32>().await.expect_err("nobody is there");
             assert_eq!(error.kind, Kind::Lost);
             assert!(error.what.contains(&peer), "{error}");
+            assert_eq!(error.what.ends_with("it went away"), carriers == Carriers::Quic, "{error}");
+            let (mut near, far) = pair(carriers, LOOPBACKS[0]).await;
+            let lost = format!("the session with {} was lost: ", near.remote);
+            drop(far);
+            let error = near.read::<u32>().await.expect_err("nobody is there");
+            assert!(error.what.starts_with(&lost), "the client knows the server's name: {error}");
         }
     });
 }
@@ -243,6 +249,37 @@ fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
         assert_eq!(session.carrier, "tls");
         session.write(&1u32).await.expect("open");
         assert_eq!(listener.accept().await.carrier, "tls");
+    });
+}
+
+#[test]
+fn tcp_is_not_tried_before_its_time() {
+    run(async {
+        let server = Identity::ephemeral();
+        let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
+        // The UDP socket stays open, and nobody ever reads it.
+        let unread = udp.try_clone().expect("a second handle");
+        let tcp_only = settings(Carriers::Tcp);
+        let listener = Listener::from_sockets(unread, tcp, &server, &tcp_only).expect("usable");
+        let mut client = Client::pinned(Carriers::Both, &server);
+        client.settings.handshake = Duration::from_millis(300);
+        client.settings.tcp_after = LONG;
+        let error = client.connect(listener.local_addr()).await.expect_err("TCP is not tried");
+        assert!(error.what.ends_with(": no answer"), "{error}");
+    });
+}
+
+#[test]
+fn udp_may_answer_after_tcp_was_refused() {
+    run(async {
+        let server = Identity::ephemeral();
+        let quic_only = settings(Carriers::Quic);
+        let to = SocketAddr::new(LOOPBACKS[0], 0);
+        let listener = Listener::bind(to, &server, &quic_only).expect("a free port");
+        let mut client = Client::pinned(Carriers::Both, &server);
+        client.settings.tcp_after = Duration::ZERO;
+        let session = client.connect(listener.local_addr()).await.expect("it listens");
+        assert_eq!(session.carrier, "quic");
     });
 }
 

@@ -137,3 +137,13 @@ fn a_quarter_of_the_file_descriptors_may_wait_and_at_most_1024_clients() {
     }
     assert_eq!(crate::waiting(None), 1024);
 }
+
+#[test]
+fn a_session_and_its_watch_are_shown_without_secrets() {
+    let peer = PeerId([4; 32]);
+    let session = Session::over(peer, tokio::io::empty(), tokio::io::sink());
+    assert_eq!(format!("{session:?}"), format!("Session(tls with {peer} at 127.0.0.1:9)"));
+    let rtt = RttWatch::once(Some(Duration::from_millis(3)));
+    assert_eq!(rtt.now(), Some(Duration::from_millis(3)));
+    assert_eq!(format!("{rtt:?}"), "RttWatch(Some(3ms))");
+}

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
+use tokio::io::AsyncBufReadExt;
 use tokio::net::unix::pipe;
 
 use super::*;
@@ -45,7 +46,7 @@ async fn far_side(ports: &str) {
 }
 
 struct Host {
-    _folder: TempDir,
+    folder: TempDir,
     /// Where a remote side reports that it has ended.
     ended: pipe::Receiver,
     ssh: Vec<String>,
@@ -88,7 +89,7 @@ impl Host {
                 test.display()
             ),
         );
-        Host { ssh: vec![ssh.display().to_string()], remote_path, ended, _folder: folder }
+        Host { ssh: vec![ssh.display().to_string()], remote_path, ended, folder: folder }
     }
 
     async fn connect(&self, ports: Option<(u16, u16)>) -> Result<Session, Error> {
@@ -139,6 +140,45 @@ fn an_address_that_only_the_far_side_names_is_not_contacted() {
         assert_eq!(session.carrier, "ssh");
         drop(session);
         host.ended().await;
+    });
+}
+
+#[test]
+fn an_alias_of_sshs_configuration_is_contacted_at_its_host() {
+    run(async {
+        let mut host = Host::new(Some(LOOPBACKS[0]), "");
+        let ssh = host.folder.path().join("ssh");
+        let answer = "[ \"$1\" = -G ] && { echo user me; echo hostname 127.0.0.1; exit; }";
+        script(&ssh, &format!("{answer}\nexec '{}' \"$@\"", host.ssh[0]));
+        host.ssh = vec![ssh.display().to_string()];
+        let session = host.connect_to("alias.invalid", None).await.expect("a far side");
+        assert_eq!((session.carrier, session.remote.ip()), ("quic", LOOPBACKS[0]));
+        drop(session);
+        host.ended().await;
+    });
+}
+
+#[test]
+fn the_far_side_offers_the_address_that_ssh_has_reached() {
+    run(async {
+        let host = Host::new(None, "");
+        let mut far = tokio::process::Command::new(&host.remote_path)
+            .args(["serve", "--ssh"])
+            .env("SSH_CONNECTION", "192.0.2.1 5 ::ffff:192.0.2.7%eth0 22")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a script");
+        let said = far.stdout.take().expect("it is piped");
+        let mut lines = tokio::io::BufReader::new(said).lines();
+        let offer = loop {
+            let line = lines.next_line().await.expect("text").expect("an offer");
+            if line.contains(" offer ") {
+                break line;
+            }
+        };
+        assert!(offer.ends_with(" at=192.0.2.7"), "{offer}");
     });
 }
 

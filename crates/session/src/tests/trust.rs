@@ -152,3 +152,22 @@ fn a_client_that_only_shook_hands_is_no_session_yet() {
         assert_eq!(far.read::<u32>().await, Ok(Some(5)), "the greeting came with what followed");
     });
 }
+
+#[test]
+fn a_look_finds_the_id_that_answers_and_sends_none() {
+    run(async {
+        for carriers in [Carriers::Quic, Carriers::Tcp] {
+            let server = Identity::ephemeral();
+            let listener = listen(LOOPBACKS[0], &server);
+            let (client, to) = (Client::new(carriers), listener.local_addr());
+            let found = connect::look(&[to], &client.identity, &client.settings).await;
+            assert_eq!(found, Ok(server.id()));
+        }
+        let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
+        let to = udp.local_addr().expect("bound");
+        drop((udp, tcp));
+        let client = Client::new(Carriers::Tcp);
+        let error = connect::look(&[to], &client.identity, &client.settings).await;
+        assert!(error.expect_err("nobody").ends_with("connection refused"));
+    });
+}

@@ -65,6 +65,11 @@ impl Jump {
         std::mem::replace(&mut *now, allowed)
     }
 
+    #[cfg(test)]
+    pub(super) fn cancel_permission(&self) -> Option<u64> {
+        self.set(None).map(|allowed| allowed.flight)
+    }
+
     /// Ends the jump, and takes the permission back.
     pub(super) fn cancel(&mut self) {
         self.set(None);

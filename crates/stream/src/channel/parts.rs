@@ -13,7 +13,8 @@ use super::stamp;
 /// stream.
 const PART: usize = 512 << 10;
 
-/// Returns the parts of a message; `next` is the position at which its subscriber continues.
+/// Returns the parts of a message; `next` is the position at which the subscriber continues after
+/// the message.
 pub(super) fn cut(message: &Message, next: u64) -> impl Iterator<Item = Part> + '_ {
     let all = &message.bytes[..];
     let count = all.len().div_ceil(PART).max(1);

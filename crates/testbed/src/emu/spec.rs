@@ -24,11 +24,12 @@ pub struct EmulationSpec {
     pub network: Network,
     /// The largest IP packet on every host's device, at least 1280 for IPv6 to work.
     pub mtu: u16,
-    /// The seed of every random fate. The programs' own timing may still differ from run to run.
+    /// The seed of all random losses and delays. The programs' own timing may still differ from
+    /// run to run.
     pub seed: u64,
-    /// Hosts whose programs a network card limits: the host's index, and the card's rate including
-    /// framing. Packets that wait for the card fill their sockets. If the kernel does not support
-    /// this, a notice says so.
+    /// Hosts whose programs are limited by a network card: the host's index, and the card's rate
+    /// including framing. Packets that wait for the card fill the programs' sockets. If the kernel
+    /// does not support this, a notice says so.
     pub cards: Vec<(usize, Rate)>,
 }
 

@@ -110,14 +110,14 @@ impl Statistics {
         let late = self.late.percentile(0.99);
         if late > allowance {
             return Verdict::Invalid(format!(
-                "1 % of the packets was later than {late}, more than {allowance}"
+                "1 % of the packets came more than {late} too late; the limit is {allowance}"
             ));
         }
         let waited = self.waited.percentile(0.99);
         if waited > allowance {
             return Verdict::Invalid(format!(
-                "1 % of the packets may have waited {waited} before the emulator read them, \
-                 more than {allowance}"
+                "1 % of the packets may have waited more than {waited} before the emulator read \
+                 them; the limit is {allowance}"
             ));
         }
         let dropped: u64 = self.links.iter().map(|link| link.tally.dropped_by_queue()).sum();

@@ -2,7 +2,7 @@
 
 use longhaul_proto::time::Span;
 
-/// RFC 6298, 2.1: before the first sample.
+/// The timeout before the first sample (RFC 6298, 2.1).
 const INITIAL: Span = Span::from_secs(1);
 /// Linux bounds the variation, not the sum: a timeout is at least this much above the round-trip
 /// time.

@@ -23,8 +23,8 @@ use crate::options::ReachOptions;
 use crate::progress::Cancel;
 use crate::server_status::ServerStatus;
 
-/// Maximum number of calls that wait for the engine, and of batches of names that wait for a
-/// reader.
+/// Maximum number of calls that wait for the engine (the library's thread), and of batches of names
+/// that wait for a reader.
 const WAITING: usize = 4;
 
 /// Name of the connection's thread.

@@ -23,7 +23,7 @@ use crate::summary::Summary;
 const MOST: u64 = 256 << 20;
 /// Bytes requested from the reader in one call.
 const PIECE: usize = 1 << 16;
-/// Pieces of a reader that may wait for the engine.
+/// Maximum number of pieces from the reader that wait for the engine (the copy's thread).
 const WAITING: usize = 4;
 /// Name of the content in memory if its location has none.
 const NAME: &str = "content";

@@ -21,7 +21,7 @@ use crate::progress::Cancel;
 use crate::session;
 use crate::share::serve_share;
 
-/// Calls that may wait for the engine.
+/// Maximum number of calls that wait for the engine (the library's thread).
 const WAITING: usize = 64;
 /// Maximum number of batches of a watch's events that wait for a slow reader. Beyond it the server
 /// waits; if the server discards changes meanwhile, it sends a snapshot.

@@ -61,7 +61,7 @@ pub enum StreamWay {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamSettings {
-    /// Maximum bytes of a frame: up to 16 MiB.
+    /// Maximum bytes of a frame; at most 16 MiB.
     pub frame: Bytes,
     /// Frames per second.
     pub per_second: f64,
@@ -71,8 +71,8 @@ pub struct StreamSettings {
     pub when_behind: WhenBehind,
     /// How many receivers must be present before the first frame is taken. By default none.
     pub receivers: u32,
-    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path
-    /// to the server, but no more than fits every Ethernet path.
+    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
+    /// the server, limited to the size that fits every Ethernet path.
     pub datagram: Option<u16>,
     /// How the stream meets its deadline.
     pub way: StreamWay,

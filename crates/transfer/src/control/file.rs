@@ -114,7 +114,7 @@ impl FileChange {
     /// Checks the change, and compares its bytes with their digest.
     ///
     /// # Errors
-    /// It is no change, or the bytes are too many or damaged.
+    /// The message is not exactly one change, a limit is exceeded, or the bytes are damaged.
     pub fn check(self) -> Result<Change, Error> {
         let wrong = |what: &str| Error::new(ErrorKind::Unfinished, what);
         let FileChange { offset, bytes, digest, length: len, sync } = self;
@@ -122,7 +122,9 @@ impl FileChange {
             (false, None, false) => {
                 let beyond = offset.checked_add(bytes.len() as u64);
                 if bytes.len() > PIECE || beyond.is_none_or(|end| i64::try_from(end).is_err()) {
-                    return Err(wrong("no write has this range"));
+                    return Err(wrong(
+                        "a write is longer than 256 KiB or ends beyond the largest file",
+                    ));
                 }
                 let digest: Digest =
                     digest.try_into().map_err(|_| wrong("a write has no digest"))?;
@@ -135,7 +137,7 @@ impl FileChange {
                 }
             }
             (true, Some(len), false) if i64::try_from(len).is_ok() => Ok(Change::SetLen(len)),
-            (true, Some(_), false) => Err(wrong("no file has this length")),
+            (true, Some(_), false) => Err(wrong("the new length exceeds that of the largest file")),
             (true, None, true) => Ok(Change::Sync),
             _ => Err(wrong("a change must have one of bytes, length and sync")),
         }
@@ -227,7 +229,8 @@ impl FileAsk {
     /// Returns the ranges, each within a file of `size` bytes.
     ///
     /// # Errors
-    /// A range is empty, or extends beyond the file and must not be clipped, or there are too many.
+    /// A range is empty, or extends beyond the file and must not be clipped, or there are too many
+    /// ranges.
     pub fn check(&self, size: u64) -> Result<Vec<Range<u64>>, Error> {
         let wrong = |what: String| Error::new(ErrorKind::Usage, what);
         if self.ranges.len() > MOST_RANGES {
@@ -242,7 +245,8 @@ impl FileAsk {
             let range = end.map(|end| *offset..end.min(size));
             range.ok_or_else(|| {
                 wrong(format!(
-                    "no range of a file of {size} bytes begins at {offset} and has {len}"
+                    "the range of {len} bytes at offset {offset} is empty or ends beyond the file \
+                     of {size} bytes"
                 ))
             })
         };

@@ -118,14 +118,13 @@ pub struct TransferTold {
     /// Bytes of the object; 0 until that is known.
     #[prost(uint64, tag = "10")]
     pub total_bytes: u64,
-    /// Files that have their names at the destination.
+    /// Files that have their final names at the destination.
     #[prost(uint64, tag = "11")]
     pub files: u64,
     /// Files of the object; 0 until that is known.
     #[prost(uint64, tag = "12")]
     pub total_files: u64,
-    /// Goodput of the last second, or since the previous report if that was earlier, in bits a
-    /// second.
+    /// Goodput since the latest report that is at least a second old, in bits a second.
     #[prost(uint64, tag = "13")]
     pub rate_now_bps: u64,
     /// The rate at which the sending end sends, in bits a second.

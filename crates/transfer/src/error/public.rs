@@ -66,8 +66,8 @@ impl Error {
         self.inner.advice.as_deref()
     }
 
-    /// Returns the options of the call that occur in the text and the advice, where they appear as
-    /// `` `memory` ``. A program can therefore substitute its own names.
+    /// Returns the options of the call that the text and the advice name. An option is named in
+    /// backquotes, for example `` `memory` ``, so a program can replace it with its own name.
     pub fn options(&self) -> Vec<CallOption> {
         CallOption::named_in(&self.to_string())
     }

@@ -37,7 +37,7 @@ use crate::write::budget::{EARLY_GRANT, MemoryPart};
 use crate::write::chunk::{Arrived, Drained};
 use crate::write::jobs::{Job, Jobs};
 
-/// Interval of updates of the board.
+/// Interval of updates of the board, which shows the counters to other threads.
 const PUBLISH: Span = Span::from_millis(100);
 /// Interval at which a receiver that knows the sender's address announces its own address, until
 /// data arrive.
@@ -47,7 +47,7 @@ const GREETING: Span = Span::from_millis(25);
 pub(crate) enum Letter {
     /// A control message from the stream, for the core.
     Relay(Relay),
-    /// These blocks are not needed.
+    /// The receiver does not need these blocks.
     Skip(Vec<BlockRange>),
     /// Send this message by datagram, because the datagram arrives before the copy on the stream.
     Ahead(Box<Message>),
@@ -109,7 +109,8 @@ pub(crate) struct Receiving {
     free_room: Option<Bytes>,
     memory: Arc<MemoryPart>,
     granted: Bytes,
-    /// The drained bytes, and whether the destination was open, at the last grant.
+    /// At the last grant: the bytes that the writer had freed, and whether the destination was
+    /// open.
     drained_before: (Bytes, bool),
     drained: Arc<Drained>,
     drain: Drain,

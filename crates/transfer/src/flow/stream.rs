@@ -37,8 +37,8 @@ const SMALLEST_PIECE: usize = 1 << 10;
 const WAITING: usize = CHUNK as usize / PIECE;
 /// How often arrivals are checked while all streams are busy.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the end of the pass may follow the end of a stream. After this time the stream was
-/// lost, with chunks that it had taken.
+/// Maximum time from the end of a stream to the end of the pass. If the pass lasts longer, the
+/// stream counts as lost, with the chunks that it had taken.
 const FOLLOWS: Duration = Duration::from_secs(2);
 
 enum StreamCommand {

@@ -18,7 +18,8 @@ pub(super) struct Rows {
 /// The time that the user took to decide about new servers, before any data arrived.
 struct Asked {
     total: Duration,
-    /// The end of the counted time; several sources may ask at the same time.
+    /// The waiting time before this instant is counted already: several sources may ask at the same
+    /// time.
     until: Instant,
 }
 

@@ -126,7 +126,7 @@ mod tests {
         watch(&mut paused, &mut at, 20, [300, 900]);
         assert!(watch(&mut paused, &mut at, 2, [0, 700]).is_empty());
         assert!(watch(&mut paused, &mut at, 20, [90, 700]).is_empty());
-        // A long slow period is over soon after its end, and the next one is reported too.
+        // The source recovers after a long slow period, and the next slow period is reported too.
         assert_eq!(watch(&mut paused, &mut at, 60, [0, 700]).len(), 1);
         assert!(watch(&mut paused, &mut at, 30, [120, 700]).is_empty());
         assert_eq!(watch(&mut paused, &mut at, 20, [0, 700]).len(), 1);

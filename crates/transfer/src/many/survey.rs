@@ -1,4 +1,5 @@
-//! The client's side of a survey: requests the hashes of a source's chunks.
+//! The client's side of a survey: requests the list of a source's files and the hashes of its
+//! chunks, to find out which sources have the same object.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use longhaul_files::{ListMemory, Manifest, VirtualObject};
 /// Timeout for a silent source. A source that reads sends a sign of life every second.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Maximum number of chunks of an object that can be compared. This is 64 TiB; the values take 2
-/// GiB of memory.
+/// Maximum number of chunks of an object that can be compared. This is 64 TiB; the hashes, 32 bytes
+/// each, take 2 GiB of memory.
 const MOST_CHUNKS: u64 = 64 << 20;
 
 /// The survey's result for one source.
@@ -33,13 +34,13 @@ pub struct Found {
     pub values: Arc<Vec<Digest>>,
     /// A digest of the object: sources of the same object, and only these, have equal digests.
     pub identity: Digest,
-    /// The memory charge for the list and the values.
+    /// The memory charge for the list and the hashes.
     pub(super) _memory: Box<dyn ListMemory>,
 }
 
-/// Surveys the sources of `route` over `session`, which can carry a request afterwards. Gives up on
-/// a source that sends signs of life but makes no progress for `stall`. `memory` is charged for the
-/// answer.
+/// Surveys the sources of `route` over `session`, and leaves `session` ready for another request.
+/// Gives up on a source that sends signs of life but makes no progress for `stall`. `memory` is
+/// charged for the answer.
 ///
 /// # Errors
 /// The other side reports an error, sends an invalid answer, is silent, or has a disk that does not
@@ -120,7 +121,7 @@ impl Answer {
     pub fn take(&mut self, piece: Surveyed) -> Result<bool, Error> {
         if !piece.manifest.is_empty() {
             if self.manifest.is_some() {
-                return Err(nonsense("a list of files arrived after its values"));
+                return Err(nonsense("a part of the list of files arrived after the first hashes"));
             }
             if (self.encoded.len() + piece.manifest.len()) as u64 > MAX_MANIFEST {
                 return Err(nonsense(format!("a list of files longer than {MAX_MANIFEST} bytes")));
@@ -133,7 +134,7 @@ impl Answer {
             let (values, rest) = piece.values.as_chunks::<32>();
             let all = (self.values.len() + values.len()) as u64;
             if !rest.is_empty() || all > chunks || (piece.done && all < chunks) {
-                return Err(nonsense(format!("{all} values arrived for {chunks} chunks")));
+                return Err(nonsense(format!("{all} hashes arrived for {chunks} chunks")));
             }
             self.values.extend_from_slice(values);
         }

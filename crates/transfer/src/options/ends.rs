@@ -194,7 +194,7 @@ impl Output {
         }
         let what = format!("chunks failed verification {} times, chunk {chunk} last", state.wrong);
         let error = Error::new(ErrorKind::Verification, what);
-        Err(error.advise("suspect memory or disk of one of the hosts"))
+        Err(error.advise("check the memory and the disk of both hosts"))
     }
 }
 

@@ -51,7 +51,8 @@ pub struct ProbeOptions {
     pub app: bool,
     /// Measure TCP.
     pub tcp: bool,
-    /// The rates of the datagrams, ascending; empty for a ladder that ends when the path is full.
+    /// The rates of the datagrams, ascending; empty for a default series of rising rates, which
+    /// ends when the path is full.
     pub rates: Vec<Rate>,
     /// How long each measurement sends.
     pub span: Span,
@@ -93,7 +94,7 @@ pub struct PathFound {
     pub address: String,
     /// The carrier of the session: `quic` or `tls`.
     pub carrier: &'static str,
-    /// The UDP payload of the following datagrams.
+    /// The UDP payload of the datagrams of all measurements, in bytes.
     pub datagram: u16,
     /// The largest packet that passed, including the IP header; `None` if no search packet was
     /// answered.

@@ -99,13 +99,13 @@ pub(super) fn wanted(
     }
     let what = if useless >= too_fast / 2 {
         format!(
-            "it floods this host with useless data: {unasked} blocks that were not requested \
-             and {duplicates} duplicates, against {distinct} useful ones"
+            "the sender floods this host with useless data: {unasked} blocks that were not \
+             requested and {duplicates} duplicates, against {distinct} useful ones"
         )
     } else {
         format!(
-            "it sends faster than this host requests, and takes the link from others: {too_fast} \
-             datagrams of {highest} were too fast"
+            "the sender sends faster than this host requests, and takes the link from others: \
+             {too_fast} datagrams of {highest} were too fast"
         )
     };
     Err(Error::new(ErrorKind::Verification, what))

@@ -64,7 +64,7 @@ pub(crate) struct SendingRole<'a> {
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
-    /// Whether the other end already has the manifest, and assigns chunks to this end by leases.
+    /// Whether the other end already has the manifest, and leases ranges of chunks to this end.
     pub(crate) surveyed: bool,
 }
 
@@ -236,7 +236,7 @@ impl Running<'_, '_> {
                 named::hear(self.end.hooks, &self.manifest, &message)?;
             }
             Message::Outcome(outcome) => {
-                // The outcome may have overtaken the single reports.
+                // The reports on single entries may not have arrived before the outcome.
                 for failed in &outcome.failed {
                     self.end.hooks.entry_failed(&failed.path, &failed.reason, Whence::of(failed));
                 }
@@ -352,7 +352,7 @@ impl Running<'_, '_> {
             let what =
                 format!("{count} chunks of 1 MiB failed verification {} times", MAX_REPEATS + 1);
             let error = Error::new(ErrorKind::Verification, what);
-            return Err(End::Fatal(error.advise("suspect memory or disk of one of the hosts")));
+            return Err(End::Fatal(error.advise("check the memory and the disk of both hosts")));
         }
         self.repeats += 1;
         self.go_on_with(failed).await
@@ -532,7 +532,7 @@ impl Running<'_, '_> {
             outbox,
             board,
             events,
-            // Later passes are short.
+            // Only the first pass tries streams: later passes are short.
             trial: (end.terms.try_streams && self.number == 0).then_some(end.terms.rtt),
             cap: end.terms.cap(),
         })

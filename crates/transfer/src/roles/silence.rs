@@ -26,10 +26,10 @@ const TOLD: Duration = Duration::from_millis(500);
 /// Maximum time that one check counts as silence. A longer gap between two checks is a pause of
 /// this process.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often this end reports its counters while the control stream hears nothing. An outage of 20 s
-/// then leaves room in the stream's window of at least 64 KiB, so messages pass as soon as the network
-/// works again. With a full window QUIC would send only probes, the next one perhaps 20 s later (RFC
-/// 9002, section 6.2.1).
+/// How often this end reports its counters while nothing arrives on the control stream. An outage
+/// of 20 s then leaves room in the stream's window of at least 64 KiB, so messages pass as soon as
+/// the network works again. With a full window QUIC would send only probes, the next one perhaps
+/// 20 s later (RFC 9002, section 6.2.1).
 const DEAF_EVERY: Duration = Duration::from_millis(500);
 
 /// Watches the control stream and the data port.

@@ -79,7 +79,7 @@ impl Listing {
         let seat = self.seats.clone().acquire_owned().await.map_err(|_| ended(()))?;
         let (pieces_end, mut pieces) = mpsc::channel(WAITING);
         let reading = tokio::task::spawn_blocking(move || {
-            // Keep the seat until the reading ends, perhaps some time after the client has
+            // Keep the permit until the reading ends, perhaps some time after the client has
             // disconnected.
             let _seat = seat;
             read(&place, &pieces_end)

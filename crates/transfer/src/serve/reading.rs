@@ -172,7 +172,7 @@ impl Reading {
         while let Some(mut asked) = next {
             if let Some(change) = asked.change.take() {
                 let Some(uncached) = &uncached else {
-                    let what = "a change of a file that was opened for reads was requested";
+                    let what = "the client requested a change of a file that it opened for reading";
                     return Err(Error::new(ErrorKind::Unfinished, what));
                 };
                 let changed = change.bytes.len() as u64;

@@ -41,7 +41,8 @@ struct Entry {
 pub(super) enum Question {
     /// Is the client alive? The answer is sent as soon as it is known.
     Alive(oneshot::Sender<bool>),
-    /// End, because the client has reconnected. The sender is dropped when the destination is free.
+    /// End, because the client has reconnected. The answer's channel is closed without an answer
+    /// when the destination is free.
     Yield(oneshot::Sender<()>),
 }
 

@@ -1,4 +1,5 @@
-//! Claims of names by several sources of one folder: no two sources may write the same name.
+//! Claims of names by several sources that are copied into one folder: no two sources may write the
+//! same name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -25,7 +25,7 @@ pub(crate) enum Job {
     Digests(Digests),
     /// A file failed at the source.
     SourceFailed(EntryFailed),
-    /// The answer which chunks are equal at the source.
+    /// The source's answer to a comparison: which chunks are equal there.
     Compared(Compared),
     /// A pass starts.
     BeginPass {
@@ -57,7 +57,7 @@ pub(crate) struct Join {
     pub(crate) reporter: Reporter,
 }
 
-/// An event of the writer for its end.
+/// An event of the writer for the receiving end.
 pub(crate) enum WriterEvent {
     /// The destination is open, with this plan.
     Planned {
@@ -100,8 +100,8 @@ pub(crate) enum WriterEvent {
 /// A job, and the index of the source that sent it.
 pub(crate) type SourceJob = (usize, Job);
 
-/// Maximum bytes of digests, answers and failures that may wait for the thread: ten times what the
-/// chunks of a full memory need. Chunks do not count, because grants limit them.
+/// Maximum bytes of digests, answers and failures that may wait for the thread: ten times the
+/// amount for all chunks that fit into the memory. Chunks do not count, because grants limit them.
 const MOST_WAITING: usize = 256 << 20;
 
 /// The sender of one source to a writing thread. Clones send for the same source.

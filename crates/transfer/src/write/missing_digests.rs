@@ -1,9 +1,9 @@
 //! Limits how long complete chunks wait for their digests. Waiting chunks occupy memory and cannot
 //! be verified.
 //!
-//! Digests are sent with a chunk's first blocks, on two channels. A session does not survive a long
-//! silence. A sender that delays a digest for longer than a session survives is broken, or wants to
-//! occupy the memory.
+//! Digests are sent with a chunk's first blocks, on two channels. A session ends after 30 s of
+//! silence. A sender that keeps its session alive and sends no digest for twice that time is
+//! broken, or wants to occupy the memory.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::error::{Error, ErrorKind};
 
 /// How long a digest may be missing: twice the silence timeout of a session.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum time that one check counts. A longer gap is a pause of this host: its disk was slow, or
-/// it slept.
+/// Maximum time that counts between two checks. A longer gap is a pause of this host: its disk was
+/// slow, or the host slept.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Watches the chunks that wait for their digests.
@@ -58,7 +58,7 @@ impl MissingDigests {
             let count = self.begun.iter().filter(|(_, chunk)| waits(*chunk)).count();
             let what = format!(
                 "cannot verify {count} chunks of 1 MiB: the other side has \
-                 not sent their digests for {} s, the oldest of them for chunk {chunk}",
+                 not sent their digests for {} s; the first that waited is chunk {chunk}",
                 self.patience.as_secs()
             );
             let error = Error::new(ErrorKind::Verification, what);

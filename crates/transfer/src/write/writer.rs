@@ -26,8 +26,8 @@ use longhaul_text::clipped;
 /// Interval at which the destination can sync and rename while nothing arrives.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Maximum bytes of failures kept until the destination is open. A source with more has to be
-/// copied in parts.
+/// Maximum bytes of failures kept until the destination is open. A source with more failures has to
+/// be copied in parts.
 const MOST_EARLY_FAILURES: usize = 64 << 20;
 
 /// Starts a thread that writes for any number of transfers; it ends when all senders are dropped.
@@ -271,7 +271,7 @@ impl Writer {
         let rest = self.offer.manifest_len - chunk * CHUNK;
         let len = rest.min(CHUNK) as usize;
         if let Some(part) = content.bytes().get(..len) {
-            // The memory for all of it was charged before.
+            // The memory for the whole manifest was charged before.
             self.manifest.resize(self.offer.manifest_len as usize, 0);
             self.manifest[(chunk * CHUNK) as usize..][..len].copy_from_slice(part);
             self.listed.insert(chunk);
@@ -290,7 +290,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Opens the destination and plans.
+    /// Checks the manifest, and opens the destination, which plans the writes.
     fn open(&mut self, encoded: &[u8]) -> Result<(), Error> {
         if blake3::hash(encoded).as_bytes()[..] != self.offer.manifest_digest[..] {
             let what = "the received manifest differs from the offered one";
@@ -329,8 +329,8 @@ impl Writer {
         }
         self.early_bytes += size_of::<AtSource>() + failed.reason.len();
         if self.early_bytes > MOST_EARLY_FAILURES {
-            let what = "the other side reports more failed files than fit into memory before its \
-                        list of files arrives";
+            let what = "before its list of files, the other side reports more failed files than \
+                        fit into memory";
             return Err(Error::new(ErrorKind::Unfinished, what).advise("copy in several parts"));
         }
         self.early_failures.push(failed);

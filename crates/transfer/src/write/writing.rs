@@ -216,8 +216,8 @@ impl<S: Store> Writing<S> {
         }
     }
 
-    /// Reports changes that the store makes itself: failures, names, and chunks that it newly needs
-    /// or no longer needs.
+    /// Reports changes that the store makes itself: failures, files that got their names, and
+    /// chunks that the store newly needs or no longer needs.
     fn tell_changes(&mut self) {
         let Some(store) = &mut self.store else { return };
         let changed = store.take_changed().into_iter();
@@ -235,7 +235,8 @@ impl<S: Store> Writing<S> {
         }
     }
 
-    /// Ends the pass if only the failed chunks are missing.
+    /// Ends the pass (one transmission of the missing chunks) if only the failed chunks are
+    /// missing.
     fn judge_pass(&mut self, missing: u64, pass: PassState) {
         if missing > self.failed.len() as u64 || self.failed.is_empty() {
             return;

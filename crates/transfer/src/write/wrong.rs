@@ -28,7 +28,7 @@ impl WrongChunks {
         let what =
             format!("chunk {chunk} failed verification {times} times: its digest does not match");
         let error = Error::new(ErrorKind::Verification, what);
-        Err(error.advise("suspect memory or disk of one of the hosts"))
+        Err(error.advise("check the memory and the disk of both hosts"))
     }
 
     /// Removes a chunk that passed verification, or that is no longer needed.

@@ -52,7 +52,8 @@ fn the_others_recover_when_a_flooding_sender_is_removed() {
 #[test]
 fn a_sender_above_its_rate_is_counted_and_the_others_recover_when_it_is_removed() {
     let mut star = three();
-    // On a short path: no sender is faster than its amount in hand allows.
+    // The path is short, because a sender can be no faster than the requested data that it has in
+    // hand, per round trip.
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(10);
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Fast(10));
     star.run(ms(3000));

@@ -245,9 +245,9 @@ fn loss_is_excess_beyond_the_paths_own_and_its_noise() {
     let is_excess = |own, loss, datagrams| {
         Trains { loss: own, ..up() }.is_excess(&Measure { datagrams, ..epoch(100.0, loss) })
     };
-    // 2 % and 2.5 · √(0.002 · 0.998 / 1000).
+    // The limit: 2 %, plus noise of 2.5 · √(0.002 · 0.998 / 1000) = 0.35 %.
     assert!(!is_excess(0.0, 0.0235, 1_000.0) && is_excess(0.0, 0.0236, 1_000.0));
-    // 10 %, 2 % and 2.5 · √(0.1 · 0.9 / 900).
+    // The limit: the path's own 10 %, plus 2 %, plus noise of 2.5 · √(0.1 · 0.9 / 900) = 2.5 %.
     assert!(!is_excess(0.1, 0.1449, 900.0) && is_excess(0.1, 0.1451, 900.0));
 }
 
@@ -291,7 +291,7 @@ fn a_queue_that_we_fill_is_a_ceiling_and_is_drained() {
     };
     assert_eq!(after(queued(100.0, 80.0, ms(11))), (80.0, 72.0));
     assert_eq!(after(queued(100.0, 80.0, ms(10))), (80.0, 77.6));
-    assert_eq!(after(queued(100.0, 30.0, ms(11))), (70.0, 63.0), "no stall costs more");
+    assert_eq!(after(queued(100.0, 30.0, ms(11))), (70.0, 63.0), "a stall costs at most 30 %");
     // Without stretching, the delivery rate shows the capacity.
     let even = Measure { delivered: 90.0 * MBPS, ..queued(100.0, 96.0, ms(11)) };
     assert_eq!(after(even), (90.0, 81.0));
@@ -340,7 +340,7 @@ fn a_clean_epoch_raises_the_rate_if_it_was_used() {
     }
     let mut raised = up();
     raised.up(&Measure { left: 90.1 * MBPS, paced: 86.6 * MBPS, ..epoch(100.0, 0.0) });
-    assert_eq!(raised.rate, 150.0 * MBPS, "96 % of what left is no stretch");
+    assert_eq!(raised.rate, 150.0 * MBPS, "96 % of the departure rate is not stretched");
 }
 
 #[test]

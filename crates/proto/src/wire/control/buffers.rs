@@ -148,7 +148,7 @@ mod tests {
         // A burst that has begun takes its full time.
         let times = [0, 1, 5, 6, 10].map(|datagrams| burst.time_of(datagrams));
         assert_eq!(times, [0, 4, 4, 8, 8].map(Span::from_millis));
-        // No datagrams, no rate, and a rate with no time.
+        // No datagrams, rate zero, and a rate at which the interval would be zero.
         assert_eq!([of(10_000_000, 0), of(0, 5), of(u64::MAX, 5)], [None; 3]);
     }
 }

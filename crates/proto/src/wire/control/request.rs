@@ -28,8 +28,8 @@ pub struct SenderOffer {
     pub rtt: Span,
     /// The sender's limit or its host's card speed, in bits a second of UDP payload, if known.
     pub limit: Option<Rate>,
-    /// All blocks of the requests up to this one have been sent, or need not be sent; 0 for blocks
-    /// sent before any request.
+    /// Number of a request: all blocks of the requests up to this number have been sent, or need
+    /// not be sent. 0 stands for the blocks sent before any request.
     pub answered: u64,
     /// Highest packet number used when the last block of request `answered` was sent, plus one.
     pub highest: u64,

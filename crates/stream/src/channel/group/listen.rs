@@ -35,7 +35,7 @@ type Place = (Group, Epoch);
 struct Shared<'a> {
     control: &'a Control,
     seen: RefCell<Seen>,
-    /// The run of the room.
+    /// The random number that the server chose when it created the room.
     run: Cell<u64>,
     place: watch::Sender<Option<Place>>,
     /// Notifies that this end receives from the group.
@@ -46,7 +46,7 @@ struct Shared<'a> {
 pub(super) fn join(group: &Group) -> Result<UdpSocket, Error> {
     let failed = |what: String| Error::new(Kind::Unreachable, what);
     let joined = group.join().map_err(|error| {
-        failed(error.what).advise("name the interface that leads to the group by --interface")
+        failed(error.what).advise("use --interface to name the interface towards the group")
     })?;
     UdpSocket::from_std(joined).map_err(|error| failed(error.to_string()))
 }

@@ -31,7 +31,8 @@ struct Place {
     key: FlowKey,
     author: Author,
     origin: u64,
-    /// Whether this is the first key of a session: keys of earlier sessions are no longer valid.
+    /// Whether this is the first key of a session; if so, keys of earlier sessions are no longer
+    /// valid.
     is_first: bool,
 }
 
@@ -150,7 +151,7 @@ impl Control {
         speaking: &mut Option<(Place, UdpSocket, Voice)>,
     ) -> Result<(), Error> {
         match speaking {
-            // Keep the sealer of this key: a second sealer would repeat its nonces.
+            // Keep the sealer of this key: a second sealer would use the same nonces again.
             Some((old, ..)) if old.key == place.key => {}
             Some((old, _, voice)) if old.group == place.group => {
                 voice.renew(place.key.sealer(), Some(place.author.clone()), place.is_first);

@@ -38,7 +38,7 @@ struct Nest<'r> {
 
 /// Sends a flow's mice from one host to the other.
 pub(super) fn run(run: &Run<'_>, mice: &Mice, end: &mut FlowEnd) -> Result<(), String> {
-    let Amount::Size(size) = run.flow.amount else { return Err("its mice have no size".into()) };
+    let Amount::Size(size) = run.flow.amount else { return Err("the mice have no size".into()) };
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let ip = run.emulation.addresses(run.to()).map_err(|error| text(&error))?.v4;
     let tcp = streams::kernel_tcp(run, &mice.tcp, 1);

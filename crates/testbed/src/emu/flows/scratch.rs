@@ -59,7 +59,7 @@ impl Scratch {
         Ok(Scratch { folder, sweeper })
     }
 
-    /// Its path.
+    /// The folder's path.
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }

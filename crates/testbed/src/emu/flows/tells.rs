@@ -1,4 +1,4 @@
-//! A copy's events: lines of JSON.
+//! Reads a copy's events: lines of JSON.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;

@@ -122,8 +122,8 @@ impl Inner {
     /// Returns the error for a list that needs `wanted` MiB if `spare` are left.
     fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
         let what = format!(
-            "the list of files needs at least {wanted} MiB of memory, and {} {} Mi has \
-             {spare} MiB for it",
+            "the list of files needs at least {wanted} MiB of memory, and {} {} Mi leaves {spare} \
+             MiB for it",
             CallOption::Memory,
             self.total
         );
