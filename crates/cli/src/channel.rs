@@ -255,11 +255,11 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     let request = client.receive_channel(link.url.clone(), wanted);
     let request = request.reach(link.reach()).retry_for(link.live.retry_for());
     let mut channel = blocking::wait(request.cancel_with(&cancel).into_future())?;
-    lines.waiting(&plain::text(&link.url.to_string()));
     let read = read(&mut channel, args, &lines, &cancel);
     if read.as_ref().err().is_none_or(|error| error.kind == ErrorKind::Cancelled) {
         lines.received(&channel.status());
     }
+    blocking::wait(channel.close());
     read.map(|()| exit::DONE)
 }
 
@@ -271,7 +271,7 @@ fn read(
     cancel: &CancelHandle,
 ) -> Result<(), Error> {
     let most = if args.whole { 1 } else { args.count.unwrap_or(u64::MAX) };
-    let mut count = 0;
+    let (mut count, mut is_admitted) = (0, false);
     while count < most
         && let Some(event) = blocking::wait(channel.next())
     {
@@ -281,6 +281,9 @@ fn read(
             }
             event => event?,
         };
+        if !std::mem::replace(&mut is_admitted, true) {
+            lines.waiting(&plain::text(&args.link.url.to_string()));
+        }
         count += u64::from(matches!(event, ChannelEvent::Message(_)));
         match event {
             ChannelEvent::Message(message) if args.whole => console::out_whole(&message.bytes),

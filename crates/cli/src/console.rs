@@ -28,6 +28,8 @@ pub(crate) fn columns() -> Option<u16> {
 
 /// Whether writing to stdout failed.
 static LOST: AtomicBool = AtomicBool::new(false);
+/// Whether the reader of stdout has closed its pipe.
+static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line to stdout. A closed pipe is not an error. Any other failure is reported once, and
 /// [`has_lost`] returns true.
@@ -47,8 +49,14 @@ pub(crate) fn has_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
+/// Whether the reader of stdout has closed its pipe. Commands that only show something end then.
+pub(crate) fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
+
 fn note_loss(written: io::Result<()>) {
     let Err(error) = written else { return };
+    CLOSED.fetch_or(error.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed);
     if error.kind() != ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
         warn(format_args!("stdout cannot be written: {error}; the output is lost"));
     }

@@ -12,7 +12,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// The statuses and their meanings, as `--help` and the man page show them.
 pub(crate) const TABLE: &str = "\
 Exit status:
-  0    done and verified
+  0    done; the copied data are verified, unless the summary says NOT verified
   1    not finished; run the same command again to resume
   2    invalid command line
   3    the other side cannot be reached, or refused access

@@ -419,6 +419,7 @@ pub(crate) fn http_written(told: &Told) -> String {
         "name": told.name,
         "method": told.method,
         "path": told.path,
+        "destination": told.destination,
         "bytes": told.bytes,
         "http_status": told.status,
     }))

@@ -13,9 +13,10 @@ use crate::{config, console, exit, utc};
 const ABOUT: &str = "\
 List or forget the rates of earlier copies
 
-A copy without --rate and --bwlimit stores the rate that it found, under the other host's network \
-and this host's address, for 30 days. The next copy over the same path starts at half of that \
-rate, and then searches for the current one. cp --no-path-memory turns this off.";
+A copy without --rate and --bwlimit stores the rate that it found, under the other host's \
+network, this host's address and the direction of the data, for 30 days. The next copy over the \
+same path in the same direction starts at half of that rate, and then searches for the current \
+one. cp --no-path-memory turns this off.";
 
 /// List or forget the rates of earlier copies
 #[derive(clap::Args)]
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &PathArgs) -> u8 {
 
 fn list(memory: &PathMemory, as_json: bool) -> Result<(), Error> {
     for path in memory.list()? {
-        let KnownPath { network, own_address, rate, rtt, loss, .. } = &path;
+        let KnownPath { network, own_address, receives, rate, rtt, loss, .. } = &path;
         let date = path.date.duration_since(UNIX_EPOCH).unwrap_or_default();
         let date = utc::time(date.as_secs() as i64);
         if as_json {
@@ -67,6 +68,7 @@ fn list(memory: &PathMemory, as_json: bool) -> Result<(), Error> {
                 "event": "known-path",
                 "network": network,
                 "own_address": own_address.to_string(),
+                "receives": receives,
                 "rate_bps": rate.as_bps(),
                 "rtt_seconds": rtt.as_secs_f64(),
                 "loss": loss,
@@ -75,9 +77,11 @@ fn list(memory: &PathMemory, as_json: bool) -> Result<(), Error> {
             continue;
         }
         let loss = 100.0 * loss;
-        console::out(format!(
-            "{network} from {own_address}: {rate}, round trip {rtt}, loss {loss:.2} %, {date}"
-        ));
+        let way = match receives {
+            true => format!("{network} to {own_address}"),
+            false => format!("{own_address} to {network}"),
+        };
+        console::out(format!("{way}: {rate}, round trip {rtt}, loss {loss:.2} %, {date}"));
     }
     Ok(())
 }

@@ -54,7 +54,6 @@ pub(crate) struct ServeArgs {
     /// exist, the id has access only below it. If the subfolder's name looks like a mode, write
     /// rw:SUBFOLDER. The long form allows only the named services: ID,files=ro:/SUBFOLDER
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
-    #[arg(required_unless_present_any = ["allow_file", "http_tokens", "http_public", "ssh"])]
     allow: Vec<Allow>,
     /// Read --allow entries from this file, one a line; '#' starts a comment. Only this user and
     /// root may be able to change it. SIGHUP reads it again and ends transfers of clients that lost
@@ -168,7 +167,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     // SIGHUP is held before the list is read, so that a SIGHUP after a change of the list is not
     // lost.
     let held = signals::hold_reload()?;
-    let list = first_list(&args.allow, args.allow_file.as_ref())?;
+    let list = first_clients(args)?;
     if args.listen.port() == u16::MAX && args.data_port.is_none() {
         let what = "no data port follows port 65535";
         return Err(Error::new(ErrorKind::Usage, what).advise("choose one with --data-port"));
@@ -270,6 +269,23 @@ fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
         return Err(Error::new(ErrorKind::Usage, what).advise(advice));
     }
     Ok(list)
+}
+
+/// Like [`first_list`]; also refuses a server without a list, unless HTTP has clients.
+fn first_clients(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
+    let list = first_list(&args.allow, args.allow_file.as_ref())?;
+    if !list.is_empty() || args.http.has_clients() {
+        return Ok(list);
+    }
+    let advice = match args.http.is_wanted() {
+        true => {
+            "let clients of HTTP in by --http-tokens FILE or --http-public, and clients of lh:// \
+             by --allow ID"
+        }
+        false => "let a client in by --allow ID; `longhaul id` prints its id there",
+    };
+    let what = "nobody could connect to this server";
+    Err(Error::new(ErrorKind::Usage, what).advise(advice))
 }
 
 /// The folder to serve, which clap requires without --ssh.

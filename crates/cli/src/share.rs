@@ -283,6 +283,9 @@ fn watch(tree: &Tree, json: bool) -> Result<(), Error> {
             },
             _ => {}
         }
+        if console::is_closed() {
+            break;
+        }
     }
     Ok(())
 }

@@ -237,17 +237,11 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     let mut stream = blocking::wait(request.into_future())?;
     lines.waiting(&plain::text(&args.url.to_string()));
     let ended = read(&mut stream, &mut output, args.check, &lines, &cancel);
-    let wrong = match ended {
-        Ok(wrong) => wrong,
-        Err(error) => {
-            if error.kind == ErrorKind::Cancelled {
-                lines.received(&stream.status(), 0);
-            }
-            return Err(error);
-        }
-    };
-    let status = lines.received(&stream.status(), wrong);
-    Ok(status)
+    let is_shown = ended.as_ref().err().is_none_or(|error| error.kind == ErrorKind::Cancelled);
+    let wrong = ended.as_ref().copied().unwrap_or(0);
+    let status = is_shown.then(|| lines.received(&stream.status(), wrong));
+    blocking::wait(stream.close());
+    ended.map(|_| status.unwrap_or(exit::DONE))
 }
 
 /// Reads the stream to its end; returns the number of frames that do not match the test pattern.

@@ -120,7 +120,7 @@ fn show(args: &TopArgs, connection: &Connection) -> Result<(), Error> {
                 console::out(format_args!("{erase}{}", view(&status, &args.host.to_string())));
             }
         }
-        if args.once || console::has_lost() {
+        if args.once || console::has_lost() || console::is_closed() {
             return Ok(());
         }
     }
@@ -170,6 +170,7 @@ fn transfers(all: &[TransferStatus]) -> Vec<String> {
     let rows = all.iter().map(|told| {
         let left = told.total_bytes.saturating_sub(told.bytes);
         let left = match told.rate_now {
+            _ if told.total_bytes == 0 => "-".to_owned(),
             Rate::ZERO => "-".to_owned(),
             rate => duration(Bytes::new(left) / rate),
         };
@@ -180,7 +181,10 @@ fn transfers(all: &[TransferStatus]) -> Vec<String> {
             told.rate_now.to_string(),
             told.sending_rate.to_string(),
             Bytes::new(told.bytes).to_string(),
-            Bytes::new(told.total_bytes).to_string(),
+            match told.total_bytes {
+                0 => "-".to_owned(),
+                total => Bytes::new(total).to_string(),
+            },
             left,
             told.queue.to_string(),
             told.path_lost.to_string(),
@@ -232,6 +236,17 @@ mod tests {
         assert!(quiet.contains("no transfer is under way"), "{quiet}");
         let evil = view(&ServerStatus::default(), "lh://h\x1b[2J/");
         assert!(!evil.contains('\x1b'), "{evil}");
+    }
+
+    #[test]
+    fn the_size_of_a_transfer_is_shown_once_it_is_known() {
+        let size = |total_bytes| {
+            let mut told = TransferStatus::default();
+            told.total_bytes = total_bytes;
+            transfers(&[told])[1].split_whitespace().nth(7).map(str::to_owned)
+        };
+        assert_eq!(size(0).as_deref(), Some("-"));
+        assert!(size(5_000).is_some_and(|size| size.starts_with('5')));
     }
 
     #[test]

@@ -111,6 +111,11 @@ impl Client {
     pub(crate) fn refused(&self, status: u16, headers: &HeaderMap) -> Error {
         let (host, url) = (self.url.host(), cut(&self.url.to_string()));
         match status {
+            401 if self.authorization.is_some() => {
+                let what = format!("{host} does not accept the given token or password (401)");
+                let advice = format!("check {}, or the password in the address", CallOption::Token);
+                Error::new(Kind::Unreachable, what).advise(advice)
+            }
             401 | 407 => {
                 Error::new(Kind::Unreachable, format!("{host} asks for credentials ({status})"))
                     .advise(format!("name the file of a token with {}", CallOption::Token))

@@ -109,6 +109,11 @@ impl Client {
         let found = reply.headers();
         let range = text(found, "content-range");
         let unknown = || {
+            if at.path().ends_with('/') {
+                let what = format!("{} is a folder", self.url());
+                let advice = "name a file in it: a copy by HTTP brings one file";
+                return Error::new(Kind::File, what).advise(advice);
+            }
             let what = format!("the server of {} does not say how long the file is", self.url());
             Error::new(Kind::File, what).advise("use a tool that reads to the end, such as curl")
         };

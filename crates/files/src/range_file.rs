@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::CHUNK;
 use super::digest::{Digest, file_value};
@@ -29,7 +30,20 @@ pub struct Stamp {
     pub changed: FileTime,
 }
 
+/// How long ago the last change of a file was, so that a further change has another change time.
+/// File systems take the time from a clock that ticks every 1 to 10 ms; some count seconds.
+const SETTLED: Duration = Duration::from_secs(1);
+
 impl Stamp {
+    /// Returns whether a change after `now` gives the file another stamp.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let FileTime { seconds, nanos } = self.changed;
+        // Before 1970: the clock was never set, so its time says nothing.
+        let changed = u64::try_from(seconds).map(|seconds| Duration::new(seconds, nanos));
+        changed.is_ok_and(|changed| since.checked_sub(changed).is_some_and(|age| age > SETTLED))
+    }
+
     fn of(attributes: &Attributes) -> Stamp {
         let Attributes { identity, size, modified, changed, .. } = *attributes;
         Stamp { identity, size, modified, changed }
@@ -133,7 +147,8 @@ impl RangeFile {
 
     /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value. The value comes
     /// from the cache `known`, if an earlier read of this version has stored it there; otherwise it
-    /// is the hash of the bytes.
+    /// is the hash of the bytes. The value of a file that changed less than a second ago is not
+    /// stored ([`SETTLED`]).
     ///
     /// # Errors
     /// As [`RangeFile::read`].
@@ -144,10 +159,11 @@ impl RangeFile {
         known: &ChunkValues,
     ) -> Result<Digest, Error> {
         self.read(chunk.saturating_mul(CHUNK), buf)?;
-        let value = || file_value(self.stamp.size, chunk, buf);
         Ok(known.get(&self.stamp, chunk).unwrap_or_else(|| {
-            let value = value();
-            known.put(self.stamp, chunk, value);
+            let value = file_value(self.stamp.size, chunk, buf);
+            if self.stamp.is_settled(SystemTime::now()) {
+                known.put(self.stamp, chunk, value);
+            }
             value
         }))
     }
@@ -302,6 +318,22 @@ mod tests {
         let (now, mut buf) = (open(), vec![0; 11]);
         let found = now.read_chunk(1, &mut buf, &known).unwrap();
         assert_eq!(found, file_value(CHUNK + 11, 1, &buf));
+    }
+
+    #[test]
+    fn the_value_of_a_file_that_has_just_changed_is_not_cached() {
+        let top = tempfile::tempdir().unwrap();
+        fs::write(top.path().join("data"), [7; 10]).unwrap();
+        let file = RangeFile::open(&within(top.path(), "data")).unwrap();
+        let known = ChunkValues::new(8);
+        file.read_chunk(0, &mut [0; 10], &known).unwrap();
+        assert_eq!(known.get(file.stamp(), 0), None);
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let stamp = |seconds| Stamp { changed: FileTime { seconds, nanos: 5 }, ..*file.stamp() };
+        assert!(stamp(100).is_settled(at(102)));
+        assert!(!stamp(100).is_settled(at(101)), "less than a second");
+        assert!(!stamp(100).is_settled(at(90)), "the clock of the file system is ahead");
+        assert!(!stamp(-100).is_settled(at(90)));
     }
 
     #[test]

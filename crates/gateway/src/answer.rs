@@ -1,6 +1,8 @@
 //! Handles one request: authentication, rights, and the handler of its method.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -37,15 +39,26 @@ async fn answer(
     address: std::net::SocketAddr,
     request: Request<Incoming>,
 ) -> Reply {
-    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    let (method, mut path) = (request.method().to_string(), request.uri().path().to_owned());
+    let mut moved_to = None;
     let length = condition::text(request.headers(), header::CONTENT_LENGTH);
     let bytes = length.and_then(|length| length.parse().ok());
     let (reply, name) = match right(&shared, request.headers()) {
-        Ok(right) => (respond(&shared, &right, request).await, right.name),
+        Ok(right) => {
+            // The log has paths from the root, not from the token's folder.
+            let encoded = |path: &Path| url::encode(path.as_os_str().as_bytes());
+            let folder = right.folder.as_deref().map(|folder| format!("/{}", encoded(folder)));
+            let folder = folder.unwrap_or_default();
+            path.insert_str(0, &folder);
+            moved_to =
+                destination(request.headers()).map(|to| format!("{folder}/{}", encoded(&to.path)));
+            (respond(&shared, &right, request).await, right.name)
+        }
         Err(reply) => (reply, None),
     };
     let status = reply.status();
-    let told = Told { address, name, method, path, bytes, status: status.as_u16() };
+    let destination = moved_to.filter(|_| method == "MOVE");
+    let told = Told { address, name, method, path, destination, bytes, status: status.as_u16() };
     if told.is_refused() || told.is_write() {
         shared.tell(told);
     }
@@ -126,9 +139,7 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
         "DELETE" => change::delete(shared, place, request.headers()).await,
         "MOVE" => {
             let headers = request.headers();
-            let host = condition::text(headers, header::HOST);
-            let said = condition::text(headers, HeaderName::from_static("destination"));
-            match said.and_then(|said| url::destination(said, host)) {
+            match destination(headers) {
                 Some(to) if to.path.as_os_str().is_empty() => {
                     reply::plain(StatusCode::FORBIDDEN, "the top folder cannot be changed")
                 }
@@ -144,6 +155,13 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
             reply::with(reply, header::ALLOW, METHODS)
         }
     }
+}
+
+/// Returns the new path that a MOVE names.
+fn destination(headers: &HeaderMap) -> Option<UrlPath> {
+    let host = condition::text(headers, header::HOST);
+    let said = condition::text(headers, HeaderName::from_static("destination"));
+    said.and_then(|said| url::destination(said, host))
 }
 
 fn has_body(headers: &HeaderMap) -> bool {

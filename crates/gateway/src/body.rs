@@ -6,9 +6,6 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
-
-use crate::patient::UNREAD;
 
 /// Maximum number of queued pieces.
 const WAITING: usize = 2;
@@ -17,9 +14,9 @@ const WAITING: usize = 2;
 pub(crate) enum Body {
     /// The whole body; `None` after it was sent.
     Whole(Option<Bytes>),
-    /// Pieces until their sender is dropped. An error closes the connection. A client then knows
-    /// that the body is incomplete.
-    Pieces(mpsc::Receiver<io::Result<Bytes>>),
+    /// Pieces, and `None` at the end. If the sender fails, or is dropped before the end, the server
+    /// closes the connection. A client then knows that the body is incomplete.
+    Pieces(mpsc::Receiver<io::Result<Option<Bytes>>>),
 }
 
 impl Body {
@@ -35,12 +32,19 @@ impl Body {
 }
 
 /// Sends the pieces of a body.
-pub(crate) struct Pieces(mpsc::Sender<io::Result<Bytes>>);
+pub(crate) struct Pieces(mpsc::Sender<io::Result<Option<Bytes>>>);
 
 impl Pieces {
-    /// Sends a piece, or the error that ends the body; `false` if the client no longer reads.
+    /// Sends a piece, or the error that ends the body; `false` if the client has disconnected. The
+    /// connection ends if its client does not read ([`Patient`](crate::patient::Patient)).
     pub(crate) async fn send(&self, piece: io::Result<Vec<u8>>) -> bool {
-        matches!(timeout(UNREAD, self.0.send(piece.map(Bytes::from))).await, Ok(Ok(())))
+        self.0.send(piece.map(|bytes| Some(bytes.into()))).await.is_ok()
+    }
+
+    /// Ends the body: it is complete.
+    pub(crate) async fn end(&self) {
+        // The client may have disconnected.
+        let _ = self.0.send(Ok(None)).await;
     }
 }
 
@@ -55,7 +59,9 @@ impl hyper::body::Body for Body {
         match self.get_mut() {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Body::Pieces(pieces) => {
-                pieces.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+                let incomplete = || Err(io::ErrorKind::UnexpectedEof.into());
+                let piece = pieces.poll_recv(cx).map(|piece| piece.unwrap_or_else(incomplete));
+                piece.map(|piece| piece.transpose().map(|piece| piece.map(Frame::data)))
             }
         }
     }
@@ -71,5 +77,33 @@ impl hyper::body::Body for Body {
             }
             Body::Pieces(_) => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::body::Body as _;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn a_body_is_complete_only_if_its_sender_says_so() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for is_complete in [true, false] {
+                let (pieces, mut body) = Body::pieces();
+                assert!(pieces.send(Ok(vec![7])).await);
+                if is_complete {
+                    pieces.end().await;
+                }
+                drop(pieces);
+                let mut next =
+                    async || std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+                assert_eq!(next().await.unwrap().unwrap().into_data().unwrap(), [7][..]);
+                let end = next().await.map(|end| end.map(|_| ()).unwrap_err().kind());
+                assert_eq!(end, (!is_complete).then_some(io::ErrorKind::UnexpectedEof));
+            }
+        });
     }
 }

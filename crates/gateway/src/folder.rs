@@ -156,6 +156,7 @@ impl Writing {
                 Form::Dav => DAV_END,
             });
             self.flush();
+            self.runtime.block_on(self.pieces.end());
         }
     }
 

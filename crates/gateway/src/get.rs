@@ -149,4 +149,5 @@ async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, piece
             start += len;
         }
     }
+    pieces.end().await;
 }

@@ -5,23 +5,48 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use longhaul_net::socket::tcp_acknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
 
 /// Timeout for a client that does not read.
 pub(crate) const UNREAD: Duration = Duration::from_secs(60);
 
-/// A stream whose writes fail if the other side takes nothing for `limit`. Without this limit, a
-/// client that reads nothing would occupy one of the connections for ever.
+/// A stream that counts the bytes that the other side has received.
+pub(crate) trait Delivers {
+    fn delivered(&self) -> u64;
+}
+
+impl Delivers for TcpStream {
+    fn delivered(&self) -> u64 {
+        // Without a count, only completed writes are progress.
+        tcp_acknowledged(self).unwrap_or(0)
+    }
+}
+
+/// A stream whose writes fail when the other side receives nothing for a while. Without this limit
+/// a client that reads nothing would keep its connection, and the place of the connection, for
+/// ever.
+///
+/// A slow client may take longer than the limit to make room in a full socket buffer, which holds
+/// megabytes. So at the limit, the stream fails only if no byte has been delivered meanwhile.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write waits for the client.
-    waits: Option<Pin<Box<Sleep>>>,
+    /// Exists while a write waits for the client.
+    waits: Option<Wait>,
 }
 
-impl<S: AsyncWrite + Unpin> Patient<S> {
+#[derive(Debug)]
+struct Wait {
+    timer: Pin<Box<Sleep>>,
+    /// The delivered bytes when the timer was started.
+    delivered: u64,
+}
+
+impl<S: AsyncWrite + Delivers + Unpin> Patient<S> {
     pub(crate) fn new(stream: S, limit: Duration) -> Patient<S> {
         Patient { stream, limit, waits: None }
     }
@@ -36,14 +61,24 @@ impl<S: AsyncWrite + Unpin> Patient<S> {
             self.waits = None;
             return written;
         }
-        let limit = self.limit;
-        let waits = self.waits.get_or_insert_with(|| Box::pin(sleep(limit)));
-        ready!(waits.as_mut().poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        let (stream, limit) = (&self.stream, self.limit);
+        let waits = self.waits.get_or_insert_with(|| Wait {
+            timer: Box::pin(sleep(limit)),
+            delivered: stream.delivered(),
+        });
+        loop {
+            ready!(waits.timer.as_mut().poll(cx));
+            let delivered = stream.delivered();
+            if delivered == waits.delivered {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            waits.delivered = delivered;
+            waits.timer.as_mut().reset(Instant::now() + limit);
+        }
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Delivers + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -87,11 +122,51 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use std::cell::Cell;
+    use std::net::Ipv4Addr;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::net::TcpListener;
     use tokio::runtime::Builder;
     use tokio::time::timeout;
 
     use super::*;
+
+    impl Delivers for DuplexStream {
+        fn delivered(&self) -> u64 {
+            0
+        }
+    }
+
+    /// A full buffer whose bytes arrive one by one, until `left` is 0.
+    struct Full {
+        left: Cell<u64>,
+    }
+
+    impl Delivers for Full {
+        fn delivered(&self) -> u64 {
+            self.left.set(self.left.get().saturating_sub(1));
+            self.left.get()
+        }
+    }
+
+    impl AsyncWrite for Full {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
 
     #[test]
     fn a_write_fails_when_the_other_side_takes_nothing_until_the_limit() {
@@ -109,6 +184,33 @@ mod tests {
             far.read_exact(&mut [0; 8]).await.unwrap();
             near.write_all(&[8]).await.unwrap();
             assert!(near.waits.is_none());
+        });
+    }
+
+    #[test]
+    fn a_write_into_a_full_buffer_waits_as_long_as_bytes_arrive_at_the_other_side() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut near = Patient::new(Full { left: Cell::new(5) }, Duration::from_millis(1));
+            let error = near.write_all(&[7]).await.unwrap_err();
+            assert_eq!((error.kind(), near.stream.left.get()), (io::ErrorKind::TimedOut, 0));
+        });
+    }
+
+    #[test]
+    fn a_connection_counts_the_bytes_that_the_other_side_has_received() {
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut far, _) = listener.accept().await.unwrap();
+            let before = near.delivered();
+            near.write_all(&[7; 1000]).await.unwrap();
+            far.read_exact(&mut [0; 1000]).await.unwrap();
+            // The answer acknowledges the bytes.
+            far.write_all(&[8]).await.unwrap();
+            near.read_exact(&mut [0]).await.unwrap();
+            assert_eq!(near.delivered() - before, 1000);
         });
     }
 }

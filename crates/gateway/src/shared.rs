@@ -30,8 +30,10 @@ pub struct Told {
     pub name: Option<String>,
     /// The request's method.
     pub method: String,
-    /// The request's path, still percent-encoded.
+    /// The request's path below the root, percent-encoded.
     pub path: String,
+    /// The new path of a MOVE below the root, percent-encoded.
+    pub destination: Option<String>,
     /// The `Content-Length` of the request.
     pub bytes: Option<u64>,
     /// The status of the reply.

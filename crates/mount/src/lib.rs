@@ -20,6 +20,7 @@ mod host;
 mod tree;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -164,12 +165,22 @@ fn check(at: &Path) -> Result<(), Error> {
 }
 
 fn refused(at: &Path, error: &io::Error) -> Error {
-    let what = match error.kind() {
-        io::ErrorKind::NotFound => {
+    let device = File::options().read(true).write(true).open(DEVICE);
+    let what = match (error.kind(), device) {
+        (io::ErrorKind::NotFound, _) => {
             "fusermount3 is missing, and only root mounts without it; install the package fuse3"
                 .to_owned()
         }
-        _ => format!("cannot mount on {}: {error}", at.display()),
+        (_, Err(why)) => format!(
+            "cannot mount on {}: {DEVICE} cannot be opened: {why}; a container needs this device \
+             and the right to use it, or read files by `longhaul cat`",
+            at.display(),
+        ),
+        (_, Ok(_)) => format!(
+            "cannot mount on {}: {error}; FUSE ({DEVICE}) needs root, or fusermount3 with its \
+             set-user-ID bit",
+            at.display(),
+        ),
     };
     Error::new(ErrorKind::LocalFile, what)
 }

@@ -1,8 +1,8 @@
 //! Keeps the QUIC connection of a session responsive, and ends it with the session.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use quinn::{Connection, ConnectionError, ConnectionStats, RecvStream, SendStream, VarInt};
@@ -11,6 +11,9 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::window::Window;
+
+/// Limit on unacknowledged data of the connection, until much data is announced.
+pub(super) const SEND_WINDOW: u64 = 1 << 20;
 
 /// Limit on unread and on unacknowledged bytes for streams with much data.
 pub(super) const MUCH: u32 = 4 << 20;
@@ -40,15 +43,31 @@ pub(super) struct Keeper {
     connection: Connection,
     /// Whether more streams may be opened.
     many: AtomicBool,
+    window: Mutex<SendWindow>,
     wrote: Arc<Notify>,
     pulse: AbortHandle,
+}
+
+/// The limit on unacknowledged bytes.
+struct SendWindow {
+    /// The limit without files.
+    usual: u64,
+    /// Streams that send the content of files.
+    bulk: usize,
+}
+
+impl SendWindow {
+    fn bytes(&self) -> u64 {
+        if self.bulk > 0 { BULK.into() } else { self.usual }
+    }
 }
 
 impl Keeper {
     pub(super) fn new(connection: Connection) -> Keeper {
         let wrote = Arc::new(Notify::new());
         let pulse = tokio::spawn(pulse(connection.clone(), wrote.clone())).abort_handle();
-        Keeper { connection, many: AtomicBool::new(false), wrote, pulse }
+        let window = Mutex::new(SendWindow { usual: SEND_WINDOW, bulk: 0 });
+        Keeper { connection, many: AtomicBool::new(false), window, wrote, pulse }
     }
 
     /// Lets the other side open `streams` streams at a time, with at most `unread` unread bytes in
@@ -90,12 +109,30 @@ impl Keeper {
         if !self.has_many() {
             self.connection.set_receive_window(VarInt::from_u32(MUCH));
         }
-        self.connection.set_send_window(MUCH.into());
+        self.change_window(|window| window.usual = MUCH.into());
     }
 
-    /// Prepares to send the content of files: allows [`BULK`] unacknowledged bytes.
-    pub(super) fn expect_bulk(&self) {
-        self.connection.set_send_window(BULK.into());
+    /// Counts a stream that sends the content of files. As long as there is one, [`BULK`]
+    /// unacknowledged bytes are allowed.
+    pub(super) fn begin_bulk(&self) {
+        self.change_window(|window| window.bulk += 1);
+    }
+
+    /// Counts the end of a stream that sends the content of files.
+    pub(super) fn end_bulk(&self) {
+        self.change_window(|window| window.bulk -= 1);
+    }
+
+    fn change_window(&self, change: impl FnOnce(&mut SendWindow)) {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut window);
+        self.connection.set_send_window(window.bytes());
+    }
+
+    /// The limit on unacknowledged bytes.
+    #[cfg(test)]
+    pub(super) fn send_window(&self) -> u64 {
+        self.window.lock().unwrap().bytes()
     }
 
     /// Allows the window to jump to a flight of `bytes`; see [`Window::resume`].

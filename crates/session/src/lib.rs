@@ -449,6 +449,14 @@ impl Session {
     pub async fn close(self, why: Option<Error>) -> Result<(), Error> {
         self.writer.close(self.reader, why).await
     }
+
+    /// Says goodbye without waiting for the delivery; see [`FrameWriter::leave`].
+    ///
+    /// # Errors
+    /// As [`FrameWriter::leave`].
+    pub async fn leave(self) -> Result<(), Error> {
+        self.writer.leave(self.reader).await
+    }
 }
 
 #[cfg(test)]

@@ -34,11 +34,23 @@ pub(super) struct Line {
     pub(super) below: Arc<Below>,
     /// The other side has sent its last message.
     peer_done: AtomicBool,
+    /// This stream sends the content of files.
+    is_bulk: AtomicBool,
 }
 
 impl Line {
     pub(super) fn new(below: Arc<Below>) -> Line {
-        Line { below, peer_done: AtomicBool::new(false) }
+        Line { below, peer_done: AtomicBool::new(false), is_bulk: AtomicBool::new(false) }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(keeper) = &self.below.quic
+            && *self.is_bulk.get_mut()
+        {
+            keeper.end_bulk();
+        }
     }
 }
 
@@ -244,11 +256,13 @@ impl FrameReader {
         }
     }
 
-    /// Prepares to send the content of files: over QUIC, allows 16 MiB unacknowledged, more than a
-    /// path of 1 Gbit/s and 100 ms holds.
+    /// Prepares to send the content of files, until the stream ends: over QUIC, allows 16 MiB
+    /// unacknowledged, more than a path of 1 Gbit/s and 100 ms holds.
     pub fn expect_bulk(&self) {
-        if let Some(keeper) = &self.line.below.quic {
-            keeper.expect_bulk();
+        if let Some(keeper) = &self.line.below.quic
+            && !self.line.is_bulk.swap(true, Ordering::Relaxed)
+        {
+            keeper.begin_bulk();
         }
     }
 

@@ -28,7 +28,7 @@ use super::failure::Failure;
 use super::hello::Hello;
 use super::id::PeerId;
 use super::identity::Identity;
-use super::keeper::{BULK, Keeper, MUCH};
+use super::keeper::{BULK, Keeper, MUCH, SEND_WINDOW};
 use super::line::Delivered;
 use super::mux::STREAMS;
 use super::tls::{self, Expect};
@@ -53,9 +53,6 @@ const UNREAD_EACH: u32 = BULK;
 /// Limit on unread data in all streams of a client that opens several streams. Up to three unread
 /// streams do not block the others.
 const UNREAD_ALL: u32 = 4 * BULK;
-
-/// Limit on unacknowledged data of the connection, until much data is announced.
-const SEND_WINDOW: u64 = 1 << 20;
 
 /// Receive buffer of a client, in bytes: holds the data that arrive at 1 Gbit/s while the client
 /// does not run for 67 ms.

@@ -167,7 +167,7 @@ impl Client {
         let mut silence = Box::pin(silence(session.rtt()));
         let (writer, mut reader) = session.split();
         let (send, mut sending) = mpsc::unbounded_channel::<Asked>();
-        let (stop, stopped) = tokio::sync::watch::channel(());
+        let (stop, stopped) = tokio::sync::watch::channel(false);
         let mut watches = JoinSet::new();
         self.begin(&send);
         for watching in self.watches.drain(..) {
@@ -206,12 +206,14 @@ impl Client {
             }
         };
         if ended.is_ok() {
+            // The watches say goodbye.
+            stop.send_replace(true);
             // The writing task ends and returns its writer.
             let _ = leave.send(());
             if let Ok(writer) = writes.await {
                 let _ = writer.leave(reader).await;
             }
-            watches.shutdown().await;
+            while watches.join_next().await.is_some() {}
             connection.close().await;
             return Ok(());
         }
@@ -384,24 +386,44 @@ async fn write(
     }
 }
 
-/// Runs a watch until the connection is lost, or the program drops the watch.
+/// Runs a watch until the connection is lost, its receiver is dropped, or `stopped` is true. In the
+/// last two cases the watch says goodbye to the server.
 async fn watch(
     connection: Connection,
     mut watching: Watching,
-    mut stopped: tokio::sync::watch::Receiver<()>,
+    mut stopped: tokio::sync::watch::Receiver<bool>,
 ) -> (Watching, Result<(), Error>) {
     let tell = watching.tell.clone();
-    let ended = tokio::select! {
-        ended = bring(connection, &mut watching) => ended,
-        () = tell.closed() => Ok(()),
-        _ = stopped.changed() => Err(Error::new(Kind::Lost, "the connection is lost")),
+    let ends = async {
+        tokio::select! {
+            () = tell.closed() => Ok(()),
+            stops = stopped.wait_for(|is_stopped| *is_stopped) => match stops {
+                Ok(_) => Ok(()),
+                Err(_) => Err(Error::new(Kind::Lost, "the connection is lost")),
+            },
+        }
     };
+    tokio::pin!(ends);
+    let opened = tokio::select! {
+        opened = connection.open(SERVICE, VERSION) => opened,
+        ended = &mut ends => return (watching, ended),
+    };
+    drop(connection);
+    let mut session = match opened {
+        Ok(session) => session,
+        Err(error) => return (watching, Err(error)),
+    };
+    let ended = tokio::select! {
+        ended = bring(&mut session, &mut watching) => ended,
+        ended = &mut ends => ended,
+    };
+    if ended.is_ok() {
+        let _ = session.leave().await;
+    }
     (watching, ended)
 }
 
-async fn bring(connection: Connection, watching: &mut Watching) -> Result<(), Error> {
-    let mut session = connection.open(SERVICE, VERSION).await?;
-    drop(connection);
+async fn bring(session: &mut Session, watching: &mut Watching) -> Result<(), Error> {
     watching.replica.reconnected(false);
     watching.held.set(0)?;
     let (revision, run) = match watching.replica.revision() {

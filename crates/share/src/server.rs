@@ -326,8 +326,7 @@ fn allowed<T>(
 }
 
 fn forbidden(verb: &str, key: &str, right: &Right) -> Error {
-    let below = right.prefix.as_str();
-    let what = format!("this client may not {verb} '{key}'; it has rights below '{below}'");
+    let what = format!("this client may not {verb} '{key}'; its right is {right}");
     Error::new(Kind::Unreachable, what).advise("ask the server's administrator")
 }
 

@@ -1,5 +1,6 @@
 //! A receiver: delivers frames, and keeps the connection to the server.
 
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,15 +11,15 @@ use longhaul_proto::share::Key;
 use longhaul_proto::stream::{Delays, Head};
 use longhaul_proto::time::Span;
 use longhaul_session::retry::{again, silence};
-use longhaul_session::{Error, Kind};
-use tokio::sync::mpsc;
+use longhaul_session::{Error, FrameReader, FrameWriter, Kind};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 pub use crate::item::{Item, Received};
 
 use crate::gather::{Gather, Gathering, Shared, lock};
 use crate::link::{LeastRtt, Link};
-use crate::messages::{Ask, Asked, Receive, Report, SERVICE, Tell, Told, VERSION};
+use crate::messages::{Again, Ask, Asked, Receive, Report, SERVICE, Tell, Told, VERSION};
 use crate::restore::{self, Tally};
 use crate::terms::{Phase, keys, micros, phase, written};
 
@@ -65,7 +66,8 @@ pub struct Status {
 pub struct Board {
     shared: Shared,
     tally: Arc<Mutex<Tally>>,
-    line: Arc<Mutex<(bool, u64)>>,
+    /// Whether the server has answered on the current connection, and the withheld frames.
+    line: Arc<watch::Sender<(bool, u64)>>,
 }
 
 impl std::fmt::Debug for Board {
@@ -100,13 +102,18 @@ impl Board {
         }
     }
 
+    /// Waits until the server has admitted this receiver.
+    pub async fn admitted(&self) {
+        // The board holds the sending half.
+        let _ = self.line.subscribe().wait_for(|(connected, _)| *connected).await;
+    }
+
     fn line(&self) -> (bool, u64) {
-        *self.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.line.borrow()
     }
 
     fn set_line(&self, connected: bool, withheld: u64) {
-        let mut line = self.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *line = (connected, withheld);
+        self.line.send_replace((connected, withheld));
     }
 }
 
@@ -133,8 +140,8 @@ pub fn new(name: Key) -> Result<(mpsc::Receiver<Item>, Control, Board), Error> {
 }
 
 impl Control {
-    /// Receives over the link `first` until the stream has ended. After a loss `connect` opens the
-    /// next link, and may retry for `retry_for`.
+    /// Receives over the link `first` until the stream or `ends` has ended, and says goodbye to the
+    /// server. After a loss `connect` opens the next link, and may retry for `retry_for`.
     ///
     /// # Errors
     /// The server refuses the receiver, or the connection cannot be restored in time.
@@ -143,21 +150,29 @@ impl Control {
         first: Link,
         connect: impl AsyncFn() -> Result<Link, Error>,
         retry_for: Duration,
+        ends: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let mut next = first;
+        let (mut next, mut ends) = (first, pin!(ends));
         loop {
-            match self.work(next).await {
+            match self.work(next, ends.as_mut()).await {
                 Err(error) if error.kind == Kind::Lost => {
                     self.withheld = self.board.line().1;
                     self.board.set_line(false, self.withheld);
-                    next = again(&connect, retry_for).await?;
+                    tokio::select! {
+                        link = again(&connect, retry_for) => next = link?,
+                        () = ends.as_mut() => return Ok(()),
+                    }
                 }
                 ended => return ended,
             }
         }
     }
 
-    async fn work(&mut self, link: Link) -> Result<(), Error> {
+    async fn work(
+        &mut self,
+        link: Link,
+        ends: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Error> {
         let suite = link.suite();
         let Link { mut session, port, contact, flow, .. } = link;
         session.ask_for(SERVICE, VERSION);
@@ -179,8 +194,6 @@ impl Control {
             next_hello: Time::ZERO,
             requests,
         };
-        let silent = silence(rtt.clone());
-        tokio::pin!(silent);
         let (mut writer, mut reader) = session.split();
         let (name, cipher) = (self.name.as_str().to_owned(), suite.name().to_owned());
         let receive = Receive { name, flow: flow.0, cipher };
@@ -188,15 +201,35 @@ impl Control {
         // From here on the server's flow accepts this end's control datagrams.
         port.register(flow, Box::new(gather))
             .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
+        let silent = silence(rtt.clone());
+        let post = |told| {
+            states_mailbox.post(told);
+        };
+        let attends =
+            self.attend((&mut writer, &mut reader), &mut requested, LeastRtt::new(rtt), post);
+        tokio::select! {
+            ended = attends => ended?,
+            error = silent => return Err(error),
+            () = ends => {}
+        }
+        // Everything that was requested has arrived, or is no longer wanted.
+        let _ = writer.leave(reader).await;
+        Ok(())
+    }
+
+    /// Reports to the server and hears its reports, until the stream is over.
+    async fn attend(
+        &self,
+        (writer, reader): (&mut FrameWriter, &mut FrameReader),
+        requested: &mut mpsc::Receiver<Again>,
+        own: LeastRtt,
+        post: impl Fn((Phase, Span)),
+    ) -> Result<(), Error> {
         let mut tick = interval(REPORT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut passing, own) = (Passing::default(), LeastRtt::new(rtt));
-        loop {
-            if lock(&self.board.shared).is_over() {
-                break;
-            }
+        let mut passing = Passing::default();
+        while !lock(&self.board.shared).is_over() {
             tokio::select! {
-                error = &mut silent => return Err(error),
                 _ = tick.tick() => {
                     own.now();
                     writer.write(&Ask { asked: Some(Asked::Report(self.report())) }).await?;
@@ -210,12 +243,10 @@ impl Control {
                     self.board.set_line(true, self.withheld.saturating_add(state.withheld));
                     let phase = phase(&state)?;
                     passing.look(&phase, lock(&self.board.shared).datagrams())?;
-                    states_mailbox.post((phase, own.now()));
+                    post((phase, own.now()));
                 }
             }
         }
-        // The stream is complete, so a failed goodbye is no error.
-        let _ = writer.leave(reader).await;
         Ok(())
     }
 

@@ -266,8 +266,7 @@ fn senseless() -> Error {
 }
 
 pub(crate) fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
-    let below = right.prefix.as_str();
-    let what = format!("this client may not {verb} '{name}'; it has rights below '{below}'");
+    let what = format!("this client may not {verb} '{name}'; its right is {right}");
     Error::new(Kind::Unreachable, what).advise("ask the server's administrator")
 }
 

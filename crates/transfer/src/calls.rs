@@ -98,6 +98,11 @@ pub(crate) async fn or_cancelled<T>(
 ) -> Result<T, Error> {
     tokio::select! {
         ended = work => ended,
-        () = cancel.wished() => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
+        () = cancel.wished() => Err(cancelled()),
     }
+}
+
+/// Returns the error of cancelled work.
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "interrupted")
 }

@@ -3,7 +3,7 @@
 use longhaul_stream::channel::{publish, subscribe};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::calls::or_cancelled;
+use crate::calls::{cancelled, or_cancelled};
 use crate::error::Error;
 use crate::reactor;
 use crate::session::random_u64;
@@ -57,8 +57,9 @@ pub(crate) fn receive_channel(
         let (items, control, board) = subscribe::new(wish);
         let _ = ready.send(Ok((items, board)));
         let again = async || ways.again().await;
-        let received = async { Ok(control.run(first, again, ways.retry_for).await?) };
-        or_cancelled(received, &ways.cancel).await
+        control.run(first, again, ways.retry_for, ways.cancel.wished()).await?;
+        // A cancelled receiver has said goodbye to the server.
+        if ways.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
     };
     reactor::block_on("the channel", work)
 }

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -44,6 +45,8 @@ pub(crate) struct Opening {
 /// A file that is open at the server.
 pub(crate) struct Opened {
     pub(crate) about: FileOpened,
+    /// The size after the last change that the server has made.
+    pub(crate) len: Arc<AtomicU64>,
     pub(crate) jobs: mpsc::Sender<Job>,
 }
 
@@ -96,7 +99,7 @@ pub(crate) async fn serve(
         }
     };
     let (jobs, mut wanted) = mpsc::channel(WAITING);
-    let _ = tell.send(Ok(Opened { about, jobs }));
+    let _ = tell.send(Ok(Opened { about, len: reading.len.clone(), jobs }));
     let Err(error) = reading.run(&mut wanted).await else {
         let Reading { writer, reader, .. } = reading;
         let _ = writer.leave(reader).await;
@@ -107,7 +110,7 @@ pub(crate) async fn serve(
     for asked in asked {
         let _ = asked.tell.send(Err(error.clone()));
     }
-    for made in changes {
+    for (made, _) in changes {
         let _ = made.send(Err(error.clone()));
     }
     jobs.into_iter().for_each(|job| job.fail(&error));
@@ -179,6 +182,8 @@ struct Asked {
 struct Reading {
     /// The size after the changes that were sent.
     size: u64,
+    /// The size after the changes that were made.
+    len: Arc<AtomicU64>,
     shown: String,
     writer: FrameWriter,
     reader: FrameReader,
@@ -187,8 +192,8 @@ struct Reading {
     jobs: VecDeque<Job>,
     /// Requested portions, in order.
     asked: VecDeque<Asked>,
-    /// Changes that were sent and not made yet, in order.
-    changes: VecDeque<Made>,
+    /// Changes that were sent and not made yet, in order, and the size after each.
+    changes: VecDeque<(Made, u64)>,
     /// The bytes so far of the first portion in `asked`, if that portion is a whole chunk.
     part: Vec<u8>,
 }
@@ -199,6 +204,7 @@ impl Reading {
         let (writer, reader) = session.split();
         Reading {
             size: u64::MAX,
+            len: Arc::default(),
             shown,
             writer,
             reader,
@@ -213,6 +219,7 @@ impl Reading {
     /// Leaves out all that was requested beyond the end of the file, as the server does.
     fn has_size(&mut self, size: u64) {
         self.size = size;
+        self.len.store(size, Ordering::Relaxed);
         self.asked.retain_mut(|asked| {
             let Portion { start, .. } = asked.portion;
             let cut = portions(start..asked.portion.end().min(size), size).next();
@@ -271,12 +278,12 @@ impl Reading {
         if made.is_closed() {
             return Ok(());
         }
-        self.changes.push_back(made);
         match &change {
             Change::Write(at, bytes) => self.size = self.size.max(at + bytes.len() as u64),
             Change::SetLen(len) => self.size = *len,
             Change::Sync => {}
         }
+        self.changes.push_back((made, self.size));
         let ask = FileAsk { change: Some(change.into()), ..FileAsk::default() };
         let sent = timeout(UNREAD, self.writer.write(&ask)).await.map_err(silent)?;
         match sent {
@@ -351,7 +358,8 @@ impl Reading {
     fn take(&mut self, data: FileData) -> Result<(), Error> {
         let FileData { bytes, value, changed, .. } = data;
         if changed {
-            let made = self.changes.pop_front().ok_or_else(wrong)?;
+            let (made, size) = self.changes.pop_front().ok_or_else(wrong)?;
+            self.len.store(size, Ordering::Relaxed);
             // The caller may have dropped its future.
             let _ = made.send(Ok(()));
         }

@@ -95,8 +95,10 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         let _ = ready.send(Ok(peer));
         let address = first.as_ref().map(|first| first.remote.ip());
         let paths = options.path_memory.clone().zip(address);
-        // Read the path memory only when the first file is opened.
-        let path = Rc::new(LazyCell::new(move || paths.and_then(|(memory, at)| memory.find(at))));
+        // Looked up for the first file that is opened.
+        let path = Rc::new(LazyCell::new(move || {
+            paths.and_then(|(memory, at)| memory.find_for_reads(at))
+        }));
         let mut calls = JoinSet::new();
         let unused = sleep(UNUSED);
         tokio::pin!(unused);

@@ -1,8 +1,9 @@
 //! The rates that copies found on paths, kept in a file between copies (RFC 9959).
 //!
-//! A path is identified by the other host's network (an IPv4 /24 or an IPv6 /48) and this host's
-//! address. The file has one line for each path, and only its owner can read it. A copy never fails
-//! because of this file: if the file is missing or damaged, the copy treats the path as new.
+//! A path is identified by the other host's network (an IPv4 /24 or an IPv6 /48), this host's
+//! address, and the direction. The file has one line for each path, and only its owner can read it.
+//! A copy never fails because of this file: if the file is missing or damaged, the copy treats the
+//! path as new.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -27,8 +28,15 @@ const MAX_ENTRIES: usize = 1000;
 const MAX_BYTES: u64 = 1 << 18;
 /// Maximum age of an entry.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Maximum age of an entry for a read of a remote file. A read does not measure the path, so it
+/// cannot correct an entry.
+const LIFETIME_FOR_READS: Duration = Duration::from_secs(24 * 3600);
 const HEAD: &str = "# What longhaul found on paths: network, own address, bit/s, round trip in ns, \
-                    loss, Unix time.\n";
+                    loss, Unix time, direction of the data.\n";
+/// The direction of a line: towards this host, or from it.
+const DIRECTIONS: [(&str, bool); 2] = [("in", true), ("out", false)];
+/// The words of a line without a direction, as earlier releases wrote it.
+const WITHOUT_DIRECTION: usize = 6;
 
 /// The file of remembered paths. Clones name the same file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +52,8 @@ pub struct KnownPath {
     pub network: String,
     /// This host's address on the path to that network.
     pub own_address: IpAddr,
+    /// Whether the data of the copy came to this host.
+    pub receives: bool,
     /// The rate that a copy found, in bits a second of UDP payload.
     pub rate: Rate,
     /// The round-trip time before the copy sent its data.
@@ -95,11 +105,33 @@ impl PathMemory {
         Ok(before - entries.len())
     }
 
-    /// Returns the entry for the path to `peer`.
-    pub(crate) fn find(&self, peer: IpAddr) -> Option<Remembered> {
-        let own = own_address(peer)?;
-        let entry = self.entries().ok()?.into_iter().find(|entry| entry.is_of(peer, own))?;
-        Some(Remembered { rate: entry.rate, rtt: entry.rtt })
+    /// Returns the entry for data to `peer`, or with `receives` from there.
+    pub(crate) fn find(&self, peer: IpAddr, receives: bool) -> Option<Remembered> {
+        self.find_since(peer, receives, LIFETIME)
+    }
+
+    /// Returns the entry for reads of remote files at `peer`.
+    pub(crate) fn find_for_reads(&self, peer: IpAddr) -> Option<Remembered> {
+        self.find_since(peer, true, LIFETIME_FOR_READS)
+    }
+
+    fn find_since(&self, peer: IpAddr, receives: bool, age: Duration) -> Option<Remembered> {
+        let (own, now) = (own_address(peer)?, SystemTime::now());
+        self.find_from(own, now, peer, receives, age)
+    }
+
+    fn find_from(
+        &self,
+        own: IpAddr,
+        now: SystemTime,
+        peer: IpAddr,
+        receives: bool,
+        age: Duration,
+    ) -> Option<Remembered> {
+        let mut entries = self.list_at(now).ok()?.into_iter();
+        let entry = entries.find(|entry| entry.is_of(peer, own, receives))?;
+        let is_fresh = now.duration_since(entry.date).unwrap_or_default() <= age;
+        is_fresh.then_some(Remembered { rate: entry.rate, rtt: entry.rtt })
     }
 
     /// Stores the result of a copy. If something other than the path limited the copy, the result
@@ -119,12 +151,14 @@ impl PathMemory {
         let locked = locked.map_err(|error| self.trouble("cannot keep paths in", &error))?;
         let Some(rewriting) = locked else { return Ok(()) };
         let mut entries = self.entries()?;
-        let place = entries.iter().position(|entry| entry.is_of(found.peer, own));
+        let is_of = |entry: &KnownPath| entry.is_of(found.peer, own, found.receives);
+        let place = entries.iter().position(is_of);
         let before = place.map(|place| entries.remove(place));
         let is_bound_by_path = found.is_bound_by_path;
         let found = KnownPath {
             network: network_of(found.peer),
             own_address: own,
+            receives: found.receives,
             rate: found.rate,
             rtt: found.rtt,
             loss: found.loss,
@@ -151,7 +185,9 @@ impl PathMemory {
             Err(error) => Err(error),
         }
         .map_err(|error| self.trouble("cannot read", &error))?;
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
+        let lines = text.lines().enumerate().filter(|(_, line)| {
+            !line.starts_with('#') && line.split_whitespace().count() != WITHOUT_DIRECTION
+        });
         let parsed = lines.map(|(at, line)| {
             line.parse::<KnownPath>().map_err(|()| {
                 let what =
@@ -191,6 +227,7 @@ impl PathMemory {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) peer: IpAddr,
+    pub(crate) receives: bool,
     pub(crate) rate: Rate,
     pub(crate) rtt: Span,
     /// The fraction of datagrams that were lost, from 0 to 1.
@@ -200,14 +237,17 @@ pub(crate) struct Found {
 }
 
 impl KnownPath {
-    fn is_of(&self, peer: IpAddr, own: IpAddr) -> bool {
-        self.own_address == own && self.network == network_of(peer)
+    fn is_of(&self, peer: IpAddr, own: IpAddr, receives: bool) -> bool {
+        let is_same_way = self.receives == receives;
+        is_same_way && self.own_address == own && self.network == network_of(peer)
     }
 
     fn line(&self) -> String {
         let date = self.date.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (rate, rtt) = (self.rate.as_bps(), self.rtt.as_nanos());
-        format!("{} {} {rate} {rtt} {:.6} {date}\n", self.network, self.own_address, self.loss)
+        let KnownPath { network, own_address, loss, .. } = self;
+        let way = if self.receives { "in" } else { "out" };
+        format!("{network} {own_address} {rate} {rtt} {loss:.6} {date} {way}\n")
     }
 }
 
@@ -216,7 +256,8 @@ impl FromStr for KnownPath {
 
     fn from_str(line: &str) -> Result<KnownPath, ()> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let &[network, own, rate, rtt, loss, date] = &words[..] else { return Err(()) };
+        let &[network, own, rate, rtt, loss, date, way] = &words[..] else { return Err(()) };
+        let (_, receives) = DIRECTIONS.into_iter().find(|(word, _)| *word == way).ok_or(())?;
         let (address, _) = network.split_once('/').ok_or(())?;
         let address: IpAddr = address.parse().map_err(drop)?;
         let number = |word: &str| word.parse::<u64>().map_err(drop);
@@ -228,6 +269,7 @@ impl FromStr for KnownPath {
         Ok(KnownPath {
             network: network.to_owned(),
             own_address: own.parse().map_err(drop)?,
+            receives,
             rate: Rate::from_bps(number(rate)?),
             rtt: Span::from_nanos(number(rtt)?),
             loss,
@@ -282,6 +324,7 @@ mod tests {
         KnownPath {
             network: network.to_owned(),
             own_address: Ipv4Addr::new(192, 0, 2, 9).into(),
+            receives: true,
             rate: Rate::from_mbps(938),
             rtt: Span::from_millis(100),
             loss: 0.001,
@@ -299,7 +342,7 @@ mod tests {
     #[test]
     fn a_written_line_parses_to_the_same_value() {
         let line = entry("198.51.100.0/24", NOW).line();
-        assert_eq!(line, "198.51.100.0/24 192.0.2.9 938000000 100000000 0.001000 1800000000\n");
+        assert_eq!(line, "198.51.100.0/24 192.0.2.9 938000000 100000000 0.001000 1800000000 in\n");
         assert_eq!(line.trim_end().parse(), Ok(entry("198.51.100.0/24", NOW)));
     }
 
@@ -325,17 +368,18 @@ mod tests {
         let good = entry("198.51.100.0/24", NOW).line();
         for bad in [
             "nonsense",
-            "198.51.100.7/24 192.0.2.9 1 1 0 1",
-            "198.51.100.0/24 192.0.2.9 1 1 1.5 1",
-            "198.51.100.0/24 192.0.2.9 1 1 NaN 1",
-            "198.51.100.0/24 192.0.2.9 -1 1 0 1",
-            "198.51.100.0/24 192.0.2.9 1 1 0 18446744073709551615",
+            "198.51.100.7/24 192.0.2.9 1 1 0 1 in",
+            "198.51.100.0/24 192.0.2.9 1 1 1.5 1 in",
+            "198.51.100.0/24 192.0.2.9 1 1 NaN 1 in",
+            "198.51.100.0/24 192.0.2.9 -1 1 0 1 in",
+            "198.51.100.0/24 192.0.2.9 1 1 0 18446744073709551615 in",
             "198.51.100.0/24 192.0.2.9 1 1 0 1 1",
+            "198.51.100.0/24 192.0.2.9 1 1 0 1 in 1",
         ] {
             let (_folder, memory) = memory(&format!("{HEAD}{good}{bad}\n"));
             let error = memory.entries().expect_err(bad);
             assert!(error.what.contains("line 3"), "{bad}: {}", error.what);
-            assert_eq!(memory.find(Ipv4Addr::new(198, 51, 100, 7).into()), None);
+            assert_eq!(memory.find(Ipv4Addr::new(198, 51, 100, 7).into(), true), None);
         }
     }
 
@@ -355,13 +399,38 @@ mod tests {
         let (folder, memory) = memory("");
         let (peer, own) = (Ipv4Addr::new(10, 0, 0, 5).into(), Ipv4Addr::new(10, 1, 0, 1).into());
         let (rate, rtt) = (Rate::from_mbps(500), Span::from_millis(20));
-        let found = Found { peer, rate, rtt, loss: 0.0, is_bound_by_path: true };
+        let found = Found { peer, receives: true, rate, rtt, loss: 0.0, is_bound_by_path: true };
         let other = Rewriting::wait(folder.path()).unwrap();
         memory.note_from(own, found).unwrap();
         assert!(memory.list().unwrap().is_empty());
         drop(other);
         memory.note_from(own, found).unwrap();
         assert_eq!(memory.list().unwrap()[0].network, "10.0.0.0/24");
+    }
+
+    #[test]
+    fn each_direction_of_a_path_has_its_own_rate_and_a_read_needs_a_rate_of_the_last_day() {
+        let (_folder, memory) = memory("198.51.100.0/24 192.0.2.9 7 7 0 1800000000\n");
+        let (peer, own) = (Ipv4Addr::new(198, 51, 100, 7).into(), entry("", 0).own_address);
+        assert!(memory.list_at(at(NOW)).unwrap().is_empty(), "no direction is known");
+        let note = |receives, mbps| {
+            let (rate, rtt) = (Rate::from_mbps(mbps), Span::from_millis(20));
+            let found = Found { peer, receives, rate, rtt, loss: 0.0, is_bound_by_path: true };
+            memory.note_from(own, found).unwrap();
+        };
+        note(true, 500);
+        note(false, 30);
+        let noted = memory.list().unwrap()[0].date;
+        let rate = |receives, age, later| {
+            let now = noted + Duration::from_secs(later);
+            memory.find_from(own, now, peer, receives, age).map(|found| found.rate)
+        };
+        assert_eq!(rate(true, LIFETIME, 9), Some(Rate::from_mbps(500)));
+        assert_eq!(rate(false, LIFETIME, 9), Some(Rate::from_mbps(30)));
+        let day = LIFETIME_FOR_READS.as_secs();
+        assert!(rate(true, LIFETIME_FOR_READS, day).is_some());
+        assert_eq!(rate(true, LIFETIME_FOR_READS, day + 2), None);
+        assert!(rate(true, LIFETIME, day + 2).is_some());
     }
 
     #[test]

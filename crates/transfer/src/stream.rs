@@ -9,7 +9,7 @@ use longhaul_stream::{Link, receive, send};
 use longhaul_text::CallOption;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::calls::or_cancelled;
+use crate::calls::{cancelled, or_cancelled};
 use crate::error::{Error, ErrorKind};
 use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
@@ -102,8 +102,9 @@ pub(crate) fn receive_stream(
         };
         let _ = ready.send(Ok(receiving));
         let again = async || ways.again().await;
-        let received = async { Ok(control.run(first, again, ways.retry_for).await?) };
-        or_cancelled(received, &ways.cancel).await
+        control.run(first, again, ways.retry_for, ways.cancel.wished()).await?;
+        // A cancelled receiver has said goodbye to the server.
+        if ways.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
     };
     reactor::block_on("the stream", work)
 }

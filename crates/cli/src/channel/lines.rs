@@ -9,6 +9,7 @@ use longhaul::units::Span;
 use longhaul::{ChannelEvent, ChannelReceived, ChannelSent};
 use serde_json::json;
 
+use crate::report::count;
 use crate::{console, exit};
 
 /// Interval of progress reports.
@@ -69,8 +70,8 @@ impl Lines {
             console::out(line);
         }
         self.note(format_args!(
-            "longhaul: {} messages, {} taken, {} replaced, {} dropped, {} late; round trip {}",
-            sent.messages,
+            "longhaul: {}, {} taken, {} replaced, {} dropped, {} late; round trip {}",
+            count(sent.messages, "message"),
             sent.taken,
             sent.replaced,
             sent.dropped,
@@ -79,7 +80,7 @@ impl Lines {
         ));
     }
 
-    /// Prints that a subscriber is connected.
+    /// The server has admitted the subscriber.
     pub(super) fn waiting(&self, url: &str) {
         self.note(format_args!("longhaul: receives {url}"));
     }
@@ -88,11 +89,11 @@ impl Lines {
     pub(super) fn came(&self, event: &ChannelEvent) {
         match event {
             ChannelEvent::Joined if self.json => console::out(json!({"event": "joined"})),
-            ChannelEvent::Lost(count) => {
+            ChannelEvent::Lost(lost) => {
                 if self.json {
-                    console::out(json!({"event": "messages-lost", "count": count}));
+                    console::out(json!({"event": "messages-lost", "count": lost}));
                 }
-                self.note(format_args!("longhaul: {count} messages were lost"));
+                self.note(format_args!("longhaul: lost {}", count(*lost, "message")));
             }
             ChannelEvent::Message(message) if self.json => {
                 let mut line = json!({
@@ -133,9 +134,9 @@ impl Lines {
             console::out(line);
         }
         self.note(format_args!(
-            "longhaul: {} messages of {}, {} lost, {} late, {} restored, {} reordered; round trip \
-             {}, jitter {}",
-            came.messages,
+            "longhaul: {} of {}, {} lost, {} late, {} restored, {} reordered; round trip {}, \
+             jitter {}",
+            count(came.messages, "message"),
             came.bytes,
             came.lost,
             came.late,

@@ -63,10 +63,11 @@ impl Log {
         if told.is_refused() {
             return self.write_refused(told);
         }
-        let Told { address, name, method, path, bytes, .. } = told;
+        let Told { address, name, method, path, destination, bytes, .. } = told;
+        let to = destination.as_ref().map(|to| format!(" to {to}")).unwrap_or_default();
         let size = bytes.map(|bytes| format!(", {}", Bytes::new(bytes))).unwrap_or_default();
         let by = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-        let line = format!("{} {address}{by} HTTP {method} {path}: done{size}", utc::now());
+        let line = format!("{} {address}{by} HTTP {method} {path}{to}: done{size}", utc::now());
         self.line(|| Some(json::http_written(told)), || Some(plain::text(&line)));
     }
 

@@ -4,6 +4,7 @@ use longhaul::units::Span;
 use longhaul::{StreamEvent, StreamReceived, StreamSent};
 use serde_json::json;
 
+use crate::report::count;
 use crate::{console, exit};
 
 /// Exit status if frames do not match the test pattern.
@@ -46,7 +47,8 @@ impl Lines {
                 "burst": sent.burst,
             }));
         }
-        self.note(format_args!("longhaul: {} receive; {}", sent.receivers, sent.way));
+        let receivers = count(sent.receivers.into(), "receiver");
+        self.note(format_args!("longhaul: {receivers}; {}", sent.way));
     }
 
     /// Prints that the connection was lost or restored.

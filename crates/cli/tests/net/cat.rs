@@ -15,9 +15,8 @@ use longhaul_transfer::control::file::{FileAsk, FileData, FileOpened, FileRange}
 use longhaul_transfer::error::Error;
 
 use super::liar::{self, block_on, meet};
-use super::mount::fuse;
 use super::{Relayed, channel_of_ssh};
-use crate::rig::{Child, Host, Pair, Server, bytes, peak, write, write_private};
+use crate::rig::{Host, Pair, Server, bytes, peak, write, write_private};
 
 const MEBI: usize = 1 << 20;
 
@@ -400,68 +399,4 @@ fn a_client_takes_only_bytes_that_match_the_digests_of_the_server() {
     }
     refused(&lied(size, &[data(head, b"")]), 1, "ended the read early");
     refused(&lied(1 << 63, &[]), 1, "impossible attributes");
-}
-
-/// The commands of docs/remote-files.md, in order: a line each that begins with `$ `.
-fn commands() -> Vec<String> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/remote-files.md");
-    let page = fs::read_to_string(page).expect("the page is there");
-    page.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
-}
-
-#[test]
-fn each_command_of_the_page_on_remote_files_works() {
-    let folder = tempfile::tempdir().unwrap();
-    let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
-    let data = folder.path().join("data");
-    write(&data.join("run42/log"), &bytes(2_000_000, 6));
-    fs::File::create(data.join("run42/data")).unwrap().set_len(2_000_000_000).unwrap();
-    let all = commands();
-    assert!(all.len() > 4, "{all:?}");
-    let (mut server, mut mounted) = (None, None);
-    let may_mount = fuse().is_ok();
-    for line in all.into_iter().filter(|line| may_mount || !line.contains("mnt")) {
-        if line.starts_with("longhaul serve") {
-            // The page's command, with a free port and a real id.
-            let root = data.to_str().expect("our own name");
-            let words = line.replace("ID", &client.id).replace("/srv/data", root);
-            let words = words.split(' ').skip(2).collect::<Vec<_>>();
-            let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
-            server = Some(Server::start_as(command.args(words)));
-            continue;
-        }
-        let server = server.as_ref().expect("the page begins with a server");
-        if line.starts_with("longhaul mount") {
-            let id = format!("--server-id={}", server.id);
-            let words = line.replace("dtn.example.org", &server.address);
-            let words: Vec<&str> = words.split(' ').skip(2).collect();
-            let mut command = client.command(["mount", "--json", &id]);
-            let mut child = Child::spawn(command.args(words).current_dir(folder.path()));
-            child.event(|event| event["event"] == "mounted");
-            mounted = Some(child);
-            continue;
-        }
-        let output = by_shell(&line, &client, server, folder.path());
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {said}");
-        let is_silent =
-            line.contains('>') || line.starts_with("mkdir") || line.starts_with("umount");
-        assert!(!output.stdout.is_empty() || is_silent, "{line} prints nothing");
-    }
-    if let Some(child) = mounted {
-        child.end().is(0, &[]);
-    }
-}
-
-/// Runs a line of the page as `client`, with this test's server instead of the page's.
-fn by_shell(line: &str, client: &Host, server: &Server, folder: &Path) -> Output {
-    let (longhaul, id) = (crate::rig::binary(), &server.id);
-    let longhaul = longhaul.to_str().expect("our own name");
-    let line = line.replace("dtn.example.org", &server.address);
-    let line = ["cat", "ls"].iter().fold(line, |line, verb| {
-        line.replace(&format!("longhaul {verb} "), &format!("{longhaul} {verb} --server-id={id} "))
-    });
-    let mut command = Command::new("sh");
-    command.args(["-c", &line]).env("LONGHAUL_CONFIG_DIR", &client.config);
-    command.current_dir(folder).output().expect("there is a shell")
 }

@@ -91,7 +91,7 @@ fn a_long_message_arrives_whole_and_a_too_long_one_is_refused() {
         let mut whole = command(&pair, "receive", room, &[&mode, "--whole", "--key=big"]);
         let whole = whole.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let sent = send(&pair, room, &[&mode, "--whole", "--key=big"], &content[..len]);
-        sent.is(0, &["1 messages"]);
+        sent.is(0, &["1 message,"]);
         let came = whole.wait_with_output().unwrap();
         assert!(came.stdout == content[..len], "{mode}: {} bytes", came.stdout.len());
     }

@@ -1,9 +1,9 @@
 //! Runs the commands of docs/coming-from.md over a real ssh, with hosts and folders of this test.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use super::pages::path_with_longhaul;
 use super::ssh::Ssh;
 use crate::rig::{bytes, need, write};
 
@@ -51,8 +51,7 @@ enum Outcome {
 fn each_command_for_users_of_other_tools_works() {
     let ssh = need!(Ssh::new());
     let (tools, here, there) = (ssh.path("tools"), ssh.path("near"), ssh.path("data"));
-    fs::create_dir(&tools).expect("there is room for a folder");
-    symlink(BINARY, tools.join("longhaul")).expect("it has no such name yet");
+    let path = path_with_longhaul(&tools);
     let wrapper =
         format!("#!/bin/sh\nexec /usr/bin/ssh -F '{}' \"$@\"\n", ssh.path("ssh_config").display());
     write(&tools.join("ssh"), wrapper.as_bytes());
@@ -60,7 +59,6 @@ fn each_command_for_users_of_other_tools_works() {
     assert!(mode.arg("+x").arg(tools.join("ssh")).status().expect("it is everywhere").success());
     let config = format!("[host.gate]\nrsh = \"{}\"\n", tools.join("ssh").display());
     write(&ssh.path("far_config/config.toml"), config.as_bytes());
-    let path = format!("{}:{}", tools.display(), std::env::var("PATH").expect("there is one"));
     let all = commands();
     assert!(all.len() > 12, "{all:?}");
     for line in all {

@@ -181,6 +181,11 @@ fn a_file_of_longhauls_http_server_is_fetched_once_by_ranges() {
     let again = client.cp(&flags, &url, "to").summary();
     assert_eq!((&again["skipped_files"], &again["copied_files"]), (&1.into(), &0.into()));
     client.cp(&[], &url, "to").is(3, &["credentials", "--token-file"]);
+    write_private(&client.path("wrong"), "wrong-0123456789abcdef");
+    let wrong = [&format!("--token-file={}", client.path("wrong").display())[..]];
+    client.cp(&wrong, &url, "to").is(3, &["does not accept the given token"]);
+    client.cp(&flags, &format!("{}in/", http.url), "x").is(5, &["/in/ is a folder", "one file"]);
+    client.cp(&flags, &format!("{}in", http.url), "x").is(5, &["/in is a folder"]);
     let none = format!("{}none", http.url);
     client.cp(&flags, &none, "to").is(5, &["does not exist"]);
     let user = url.replace("http://", &format!("http://ada:{READER}@"));

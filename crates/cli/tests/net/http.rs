@@ -9,9 +9,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::rig::{
-    Child, DEADLINE, Host, Server, Skipped, binary, bytes, need, skip, write, write_private,
-};
+use crate::rig::{Child, DEADLINE, Host, Server, Skipped, bytes, need, skip, write, write_private};
 
 pub(super) const READER: &str = "reader-0123456789abcdef";
 pub(super) const WRITER: &str = "writer-0123456789abcdef";
@@ -397,52 +395,13 @@ fn the_log_has_each_change_of_the_folder_and_no_read() {
     let mut next = || http.server.child().event(|event| event["event"] != "ready");
     let put = next();
     assert_eq!((&put["event"], &put["method"]), (&"http-write".into(), &"PUT".into()), "{put}");
-    assert_eq!((&put["path"], &put["bytes"]), (&"/new".into(), &5.into()), "{put}");
+    assert_eq!((&put["path"], &put["bytes"]), (&"/in/new".into(), &5.into()), "{put}");
     assert_eq!(put["http_status"], 201);
     let moved = next();
-    assert_eq!((&moved["method"], &moved["path"]), (&"MOVE".into(), &"/new".into()), "{moved}");
-}
-
-/// The commands of docs/http.md, in order. Each is on a line that begins with `$ `.
-fn commands() -> Vec<String> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/http.md");
-    let page = fs::read_to_string(page).expect("the page is there");
-    page.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
-}
-
-#[test]
-fn each_command_of_the_page_on_http_works() {
-    need!(has("curl"));
-    need!(has("rclone"));
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let host = Host::new(&folder.join("server"));
-    write(&folder.join("data/run42/log"), &bytes(2_000_000, 3));
-    write(&folder.join("result"), b"r");
-    let all = commands();
-    assert!(all.len() > 8, "{all:?}");
-    let mut server = None;
-    for line in all {
-        if line.starts_with("longhaul serve") {
-            // The page's command, with a free port.
-            let data = folder.join("data");
-            let words = line.replace("/srv/data", data.to_str().unwrap());
-            let words = words.replace("127.0.0.1:8080", "127.0.0.1:0");
-            let words = words.split(' ').skip(2).collect::<Vec<_>>();
-            let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
-            let mut child = Child::spawn(command.args(words).current_dir(folder));
-            let ready = child.event(|event| event["event"] == "ready");
-            let url = ready["http"].as_str().expect("the ready line has it").to_owned();
-            server = Some((child, url));
-            continue;
-        }
-        let url = server.as_ref().map_or("", |(_, url)| url).trim_end_matches('/');
-        let own = format!("{} cp", binary().display());
-        let line = line.replace("http://127.0.0.1:8080", url).replace("longhaul cp", &own);
-        succeeds(&format!("export no_proxy='*'; {line}"), folder);
-    }
-    assert!(server.is_some(), "the page starts a server");
-    assert_eq!(fs::read(folder.join("data/results/result")).unwrap(), b"r");
+    assert_eq!((&moved["method"], &moved["path"]), (&"MOVE".into(), &"/in/new".into()), "{moved}");
+    assert_eq!(moved["destination"], "/in/moved", "{moved}");
+    let line = http.server.child().complaint("MOVE");
+    assert!(line.contains("HTTP MOVE /in/new to /in/moved: done"), "{line}");
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod many_hosts;
 mod mount;
 mod mount_as_user;
 mod multicast;
+mod pages;
 mod path;
 mod path_memory;
 mod pipes;

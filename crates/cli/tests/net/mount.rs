@@ -103,6 +103,22 @@ fn programs_read_a_mounted_folder_as_local_files() {
     assert_eq!(names(&at), [""; 0]);
 }
 
+#[test]
+fn the_error_of_a_mount_names_the_device_that_cannot_be_opened() {
+    need!(fuse());
+    let pair = Pair::new();
+    let scratch = pair.scratch.path();
+    fs::create_dir(scratch.join("mnt")).unwrap();
+    // A device without a driver, only in the mounts of this command.
+    let without = "mknod device c 240 250 && mount --bind device /dev/fuse && exec \"$@\"";
+    let id = format!("--server-id={}", pair.server.id);
+    let url = pair.at("").into_string().expect("our own name");
+    let words = ["mount", &id, &url, "mnt"];
+    let mut command = pair.client.wrapped(&["unshare", "-m", "sh", "-c", without, "sh"], words);
+    let ended = Child::spawn(command.current_dir(scratch)).end();
+    ended.is(4, &["cannot mount on mnt: /dev/fuse cannot be opened: No such device"]);
+}
+
 fn libc_code(name: &str) -> i32 {
     match name {
         "ENOENT" => rustix::io::Errno::NOENT.raw_os_error(),

@@ -39,6 +39,7 @@ fn the_second_copy_over_a_path_starts_from_the_rate_of_the_first() {
         assert_eq!(known["event"], "known-path", "{known}");
         assert_eq!(known["network"], "10.77.0.0/24");
         assert_eq!(known["own_address"], "10.77.0.1");
+        assert_eq!(known["receives"], way == Way::Pull, "{known}");
         assert_eq!(known["rate_bps"], second["rate_bps"], "{way:?}");
 
         let third = copy(way, &[]);
@@ -53,8 +54,9 @@ fn the_second_copy_over_a_path_starts_from_the_rate_of_the_first() {
 fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 4_000_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
-    let line = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}\n", now.as_secs());
+    let known = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}", now.as_secs());
     for way in WAYS {
+        let line = format!("{known} {}\n", if way == Way::Pull { "in" } else { "out" });
         std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
         let summary = wan.start(way, &[] as &[&str]).end().summary();
         assert_eq!(summary["remembered_bps"], 10_000_000_000_u64, "{way:?}: {summary}");
@@ -66,7 +68,7 @@ fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
 fn a_read_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 2_000_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
-    let line = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}\n", now.as_secs());
+    let line = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {} in\n", now.as_secs());
     std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
     let server = wan.server.as_ref().expect("it was started");
     let (longhaul, id) = (binary(), &server.id);

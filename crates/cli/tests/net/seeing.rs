@@ -199,6 +199,26 @@ fn metrics_are_well_formed_count_copied_data_and_have_no_names() {
 }
 
 #[test]
+fn downloads_and_reads_of_ranges_are_counted() {
+    let seen = Seen::new();
+    write(&seen.scratch.path().join("data/file"), &bytes(3_000_000, 5));
+    let id = format!("--server-id={}", seen.server.id);
+    let (from, to) = (seen.server.at("file"), seen.scratch.path().join("copy"));
+    let words: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"cp", &id, &from, &to];
+    seen.client.run(crate::rig::words(&words)).is(0, &[]);
+    let out = |name: &str| {
+        let families = lint(&seen.get("/metrics"));
+        value(&families, &format!("longhaul_delivered_{name}_total{{way=\"out\"}}"))
+    };
+    crate::rig::wait_until("the copy has ended", || out("files") > 0.0);
+    assert_eq!((out("files"), out("bytes")), (1.0, 3_000_000.0));
+    let words: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"cat", &id, &"--range=5-12", &from];
+    seen.client.run(crate::rig::words(&words)).is(0, &[]);
+    crate::rig::wait_until("the read is counted", || out("bytes") == 3_000_007.0);
+    assert_eq!(out("files"), 1.0);
+}
+
+#[test]
 fn rooms_are_in_top_and_in_the_metrics_without_their_names() {
     let seen = Seen::new();
     let (id, room) = (format!("--server-id={}", seen.server.id), seen.server.at("lab/secret-room"));
@@ -333,52 +353,6 @@ impl EndedWith for Child {
         ended.is(status, &[]);
         ended
     }
-}
-
-/// The commands of docs/monitoring.md, in order: a line each that begins with `$ `.
-fn commands() -> Vec<String> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
-    let page = fs::read_to_string(page).expect("the page is there");
-    page.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
-}
-
-#[test]
-fn each_command_of_the_page_on_monitoring_works() {
-    need!(has("curl"));
-    let folder = tempfile::tempdir().unwrap();
-    let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
-    let all = commands();
-    assert!(all.len() > 6, "{all:?}");
-    let mut server: Option<(Server, String)> = None;
-    for line in all {
-        if line.starts_with("longhaul serve") {
-            // The page's command, with free ports and a real id.
-            let words = line.replace("ID", &client.id).replace("/srv/data", ".");
-            let words = words.replace("127.0.0.1:7719", "127.0.0.1:0");
-            let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
-            command.args(words.split(' ').skip(2)).current_dir(folder.path());
-            let mut child = Child::spawn(&mut command);
-            let ready = child.event(|event| event["event"] == "ready");
-            let text = |name: &str| ready[name].as_str().expect("it is a text").to_owned();
-            let page = text("ui").split("/?").next().unwrap_or_default().to_owned();
-            let (address, id) = (text("address"), text("id"));
-            server = Some((Server { child, address, data_port: 0, id }, page));
-            continue;
-        }
-        let mut run = line.clone();
-        if let Some((server, page)) = &server {
-            let binary = env!("CARGO_BIN_EXE_longhaul");
-            let top = format!("{binary} top --server-id={} ", server.id);
-            run = run.replace("http://127.0.0.1:7719", page).replace("longhaul top ", &top);
-            run = run.replace("dtn.example.org", &server.address);
-        }
-        let mut command = Command::new("sh");
-        command.args(["-ec", &run]).env("LONGHAUL_CONFIG_DIR", &client.config);
-        let output = command.current_dir(folder.path()).output().expect("there is a shell");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {said}");
-    }
-    assert!(server.is_some(), "the page starts a server");
 }
 
 /// A headless Chromium, controlled by the DevTools protocol over a pipe.

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Deref;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -513,46 +512,26 @@ fn a_client_refuses_invalid_answers() {
     }
 }
 
-/// The commands of docs/sharing.md, in order: the lines that begin with `$ `.
-fn commands() -> Vec<String> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sharing.md");
-    let page = fs::read_to_string(page).expect("the page is there");
-    page.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect()
+#[test]
+fn reads_of_the_tree_that_succeed_are_logged_as_done() {
+    let mut pair = pair("share=rw").pair;
+    share(&pair, "put", "w/a", &["1"]).is(0, &[]);
+    for verb in ["ls", "export", "get"] {
+        share(&pair, verb, "w/a", &[]).is(0, &[]);
+    }
+    let mut watch = Child::spawn(&mut pair.client.command(words(&pair, "watch", "w", &["--json"])));
+    watch.event(|event| event["event"] == "value");
+    watch.signal(rustix::process::Signal::INT);
+    watch.ended();
+    // The calls of put, ls, export, get and watch, and three watches.
+    for _ in 0..8 {
+        let ended = pair.server.child().event(|event| event["event"] == "ended");
+        assert_eq!(ended["result"], "done", "{ended}");
+    }
 }
 
 #[test]
-fn each_command_of_the_page_on_sharing_works() {
-    let folder = tempfile::tempdir().unwrap();
-    let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
-    let all = commands();
-    assert!(all.len() > 8, "{all:?}");
-    let mut server = None;
-    for line in all {
-        if line.starts_with("longhaul serve") {
-            // The page's command, with a free port and a real id.
-            let words = line.replace("ID", &client.id).replace("/srv/data", ".");
-            let words = words.split(' ').skip(2).collect::<Vec<_>>();
-            let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
-            server = Some(Server::start_as(command.args(words).current_dir(folder.path())));
-            continue;
-        }
-        let server = server.as_ref().expect("the page begins with a server");
-        let run = line.replace("dtn.example.org", &server.address);
-        let run = ["get", "put", "watch", "ls", "rm", "import", "export"].iter().fold(
-            run,
-            |run, verb| {
-                let (verb, id) = (format!("longhaul share {verb} "), &server.id);
-                run.replace(
-                    &verb,
-                    &format!("{} {verb}--server-id={id} ", "")
-                        .replace("longhaul", env!("CARGO_BIN_EXE_longhaul")),
-                )
-            },
-        );
-        let mut command = Command::new("sh");
-        command.args(["-c", &run]).env("LONGHAUL_CONFIG_DIR", &client.config);
-        let output = command.current_dir(folder.path()).output().expect("there is a shell");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {said}");
-    }
+fn a_refusal_names_the_right_of_the_client() {
+    let pair = pair("share=ro");
+    share(&pair, "put", "w/a", &["1"]).is(3, &["may not change 'w/a'; its right is ro:/"]);
 }

@@ -52,7 +52,7 @@ fn clients_that_come_over_ssh_meet_in_streams_and_rooms_and_the_server_ends_afte
     ]);
     std::fs::write(ssh.path("said"), "hello\n").unwrap();
     said.stdin(std::fs::File::open(ssh.path("said")).unwrap());
-    Child::spawn(&mut said).end().is(0, &["1 messages, 1 taken"]);
+    Child::spawn(&mut said).end().is(0, &["1 message, 1 taken"]);
     let heard = subscriber.end();
     assert_eq!(heard.is(0, &[]).events("message")[0]["text"], "hello", "{heard}");
     // The last client has disconnected, so the server ends.

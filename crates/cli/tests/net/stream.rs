@@ -1,7 +1,6 @@
 //! Streams with `longhaul stream`: complete frames, rights, kills, freezes, and peers that lie.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use longhaul_stream::messages::{
@@ -10,7 +9,7 @@ use longhaul_stream::messages::{
 use rustix::process::Signal;
 
 use super::liar::{self, block_on, meet};
-use crate::rig::{Child, Ended, Host, Pair, Server, bytes, need, skip};
+use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
 
 /// A deadline that no frame misses, even on a busy host.
 const DEADLINE: &str = "--deadline=20s";
@@ -543,100 +542,39 @@ fn clients_refuse_invalid_answers() {
     }
 }
 
-/// The sections of docs/streaming.md whose commands need another program.
-const PROGRAMS: [&str; 2] = ["## ffmpeg", "## GStreamer"];
-
-/// The commands of docs/streaming.md, in order: a line each that begins with `$ `. Returns only
-/// those of the section on `program`, or only those of sections that need none.
-fn commands(program: Option<&str>) -> Vec<String> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/streaming.md");
-    let page = fs::read_to_string(page).expect("the page is there");
-    let mut section = None;
-    let mut all = Vec::new();
-    for line in page.lines() {
-        if line.starts_with("## ") {
-            section = PROGRAMS.into_iter().find(|program| line == *program);
-        }
-        let command = line.strip_prefix("$ ").filter(|_| section == program);
-        all.extend(command.map(str::to_owned));
+#[test]
+fn the_log_has_the_end_of_each_receiver() {
+    let mut pair = Pair::of_services("stream=rw,channel=rw");
+    let mut receiver = receive(&pair, "lab/cam", &["--json"]);
+    pattern(&pair, "lab/cam", 3, 1, &[DEADLINE]).end().is(0, &[]);
+    receiver.ended().is(0, &[]);
+    let mut waiting = receive(&pair, "lab/none", &[]);
+    waiting.complaint("receives lh://");
+    waiting.signal(Signal::INT);
+    assert_eq!(waiting.ended().status, Some(130));
+    let words = ["channel", "receive"];
+    let mut subscriber = Child::spawn(&mut pair.of_name(words, "lab/room", &[]));
+    subscriber.complaint("receives lh://");
+    subscriber.signal(Signal::INT);
+    assert_eq!(subscriber.ended().status, Some(130));
+    for wish in ["receives the stream /lab/cam", "receives the stream /lab/none", "room /lab/room"]
+    {
+        let is_end = |event: &serde_json::Value| {
+            let asked = event["wish"].as_str().unwrap_or_default();
+            event["event"] == "ended" && asked.contains(wish)
+        };
+        let ended = pair.server.child().event(is_end);
+        assert_eq!(ended["result"], "done", "{ended}");
     }
-    all
-}
-
-/// Runs the page's server, and its other commands as one script in `folder`.
-fn run_page(folder: &Path, commands: &[String]) -> Ended {
-    let host = |name: &str| Host::new(&folder.join(name));
-    let (client, host) = (host("c"), host("s"));
-    let page = self::commands(None);
-    let serve = page.first().expect("the page begins with a server");
-    // The page's command, with a free port and a real id.
-    let words = serve.replace("ID", &client.id).replace("/srv/data", ".");
-    let words = words.strip_prefix("longhaul serve ").expect("the page begins with a server");
-    let mut command = host.command(["serve", "--json", "--listen", "127.0.0.1:0"]);
-    let server = Server::start_as(command.args(words.split(' ')).current_dir(folder));
-    let verbs = ["stream send", "stream receive", "channel send", "channel receive"];
-    let script = commands.iter().map(|line| {
-        let line = line.replace("dtn.example.org", &server.address);
-        verbs.iter().fold(line, |line, verb| {
-            let (binary, id) = (env!("CARGO_BIN_EXE_longhaul"), &server.id);
-            let words = format!("{binary} {verb} --server-id={id} ");
-            line.replace(&format!("longhaul {verb} "), &words)
-        })
-    });
-    let script: Vec<String> = ["set -e".to_owned()].into_iter().chain(script).collect();
-    let mut command = Command::new("sh");
-    command.args(["-c", &script.join("\n")]).env("LONGHAUL_CONFIG_DIR", &client.config);
-    let command = command.current_dir(folder).stdin(Stdio::null());
-    Child::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).end()
 }
 
 #[test]
-fn each_command_of_the_page_with_ffmpeg_works() {
-    let ffmpeg = Command::new("ffmpeg").arg("-version").output();
-    need!(ffmpeg.map_err(|_| skip::uninstalled("ffmpeg is not installed")));
-    let folder = tempfile::tempdir().unwrap();
-    let ended = run_page(folder.path(), &commands(Some("## ffmpeg")));
-    ended.is(0, &["40 frames on time"]);
-    let pictures = |name: &str| {
-        let mut probe = Command::new("ffprobe");
-        probe.args(["-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames"]);
-        let output = probe.args(["-of", "csv=p=0", name]).current_dir(folder.path()).output();
-        let text = String::from_utf8(output.expect("ffmpeg has it").stdout).expect("digits");
-        text.lines().next().unwrap_or_default().to_owned()
-    };
-    assert_eq!(pictures("raw.mkv"), "40", "{ended}");
-    assert_eq!(pictures("film.ts"), "50", "{ended}");
-}
-
-#[test]
-fn each_command_of_the_page_with_gstreamer_works() {
-    let gstreamer = Command::new("gst-launch-1.0").arg("--version").output();
-    need!(gstreamer.map_err(|_| skip::uninstalled("GStreamer is not installed")));
-    let folder = tempfile::tempdir().unwrap();
-    let ended = run_page(folder.path(), &commands(Some("## GStreamer")));
-    ended.is(0, &["40 frames on time"]);
-    // Returns the number of pictures of an Ogg file, each of this many bytes as RGB.
-    let pictures = |name: &str, bytes: u64| {
-        let mut decode = Command::new("gst-launch-1.0");
-        let (from, to) = (format!("location={name}"), format!("location={name}.rgb"));
-        decode.args(["-q", "filesrc", &from, "!", "oggdemux", "!", "theoradec", "!"]);
-        decode.args(["videoconvert", "!", "video/x-raw,format=RGB", "!", "filesink", &to]);
-        assert!(decode.current_dir(folder.path()).status().unwrap().success(), "{name}");
-        let decoded = fs::metadata(folder.path().join(format!("{name}.rgb"))).unwrap();
-        (decoded.len() / bytes, decoded.len() % bytes)
-    };
-    assert_eq!(pictures("raw.ogg", 320 * 240 * 3), (40, 0), "{ended}");
-    assert_eq!(pictures("film.ogg", 640 * 360 * 3), (50, 0), "{ended}");
-}
-
-#[test]
-fn each_command_of_the_page_on_streams_works() {
-    let folder = tempfile::tempdir().unwrap();
-    let all = commands(None);
-    assert!(all.len() > 7, "{all:?}");
-    let ended = run_page(folder.path(), &all[1..]);
-    ended.is(0, &["5 frames on time"]);
-    assert!(ended.stdout.iter().any(|line| line == "1.5 2.5 0.5"), "{ended}");
-    assert_eq!(fs::read(folder.path().join("log")).unwrap(), b"run 42 begins\n");
-    assert!(ended.stdout.iter().any(|line| line.trim() == "400000"), "{ended}");
+fn a_refused_receiver_does_not_say_that_it_receives() {
+    let pair = Pair::of_services("files=ro,stream=wo:/lab,channel=wo:/lab");
+    for service in ["stream", "channel"] {
+        let words = [service, "receive"];
+        let ended = Child::spawn(&mut pair.of_name(words, "lab/cam", &[])).end();
+        ended.is(3, &["this client may not receive", "its right is wo:/lab"]);
+        assert!(!ended.stderr.contains("receives"), "{ended}");
+    }
 }

@@ -106,6 +106,28 @@ fn many_writes_at_once_take_effect_in_their_order() {
 }
 
 #[test]
+fn the_size_is_that_after_the_last_change_whichever_future_ends_last() {
+    let pair = Pair::in_memory(&[]);
+    write(&pair.there.join("file"), b"");
+    block_on(async {
+        let file = of_pair(&pair).await.open_file_to_write("file").await.unwrap();
+        let content = bytes(100_000, 1);
+        let written = file.write_at(0, &content);
+        tokio::pin!(written);
+        // The write starts first, and is awaited last.
+        tokio::select! {
+            biased;
+            ended = &mut written => panic!("the server cannot have answered: {ended:?}"),
+            () = std::future::ready(()) => {}
+        }
+        file.set_len(10).await.unwrap();
+        written.await.unwrap();
+        assert_eq!(file.len(), 10);
+    });
+    assert_eq!(fs::metadata(pair.there.join("file")).unwrap().len(), 10);
+}
+
+#[test]
 fn a_file_is_changed_by_tls_where_only_tcp_passes() {
     let rig = Relayed::new(2 * MEBI + 1);
     rig.relay.rules.no_data.store(true, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! A child process whose output lines are read as they arrive.
 
 use std::fmt::Debug;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -112,6 +112,12 @@ impl Child {
                 Err(error) => self.give_up(&format!("no {text:?} on stderr ({error})")),
             }
         }
+    }
+
+    /// Writes `text` to the child's stdin, which must be piped.
+    pub(crate) fn say(&mut self, text: &str) {
+        let stdin = self.child.stdin.as_mut().expect("stdin is piped");
+        stdin.write_all(text.as_bytes()).expect("the child reads");
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -10,10 +10,11 @@ use super::{Text, files, none, root, sources};
 use crate::usage::longhaul;
 
 /// Flags of other tools in our pages.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     "--bin",
     "--config",
     "--example",
+    "--fail-with-body",
     "--lib",
     "--path",
     "--release",

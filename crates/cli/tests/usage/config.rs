@@ -24,6 +24,19 @@ fn the_error_of_a_mistake_names_file_line_and_the_nearest_key() {
 }
 
 #[test]
+fn the_example_of_the_page_is_a_valid_file() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/running.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let example = example.expect("the page has an example");
+    for place in ["dtn.example.org:x", "lh://dtn.example.org/x"] {
+        let (run, _folder) = with(example, &["cp", "--show-config", place, "."]);
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        assert!(run.stdout.contains("--rate=940M"), "{}", run.stdout);
+    }
+}
+
+#[test]
 fn a_file_that_others_can_write_is_refused_with_the_chmod_to_run() {
     let (_, folder) = with("[cp]\nrate = \"5M\"\n", &["cp", "--show-config"]);
     let file = folder.path().join("config.toml");

@@ -227,6 +227,8 @@ fn each_protocols_settings_have_their_own_page_and_are_on_no_other() {
 fn a_server_without_root_or_ids_is_refused() {
     let (_folder, id) = identity();
     longhaul(&["serve", "--root", "."]).is_refused(&["--allow"]);
+    let http = ["serve", "--root", ".", "--http", "127.0.0.1:0"];
+    longhaul(&http).is_refused(&["--http-tokens FILE or --http-public", "--allow ID"]);
     longhaul(&["serve", "--allow", &id]).is_refused(&["--root"]);
     longhaul(&["serve", "--root", ".", "--allow", "me"]).is_refused(&["longhaul id"]);
     let outside = format!("{id}:rw:../x");

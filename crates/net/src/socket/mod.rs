@@ -17,7 +17,7 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use crate::clock::Reading;
 use crate::zone;
 
-pub use sys::{Segments, tcp_round_trip, tcp_segments};
+pub use sys::{Segments, tcp_acknowledged, tcp_round_trip, tcp_segments};
 
 /// Bytes of receive buffer to request: more than arrives at 50 Gbit/s while the scheduler stalls
 /// the receiving thread for 5 ms (31 MB).

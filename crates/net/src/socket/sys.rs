@@ -2,7 +2,8 @@
 //!
 //! - `SO_MEMINFO`: packets that the kernel dropped for lack of receive buffer. The alternatives are
 //!   a control message with every datagram, or reading all of `/proc/net/udp`.
-//! - `TCP_INFO`: segments that a connection has sent and resent, and its round-trip time.
+//! - `TCP_INFO`: segments that a connection has sent and resent, acknowledged bytes, and the
+//!   round-trip time.
 //! - `recvmsg` into many slices that also returns the segment size of merged datagrams. rustix and
 //!   socket2 hide the control message with that size; quinn-udp takes only one slice a message.
 
@@ -55,6 +56,17 @@ pub fn tcp_round_trip(socket: impl AsFd) -> io::Result<Option<Duration>> {
     const RTT: usize = 17;
     let [micros] = tcp_info(socket, [RTT])?;
     Ok((micros > 0).then(|| Duration::from_micros(micros.into())))
+}
+
+/// Bytes of a TCP connection that the other host has acknowledged.
+pub fn tcp_acknowledged(socket: impl AsFd) -> io::Result<u64> {
+    const BYTES_ACKED: usize = 30;
+    let [first, second] = tcp_info(socket, [BYTES_ACKED, BYTES_ACKED + 1])?;
+    // The kernel writes one number of 64 bits.
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&first.to_ne_bytes());
+    bytes[4..].copy_from_slice(&second.to_ne_bytes());
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Returns the given 32-bit words of `struct tcp_info` (linux/tcp.h), which only grows at its end.

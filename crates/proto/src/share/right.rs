@@ -1,5 +1,7 @@
 //! A client's permissions below a prefix of names, as in the list of clients: `ro:/world`.
 
+use core::fmt;
+
 use super::Prefix;
 
 /// A permission.
@@ -29,9 +31,29 @@ impl Right {
     }
 }
 
+/// The form of the list of clients.
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match (self.read, self.write) {
+            (true, true) => "rw",
+            (false, true) => "wo",
+            _ => "ro",
+        };
+        write!(f, "{mode}:/{}", self.prefix.as_str())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shown_right_is_the_same_right() {
+        for text in ["ro:/", "wo:/world/a", "rw:/world"] {
+            let right = Right::parse(text).expect("a right");
+            assert_eq!(alloc::format!("{right}"), text);
+        }
+    }
 
     #[test]
     fn a_right_has_a_mode_and_perhaps_a_prefix() {

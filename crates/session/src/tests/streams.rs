@@ -214,3 +214,23 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
         stopped.join().expect("no panic");
     });
 }
+
+#[test]
+fn the_send_window_for_files_lasts_as_long_as_a_stream_sends_files() {
+    run(async {
+        let (_listener, near, _far) = open(Carriers::Quic).await;
+        let connection = near.connection().unwrap();
+        let window = || near.keeper().unwrap().send_window();
+        assert_eq!(window(), 1 << 20);
+        let (one, two) = (connection.open("", 0).await.unwrap(), connection.open("", 0).await);
+        let two = two.unwrap();
+        [&one, &one, &two].into_iter().for_each(Session::expect_bulk);
+        assert_eq!(window(), 16 << 20);
+        let other = connection.open("", 0).await.unwrap();
+        other.expect_much();
+        drop(one);
+        assert_eq!(window(), 16 << 20, "another stream sends files");
+        drop(two);
+        assert_eq!(window(), 4 << 20);
+    });
+}

@@ -1,5 +1,6 @@
 //! A subscriber: keeps the connection to the server, and delivers messages to the program.
 
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -175,8 +176,9 @@ pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
 }
 
 impl Control {
-    /// Receives over the link `first` until the program drops the receiver. After a loss `connect`
-    /// opens the next link, and may retry for `retry_for`.
+    /// Receives over the link `first` until the program drops the receiver or `ends` has ended, and
+    /// says goodbye to the server. After a loss `connect` opens the next link, and may retry for
+    /// `retry_for`.
     ///
     /// # Errors
     /// The server refuses the subscriber, or the connection cannot be restored in time.
@@ -185,16 +187,21 @@ impl Control {
         first: Link,
         connect: impl AsyncFn() -> Result<Link, Error>,
         retry_for: Duration,
+        ends: impl Future<Output = ()>,
     ) -> Result<(), Error> {
+        let mut ends = pin!(ends);
         if self.wish.mode == Mode::Multicast {
-            return self.listen(first, connect, retry_for).await;
+            return self.listen(first, connect, retry_for, ends).await;
         }
         let mut next = first;
         loop {
-            match self.work(next).await {
+            match self.work(next, ends.as_mut()).await {
                 Err(error) if error.kind == Kind::Lost => {
                     self.board.on_disconnected();
-                    next = again(&connect, retry_for).await?;
+                    tokio::select! {
+                        link = again(&connect, retry_for) => next = link?,
+                        () = ends.as_mut() => return Ok(()),
+                    }
                 }
                 ended => return ended,
             }
@@ -217,7 +224,11 @@ impl Control {
         }
     }
 
-    async fn work(&mut self, link: Link) -> Result<(), Error> {
+    async fn work(
+        &mut self,
+        link: Link,
+        mut ends: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Error> {
         let suite = link.suite();
         let Link { mut session, port, contact, flow, datagram } = link;
         let deadline = self.wish.mode.deadline();
@@ -247,6 +258,7 @@ impl Control {
                 _ = tick.tick(), if deadline.is_some() => self.say_seen(&mut writer, &rtt).await?,
                 error = &mut silent => return Err(error),
                 () = self.items.closed() => break,
+                () = ends.as_mut() => break,
                 Some(came) = received(&mut came) => self.came(came).await,
                 told = reader.read::<ChannelTell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
@@ -269,7 +281,7 @@ impl Control {
                 }
             }
         }
-        // The program has dropped the receiver, so a failed goodbye is no error.
+        // The program wants no more messages.
         let _ = writer.leave(reader).await;
         Ok(())
     }

@@ -16,8 +16,9 @@ use longhaul_stream::terms::check_deadline;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::{Client, IntoLocation};
+use super::ending::Ending;
 use super::engine;
-use super::stream::{Ending, Target, ended, reached};
+use super::stream::{Target, ended, reached};
 use crate::channel::{receive_channel, send_channel};
 use crate::error::Error as Inner;
 use crate::error::public::{Error, ErrorKind};
@@ -328,7 +329,7 @@ impl IntoFuture for ReceiveChannelRequest {
             let ending = Ending(Some(cancel));
             let done = engine::start(NAME, move || receive_channel(&ways, wish, tell))?;
             let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
-            Ok(ChannelReceiver { items, board, done: Some(done), _ending: ending })
+            Ok(ChannelReceiver { items, board, done: Some(done), ending })
         })
     }
 }
@@ -338,7 +339,7 @@ pub struct ChannelReceiver {
     items: mpsc::Receiver<Item>,
     board: Board,
     done: Option<oneshot::Receiver<Result<(), Inner>>>,
-    _ending: Ending,
+    ending: Ending,
 }
 
 impl fmt::Debug for ChannelReceiver {
@@ -448,6 +449,12 @@ impl ChannelReceiver {
                 })
             }
         }))
+    }
+
+    /// Ends the reception, and waits until the server has been told, at most a few seconds. If a
+    /// program exits without this call, the server may learn of the end only by a timeout.
+    pub async fn close(self) {
+        self.ending.wait(self.done).await;
     }
 
     /// Returns the state and the counters of the channel.

@@ -21,6 +21,7 @@ mod channel;
 mod client;
 mod connection;
 mod copy;
+mod ending;
 mod engine;
 mod events;
 mod expand;

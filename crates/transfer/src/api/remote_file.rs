@@ -35,7 +35,7 @@ use crate::list::FileTime;
 #[derive(Clone)]
 pub struct RemoteFile {
     about: FileOpened,
-    /// The size after the last complete change.
+    /// The size after the last change that the server has made.
     size: Arc<AtomicU64>,
     may_write: bool,
     jobs: mpsc::Sender<Job>,
@@ -48,11 +48,12 @@ impl fmt::Debug for RemoteFile {
 }
 
 impl RemoteFile {
-    pub(super) fn new(Opened { about, jobs }: Opened, may_write: bool) -> RemoteFile {
-        RemoteFile { about, size: Arc::new(AtomicU64::new(about.size)), may_write, jobs }
+    pub(super) fn new(Opened { about, len, jobs }: Opened, may_write: bool) -> RemoteFile {
+        RemoteFile { about, size: len, may_write, jobs }
     }
 
-    /// Returns the size in bytes, after the last complete change through this value or its clones.
+    /// Returns the size in bytes, after the last change through this value or its clones that the
+    /// server has made.
     #[allow(clippy::len_without_is_empty, reason = "a file is not a collection")]
     pub fn len(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
@@ -122,9 +123,6 @@ impl RemoteFile {
         for made in sent {
             done(made).await?;
         }
-        if !bytes.is_empty() {
-            self.size.fetch_max(end, Ordering::Relaxed);
-        }
         Ok(())
     }
 
@@ -134,9 +132,7 @@ impl RemoteFile {
     /// As [`RemoteFile::write_at`].
     pub async fn set_len(&self, len: u64) -> Result<(), Error> {
         self.may_have(len)?;
-        done(self.change(Change::SetLen(len)).await?).await?;
-        self.size.store(len, Ordering::Relaxed);
-        Ok(())
+        done(self.change(Change::SetLen(len)).await?).await
     }
 
     /// Waits until all changes that are complete, and the name of a new file, are on the server's

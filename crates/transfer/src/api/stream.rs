@@ -14,6 +14,7 @@ use longhaul_stream::send::{Source, Status, Wish};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::{Client, IntoLocation};
+use super::ending::Ending;
 use super::engine::{self, Reporter, Sink};
 use super::events::Event;
 use super::queue::Queue;
@@ -249,18 +250,6 @@ impl IntoFuture for SendStreamRequest {
     }
 }
 
-/// Cancels a stream when its future is dropped.
-#[derive(Debug)]
-pub(super) struct Ending(pub(super) Option<Cancel>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        if let Some(cancel) = &self.0 {
-            cancel.cancel();
-        }
-    }
-}
-
 /// A stream that is being sent. Dropping it cuts the stream off: receivers wait for another sender.
 #[derive(Debug)]
 pub struct StreamSender {
@@ -411,17 +400,22 @@ impl IntoFuture for ReceiveStreamRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. [`StreamReceiver::next`] reports that the host
-    /// does not let this client receive.
+    /// The host cannot be reached or is not trusted, or it does not let this client receive.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (ways, name, cancel) = self.target.ways()?;
             let (tell, ready) = oneshot::channel();
             let ending = Ending(Some(cancel));
-            let done = engine::start(NAME, move || receive_stream(&ways, name, tell))?;
+            let mut done = engine::start(NAME, move || receive_stream(&ways, name, tell))?;
             let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
-            let (done, is_over) = (Some(done), false);
-            Ok(StreamReceiver { items, board, done, is_over, _ending: ending })
+            let done = tokio::select! {
+                biased;
+                // A stream that has ended already may have events.
+                early = &mut done => ended(early).map(|()| None)?,
+                () = board.admitted() => Some(done),
+            };
+            let is_over = false;
+            Ok(StreamReceiver { items, board, done, is_over, ending })
         })
     }
 }
@@ -432,7 +426,7 @@ pub struct StreamReceiver {
     board: Board,
     done: Option<oneshot::Receiver<Result<(), Inner>>>,
     is_over: bool,
-    _ending: Ending,
+    ending: Ending,
 }
 
 impl fmt::Debug for StreamReceiver {
@@ -563,6 +557,12 @@ impl StreamReceiver {
         }
         self.is_over = true;
         None
+    }
+
+    /// Ends the reception, and waits until the server has been told, at most a few seconds. If a
+    /// program exits without this call, the server may learn of the end only by a timeout.
+    pub async fn close(self) {
+        self.ending.wait(self.done).await;
     }
 
     /// Returns the state and the counters of the stream.

@@ -390,7 +390,9 @@ impl<'a> Attempt<'a> {
         let datagram = datagram.unwrap_or_else(|| usual_datagram(peer));
         let rtt = Span::from_nanos(measured.as_nanos() as u64);
         let finds_rate = options.rate.is_none() && protocol.is_some();
-        let path = finds_rate.then(|| UsedPath::find(options.path_memory.as_ref(), peer, rtt));
+        let receives = matches!(self.route, Route::Pull { .. });
+        let memory = options.path_memory.as_ref();
+        let path = finds_rate.then(|| UsedPath::find(memory, peer, receives, rtt));
         self.path.set(path);
         Ok(Terms {
             transfer: random_u64(),

@@ -22,6 +22,8 @@ const FEWEST: u64 = 1000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UsedPath {
     peer: IpAddr,
+    /// Whether the data come to this host.
+    receives: bool,
     /// The round-trip time before the copy sent its data.
     rtt: Span,
     /// The rate that an earlier copy found.
@@ -29,10 +31,15 @@ pub(super) struct UsedPath {
 }
 
 impl UsedPath {
-    /// Returns the path to `peer`, with its entry in `memory`.
-    pub(super) fn find(memory: Option<&PathMemory>, peer: IpAddr, rtt: Span) -> UsedPath {
-        let remembered = memory.and_then(|memory| memory.find(peer)).filter(|path| path.fits(rtt));
-        UsedPath { peer, rtt, remembered }
+    /// Returns the path to `peer`, or with `receives` from there, with its entry in `memory`.
+    pub(super) fn find(
+        memory: Option<&PathMemory>,
+        peer: IpAddr,
+        receives: bool,
+        rtt: Span,
+    ) -> UsedPath {
+        let remembered = memory.and_then(|memory| memory.find(peer, receives));
+        UsedPath { peer, receives, rtt, remembered: remembered.filter(|path| path.fits(rtt)) }
     }
 
     /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if the
@@ -45,6 +52,7 @@ impl UsedPath {
         let measured = (summary.rtt > Span::ZERO).then_some(summary.rtt);
         Some(Found {
             peer: self.peer,
+            receives: self.receives,
             // The other end of a pull reports its own sending rate, so believe only what the
             // arrivals support.
             rate: summary.rate.min(summary.goodput.scale(MOST_BELIEVED)),
@@ -90,7 +98,8 @@ mod tests {
         summary.receiver.received = 990;
         set(&mut summary);
         let peer = Ipv4Addr::new(192, 0, 2, 7).into();
-        let path = UsedPath { peer, rtt: Span::from_millis(80), remembered: None };
+        let rtt = Span::from_millis(80);
+        let path = UsedPath { peer, receives: true, rtt, remembered: None };
         path.found(&summary)
     }
 

@@ -123,6 +123,15 @@ impl Live {
         Seat { live: self.clone(), number }
     }
 
+    /// Counts bytes that a client has read from a remote file, or with `receives` has written to
+    /// it.
+    pub(super) fn count_bytes(&self, receives: bool, bytes: u64) {
+        let mut totals = self.now.before.get();
+        let sum = if receives { &mut totals.received_bytes } else { &mut totals.sent_bytes };
+        *sum = sum.saturating_add(bytes);
+        self.now.before.set(totals);
+    }
+
     /// Returns the running transfers, and the totals of all transfers.
     pub(super) fn status(&self) -> (Vec<TransferStatus>, ServerTotals) {
         let mut transfers = self.now.transfers.borrow_mut();
@@ -175,9 +184,13 @@ impl Entry {
         let bound_by = ends.bound(age);
         let Counters { sender, receiver, written, .. } = Counters::joined(&from, &to);
         let told = &self.told;
-        let bytes = written.bytes.max(told.bytes);
+        // The final counts of a transfer that the server sends come with its outcome.
+        let (moved, there) = (self.running.moved(), self.running.there());
+        let whole = moved.bytes.saturating_add(there.max(told.resumed_bytes));
+        let final_bytes = if moved.bytes > 0 { whole } else { 0 };
+        let bytes = written.bytes.max(told.bytes).max(final_bytes);
         // Bytes that existed before do not count towards the goodput.
-        let resumed_bytes = self.running.there().max(told.resumed_bytes).min(bytes);
+        let resumed_bytes = there.max(told.resumed_bytes).min(bytes);
         self.recent.note(now, bytes - resumed_bytes);
         let ServedClient { address, id, name, wish, .. } = &self.client;
         let status = TransferStatus {
@@ -191,7 +204,7 @@ impl Entry {
             bytes,
             resumed_bytes,
             total_bytes,
-            files: written.files.max(told.files),
+            files: written.files.max(told.files).max(moved.files),
             total_files,
             rate_now: self.recent.rate(),
             sending_rate: sender.rate,

@@ -35,6 +35,7 @@ mod rehearsal;
 mod running;
 mod status;
 mod transfer;
+mod turns;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -19,21 +19,20 @@ use super::dispatch::first;
 use super::door::Access;
 use super::events::{Moved, ServedClient};
 use super::running::{Running, attend};
+use super::turns::Turns;
 use crate::control::file::{
     self, Change, FileAsk, FileChange, FileData, FileOpened, PIECE, Portion, portions,
 };
 use crate::error::{Error, ErrorKind};
 use crate::session::{PeerId, Service, Session, allow};
 use longhaul_files::digest::Digest;
-use longhaul_files::{ChunkValues, RangeFile};
+use longhaul_files::{ChunkValues, RangeFile, Uncached};
 use longhaul_proto::time::Span;
 
 /// Maximum number of open files of all clients together.
 const MOST: usize = 256;
 /// Maximum number of open files of one client.
 const MOST_OF_ONE: usize = 64;
-/// Reads that may wait for the disk at the same time. Others wait for their turn.
-const READING: usize = 16;
 /// Streams with a full window, enough for a long path; further streams get a quarter of it.
 const BULK: usize = 8;
 /// Maximum number of cached chunk hashes, enough for 64 GiB of files.
@@ -47,7 +46,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 pub(super) struct Reading {
     server: Rc<Server>,
     open: Rc<RefCell<HashMap<PeerId, usize>>>,
-    disk: Arc<Semaphore>,
+    disk: Turns,
     bulk: Arc<Semaphore>,
     values: Arc<ChunkValues>,
 }
@@ -109,7 +108,7 @@ impl Reading {
         Reading {
             server,
             open: Rc::default(),
-            disk: Arc::new(Semaphore::new(READING)),
+            disk: Turns::new(),
             bulk: Arc::new(Semaphore::new(BULK)),
             values: Arc::new(ChunkValues::new(VALUES)),
         }
@@ -147,7 +146,7 @@ impl Reading {
         if let Some(flight) = rtt.filter(|_| is_only).and_then(|rtt| asked.flight(rtt)) {
             session.resume(flight);
         }
-        let disk = self.disk().await?;
+        let disk = self.disk.take(session.peer).await;
         let opening = tokio::task::spawn_blocking(move || {
             let _disk = disk;
             match access {
@@ -158,7 +157,7 @@ impl Reading {
         let mut opened = Arc::new(opening.await.map_err(ended)??);
         let stamp = *opened.stamp();
         let may_change = access == Access::Change;
-        let _uncached = may_change.then(|| self.values.forget(stamp.identity));
+        let uncached = may_change.then(|| Arc::new(self.values.forget(stamp.identity)));
         let (seconds, nanos) = (stamp.modified.seconds, stamp.modified.nanos);
         let about = FileOpened { size: stamp.size, seconds, nanos };
         tell(session, FileData { opened: Some(about), ..FileData::default() }).await?;
@@ -172,16 +171,20 @@ impl Reading {
         let (mut bytes, mut next) = (0, Some(asked));
         while let Some(mut asked) = next {
             if let Some(change) = asked.change.take() {
-                if !may_change {
+                let Some(uncached) = &uncached else {
                     let what = "the client requested a change of a file that it opened for reading";
                     return Err(Error::new(ErrorKind::Unfinished, what));
-                }
-                bytes += change.bytes.len() as u64;
-                opened = self.change(session, opened, change).await?;
+                };
+                let changed = change.bytes.len() as u64;
+                opened = self.change(session, opened, change, uncached.clone()).await?;
+                self.server.live.count_bytes(true, changed);
+                bytes += changed;
             }
             let size = opened.stamp().size;
             for range in asked.check(size)? {
-                bytes += self.send(session, &opened, portions(range, size)).await?;
+                let sent = self.send(session, &opened, portions(range, size)).await?;
+                self.server.live.count_bytes(false, sent);
+                bytes += sent;
             }
             running.note(Moved { bytes, files: 1, failed: 0 });
             next = session.read::<FileAsk>().await?;
@@ -195,10 +198,12 @@ impl Reading {
         session: &mut Session,
         file: Arc<RangeFile>,
         change: FileChange,
+        uncached: Arc<Uncached>,
     ) -> Result<Arc<RangeFile>, Error> {
-        let disk = self.disk().await?;
+        let disk = with_signs(session, self.disk.take(session.peer)).await?;
         let making = tokio::task::spawn_blocking(move || {
-            let _disk = disk;
+            // Both are kept until the disk answers, which may be after the client has disconnected.
+            let _kept = (disk, uncached);
             let change = change.check()?;
             // Its reads are complete, so there is no other handle.
             let mut file = Arc::into_inner(file).ok_or_else(|| ended(()))?;
@@ -209,7 +214,7 @@ impl Reading {
             }
             Ok::<_, Error>(Arc::new(file))
         });
-        let file = with_signs(session, making).await??;
+        let file = with_signs(session, making).await?.map_err(ended)??;
         tell(session, FileData { changed: true, ..FileData::default() }).await?;
         Ok(file)
     }
@@ -221,11 +226,11 @@ impl Reading {
         file: &Arc<RangeFile>,
         mut portions: impl Iterator<Item = Portion>,
     ) -> Result<u64, Error> {
-        let mut sent = 0;
-        let mut ahead = self.read(file, portions.next()).await?;
+        let (mut sent, peer) = (0, session.peer);
+        let mut ahead = with_signs(session, self.read(file, portions.next(), peer)).await?;
         while let Some(reading) = ahead {
-            let read = with_signs(session, reading).await??;
-            ahead = self.read(file, portions.next()).await?;
+            let read = with_signs(session, reading).await?.map_err(ended)??;
+            ahead = with_signs(session, self.read(file, portions.next(), peer)).await?;
             let pieces = read.bytes.chunks(PIECE);
             let last = pieces.len() - 1;
             for (at, piece) in pieces.enumerate() {
@@ -244,11 +249,12 @@ impl Reading {
         &self,
         file: &Arc<RangeFile>,
         portion: Option<Portion>,
-    ) -> Result<Option<JoinHandle<Result<Read, longhaul_files::Error>>>, Error> {
-        let Some(portion) = portion else { return Ok(None) };
-        let disk = self.disk().await?;
+        peer: PeerId,
+    ) -> Option<JoinHandle<Result<Read, longhaul_files::Error>>> {
+        let portion = portion?;
+        let disk = self.disk.take(peer).await;
         let (file, values) = (file.clone(), self.values.clone());
-        Ok(Some(tokio::task::spawn_blocking(move || {
+        Some(tokio::task::spawn_blocking(move || {
             // Kept until the disk answers, which may be after the client has disconnected.
             let _disk = disk;
             let mut bytes = vec![0; portion.len];
@@ -257,11 +263,7 @@ impl Reading {
                 false => file.read(portion.start, &mut bytes).map(|()| None)?,
             };
             Ok(Read { bytes, value })
-        })))
-    }
-
-    async fn disk(&self) -> Result<OwnedSemaphorePermit, Error> {
-        self.disk.clone().acquire_owned().await.map_err(ended)
+        }))
     }
 }
 
@@ -274,11 +276,20 @@ fn ended<E>(_: E) -> Error {
     Error::new(ErrorKind::Unfinished, "the read of the file was aborted")
 }
 
-/// Waits for `work` on the disk, and sends signs of life meanwhile.
-async fn with_signs<T>(session: &mut Session, mut work: JoinHandle<T>) -> Result<T, Error> {
+/// Waits for `work` on the disk or for a turn there, and sends signs of life meanwhile.
+async fn with_signs<T>(session: &mut Session, work: impl Future<Output = T>) -> Result<T, Error> {
+    signing(session, SIGN, work).await
+}
+
+async fn signing<T>(
+    session: &mut Session,
+    every: Duration,
+    work: impl Future<Output = T>,
+) -> Result<T, Error> {
+    let mut work = pin!(work);
     loop {
-        match timeout(SIGN, &mut work).await {
-            Ok(done) => return done.map_err(ended),
+        match timeout(every, &mut work).await {
+            Ok(done) => return Ok(done),
             Err(_) => tell(session, FileData::default()).await?,
         }
     }
@@ -287,4 +298,33 @@ async fn with_signs<T>(session: &mut Session, mut work: JoinHandle<T>) -> Result
 async fn tell(session: &mut Session, message: FileData) -> Result<(), Error> {
     let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read its file");
     Ok(timeout(UNREAD, session.write(&message)).await.map_err(unread)??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_gets_signs_of_life_while_it_waits() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let (near, far) = tokio::io::duplex(1 << 10);
+            let over = |end| {
+                let (input, out) = tokio::io::split(end);
+                Session::over(PeerId([1; 32]), input, out)
+            };
+            let (mut near, mut far) = (over(near), over(far));
+            let (tell, told) = tokio::sync::oneshot::channel();
+            let reads = async {
+                for _ in 0..2 {
+                    let sign = far.read::<FileData>().await;
+                    assert_eq!(sign, Ok(Some(FileData::default())));
+                }
+                tell.send(7).expect("it waits");
+            };
+            let waits = signing(&mut near, Duration::from_millis(1), told);
+            let (waited, ()) = tokio::join!(waits, reads);
+            assert_eq!(waited, Ok(Ok(7)));
+        });
+    }
 }

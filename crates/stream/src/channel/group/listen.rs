@@ -4,6 +4,7 @@
 //! still receive each other's messages.
 
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -57,6 +58,7 @@ impl Control {
         first: Link,
         connect: impl AsyncFn() -> Result<Link, Error>,
         retry_for: Duration,
+        mut ends: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Error> {
         let seen = RefCell::new(std::mem::replace(&mut self.seen, Seen::new(1)));
         let (run, place, joined) = (Cell::new(0), watch::channel(None).0, Notify::new());
@@ -64,7 +66,7 @@ impl Control {
         let session = async {
             let mut next = first;
             loop {
-                match shared.attend(next).await {
+                match shared.attend(next, ends.as_mut()).await {
                     Err(error) if error.kind == Kind::Lost => {
                         self.board.state().status.connected = false;
                     }
@@ -73,6 +75,7 @@ impl Control {
                 tokio::select! {
                     link = again(&connect, retry_for) => next = link?,
                     () = self.items.closed() => return Ok(()),
+                    () = ends.as_mut() => return Ok(()),
                 }
             }
         };
@@ -84,8 +87,12 @@ impl Control {
 }
 
 impl Shared<'_> {
-    /// Keeps a session until the program drops its receiver.
-    async fn attend(&self, link: Link) -> Result<(), Error> {
+    /// Keeps a session until the program drops its receiver or `ends` has ended.
+    async fn attend(
+        &self,
+        link: Link,
+        mut ends: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Error> {
         let Link { mut session, contact, .. } = link;
         session.ask_for(SERVICE, version(Mode::Multicast));
         session.expect_much();
@@ -107,11 +114,8 @@ impl Shared<'_> {
                     continue;
                 }
                 told = reader.read::<ChannelTell>() => told?,
-                () = self.control.items.closed() => {
-                    // The server may be gone.
-                    let _ = writer.leave(reader).await;
-                    return Ok(());
-                }
+                () = self.control.items.closed() => break,
+                () = ends.as_mut() => break,
             };
             let ended = || Error::new(Kind::Lost, "the server ended the session");
             match told.ok_or_else(ended)?.told {
@@ -135,6 +139,9 @@ impl Shared<'_> {
                 _ => {}
             }
         }
+        // The server may be gone.
+        let _ = writer.leave(reader).await;
+        Ok(())
     }
 
     /// Receives from the group once the server has described it. Returns only with an error.
