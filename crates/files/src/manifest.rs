@@ -387,6 +387,7 @@ fn at_path(path: &[u8], reason: &'static str) -> ManifestError {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
     use super::*;
 
@@ -532,7 +533,9 @@ mod tests {
         };
         assert!(sound(LARGE, &[0..1, 2..8]) && sound(LARGE + 1, &[8..9]));
         assert!(!sound(LARGE - 1, &[0..1]), "a small file");
-        for holes in [&[1..1][..], &[2..1], &[0..2, 2..3], &[2..3, 0..1], &[7..9]] {
+        for holes in
+            [&[1..1][..], &[Range { start: 2, end: 1 }], &[0..2, 2..3], &[2..3, 0..1], &[7..9]]
+        {
             assert!(!sound(LARGE, holes), "{holes:?}");
         }
         let kind = Kind::File { size: 1, sparse: true, holes: Box::new([0..1]) };

@@ -100,6 +100,7 @@ impl Sink {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
