@@ -204,10 +204,11 @@ pub const ROW: Row = Row {
     paper: "Gu, Grossman, SABUL: a transport protocol for grid computing, Journal of Grid \
             Computing 1 (2003)",
     summary: "Changes its rate every 10 ms, independent of the round-trip time, so that flows \
-              over short and long paths reach equal shares: up by a power of ten while the loss \
-              is below 0.1 %, down by an eighth on a loss report. The receiver acknowledges every \
-              10 ms and reports a loss immediately. Made for paths that SABUL flows and TCP \
-              share; a path's own loss slows it down.",
+              over short and long paths reach equal shares. The step up depends on the rate's \
+              power of ten, and needs a loss below 0.1 %; a loss report lengthens the time \
+              between datagrams by an eighth. The receiver acknowledges every 10 ms and reports a \
+              loss immediately. Made for paths that SABUL flows and TCP share; a path's own loss \
+              slows it down.",
     experiments: &[
         "sabul-fig2",
         "sabul-fig3",

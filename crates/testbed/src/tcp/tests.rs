@@ -20,7 +20,7 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }
 
-/// Two ends and a path that delays, and loses the chosen segments.
+/// Two ends, and a path that delays all segments and loses the chosen ones.
 struct Pair {
     now: Time,
     sender: Sender,
@@ -131,7 +131,8 @@ fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
     // At 300 ms the third sack reveals the loss, and the repair is sent immediately.
     let repair = pair.log.iter().skip(11).find(|(_, number)| *number == 10).copied();
     assert_eq!(repair, Some((at(300), 10)));
-    // The window was 20: 10 after the recovery, plus one for the ten segments sent during it.
+    // The window was 20. After the recovery it is 10, and the acknowledgements of the ten segments
+    // sent during the recovery add one.
     let rounds = pair.rounds();
     assert!(rounds.contains(&(100, 10)) && rounds.contains(&(200, 20)), "{rounds:?}");
     assert_eq!(pair.sender.window(), 10);
