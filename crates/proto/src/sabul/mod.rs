@@ -75,8 +75,8 @@ pub(crate) const SYNC_INTERVAL: ProtocolOption = ProtocolOption::new(
 pub const BETA: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "beta",
-    "datagrams added in an interval, times their bits, divided by the rate (bit/s) rounded up to a \
-     power of ten",
+    "sets the increase: datagrams added in an interval are beta × (rate in bit/s, rounded up to a \
+     power of ten) / (bits of a datagram)",
     (1e-8, 1e-2),
     1.2e-5,
 );

@@ -173,7 +173,8 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
 fn a_silent_path_is_tried_again_at_doubling_times() {
     let mut pair = Pair::new(&tcp(Congestion::Cubic), None, |nth, _| nth < 14);
     pair.run(at(20_000));
-    // Ten, a probe after 2 RTT = 200 ms, then one per timeout: RTO = 100 + 200 ms, doubled.
+    // Ten segments, a probe after 2 RTT = 200 ms, then one segment for each timeout. The timeout is
+    // 100 + 200 ms, and doubles each time.
     let times: Vec<u64> = pair.rounds().iter().map(|(at, _)| *at).collect();
     assert_eq!(&times[..6], &[100, 300, 600, 1_200, 2_400, 4_800]);
     assert_eq!(pair.rounds()[2..6].iter().map(|(_, n)| *n).max(), Some(1));
@@ -194,7 +195,7 @@ fn acknowledgements_wait_for_a_second_segment_or_40_ms() {
     assert_eq!(data(16, at(2)), (None, Some(at(42))));
     assert_eq!(data(17, at(3)), (Some(18), None));
     assert_eq!(data(18, at(4)), (None, Some(at(44))));
-    // A gap, the segment that fills it, and a repeat: immediately.
+    // The receiver acknowledges a gap, the segment that fills it, and a repeat immediately.
     assert_eq!(data(20, at(5)).0, Some(19));
     assert_eq!(data(19, at(6)).0, Some(21));
     assert_eq!(data(3, at(7)).0, Some(21));
