@@ -153,11 +153,11 @@ pub(crate) static FIG5: Experiment = Experiment {
     differs: "The paper's text gives two of the figure's values, the ends of its curves; the other \
               rows are compared with equation 4. The receiving program is a queue with a fixed \
               service rate; the paper's was a Pentium III that did other work too. The rate of \
-              naive RBUDP is derived from the paper's 10 %. So the table of this page shows the \
-              effect of such a difference on the protocol, not the size of the difference. \
-              [transfer.md](transfer.md) measures on real sockets what the strategies cost a \
-              current processor. After a loss, scatter/gather predicts some places wrongly; that \
-              costs nothing extra here.\n\n\
+              naive RBUDP is derived from the paper's 10 %. So the table of this page shows how \
+              a difference of 10 % affects the protocol, not how large the difference is. \
+              [transfer.md](transfer.md) measures on real sockets what the receive strategies \
+              cost a current processor. After a loss, scatter/gather predicts some places wrongly; \
+              that costs nothing extra here.\n\n\
               Above the receiver's limit longhaul is a little below app_perf. The first round runs \
               into the limit, each round of repairs costs a round trip, and between two rounds the \
               program empties its buffer and waits.",

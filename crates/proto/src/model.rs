@@ -86,7 +86,7 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
     Bytes::new(libm::ceil(bits / 8.0 - 1e-6) as u64)
 }
 
-/// Equation 6: the number of repair rounds until less than one packet is left, if each round loses
+/// Equation 6: the number of repair rounds until at most one packet is left, if each round loses
 /// the same share L. The number is a mean, not a bound: with P packets, the probability that k
 /// rounds are not enough is at most P·Lᵏ.
 ///
@@ -349,7 +349,7 @@ mod tests {
         let model = Rbudp::new(size, Rate::from_mbps(1), RTT, Span::ZERO, loss(1.0), 1000);
         assert_eq!((model.achievable, model.total), (Rate::ZERO, Span::MAX));
         assert_eq!(resends(size, 1000, loss(1.0)), None);
-        // A single packet is already the one that may be left.
+        // One packet may be left, so a payload of one packet needs no repair round.
         assert_eq!(resends(Bytes::new(1000), 1000, loss(1.0)), Some(0));
         // Exactly three rounds of a tenth leave exactly one packet of a thousand.
         assert_eq!(resends(size, 1000, loss(0.1)), Some(3));

@@ -249,7 +249,7 @@ impl Ends {
     }
 
     /// Handles the loss of the connection. Calls with items end. The other calls of this end wait
-    /// for the next connection with `keeps`, and end without it.
+    /// for the next connection if `keeps` is true; otherwise they end.
     pub(crate) fn lost(&mut self, keeps: bool) {
         for id in self.callee.lost() {
             self.running.remove(&id);

@@ -139,7 +139,7 @@ impl KnownServers {
         );
         Error::new(Kind::Unreachable, what).advise(format!(
             "somebody may intercept the connection; ask the server's owner, and remove line {} \
-             there only if the key is really new",
+             of that file only if the key is really new",
             known.line
         ))
     }

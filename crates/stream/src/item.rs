@@ -36,6 +36,7 @@ pub struct Received {
     pub delay: Span,
     /// Whether the delay is longer than the deadline.
     pub is_late: bool,
-    /// Number of the frame's datagrams that were lost and restored.
+    /// Number of the frame's datagrams that were lost and restored. If a payload has several
+    /// frames, its first frame has the number for the whole payload, and the others have 0.
     pub restored: u16,
 }

@@ -132,7 +132,8 @@ fn figures(ended: &[&Measured]) -> Option<Figures> {
     });
     let here = median(ended.iter().filter_map(|one| one.cpu.map(|cpu| cpu.here)));
     let there = median(ended.iter().filter_map(|one| one.cpu.and_then(|cpu| cpu.there)));
-    // Both values are taken from the run with the median share, because they belong together.
+    // The goodputs of a copy and of the TCP flow next to it belong together, so both are taken from
+    // the run with the median share.
     let mut shares: Vec<Shares> = ended.iter().filter_map(|one| one.beside_tcp).collect();
     shares.sort_by(|a, b| a.of_tcp().total_cmp(&b.of_tcp()));
     Some(Figures {

@@ -204,7 +204,7 @@ impl Run<'_> {
         let runner = &self.plan.runner;
         if error.kind == ErrorKind::Usage && error.what.contains(command::WATCH) {
             let what = format!(
-                "longhaul on {runner} is older than here, and cannot run copies for other hosts"
+                "longhaul on {runner} is older than on this host, and cannot run a copy for it"
             );
             return Error::new(ErrorKind::Unreachable, what)
                 .advise("install the same release there");

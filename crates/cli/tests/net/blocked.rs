@@ -156,7 +156,8 @@ fn a_limit_below_the_rate_applies_to_datagrams() {
     });
 }
 
-/// The relay drops the server's answers until data have passed, so no data can wait for an answer.
+/// The relay drops the server's answers until data have passed. A client that waited for an answer
+/// would never send data.
 #[test]
 fn the_first_data_leave_with_the_request_without_waiting_for_an_answer() {
     let rig = Relayed::new(2_000_000);

@@ -141,8 +141,9 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
 #[test]
 fn kernel_drops_at_a_frozen_receiver_count_as_socket_losses() {
     // Loopback loses nothing, so all missing datagrams were dropped in the socket or for want of
-    // memory. The kernel counts merged buffers; longhaul assumes their average length. Only the
-    // few small datagrams are merged, not the large ones, so the count may be 5 % too high.
+    // memory. The kernel counts merged datagrams as one drop; longhaul multiplies its count by the
+    // average number of datagrams in a received buffer. Only the few small datagrams are merged,
+    // not the large ones, so the product may be 5 % too high.
     let (missing, own) = lost_while_frozen(160_000_000, 40_000);
     assert!(missing <= own + 10 && own <= missing * 9 / 8, "{own} of {missing}");
     // On a busy machine, merged buffers are twice as long as usual.

@@ -101,7 +101,7 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
     id: "gtp-delay-control",
     title: "One GTP flow that requests more than the link carries: control by loss and by delay",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 4.1, \
-             which mentions it as an outlook and has no figure",
+             which mentions control by delay as future work and has no figure",
     setup: "One GTP flow runs for 20 s over 1 Gbit/s (Ethernet framing included) and 50 ms. Its \
             receiver is configured with a capacity (C_r) of 1100 Mbit/s of UDP payload; the link \
             carries 957. A TCP flow (NewReno) with a window of 64 KiB runs at the same time: on an \

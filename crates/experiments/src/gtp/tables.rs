@@ -324,8 +324,8 @@ pub(super) static TABLE5: Experiment = Experiment {
     differs: "The paper's switch is a Dummynet router that itself lost packets (0.3 % at 954 \
               Mbit/s from one sender, by its section 5.2). The switch of the first table loses \
               only the packets that its queue cannot hold. The second table uses the paper's loss \
-              and the paper's sending rates. longhaul assumes that such a router, which forwards \
-              at ticks of its clock, loses several packets in a row, 20 on average. Even so RBUDP \
+              and the paper's sending rates. This page assumes that a router that forwards at \
+              ticks of its clock loses several packets in a row, 20 on average. Even so RBUDP \
               has {RBUDP, clumps | difference} % more in the second table than in the paper, \
               because no link here behaves like the paper's router: that router delivered less \
               when it got more (834 of 879 Mbit/s at half rates, 701 of 1028 at whole rates).\n\n\

@@ -204,7 +204,8 @@ impl Sink {
         if !self.has_unsynced_names() {
             return Ok(());
         }
-        // Try twice, because the second sync writes the names that the first could not.
+        // After a failed sync the folders still have their changed entries, so a second sync may
+        // store them.
         let base = self.ground.base();
         let synced = base.sync_file_system().or_else(|_| base.sync_file_system());
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))

@@ -1,4 +1,4 @@
-//! The file system of this host. It reaches each entry through the entry's open folder.
+//! The file system of this host. It reaches each entry through the open folder that contains it.
 
 use std::fs;
 use std::io;

@@ -259,7 +259,8 @@ impl Assembly {
         if self.is_done(chunk) {
             return None;
         }
-        // A place that was lent earlier may have been a wrong prediction.
+        // If another chunk was lent before, the prediction may have been wrong: give its buffer
+        // back if the chunk has received nothing.
         if let Some(&at) = self.lent.filter(|lent| *lent != chunk).and_then(|c| self.index.get(&c))
         {
             self.close_unbegun(at);

@@ -232,7 +232,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the token in the tag's place if data go in the clear.
+    /// Returns the token that replaces the tag if data go in the clear.
     pub(crate) fn token(&self) -> [u8; 8] {
         let mut token = [0; 8];
         self.expand(b"token", 0, &mut token);

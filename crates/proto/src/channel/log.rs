@@ -9,10 +9,10 @@ use crate::share::Key;
 /// The limits of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Messages that subscribers may lag behind.
+    /// Maximum number of messages that are kept for slow subscribers.
     pub messages: usize,
-    /// Bytes of the messages that subscribers may lag behind. The newest message is kept,
-    /// whatever its size.
+    /// Maximum bytes of the messages that are kept for slow subscribers. The newest message is
+    /// kept, whatever its size.
     pub bytes: usize,
     /// Keys whose last message is kept for late subscribers.
     pub keys: usize,

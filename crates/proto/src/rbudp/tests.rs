@@ -168,7 +168,7 @@ fn done_is_repeated_with_growing_waits_until_it_is_answered() {
 #[test]
 fn silence_stops_the_flow_and_a_message_resumes_it() {
     let mut out = Out::new(&Setup { rate: Some(Rate::from_bps(80_000)), ..setup(100, 0) });
-    // A block takes 103 ms here: the flow is still sending when the breaker opens.
+    // A block takes 103 ms here: the flow is still sending when the silence stops it.
     while out.sender.poll_event().is_none() {
         let next = PacketNumber(out.sent.len() as u64);
         out.sender.poll_transmit(out.now, next, 16, &mut out.sent);
@@ -329,7 +329,7 @@ fn a_repeatedly_reported_loss_counts_once() {
     let mut inn = In::new(&setup(4, 0));
     inn.arrive(ms(0), &[(3, 3)]);
     inn.done(ms(1), 1, 4, 3);
-    // An immediate copy is ignored; a repeat after a round trip is answered.
+    // An immediate copy of the DONE is ignored; a repeat after a round trip is answered.
     inn.done(ms(1), 1, 4, 3);
     assert_eq!(inn.reports(ms(1)).len(), 1);
     inn.done(ms(2), 1, 4, 3);

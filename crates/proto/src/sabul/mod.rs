@@ -75,8 +75,8 @@ pub(crate) const SYNC_INTERVAL: ProtocolOption = ProtocolOption::new(
 pub const BETA: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "beta",
-    "datagrams added in an interval, times their bits, divided by the rate (bit/s) rounded up to a \
-     power of ten",
+    "sets the increase: datagrams added in an interval are beta × (rate in bit/s, rounded up to a \
+     power of ten) / (bits of a datagram)",
     (1e-8, 1e-2),
     1.2e-5,
 );
@@ -204,10 +204,11 @@ pub const ROW: Row = Row {
     paper: "Gu, Grossman, SABUL: a transport protocol for grid computing, Journal of Grid \
             Computing 1 (2003)",
     summary: "Changes its rate every 10 ms, independent of the round-trip time, so that flows \
-              over short and long paths reach equal shares: up by a power of ten while the loss \
-              is below 0.1 %, down by an eighth on a loss report. The receiver acknowledges every \
-              10 ms and reports a loss immediately. Made for paths that SABUL flows and TCP \
-              share; a path's own loss slows it down.",
+              over short and long paths reach equal shares. The step up depends on the rate's \
+              power of ten, and needs a loss below 0.1 %; a loss report lengthens the time \
+              between datagrams by an eighth. The receiver acknowledges every 10 ms and reports a \
+              loss immediately. Made for paths that SABUL flows and TCP share; a path's own loss \
+              slows it down.",
     experiments: &[
         "sabul-fig2",
         "sabul-fig3",

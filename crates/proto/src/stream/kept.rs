@@ -11,8 +11,8 @@ use crate::time::{Span, Time};
 
 /// Maximum bytes of the kept frames.
 const BYTES: usize = 64 << 20;
-/// Number of receivers that can use up their whole [`share`] of a frame. All receivers together get
-/// no more, so the sender sends a frame at most about twice.
+/// All receivers together may request this many times the [`share`] of one receiver. So the sender
+/// sends a frame at most about twice.
 const SHARES: usize = 4;
 
 /// Number of symbols of a frame that one receiver may request. A receiver that requests everything

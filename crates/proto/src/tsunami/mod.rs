@@ -33,8 +33,9 @@
 //! truncates its delay to whole microseconds; ours is exact. If nothing arrives for a report
 //! interval, the receiver sends requests on its own. Such requests do not enter the smoothed error
 //! rate, which is a share of the arrivals between two reports. They occur in silence or at the
-//! object's end, and would slow down a sender that has only paused. If the target has to be found,
-//! the delay begins at the target, because the search converges from below.
+//! object's end, and would slow down a sender that has only paused. If no rate is given, a rate
+//! search finds the target. The delay then begins at the target's delay, because the search
+//! approaches the path's rate from below.
 //!
 //! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may request
 //! files; everything after that is sent in the clear. Here the session authenticates both ends
@@ -118,7 +119,8 @@ pub(crate) const HISTORY: ProtocolOption = ProtocolOption::new(
 pub const TABLE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "table",
-    "maximum number of missing blocks in a report; if more are missing, it requests a restart",
+    "maximum number of missing blocks in a report; if more are missing, the receiver requests a \
+     restart",
     (1.0, 1e9),
     65_536.0,
 );

@@ -298,8 +298,8 @@ impl Forwarder {
         let before = self.starved.so_far();
         // After an interrupted or refused wait the thread only looks for work once more.
         let _ = rustix::event::poll(&mut events, timeout.as_ref());
-        // The thread becomes runnable when a packet arrives, or earlier. It then waited for a
-        // processor for `starved`, so all ports were empty until `woken`.
+        // The thread became runnable at `woken`, when the first packet arrived or before, and then
+        // waited for a processor for `starved`. So all ports were empty until `woken`.
         let starved = self.starved.so_far().saturating_sub(before);
         let woken = Time::ZERO + self.now().since(Time::ZERO).saturating_sub(starved);
         for entry in &mut self.entries {

@@ -20,7 +20,7 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }
 
-/// Two ends and a path that delays, and loses the chosen segments.
+/// Two ends, and a path that delays all segments and loses the chosen ones.
 struct Pair {
     now: Time,
     sender: Sender,
@@ -131,7 +131,8 @@ fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
     // At 300 ms the third sack reveals the loss, and the repair is sent immediately.
     let repair = pair.log.iter().skip(11).find(|(_, number)| *number == 10).copied();
     assert_eq!(repair, Some((at(300), 10)));
-    // The window was 20: 10 after the recovery, plus one for the ten segments sent during it.
+    // The window was 20. After the recovery it is 10, and the acknowledgements of the ten segments
+    // sent during the recovery add one.
     let rounds = pair.rounds();
     assert!(rounds.contains(&(100, 10)) && rounds.contains(&(200, 20)), "{rounds:?}");
     assert_eq!(pair.sender.window(), 10);
@@ -172,7 +173,8 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
 fn a_silent_path_is_tried_again_at_doubling_times() {
     let mut pair = Pair::new(&tcp(Congestion::Cubic), None, |nth, _| nth < 14);
     pair.run(at(20_000));
-    // Ten, a probe after 2 RTT = 200 ms, then one per timeout: RTO = 100 + 200 ms, doubled.
+    // Ten segments, a probe after 2 RTT = 200 ms, then one segment for each timeout. The timeout is
+    // 100 + 200 ms, and doubles each time.
     let times: Vec<u64> = pair.rounds().iter().map(|(at, _)| *at).collect();
     assert_eq!(&times[..6], &[100, 300, 600, 1_200, 2_400, 4_800]);
     assert_eq!(pair.rounds()[2..6].iter().map(|(_, n)| *n).max(), Some(1));
@@ -193,7 +195,7 @@ fn acknowledgements_wait_for_a_second_segment_or_40_ms() {
     assert_eq!(data(16, at(2)), (None, Some(at(42))));
     assert_eq!(data(17, at(3)), (Some(18), None));
     assert_eq!(data(18, at(4)), (None, Some(at(44))));
-    // A gap, the segment that fills it, and a repeat: immediately.
+    // The receiver acknowledges a gap, the segment that fills it, and a repeat immediately.
     assert_eq!(data(20, at(5)).0, Some(19));
     assert_eq!(data(19, at(6)).0, Some(21));
     assert_eq!(data(3, at(7)).0, Some(21));

@@ -66,7 +66,7 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
         && options.output.is_none()
         && options.receive != Receive::Fake;
     if !is_plain {
-        let what = "both ends are on this host, where only files and folders are copied";
+        let what = "a copy within this host copies only files and folders";
         return Err(Error::new(ErrorKind::Usage, what));
     }
     if options.local.is_some() {

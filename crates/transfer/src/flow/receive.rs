@@ -276,7 +276,7 @@ impl Receiving {
         }
     }
 
-    /// After input: passes on complete chunks, grants, and sends the core's messages.
+    /// After input: passes on complete chunks, raises the grant, and sends the core's messages.
     fn settle(&mut self, now: Time) {
         // Publish the counters before the writer gets the last chunk, which lets the transfer end.
         if !self.finish_told && self.core.is_finished(self.flow) {

@@ -1,9 +1,9 @@
-//! The useless datagrams of a port, from the view of one of its flows. The kernel dropped some
-//! because a buffer was full; the port or a flow refused the others.
+//! One flow's view of the datagrams that its port lost: the kernel dropped them because a buffer
+//! was full, or the port or the flow refused them.
 //!
-//! A port counts both kinds for all of its flows together. The datagrams that the port refused
-//! count for each of its flows. The kernel's drops are divided in proportion to arrivals, because a
-//! full buffer drops every datagram that arrives.
+//! A port counts the kernel's drops and its own refusals for all of its flows together. Each flow
+//! reports all refusals of its port. The kernel's drops are divided among the flows in proportion
+//! to arrivals, because a full buffer drops every datagram that arrives.
 
 use longhaul_net::port::PortStatistics;
 use longhaul_net::sealing::open::OpenCounts;

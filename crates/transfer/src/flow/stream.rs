@@ -263,7 +263,7 @@ impl Streaming {
                 }
             }
         }
-        // The receiver ends the pass. Until then the streams deliver the data that they have taken.
+        // The streams deliver the data that they have taken until the receiver ends the pass.
         let mut lost_since = None;
         loop {
             let since = clock::now();

@@ -88,7 +88,7 @@ pub(crate) enum WriterEvent {
     Lease(Lease),
     /// A file failed here.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// The object is complete. The mark, of the folder that the copy has created, is removed after
+    /// The object is complete. The mark of the folder that the copy has created is removed after
     /// the client has received the outcome.
     Outcome(Box<Outcome>, Option<Mark>),
     /// This attempt cannot continue; the next one can.

@@ -249,8 +249,8 @@ enum Step {
         index: u32,
         count: u32,
     },
-    /// The receiver grants this many more blocks. Either half of the blocks sent since the last
-    /// grant were lost, or none.
+    /// The receiver grants this many more blocks. Of the blocks sent since the last grant, half
+    /// were lost if `loses` is true, otherwise none.
     Grant {
         more: u64,
         loses: bool,
@@ -344,7 +344,7 @@ impl Model {
         }
     }
 
-    /// Polls the sender for a block. No stretch grows while the sender looks for repeats.
+    /// Prepares for a poll of the sender: no stretch grows while the sender looks for repeats.
     fn ask(&mut self, standing: Standing) {
         if standing.repeats_first || !standing.first_left {
             self.next = None;

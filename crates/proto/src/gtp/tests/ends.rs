@@ -366,7 +366,7 @@ fn only_lost_blocks_are_requested_again() {
     side.arrive(100, 0..10);
     side.number += 5;
     side.arrive(105, 15..100);
-    // A quarter of a round trip may pass until overtaken blocks arrive.
+    // A block counts as lost only a quarter of a round trip after a later block has arrived.
     assert_eq!(blocks(&side.requests(120)), []);
     let again = (121..160).flat_map(|at| blocks(&side.requests(at))).collect::<Vec<_>>();
     assert_eq!(again, [10..15]);

@@ -128,7 +128,7 @@ fn a_train_of_six_steps_is_timed() {
 fn a_train_counts_once_though_later_ones_have_left_before_its_report() {
     let mut trains = asked([1024, 2048, 3072]);
     near(report(&mut trains, train(2048, 6)).unwrap(), 640.0 * MBPS);
-    // An old report does not bring back a value that the end of the ceiling has dropped.
+    // The end of a ceiling drops the value that a train showed. An old report does not restore it.
     trains.shown = None;
     assert_eq!(report(&mut trains, train(2048, 6)), None);
     assert_eq!(report(&mut trains, train(1024, 6)), None);
@@ -401,8 +401,8 @@ fn without_a_ceiling_the_rate_grows_by_guess_or_towards_what_a_train_showed() {
     for expected in [104.0, 108.0, 116.0, 132.0, 150.0, 150.0] {
         near(near_shown.higher(100.0 * MBPS), expected * MBPS);
     }
-    // The rate rises to 97 % of the train's rate with loss added, but by at most a quarter. A rise
-    // of less than 5 % is ignored.
+    // The rate rises to 97 % of the train's rate divided by (1 − loss), but by at most a quarter. A
+    // target less than 5 % above the rate is ignored.
     let towards = |shown: f64, loss| {
         let mut trains = Trains { shown: Some(shown * MBPS), loss, bounded: true, ..timed() };
         trains.higher(100.0 * MBPS) / MBPS

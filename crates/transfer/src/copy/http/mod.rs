@@ -106,7 +106,7 @@ fn check(options: &CopyOptions) -> Result<Url, Error> {
     if path.as_os_str().is_empty()
         && (to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/"))
     {
-        return usage("the address ends without a name", "name the file at the destination");
+        return usage("the address ends without a file name", "name the file at the destination");
     }
     Url::parse(url).map_err(error)
 }
