@@ -381,10 +381,10 @@ pub(crate) static TABLE1: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper's text lacks the table's numbers and has only these words (\"approximately \
-              the same performance as that of FOBS\", \"on the order of 50%\", \"approximately \
-              10%\"). The paper explains the 50 % by \"some contention in the network\"; nothing \
-              contends here.",
+    differs: "The paper's text does not give the numbers of its table, only these words \
+              (\"approximately the same performance as that of FOBS\", \"on the order of 50%\", \
+              \"approximately 10%\"). The paper explains the 50 % by \"some contention \
+              in the network\"; nothing contends here.",
     learned: "On an empty path TCP with large windows is as good as FOBS except for its slow \
               start. On the long haul it has {TCP, long haul, with large windows} % ({TCP, long \
               haul, with large windows | emulated} % with the kernel's TCP); in the paper TCP had \
@@ -455,9 +455,9 @@ pub(crate) static TABLE2: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper describes neither the path's round trip nor the contention. The paper's \
-              text lacks the table's waste and number of sockets. The contention was chosen to \
-              take the quarter of the path that the paper's FOBS did not get, so FOBS's share \
-              cannot be compared with the paper's.\n\n\
+              text does not give the waste and the number of sockets that its table has. The \
+              contention was chosen to take the quarter of the path that the paper's FOBS did not \
+              get, so FOBS's share cannot be compared with the paper's.\n\n\
               The cross traffic is on and off at random, so each value belongs to one random \
               sequence. With the seeds 1 to 12 FOBS has 66 to 79 % in the simulator. The run over \
               real sockets has another sequence, and its difference from the simulated value is \

@@ -294,7 +294,7 @@ impl Pair {
             let len = self.len(number);
             let known = self.blocks.get_mut(&number).expect("one of the object's");
             // A skipped block that was sent no longer counts against the grant: the receiver
-            // has it already and does not drain the copy.
+            // has it already and does not drain the duplicate.
             if known.sends > 0 && !known.skipped {
                 self.first_bytes = self.first_bytes.saturating_sub(len);
             }

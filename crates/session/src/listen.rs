@@ -70,7 +70,7 @@ const NO_SOCKETS: Duration = Duration::from_millis(50);
 /// Counts of connections that the listener dropped since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Bytes that do not start a session: other programs, or clients that gave up.
+    /// Connections that did not start a session: of other programs, or of clients that gave up.
     pub foreign: u64,
     /// Clients that were silent or stalled for longer than a handshake may take.
     pub timed_out: u64,

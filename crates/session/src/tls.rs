@@ -150,7 +150,7 @@ impl Verifier {
             Some(id) if more.is_empty() => id,
             _ => return Err(CertificateError::BadEncoding.into()),
         };
-        // One handshake shows one id; the first one stays.
+        // A handshake shows only one id. If the id is set already, the first one stays.
         let _ = self.seen.0.set(id);
         match self.expect.accepts(id) {
             true => Ok(()),

@@ -26,7 +26,7 @@ const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition:
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 /// Counters of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// Name of the counter that limits the revisions: no run has used a higher one.
+/// Name of the counter that limits the revisions: no run has used a revision above its value.
 const CEILING: &str = "ceiling";
 /// The stored limit of revisions grows by this step. Changes of presence alone need a commit only
 /// when they reach the limit.
@@ -39,7 +39,7 @@ pub(crate) struct Disk {
     ceiling: u64,
 }
 
-/// An error of redb, which is only ever shown.
+/// An error of redb. Callers only print it.
 pub(crate) type Trouble = redb::Error;
 
 impl Disk {
@@ -93,7 +93,8 @@ impl Disk {
         Ok(Calls::new(Tree::new(limits, newest + 1, entries), Writers::new(rows)))
     }
 
-    /// Returns whether changes need a commit. Changes of presence alone do not.
+    /// Returns whether changes need a commit. Changes of presence alone need one only if their
+    /// revisions exceed the stored limit.
     pub(crate) fn must_store(&self, changes: &[Change]) -> bool {
         let last = changes.last().map_or(0, |change| change.version);
         last > self.ceiling || changes.iter().any(|change| change.disk != OnDisk::Untouched)

@@ -241,7 +241,7 @@ impl Rooms {
         }
     }
 
-    /// Notifies a room that a receiver sent its first control datagram, or has other data keys.
+    /// Notifies a room that a receiver sent its first control datagram, or has new data keys.
     pub(crate) fn heard(&self, name: &Key) {
         if let Some(room) = self.rooms.borrow().get(name) {
             room.changed.send_replace(());

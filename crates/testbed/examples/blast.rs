@@ -210,7 +210,8 @@ fn blast(run: &Run) -> Result<BlastOutcome, Box<dyn Error>> {
     })
 }
 
-/// The lateness of each packet relative to `link` alone, which loses nothing on the line here.
+/// The lateness of each packet, sorted: its arrival minus its computed arrival over `link`, which
+/// here loses nothing on the line.
 fn beyond(link: LinkSpec, sent: &[Time], got: &[(u64, Time)]) -> Vec<Span> {
     let mut link = Link::new(link, 1);
     let due: Vec<Option<Time>> = sent

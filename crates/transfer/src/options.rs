@@ -1,5 +1,5 @@
 //! The options of a copy and of a server. The object of a copy is the content of all of its files.
-//! `ends` has the ends of a copy that are not files.
+//! `ends` has readers and writers that replace the files of a copy.
 
 mod ends;
 
@@ -76,7 +76,7 @@ impl Delete {
         Delete { most: Some(most) }
     }
 
-    /// Returns the form for the destination, where `filters` protect names.
+    /// Returns the options of the removal for the destination, where `filters` protect names.
     pub(crate) fn with(self, filters: Vec<Filter>) -> longhaul_files::Delete {
         longhaul_files::Delete { filters, most: self.most }
     }
@@ -238,7 +238,7 @@ pub struct CopyOptions {
     pub settings: Settings,
     /// The settings for each source, if they differ; otherwise empty.
     pub source_settings: Vec<Settings>,
-    /// A fixed rate in bits a second of UDP payload, applied to each of several sources.
+    /// A fixed rate in bits a second of UDP payload; with several sources, the rate of each.
     pub rate: Option<Rate>,
     /// The upper limit of the rate search (`--bwlimit`), for all sources together.
     pub rate_limit: Option<Rate>,

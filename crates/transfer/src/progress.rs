@@ -198,7 +198,7 @@ pub enum Notice {
         /// The reason of the loss.
         reason: String,
     },
-    /// UDP datagrams do not arrive, or no longer arrive; another carrier now has the data.
+    /// UDP datagrams do not arrive, or no longer arrive; another carrier now carries the data.
     Fallback {
         /// The current carrier of the data.
         carrier: String,

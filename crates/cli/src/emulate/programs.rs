@@ -57,8 +57,8 @@ pub(super) enum Event {
 pub(super) struct Asked(Signals);
 
 impl Asked {
-    /// Starts no thread, because the kernel gives a user namespace only to a process with a single
-    /// thread.
+    /// Catches the signals from now on. Starts no thread, because the kernel gives a user namespace
+    /// only to a process with a single thread.
     pub(super) fn watch() -> Result<Asked, EmulationError> {
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup));

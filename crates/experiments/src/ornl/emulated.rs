@@ -356,11 +356,12 @@ pub(super) static FILE: Experiment = Experiment {
               reported each missing packet every 20 ms. longhaul does not have the faults of the \
               study's FOBS and Tsunami. Datagrams carry 1440 bytes here, so 149,063 are needed \
               (the study: 146,219 to 146,421).",
-    learned: "Many of the study's results describe its programs, not the protocols. Without those \
-              faults the same rules repeat few packets beyond those that the path dropped. Tsunami \
-              repeats {Tsunami | retransmitted} packets (the study's repeated 207,317), and in all \
-              four runs has at least the rate of the study's best. FOBS sends four datagrams in a \
-              thousand too many, and has {FOBS, fastest * | difference} % more goodput. SABUL \
+    learned: "Many of the study's results describe its programs, not the protocols. Without the \
+              faults of these programs, the protocols repeat few packets beyond those that the \
+              path dropped. Tsunami repeats {Tsunami | retransmitted} packets (the study's \
+              repeated 207,317), and in all four runs has at least the rate of the study's best. \
+              FOBS sends four datagrams in a thousand too many, and has {FOBS, fastest * | \
+              difference} % more goodput. SABUL \
               repeats {SABUL | retransmitted} packets (the study's repeated 19,911); it is {SABUL, \
               fastest * | difference} % faster than the study's best run, and three times as fast \
               as the worst. Its search for the rate costs nothing if the card makes the host wait. \

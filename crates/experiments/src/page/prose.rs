@@ -74,7 +74,7 @@ fn number(placeholder: &str, rows: &[Cells]) -> Result<String, String> {
 }
 
 /// Formats a number with commas between thousands, without a sign if it rounds to zero. Halves are
-/// rounded up, as a reader of the table would.
+/// rounded away from zero, as a reader of the table would round them.
 fn write(value: f64, decimals: usize) -> String {
     let scale = (0..decimals).fold(1.0, |scale, _| scale * 10.0);
     let text = format!("{:.decimals$}", (value.abs() * scale + 1e-9).round() / scale);

@@ -62,7 +62,7 @@ pub enum Mode {
     Latest,
     /// Every message in datagrams, immediately or never.
     Datagram,
-    /// Every message in datagrams, unless its age at arrival would exceed this.
+    /// Messages in datagrams, except those whose age at arrival would exceed this time.
     Deadline(Span),
     /// Every message in the datagrams of a multicast group, immediately or never.
     Multicast,

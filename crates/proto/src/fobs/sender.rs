@@ -1,6 +1,7 @@
 //! The sending end: first sends, then unacknowledged blocks in a circle, batch after batch until
-//! the completion signal. After each chunk of new data the sender resends known losses first.
-//! With the rate table (`table`) the sender is less greedy during congestion.
+//! the completion signal. After each chunk of new data the sender resends known losses before it
+//! begins the next chunk. With the rate table (`table`) the sender is less greedy during
+//! congestion.
 
 use alloc::boxed::Box;
 

@@ -7,7 +7,7 @@
 //! path to the host is often narrower. The user's limit for all flows is a second upper limit.
 //!
 //! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
-//! capacity minus the *part* of other traffic, the rate that is left to it
+//! capacity minus the *part* of other traffic, the rate that C_r leaves to it
 //! ([`fair_share`](super::fair_share)).
 
 use alloc::vec::Vec;
@@ -89,8 +89,8 @@ impl Link {
         news
     }
 
-    /// The totals from which C_r is adjusted. The part of other traffic counts as arrived, without
-    /// the capacity that `receive-share` leaves free anyway.
+    /// The totals from which C_r is adjusted. The part of other traffic, minus the capacity that
+    /// `receive-share` leaves free anyway, counts as arrived.
     pub(super) fn whole(&self, capacity: &Capacity, whole: Whole) -> Whole {
         let Some(others) = self.others else { return whole };
         let (found, share) = capacity.found();

@@ -138,8 +138,8 @@ mod tests {
         for (at, number) in [(1, 1), (2, 3), (3, 2), (11, 6), (12, 5)] {
             arrive(&mut monitor, at, number);
         }
-        // The first edge was set at the first datagram, the second edge when the first was
-        // settled.
+        // The first edge was set at the first datagram, the second edge when the first
+        // edge was settled.
         let first = monitor.seen().unwrap();
         assert_eq!((first.at, first.sent, first.received), (ms(0), 1, 1));
         monitor.settle(ms(20), GRACE);

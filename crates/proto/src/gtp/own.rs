@@ -131,7 +131,8 @@ mod tests {
         let begun = |mut own: OwnLoss| {
             excesses(&mut own, 1e9, 0.05, 0..12).iter().position(|excess| *excess == 0.0)
         };
-        // The rate falls in steps of 2 %. The judged falls are 5 % and 2.5 %, then 5 % and 5 %.
+        // The rate falls in steps of 2 %. Losses are compared after falls of 5 % and 2.5 %, and in
+        // the second case after falls of 5 % and 5 %.
         assert_eq!(begun(OwnLoss::new(&rules())), Some(5));
         assert_eq!(begun(by(Tuning { own_again: 1.0, ..Tuning::OURS })), Some(6));
         // If a narrow link loses 10 % at a rate of 100, it loses 4.3 % at 94. If it loses 6 % at

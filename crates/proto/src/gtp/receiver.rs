@@ -205,10 +205,11 @@ impl GtpReceiver {
                 None => self.gone += core::mem::take(&mut flow.news.gone),
             }
         }
-        // The queue of the receiver's link delays all flows, a queue of one path only its own flow.
-        // The shortest queue of all flows would exclude the latter, but would rise only after the
-        // farthest sender has reported. The geometric mean of the shortest and the longest queue
-        // rises earlier, and is also zero while one flow has no queue.
+        // A queue at the receiver's link delays all flows; a queue on one path delays only the flow
+        // of this path and must not count. The shortest queue of all flows would not count it, but
+        // would rise only after the farthest sender has reported. The geometric mean of the
+        // shortest and the longest queue rises earlier, and is also zero while one flow has no
+        // queue.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Whole { unmeasured, queue, trains, ..Whole::of(&mut did) };
         let took = now.since(core::mem::replace(&mut self.last_interval, now));

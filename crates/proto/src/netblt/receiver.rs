@@ -14,8 +14,9 @@ use crate::time::Time;
 use crate::units::Bytes;
 use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 
-/// The burst size offered by default. It is larger than any pacer's default burst and therefore
-/// limits nothing: even a host that stores data slowly has room for whole buffers.
+/// The burst size offered by default. It is larger than any pacer's default burst, so it limits
+/// nothing. No limit is needed, because even a host that stores data slowly has room for whole
+/// buffers.
 const OFFERED_BURST: u32 = 128;
 /// Factor from the drain rate (at which the host empties its buffers) to the offered rate. Above 1,
 /// because the drain rate is measured on arrivals and would otherwise never let the sender go

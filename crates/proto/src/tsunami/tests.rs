@@ -189,7 +189,8 @@ fn a_sender_that_waits_for_a_grant_does_not_repeat_acknowledged_blocks() {
     assert_eq!(out.run_for(400).len(), 50);
     out.ack(50);
     assert!(out.run_for(2_000).is_empty());
-    // The last block shows which blocks are unacknowledged.
+    // Without an acknowledgement the sender repeats only the last block: with it, the receiver can
+    // find the blocks that it lacks.
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     out.run_for(400);
     assert_eq!(out.run_for(500), [49]);
@@ -419,7 +420,8 @@ fn a_restart_is_requested_once_and_then_only_blocks_lost_after_it() {
     inn.arrive(ms(1_070), [100, 101, 102, 103, 104]);
     let (asked, rates) = inn.said(ms(1_070));
     assert_eq!((asked, rates[0].restart), (alloc::vec![60..65], None));
-    // The restart makes no progress: after four waits its other blocks count as missing.
+    // The restart makes no further progress. After four waits, the blocks that it has not brought
+    // count as missing.
     inn.arrive(ms(1_900), 500..550);
     assert_eq!(inn.said(ms(1_900)).1[0].restart, Some(60));
     assert_eq!(inn.counts(), (150, 150 + 5 + 100));

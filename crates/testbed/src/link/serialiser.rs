@@ -52,8 +52,8 @@ impl Serialiser {
         self.free_at.max(now)
     }
 
-    /// The time when a packet of `wire` bytes offered at `now` has left, or `None` if more than
-    /// `queue` bytes would then wait. `rate` is the wire's rate at the packet's
+    /// The time when a packet of `wire` bytes offered at `now` has left, or `None` if the backlog
+    /// with this packet would exceed `queue` bytes. `rate` is the wire's rate at the packet's
     /// [`Serialiser::turn`]; without a rate, packets pass without serialisation. A rate of zero
     /// never finishes: `None`.
     pub(super) fn accept(

@@ -15,13 +15,14 @@ const PARTS: u32 = 1_024;
 /// RFC 9438, 5: how steep the curve is, in segments a second cubed.
 const C: f64 = 0.4;
 /// Arrivals, in eighths of the window, per increment of the estimate of Reno's window: RFC 9438,
-/// 4.3, (1 + β) / 3 (1 − β). Linux also uses this factor above the window before the loss.
+/// 4.3, (1 + β) / 3 (1 − β). Linux keeps this factor even while the window is larger than before
+/// the loss.
 const RENO_EIGHTHS: u32 = 8 * (PARTS + BETA) / 3 / (PARTS - BETA);
 /// Linux's clock tick, at 250 Hz.
 const TICK: Span = Span::from_millis(4);
 /// The update interval while the window does not change.
 const LOOK_EVERY: Span = Span::from_millis(32);
-/// Before the first loss the window grows by at least a 20th per round trip.
+/// Before the first loss, and after a timeout, the window grows by at least a 20th per round trip.
 const FIRST_EVERY: u32 = 20;
 /// The window grows by at most one segment per two arrivals.
 const LEAST_EVERY: u32 = 2;
@@ -31,7 +32,8 @@ const HARDLY: u32 = 100;
 /// The state between two losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cubic {
-    /// The window at the last reduction, lowered by fast convergence; zero before the first.
+    /// The window at the last reduction, lowered by fast convergence; zero before the first
+    /// reduction and after a timeout.
     max: u32,
     epoch: Option<Epoch>,
     /// Arrivals per increment of the window.
@@ -196,7 +198,7 @@ mod tests {
         // For one clock tick the curve, in whole segments, is one above the window.
         assert!(windows[0] == 15 && windows[4] <= 18, "{windows:?}");
         assert!(windows[5..36].iter().all(|window| *window == windows[4]), "{windows:?}");
-        // Then it catches up with Reno's growth.
+        // Then the window catches up with Reno's growth.
         assert!(windows[59] > 30, "{windows:?}");
     }
 

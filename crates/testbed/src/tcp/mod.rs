@@ -20,7 +20,7 @@
 //! - timeouts by RFC 6298, with Linux's minimum variation of 200 ms;
 //! - delayed acknowledgements: for every second segment or after 40 ms; immediately for the first
 //!   16 and for segments out of order (RFC 5681, 4.2; Linux's times);
-//! - BBR version 1, with its own window and pace, and no rate reduction.
+//! - BBR version 1, with its own window and pace, without proportional rate reduction.
 //!
 //! Not implemented: Nagle, urgent data, closing, ECN, undoing of spurious recoveries. The receive
 //! window is the configured limit from the start: the kernel's autotuning grows it as fast as slow

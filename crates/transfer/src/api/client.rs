@@ -104,7 +104,7 @@ impl Client {
         let done = engine::start("longhaul look", move || {
             look_at_ports(&host, port, data_port, identity).map_err(Error::from)
         })?;
-        done.await.unwrap_or_else(|_| Err(engine::vanished("a look at ports")))
+        done.await.unwrap_or_else(|_| Err(engine::vanished("the port test")))
     }
 }
 

@@ -382,7 +382,8 @@ impl StreamSent {
                 Way::Repair | Way::Payloads => "lost datagrams are sent again".to_owned(),
             };
             let (choice, loss) = (plan.choice.by(plan.way), sent.loss);
-            sent.way = format!("{choice}; {means}, for {loss} of loss, {:.1} in a row", sent.burst);
+            sent.way =
+                format!("{choice}; {means}, for a loss of {loss}, {:.1} in a row", sent.burst);
         }
         sent
     }

@@ -38,9 +38,9 @@ pub struct Found {
     pub(super) _memory: Box<dyn ListMemory>,
 }
 
-/// Surveys the sources of `route` over `session`, and leaves `session` ready for another request.
-/// Gives up on a source that sends signs of life but makes no progress for `stall`. `memory` is
-/// charged for the answer.
+/// Surveys the object at the paths of `route` over `session`, and leaves `session` ready for
+/// another request. Gives up on a source that sends signs of life but makes no progress for
+/// `stall`. `memory` is charged for the answer.
 ///
 /// # Errors
 /// The other side reports an error, sends an invalid answer, is silent, or has a disk that does not

@@ -54,7 +54,7 @@ pub(crate) const WHOLE: usize = usize::MAX;
 
 /// The version of the object that most sources have.
 pub(crate) struct Agreed {
-    /// The list of files, which records no holes.
+    /// The list of files, without holes: replicas send holes as zeros.
     pub(crate) manifest: Arc<Manifest>,
     /// The hash of each chunk.
     pub(crate) values: Arc<Vec<Digest>>,
@@ -71,7 +71,8 @@ pub(crate) struct ReplicaLink {
 }
 
 impl Destination for ReplicaLink {
-    /// Joins a source that has made its offer. The source's end does not wait for files to close.
+    /// Adds a source to the copy, once its offer (digest and length of its object) has arrived. The
+    /// receiving end of the source does not wait until the files are closed.
     fn begin(self: Box<Self>, incoming: Incoming, _: Option<&Jobs>) -> Result<Jobs, Error> {
         let ReplicaLink { jobs, manifest } = *self;
         let Incoming { offer, reporter, .. } = incoming;
@@ -160,7 +161,7 @@ struct Member {
     joined: Time,
     /// The number of the last lease sent to the source.
     last_lease: u32,
-    /// The number of the lease that the source's current pass serves.
+    /// The number of the lease that the source's current pass (one transmission of chunks) serves.
     begun_lease: u32,
     waits: bool,
     silent: bool,

@@ -42,7 +42,8 @@ impl fmt::Debug for Input {
     }
 }
 
-/// A writer that replaces a destination file, written in order. Clones refer to the same writer.
+/// A writer that gets the content in order, instead of a destination file. Clones refer to the same
+/// writer.
 #[derive(Clone)]
 pub struct Output(Arc<Shared>);
 

@@ -96,9 +96,9 @@ impl Whence {
     }
 }
 
-/// The callbacks through which the surrounding program observes an end and stops it.
+/// The callbacks through which the surrounding program observes one end of a transfer and stops it.
 pub(crate) trait Hooks {
-    /// Decides ten times a second whether the end continues.
+    /// Decides ten times a second whether this end of the transfer continues.
     ///
     /// # Errors
     /// The reason to stop.

@@ -40,7 +40,7 @@ fn flows_with_unlike_round_trips_share_evenly_at_each_join() {
 
 #[test]
 fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
-    // Figure 9 at a tenth of its rate: a sender's limit of 20, then of 30, on a link of 100.
+    // Figure 9 at a tenth of its rate: a sender's limit of 20, then of 30 Mbit/s, on a link of 100.
     for limit in [20, 30] {
         let mut star = given(100);
         star.join(1, 20, 100);
@@ -70,7 +70,7 @@ fn a_reported_card_speed_limits_its_sender_and_the_others_get_the_rest() {
 
 #[test]
 fn least_rates_above_the_capacity_overrun_no_link() {
-    // 50 times 0.5 Mbit/s over a link of 10.
+    // 50 times 0.5 Mbit/s over a link of 10 Mbit/s.
     let mut star = Star::new(10, settings(&[("receive-rate", 9.8e6), (EARLY.name, 0.0)]));
     for flow in 0..50 {
         star.join(flow, 10 + 4 * u64::from(flow), 10);
@@ -205,8 +205,8 @@ fn an_unknown_capacity_is_found_by_the_first_datagrams() {
 
 #[test]
 fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
-    // Each reading of the card gives as many packets as at 1 Gbit/s with a reading every 75 µs. The
-    // queue holds 16 ms of the link instead of 20 ms.
+    // At 100 Mbit/s a reading every 750 µs gives as many packets as one every 75 µs at 1 Gbit/s.
+    // The queue holds 16 ms of the link's data instead of 20 ms.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
         star.looks = Span::from_micros(750);
@@ -375,8 +375,8 @@ fn many_senders_get_few_requests_and_none_starves() {
     star.run(ms(3000));
     let before = star.requests;
     star.run(ms(6000));
-    // Each schedule sends one more request to every sender. There are no more schedules than
-    // rounds of other requests.
+    // The minimum time between requests allows 200 a second in all. Each schedule sends one more
+    // request to every sender, which at most doubles the number.
     let asked = star.requests - before;
     assert!(asked < 2 * 3 * 200, "{asked}");
     let rates = star.rates(3000, 6000);

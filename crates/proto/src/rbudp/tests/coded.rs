@@ -1,4 +1,5 @@
-//! Coded symbols after a last round: how many are sent, and when they replace blocks.
+//! Coded symbols (repairs from an erasure code) after a last round: how many are sent, and when
+//! they replace blocks.
 
 use alloc::vec::Vec;
 

@@ -136,8 +136,8 @@ impl<'e> Flows<'e> {
     /// ended, or until `stop`. Returns the results in the scenario's order, without commands. The
     /// links' schedules start with this call.
     pub fn run(&self, began: Instant, stop: &Stop) -> Vec<FlowEnd> {
-        // The preparation took time, which the schedules must not count. If the emulation has
-        // ended, the flows fail.
+        // The schedules must not count the time that the preparation took. The call fails only if
+        // the emulation has ended, and then the flows fail too.
         let _ = self.emulation.begin_schedules();
         let flows = self.scenario.flows.iter().enumerate();
         let flows: Vec<_> =
