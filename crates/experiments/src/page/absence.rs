@@ -103,7 +103,9 @@ fn which(names: &[String], cases: &[Case]) -> String {
     match names {
         all if all.len() == cases.len() => "all cases of this page".to_owned(),
         few if few.len() <= NAMED => few.join("; "),
-        [first, ..] => format!("{} of {} cases, first {first}", names.len(), cases.len()),
+        [first, ..] => {
+            format!("{} of {} cases, of which the first is \"{first}\"", names.len(), cases.len())
+        }
         [] => String::new(),
     }
 }
