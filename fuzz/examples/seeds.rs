@@ -89,7 +89,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
 }
 
 /// Returns coded blocks. Each begins with scheme, originals, repairs and symbol length, as
-/// `Input::any` reads them. Then follow an honest block that loses some symbols, or symbols that a
+/// `Input::any` reads them. The rest is an honest block that loses some symbols, or symbols that a
 /// hostile peer made up.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);

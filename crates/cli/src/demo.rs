@@ -150,7 +150,9 @@ fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<()
     match track {
         Ok(track) => contest::run(track, place, cancel),
         Err(reason) => {
-            step(&format!("leaves out the race with TCP; this host cannot emulate a path: {reason}"));
+            step(&format!(
+                "leaves out the race with TCP; this host cannot emulate a path: {reason}"
+            ));
             Ok(())
         }
     }

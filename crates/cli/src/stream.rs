@@ -69,8 +69,7 @@ enum Behind {
 enum Way {
     /// Repair or code, whichever sends less on the measured path
     Auto,
-    /// All frames of a period as long as the deadline are one transfer; lost datagrams are sent
-    /// again
+    /// The frames that are sent within one deadline are one transfer; lost datagrams are sent again
     Payloads,
     /// Lost datagrams of a frame are sent again while they can be in time
     Repair,
@@ -80,8 +79,8 @@ enum Way {
 
 #[derive(Args)]
 struct SendArgs {
-    /// A file of consecutive frames, a folder with one frame a file, or - for stdin; none with
-    /// --test-pattern. Then the server and the stream: lh://HOST/NAME
+    /// The source: a file of consecutive frames, a folder with one file for each frame, or - for
+    /// stdin (no source with --test-pattern). Then the server and the stream: lh://HOST/NAME
     #[arg(value_name = "SOURCE|URL", num_args = 1..=2, required = true)]
     places: Vec<OsString>,
     /// Size of a frame, at most 16Mi; for a folder, of the largest frame

@@ -215,18 +215,18 @@ pub(crate) static FIG1: Experiment = Experiment {
               share is then {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % \
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \
-              {most [* takes 1 ms, * for 1024]} % from one for 128 on. This suggests that the \
+              {most [* takes 1 ms, * for 1024]} % with one for 128 or more. This suggests that the \
               paper's main parameter describes its hosts, not its path. longhaul is better at the \
               frequencies that were bad choices in the paper, because it makes an acknowledgement \
               from a bitmap without delaying arrivals. At the best frequency its share is within a \
               point of the paper's 90 % on both paths.\n\n\
               With two packets a batch, as in the paper, the share is the same to the last digit: \
               a batch decides how often the sender looks for an acknowledgement, and looking costs \
-              longhaul nothing. Over real sockets the share is {-most [* loss 0 %, * | from \
-              simulated] | 2} to {-least [* loss 0 %, * | from simulated] | 2} points lower than \
-              simulated without loss, and {-most [* loss 0.1 %, * | from simulated] | 2} to \
-              {-least [* loss 0.1 %, * | from simulated] | 2} points lower at 0.1 %, at every \
-              frequency.",
+              longhaul nothing. Over real sockets the share is lower than simulated at every \
+              frequency: by {-most [* loss 0 %, * | from simulated] | 2} to {-least [* loss 0 %, * \
+              | from simulated] | 2} points without loss, and by {-most [* loss 0.1 %, * | from \
+              simulated] | 2} to {-least [* loss 0.1 %, * | from simulated] | 2} points at a loss \
+              of 0.1 %.",
     set: Set::Full,
 };
 

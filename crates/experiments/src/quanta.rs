@@ -341,7 +341,7 @@ pub(crate) static FIG7: Experiment = Experiment {
               from the whole payload, although the first round repairs nothing, so it predicts one \
               round more than those words require. Chance also decides whether a round leaves a \
               packet over. So the simulated number of rounds is the model's number, or one or two \
-              fewer. The emulated number differs from the simulated one by one at most; this \
+              fewer. The emulated number differs from the simulated number by at most 1; this \
               matters where a round trip is a large part of the time.",
     learned: "Round trips limit the throughput of small payloads; the sending rate limits that of \
               large ones. 12 % loss costs the repeated data (12/88 = 13.6 % of the payload) and \

@@ -113,7 +113,7 @@ impl Window {
         self.jump.allow(bytes.min(MOST / 2), now);
     }
 
-    /// Takes the permission to jump back, and returns its flight in bytes.
+    /// Withdraws the permission to jump, and returns its flight in bytes.
     #[cfg(test)]
     pub(super) fn cancel_permission(&self) -> Option<u64> {
         self.jump.cancel_permission()

@@ -13,7 +13,7 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::place::Place;
 
-/// Number of blocks of one stream. So at most 4 MiB wait for the relay.
+/// Number of blocks (buffers) of one stream. So at most 4 MiB wait for the relay.
 const BLOCKS: usize = 64;
 const BLOCK: usize = 64 << 10;
 

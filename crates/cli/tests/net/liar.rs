@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::rig::{DEADLINE, Host, Pair};
 
-/// The flow and the transfer of a liar's request.
+/// The flow of a liar's request.
 pub(super) const FLOW: u32 = 7;
 
 /// An observer that ignores all events.

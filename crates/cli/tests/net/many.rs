@@ -261,7 +261,7 @@ fn a_replica_that_slows_down_is_named_and_the_others_deliver_the_rest() {
     let progress = ended.events("progress");
     let rates = progress.iter().filter(is_between).map(|event| event["rate_now_bps"].as_f64());
     let rates: Vec<Option<f64>> = rates.collect();
-    // Few progress events mean that the disk hung, low rates that the machine is busy.
+    // Few progress events mean that the disk hung; low rates mean that the machine is busy.
     let is_idle = rates.len() >= 5 && rates.iter().all(|rate| *rate >= Some(100e6));
     let busy = "this machine is too busy for 60 Mbit/s from each: all sources are slow";
     need!(skip::unless(is_idle, busy));

@@ -131,7 +131,7 @@ pub(super) static INTERNET: Experiment = Experiment {
               best case | difference} and {SABUL, worst case | difference} % more goodput than in \
               the study, because nothing but loss limits it here. TCP treats every loss as \
               congestion: it has {TCP*, best case} Mbit/s at five lost packets in ten thousand, \
-              and {TCP*, worst case} at three in a hundred. In the study TCP had 280 and 230, so \
-              it did not meet this loss.",
+              and {TCP*, worst case} Mbit/s at three in a hundred. In the study TCP had 280 and \
+              230, so it did not meet this loss.",
     set: Set::Quick,
 };

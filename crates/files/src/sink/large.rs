@@ -375,9 +375,9 @@ impl Large {
         let synced = self.file(ground)?.sync_data();
         self.judge_sync(synced)?;
         if !self.is_named {
-            // If the name is not on disk, a power failure loses the whole file. A folder keeps
-            // entries whose sync failed, so the next sync tries again. Until then nothing is added
-            // to the journal.
+            // If the name is not on disk, a power failure loses the whole file, so nothing is added
+            // to the journal before the folder is synced. A folder keeps entries whose sync failed,
+            // so the next sync tries again.
             let (folder, _) = ground.at(self.number)?;
             if folder.sync().is_err() && folder.sync().is_err() {
                 return Ok(());
@@ -493,8 +493,8 @@ impl Large {
         let is_it = |found: &store::Attributes| found.identity == identity;
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
-        // A folder keeps the entries that it could not sync; a file does not keep its content. So a
-        // second sync may succeed, and the sync at the end of the copy is a third try.
+        // After a failed sync, a folder keeps its unsynced entries, but a file loses its content.
+        // So a second sync may succeed, and the sync at the end of the copy is a third try.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
         // The next run removes a journal without a partial file.
         let _ = folder.remove(&names::journal(&name));

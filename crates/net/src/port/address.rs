@@ -3,8 +3,8 @@
 //! Data go only to an address that is known to want them. That is the address that this end
 //! contacted, or the control path's IP address at the port from which the first *sealed* datagram
 //! came. Any other source of sealed datagrams, such as a peer that has moved, must first echo a
-//! random challenge. Until then the source gets at most three times the bytes that it sent (RFC
-//! 9000, section 8).
+//! random challenge. Before the echo, the source gets at most three times the bytes that it sent
+//! (RFC 9000, section 8).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -104,8 +104,8 @@ impl AddressRule {
         let stale = |pending: &Pending| now.since(pending.since) > PATIENCE;
         if self.pending.as_ref().is_none_or(|p| p.path.remote != path.remote || stale(p)) {
             // The newest unvalidated address counts, so an old path that still delivers cannot
-            // delay a move. But each stays pending for one interval; otherwise two addresses would
-            // keep replacing each other.
+            // delay a move. But each address stays pending for one interval. Otherwise two
+            // addresses would keep replacing each other.
             if self.pending.as_ref().is_some_and(|p| now.since(p.since) < REPEAT) {
                 return Advice::Nothing;
             }

@@ -153,7 +153,7 @@ tuning! {
     /// result may be chance.
     own_again: f64 = 0.5;
     /// Minimum level of loss that counts as unchanged after the rate fell, on a scale from the loss
-    /// of a narrow link (0) to the loss before the rate fell (1).
+    /// that a link of limited capacity would have now (0) to the loss before the rate fell (1).
     own_stays: f64 = 0.5;
     /// Nothing is learned while the loss ratio exceeds the known own loss by this or less.
     own_least: f64 = 0.001;

@@ -68,7 +68,7 @@ impl Window {
         }
     }
 
-    /// Ends the start: from now on the maximum may be below the first size.
+    /// Ends the start phase: from now on the maximum may be below the initial window.
     pub(super) fn end_start(&mut self) {
         self.least = LEAST;
     }

@@ -11,8 +11,8 @@ use super::head::{Head, LAST_FRAME};
 use crate::fec::Shape;
 use crate::time::{Span, Time};
 
-/// Maximum number of frames from the next frame to deliver to the newest frame. Older frames count
-/// as missed.
+/// Maximum number of frames in the window, which begins with the next frame to deliver and ends
+/// with the newest frame. Frames before the window count as missed.
 const WINDOW: u32 = 256;
 
 /// Maximum number of missed frames whose later symbols are counted.

@@ -103,8 +103,8 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the line that offers these ports of this host, the first that the remote side sends to
-/// the client.
+/// Returns the line that offers these ports of this host. It is the first line that the remote side
+/// sends to the client.
 pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }

@@ -70,7 +70,7 @@ impl Jump {
         self.set(None).map(|allowed| allowed.flight)
     }
 
-    /// Ends the jump, and takes the permission back.
+    /// Ends the jump, and withdraws the permission.
     pub(super) fn cancel(&mut self) {
         self.set(None);
         self.state = State::None;

@@ -27,8 +27,8 @@ const WAITING: usize = 1_024;
 const WAITING_BYTES: usize = 32 << 20;
 /// Interval of the control datagrams that tell the server a subscriber's address.
 const HELLO: Span = Span::from_millis(250);
-/// The message interval for the loss meter. The meter counts missing datagrams after a pause of
-/// four intervals as an outage, not as losses of the path.
+/// The message interval for the loss meter. If datagrams are missing after a pause of more than
+/// four intervals, the meter assumes an outage and counts no losses of the path.
 const OUTAGE: Span = Span::from_secs(1);
 /// Bytes of the largest datagram's content.
 const MOST: usize = u16::MAX as usize;

@@ -53,7 +53,7 @@ pub struct LinkSpec {
 /// Drops by a queue that still has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueControl {
-    /// No such drops.
+    /// A queue with room drops nothing.
     #[default]
     DropTail,
     /// Drops that CoDel decides.

@@ -15,7 +15,7 @@ pub struct Host {
     /// Its name; programs on other hosts can resolve it.
     pub name: String,
     /// The card's rate in both directions in bits a second, Ethernet framing included. `None`: only
-    /// the links limit.
+    /// the links limit the rate.
     pub nic: Option<Rate>,
     /// The card's output queue. A full queue drops datagrams, as in a host whose socket buffers are
     /// larger than the device's queue. `None`: programs wait for the card.

@@ -20,7 +20,7 @@ use crate::scenario::{Disk, Pace};
 const BATCH: usize = 44;
 /// A slow sending program polls only for the datagrams that it can send in this time.
 const TURN: Span = Span::from_micros(250);
-/// A core (protocol state machine) that is polled more often in one instant is stuck.
+/// A core (protocol state machine) that is polled more often than this in one instant is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
 /// The limits of a sending program.

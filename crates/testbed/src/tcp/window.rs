@@ -103,7 +103,7 @@ impl Window {
     }
 
     /// Adds one segment per `every` arrivals. If `every` has shrunk since the last call, the
-    /// arrivals saved until then add at most one segment.
+    /// arrivals counted in earlier calls add at most one segment.
     fn grow(&mut self, every: u32, arrived: u32) {
         if self.count >= every {
             self.count = 0;

@@ -200,9 +200,9 @@ impl ServerBuilder {
 
     /// Bridges a room to a multicast group of this server's network, such as `239.1.2.3:5000` or
     /// `[ff15::7]:5000`. Append `%eth0` to choose an interface. The server sends the messages of
-    /// the room to the group. It passes the messages that clients send to the group, in the mode
-    /// [`Multicast`](super::ChannelMode::Multicast), on to the room. Datagrams pass `hops - 1`
-    /// routers.
+    /// the room to the group, and the messages of the group to the room. Clients in the mode
+    /// [`Multicast`](super::ChannelMode::Multicast) send to the group. Datagrams pass at most
+    /// `hops - 1` routers.
     pub fn multicast(mut self, room: &str, group: &str, hops: u8) -> ServerBuilder {
         let usage = |what: String| Error::new(ErrorKind::Usage, what);
         let room = Key::new(room).map_err(|error| usage(format!("{room} is not a room: {error}")));

@@ -72,7 +72,7 @@ impl Card {
     }
 }
 
-/// The chunks that need not be sent, and those to compare first.
+/// The chunks that need not be sent, and the chunks to compare with the source.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Plan {
     /// Chunks of the virtual object that the receiver has.

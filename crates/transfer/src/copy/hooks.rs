@@ -1,5 +1,5 @@
-//! The client's hooks: passes progress and events to its observer, and the observer's cancellation
-//! to the copy.
+//! The client's hooks pass progress and events to its observer, and the observer's cancellation to
+//! the copy.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

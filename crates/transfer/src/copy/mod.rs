@@ -4,7 +4,7 @@
 //!   copies, `udp_watchdog` detects that UDP no longer passes.
 //! - `hooks` passes events to the user and cancels on request; `summing` creates the summary.
 //! - `local` copies within this host and `http` from an HTTP server; both use `to_files`.
-//! - `many` leads a copy from several sources: one copy over one session per source.
+//! - `many` runs a copy from several sources, with one session for each source.
 //! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
 //!   them.
 //! - `rehearsal` is a session without a network, for the fuzzer.
@@ -51,8 +51,8 @@ pub use rehearsal::rehearse;
 /// Copies files; blocks until the end.
 ///
 /// # Errors
-/// [`Error`] says why the copy ended. If some of several sources failed, they are in the
-/// summary; only if all failed is there an error.
+/// [`Error`] says why the copy ended. If only some of several sources fail, the summary names them;
+/// if all fail, the copy returns an error.
 pub fn copy(
     options: CopyOptions,
     observer: Arc<dyn Observer>,
@@ -156,7 +156,7 @@ async fn run(
     if options.receive == Receive::Fake {
         let receive = CallOption::Receive;
         let what =
-            format!("a measurement: {receive} fake accounts for datagrams and writes nothing");
+            format!("with {receive} fake, the receiver only counts datagrams; no file is written");
         observer.notice(Notice::Warning(what));
     }
     let mut fell_back = false;

@@ -120,7 +120,7 @@ impl Silence {
     }
 
     /// Returns the length of the silence. It is zero before the other end's first message, because
-    /// until then the other end may have nothing to send.
+    /// at the start the other end may have nothing to send.
     fn look(&mut self, sign: Sign) -> Duration {
         let passed = self.looked.elapsed().min(PAUSE);
         self.looked = Instant::now();

@@ -2,8 +2,8 @@
 //! stream.
 //!
 //! On a stream, a lost packet delays all later data for more than a round trip. So messages that a
-//! protocol waits for are sent twice: first in a separate sealed datagram, and reliably on the
-//! stream. Every such message is idempotent.
+//! protocol waits for are sent twice: in a separate sealed datagram, and reliably on the stream.
+//! All messages that are sent twice are idempotent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -298,7 +298,8 @@ impl Running {
                 _ = epochs.changed() => {
                     let epoch = bridge.state.borrow().epoch.clone();
                     voice.renew(epoch.of(SERVER).sealer(), None, false);
-                    // No member has the key before the bridge, so `ears` has no datagrams under it.
+                    // No member gets the new key before the bridge does. So `ears` holds no
+                    // datagrams that are sealed with this key.
                     ears.renew(clock::now(), epoch, &mut Vec::new());
                 }
                 () = bridge.due() => bridge.renew(),

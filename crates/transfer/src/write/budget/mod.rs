@@ -4,7 +4,7 @@
 //! A receiver grants its sender as many bytes as it can hold. If several transfers share one
 //! memory, each transfer may grant its part. Parts grow and shrink as transfers begin and end. A
 //! grant is never taken back. A transfer whose part shrinks keeps the excess until the writer has
-//! drained it; until then the other transfers have less.
+//! drained it; meanwhile the other transfers have less.
 //!
 //! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`]
 //! chunks, and a smaller memory is refused. If fewer chunks are free, a new transfer waits, ahead
