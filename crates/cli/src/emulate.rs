@@ -69,8 +69,8 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Run a shell command on a host. Commands start in the order of these flags. When the command
-    /// of the last flag ends, the emulation ends with its exit status; if this status is 0, with the
-    /// status of the first other command that failed
+    /// of the last flag ends, the emulation ends with its exit status; if this status is 0, with
+    /// the status of the first other command that failed
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], conflicts_with = "command")]
     run: Vec<String>,
     /// Stop after this long with exit status 124 (default: the scenario's limit if its own commands
