@@ -223,8 +223,9 @@ impl Sending {
         }
     }
 
-    /// Returns when to send a payload that is not full: the deadline after its first frame, or at
-    /// the end of the stream. `None` if there is none, or while the core has an unsent frame.
+    /// Returns when to send a payload that is not full: one deadline after its first frame came, or
+    /// immediately at the end of the stream. `None` without such a payload, or while the core has
+    /// an unsent frame.
     fn payload_due(&self, is_end: bool) -> Option<Time> {
         let filling = self.filling.as_ref()?;
         let is_idle = self.core.oldest() == self.core.next();

@@ -119,7 +119,7 @@ impl Check {
                 let bytes = room.and_then(|room| self.bytes.checked_add(room));
                 self.bytes = bytes
                     .filter(|bytes| *bytes <= MAX_OBJECT)
-                    .ok_or("the files make more than a pebibyte")?;
+                    .ok_or("the files have more than a pebibyte in all")?;
             }
         }
         self.last_is_file = entry.size().is_some();

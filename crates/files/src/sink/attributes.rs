@@ -72,7 +72,7 @@ impl Keep {
         file.set_modified(entry.modified)
     }
 
-    /// Gives a folder its permissions, and its time if that is kept.
+    /// Gives a folder its permissions, and also its time if `permissions` are kept.
     pub(super) fn apply_to_folder(self, folder: &dyn Folder, entry: &Entry) -> io::Result<()> {
         if let Some(mode) = self.mode(entry) {
             folder.set_mode(mode)?;

@@ -7,7 +7,7 @@
 //! count as unchanged. A second comparison follows after a further, shorter fall (`own_again` of
 //! the first). If the loss stayed both times, it is the path's own loss and is ignored from then
 //! on. One comparison is not enough, because the drops of a full queue vary between flows. A period
-//! with less loss revokes the result.
+//! with less loss lowers the path's own loss to its value.
 
 use super::options::Rules;
 use super::tuning::Tuning;
@@ -73,7 +73,7 @@ impl OwnLoss {
         if self.has_stayed { again } else { self.fallen }
     }
 
-    /// The part of a loss ratio beyond the path's own.
+    /// The part of a loss ratio beyond the path's own loss, which is multiplied by a margin.
     pub(super) fn excess(&self, loss: f64) -> f64 {
         (loss - self.own * self.margin).max(0.0)
     }

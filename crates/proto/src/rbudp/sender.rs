@@ -92,8 +92,8 @@ impl RbudpSender {
         self.settle(now, segment);
     }
 
-    /// Whether repairs of a round that ends now would arrive after the last first send. Losses
-    /// among them would then cost a round trip.
+    /// Whether repairs of a round that ends now would arrive after the last first send. A loss
+    /// among these repairs would then cost another round trip.
     fn is_tail(&self) -> bool {
         let frontier = &self.end.frontier;
         let left = self.end.layout.blocks().saturating_sub(frontier.passed());

@@ -177,10 +177,9 @@ impl World<'_> {
             copy.to_sender.send(&mut self.fabric, agent, super::End::Sender, &outgoing);
             turns += 1;
             if turns > MAX_POLLS {
-                return Err(self.broken(
-                    index,
-                    "its receiver keeps sending without end in one instant".into(),
-                ));
+                return Err(
+                    self.broken(index, "it keeps sending without end in one instant".into())
+                );
             }
         }
         self.programs[self.receivers[index].host].report(now, reports);
