@@ -306,8 +306,8 @@ impl Shadow {
         TRAIN_LEN as f64 * self.datagram
     }
 
-    /// Lower bound of the capacity if trains with their timing error have shown `carries`. The error
-    /// of several trains shrinks with the square root of their number.
+    /// Lower bound of the capacity if trains with their timing error showed `carries`. The error of
+    /// several trains shrinks with the square root of their number.
     fn at_least(&self, carries: f64) -> f64 {
         let error = MISDATED / libm::sqrt(self.carries.len().max(1) as f64);
         carries / (1.0 + error * carries / self.train_bits())

@@ -76,7 +76,7 @@ struct Inner {
     owners: Mutex<HashMap<PeerId, u32>>,
     /// Chunks charged for each owner's lists.
     lists: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks held by unread messages to each owner; owners without such messages have no entry.
+    /// Chunks held by unread messages to each owner; an owner without unread messages is left out.
     messages: Mutex<HashMap<PeerId, u32>>,
     /// Notifies that chunks or a part were returned.
     returned: Notify,
