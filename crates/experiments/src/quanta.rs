@@ -158,9 +158,9 @@ pub(crate) static FIG5: Experiment = Experiment {
               [transfer.md](transfer.md) measures on real sockets what the receive strategies \
               cost a current processor. After a loss, scatter/gather predicts some places wrongly; \
               that costs nothing extra here.\n\n\
-              Above the receiver's limit longhaul is a little below app_perf. The first round runs \
-              into the limit, each round of repairs costs a round trip, and between two rounds the \
-              program empties its buffer and waits.",
+              At sending rates above the receiver's limit, longhaul's goodput is a little lower \
+              than app_perf's. The first round runs into the limit, each round of repairs costs a \
+              round trip, and between two rounds the program empties its buffer and waits.",
     learned: "Up to the receiver's limit, RBUDP delivers at the sending rate, and equation 4 \
               predicts the goodput within a fraction of a per cent. Beyond the limit the excess is \
               lost in the receiver's socket, in every round. At a sending rate of 878 Mbit/s \

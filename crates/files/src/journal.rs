@@ -1,4 +1,5 @@
-//! The journal of a partial file: its verified chunks and their values (hashes), kept over a kill.
+//! The journal of a partial file: its verified chunks and their values (hashes). The journal
+//! survives a kill.
 //!
 //! A journal only grows. A record is appended after its chunk's data are on disk, so every readable
 //! record is true. If a record is lost, a later copy reads the chunk in the partial file and

@@ -2,7 +2,7 @@
 //!
 //! A protocol is a [`Sender`] and a [`Receiver`]. Each is a core: a state machine without I/O. A
 //! sender has one flow, a receiver may have many. The driver (the program that does the I/O) calls
-//! both: `on_*` passes input with the current time, `poll_*` returns output, `next_wakeup` says
+//! the core: `on_*` passes input with the current time, `poll_*` returns output, `next_wakeup` says
 //! when to call again and why. After any `on_*` the driver polls until nothing is left.
 //!
 //! The core names blocks; the driver moves bytes. The code that encrypts datagrams assigns packet
@@ -320,7 +320,7 @@ pub trait Sender: Send {
     /// The smoothed round-trip time.
     fn rtt(&self) -> Span;
 
-    /// Results of the law that finds the rate; empty without such a law.
+    /// Results of the law that finds the rate; empty if no law finds it.
     fn found(&self) -> Found {
         Found::default()
     }

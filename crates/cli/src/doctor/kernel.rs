@@ -10,8 +10,8 @@ use longhaul_proto::units::Bytes;
 
 use super::{Finding, Grade, Want};
 
-/// Longest and shortest usual delay of a receiving thread. The socket buffer must hold the data
-/// that arrive during this delay.
+/// The socket buffer must hold the data that arrive while the receiving thread waits this long: the
+/// first time for the grade `Ok`, the second for `Warn`.
 const STALLS: [Span; 2] = [Span::from_millis(5), Span::from_millis(2)];
 /// Size that a sending socket requests.
 const SEND_BUFFER: u64 = 4 << 20;

@@ -306,7 +306,7 @@ impl Shadow {
         TRAIN_LEN as f64 * self.datagram
     }
 
-    /// The lowest capacity that the trains' timing error can make look like `carries`. The error of
+    /// Lower bound of the capacity if trains with their timing error showed `carries`. The error of
     /// several trains shrinks with the square root of their number.
     fn at_least(&self, carries: f64) -> f64 {
         let error = MISDATED / libm::sqrt(self.carries.len().max(1) as f64);

@@ -86,7 +86,7 @@ pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
 }
 
 /// Requests super-packets through `set`; returns whether UDP is included. Kernels before 6.2
-/// support only TCP, and refuse a request for both.
+/// support only TCP, and refuse a request that includes UDP.
 fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     match set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {

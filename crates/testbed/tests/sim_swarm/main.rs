@@ -40,8 +40,8 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     if case.wild {
         return Ok(outcome);
     }
-    // TCP flows have no limit. A loss burst lasts a number of packets here, so on an otherwise idle
-    // path a connection can back off for a long time within one burst.
+    // TCP flows have no limit. A loss burst here has a length in packets, not a duration. So if no
+    // other flow sends, a connection can back off for a long time within one burst.
     for flow in outcome.flows.iter().filter(|flow| find(&flow.carrier).is_some()) {
         let (name, carrier) = (&flow.name, &flow.carrier);
         let Some(finished) = flow.finished else {
@@ -182,8 +182,8 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
         Loss::None => (false, false),
         Loss::Independent(_) => (true, false),
         Loss::GilbertElliott(_) => (false, true),
-        // For packets of one size, bit errors are independent loss, and a pattern is one draw of
-        // any other model.
+        // For packets of one size, bit errors have the effect of independent loss. A pattern is one
+        // possible result of another model.
         Loss::BitErrors(_) | Loss::Pattern(_) => (false, false),
     };
     let is_codel = match control {

@@ -250,8 +250,8 @@ pub struct Status {
     /// (receiving end).
     #[prost(uint64, tag = "31")]
     pub awake_nanos: u64,
-    /// Blocks that had to arrive as datagrams: neither present before nor only padding and holes;
-    /// sent with the outcome (receiving end).
+    /// Blocks that had to arrive as datagrams: all but those that existed before or have only
+    /// padding and holes; sent with the outcome (receiving end).
     #[prost(uint64, optional, tag = "32")]
     pub due: Option<u64>,
     /// Datagrams known to have been sent faster than requested, if the receiving end sets the rate
@@ -309,7 +309,7 @@ pub struct Wait {
     pub over: bool,
 }
 
-/// Files, folders and links that have their final names; sent only if the request asks for it.
+/// Files, folders and links that have their final names; sent only if the request asks for names.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Named {
     /// The entries, by index in the manifest.

@@ -344,7 +344,7 @@ impl Hooks for ClientHooks {
 
     fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence) {
         let here = (whence != Whence::Destination) == self.sends;
-        // The peer chooses both lengths, and the number of failures.
+        // The peer chooses the lengths of path and reason, and the number of failures.
         let (path, mut reason) = (&path[..path.len().min(MAX_PATH)], clipped(reason));
         let mut state = self.state.borrow_mut();
         if whence == Whence::Changed && state.rereads == 0 && state.attempts > MOST_REREADS {

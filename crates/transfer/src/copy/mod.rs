@@ -3,7 +3,7 @@
 //! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
 //!   copies, `udp_watchdog` detects that UDP no longer passes.
 //! - `hooks` passes events to the user and cancels on request; `summing` creates the summary.
-//! - `local` copies within this host and `http` from an HTTP server; both use `to_files`.
+//! - `local` copies within this host, `http` copies from an HTTP server; both use `to_files`.
 //! - `many` runs a copy from several sources, with one session for each source.
 //! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
 //!   them.

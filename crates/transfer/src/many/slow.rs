@@ -75,8 +75,8 @@ impl Slow {
     }
 }
 
-/// Returns the weight of the last `passed` seconds in a mean over `memory`, of which `known` has
-/// been measured so far.
+/// Returns the weight of the last `passed` seconds in a mean over at most `memory`, when
+/// measurements cover the time `known`.
 fn weight(passed: f64, known: Duration, memory: Duration) -> f64 {
     let known = known.clamp(Duration::from_millis(1), memory);
     (passed / known.as_secs_f64()).min(1.0)

@@ -76,7 +76,7 @@ struct Inner {
     owners: Mutex<HashMap<PeerId, u32>>,
     /// Chunks charged for each owner's lists.
     lists: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks held by unread messages to each owner; owners without such messages have no entry.
+    /// Chunks held by unread messages to each owner; an owner without unread messages is left out.
     messages: Mutex<HashMap<PeerId, u32>>,
     /// Notifies that chunks or a part were returned.
     returned: Notify,
@@ -258,8 +258,8 @@ impl Inner {
         }
     }
 
-    /// Counts another part of `owner` and returns true, unless `owner` already has as many parts as
-    /// the free memory suffices for.
+    /// Counts another part of `owner` and returns true. Returns false if `owner` already has parts,
+    /// and the free memory has room for no more parts than `owner` has.
     fn has_share(&self, owner: PeerId) -> bool {
         let free = self.free.available_permits() / LEAST as usize;
         let mut owners = self.owners();
