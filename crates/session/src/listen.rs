@@ -599,6 +599,8 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::RttWatch;
+    use crate::stream::Under;
     use crate::tests::{LOOPBACKS, run};
 
     fn address(text: &str) -> SocketAddr {
