@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_proto::remembered::Remembered;
 use longhaul_proto::time::Span;
-use longhaul_proto::units::Rate;
+use longhaul_proto::units::{LossRatio, Rate};
 use longhaul_text::reason;
 
 use crate::error::{Error, ErrorKind, public};
@@ -99,7 +99,8 @@ impl PathMemory {
     pub(crate) fn find(&self, peer: IpAddr) -> Option<Remembered> {
         let own = own_address(peer)?;
         let entry = self.entries().ok()?.into_iter().find(|entry| entry.is_of(peer, own))?;
-        Some(Remembered { rate: entry.rate, rtt: entry.rtt })
+        let loss = LossRatio::new(entry.loss).unwrap_or_default();
+        Some(Remembered { rate: entry.rate, rtt: entry.rtt, loss })
     }
 
     /// Stores the result of a copy. If something other than the path limited the copy, the result

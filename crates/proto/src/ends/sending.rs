@@ -73,7 +73,7 @@ impl SendingEnd {
             silent: false,
             finished: false,
             last_pulse: 0,
-            loss: LossWindow::default(),
+            loss: LossWindow::new(setup.known_path().map(|path| path.loss)),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
         };
@@ -182,10 +182,9 @@ impl SendingEnd {
         self.pacer.spend(now, Bytes::new(bytes + count * self.overhead.get()));
     }
 
-    /// Returns the loss ratio of the flow's recent datagrams; `None` before the receiver reported
-    /// on `least` datagrams.
+    /// Returns the loss ratio to expect of the next datagrams ([`LossWindow::expected`]).
     pub(crate) fn loss(&self, least: u64) -> Option<LossRatio> {
-        self.loss.ratio(least)
+        self.loss.expected(least)
     }
 
     /// Records the datagrams of a poll, the first with number `next`. Call it once after all

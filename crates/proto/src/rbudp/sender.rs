@@ -24,7 +24,7 @@ const COPY_SHARE: u64 = 256;
 /// had losses.
 const LEAST_LOSS: f64 = 0.000_5;
 /// Minimum number of reported datagrams from which the loss of a round of first sends is
-/// estimated.
+/// estimated on a path without memory.
 const KNOWN: u64 = 500;
 /// Above this loss ratio no symbols are sent.
 const MOST_LOSS: f64 = 0.5;
