@@ -11,6 +11,14 @@ const ENOUGH: u64 = 2_000;
 /// one datagram.
 const DEVIATIONS: f64 = 2.5;
 
+/// The loss ratio to expect of the next datagrams.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Expected {
+    pub(crate) ratio: LossRatio,
+    /// Whether an earlier flow found the ratio; otherwise the ratio is that of this flow.
+    pub(crate) is_remembered: bool,
+}
+
 /// The highest packet number plus one and the number of received datagrams, at three times.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossWindow {
@@ -39,13 +47,15 @@ impl LossWindow {
     /// Returns the loss ratio to expect: the remembered ratio until [`ENOUGH`] datagrams were
     /// reported or the counts refute it, then the ratio since the start of the window. On a path
     /// without memory, `None` after fewer than `least` datagrams.
-    pub(crate) fn expected(&self, least: u64) -> Option<LossRatio> {
+    pub(crate) fn expected(&self, least: u64) -> Option<Expected> {
         let sent = self.now.0.saturating_sub(self.start.0);
         let lost = sent.saturating_sub(self.now.1.saturating_sub(self.start.1));
         match self.remembered {
-            Some(ratio) if sent < ENOUGH && agree(lost, sent, ratio) => Some(ratio),
+            Some(ratio) if sent < ENOUGH && agree(lost, sent, ratio) => {
+                Some(Expected { ratio, is_remembered: true })
+            }
             None if sent < least => None,
-            _ => Some(LossRatio::of(lost, sent)),
+            _ => Some(Expected { ratio: LossRatio::of(lost, sent), is_remembered: false }),
         }
     }
 }
@@ -64,7 +74,7 @@ mod tests {
     #[test]
     fn a_window_has_8192_to_16384_datagrams() {
         let mut window = LossWindow::default();
-        let ratio = |window: &LossWindow| window.expected(512).map(LossRatio::get);
+        let ratio = |window: &LossWindow| window.expected(512).map(|loss| loss.ratio.get());
         window.note(511, 500);
         assert_eq!(ratio(&window), None);
         window.note(512, 384);
@@ -83,24 +93,24 @@ mod tests {
 
     #[test]
     fn a_remembered_ratio_holds_until_2000_datagrams_were_counted_or_the_counts_refute_it() {
+        let (remembered, counted) = (|ratio| Some((ratio, true)), |ratio| Some((ratio, false)));
         let expected = |ratio, sent, lost| {
             let mut window = LossWindow::new(LossRatio::new(ratio));
             window.note(sent, sent - lost);
-            window.expected(500).map(LossRatio::get)
+            window.expected(500).map(|loss| (loss.ratio.get(), loss.is_remembered))
         };
-        assert_eq!(LossWindow::new(LossRatio::new(0.01)).expected(500), LossRatio::new(0.01));
-        assert_eq!(LossWindow::new(Some(LossRatio::NONE)).expected(500), Some(LossRatio::NONE));
+        assert_eq!([0.01, 0.0].map(|ratio| expected(ratio, 0, 0)), [0.01, 0.0].map(remembered));
         // Of 1,900 datagrams 19 ± 4.337 are lost at 1 %: 8 to 30 are within 2.5 deviations and 1.
         let of_1900 = |lost| expected(0.01, 1_900, lost);
-        assert_eq!([8, 30].map(of_1900), [Some(0.01); 2]);
-        assert_eq!([7, 31].map(of_1900), [Some(7.0 / 1_900.0), Some(31.0 / 1_900.0)]);
-        assert_eq!(expected(0.01, 1_999, 10), Some(0.01));
-        assert_eq!(expected(0.01, 2_000, 10), Some(0.005));
+        assert_eq!([8, 30].map(of_1900), [remembered(0.01); 2]);
+        assert_eq!([7, 31].map(of_1900), [7.0, 31.0].map(|lost| counted(lost / 1_900.0)));
+        assert_eq!(expected(0.01, 1_999, 10), remembered(0.01));
+        assert_eq!(expected(0.01, 2_000, 10), counted(0.005));
         // A path that has lost nothing may lose one datagram; the second one counts at once.
-        assert_eq!(expected(0.0, 100, 1), Some(0.0));
-        assert_eq!(expected(0.0, 100, 2), Some(0.02));
+        assert_eq!(expected(0.0, 100, 1), remembered(0.0));
+        assert_eq!(expected(0.0, 100, 2), counted(0.02));
         // On a path that loses everything, one datagram may arrive.
-        assert_eq!(expected(1.0, 100, 99), Some(1.0));
-        assert_eq!(expected(1.0, 100, 98), Some(0.98));
+        assert_eq!(expected(1.0, 100, 99), remembered(1.0));
+        assert_eq!(expected(1.0, 100, 98), counted(0.98));
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::frontier::{Frontier, Run};
-use super::loss_window::LossWindow;
+use super::loss_window::{Expected, LossWindow};
 use super::wholes::Wholes;
 use crate::accounting::SenderAccounting;
 use crate::coded::payload_len;
@@ -17,7 +17,7 @@ use crate::rate::Feedback;
 use crate::rtt::Rtt;
 use crate::sent::SentLog;
 use crate::time::{Span, Time};
-use crate::units::{Bytes, LossRatio, Rate};
+use crate::units::{Bytes, Rate};
 use crate::wire::{Control, Pulse};
 
 /// The circuit breaker of RFC 8085, section 3.1.10: silence for the longer of this and
@@ -183,7 +183,7 @@ impl SendingEnd {
     }
 
     /// Returns the loss ratio to expect of the next datagrams ([`LossWindow::expected`]).
-    pub(crate) fn loss(&self, least: u64) -> Option<LossRatio> {
+    pub(crate) fn loss(&self, least: u64) -> Option<Expected> {
         self.loss.expected(least)
     }
 

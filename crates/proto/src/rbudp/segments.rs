@@ -13,10 +13,6 @@ use crate::time::{Span, Time};
 use crate::units::LossRatio;
 use crate::wire::{Done, Report};
 
-/// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
-/// Together with the error of the expected losses, this stays within 1 %.
-const SPARE: f64 = 0.007_5;
-
 /// Limits for the copies of a small last round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailCopies {
@@ -183,18 +179,20 @@ impl Segment {
     }
 
     /// Queues symbols for the chunks of a round whose blocks and repairs were all sent. `there`
-    /// holds the blocks that the receiver has from elsewhere. A second call in the same round does
-    /// nothing.
+    /// holds the blocks that the receiver has from elsewhere. The symbols replace the expected
+    /// losses; `spare` is the share of the segment's blocks that may be sent in addition. A second
+    /// call in the same round does nothing.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,
         segment: u32,
         there: &RangeSet,
-        loss: LossRatio,
+        (loss, spare): (LossRatio, f64),
     ) {
         if core::mem::replace(&mut self.copied, true) {
             return;
         }
+        let is_first = self.is_first_round();
         let mut sent = core::mem::take(&mut self.repeated);
         let mut index = self.answered_to;
         while index < self.blocks {
@@ -208,10 +206,10 @@ impl Segment {
             index = end;
         }
         let ratio = loss.get();
-        let most = f64::from(self.blocks) * (ratio / (1.0 - ratio) + SPARE);
+        let most = f64::from(self.blocks) * (ratio / (1.0 - ratio) + spare);
         let budget = (libm::ceil(most) as u64).saturating_sub(self.again);
         let counts: Vec<u32> = sent.values().copied().collect();
-        let counts = amounts(&counts, Losses::independent(loss), budget);
+        let counts = amounts(&counts, Losses::independent(loss), budget, is_first);
         for (&chunk, count) in sent.keys().zip(counts) {
             let before = self.coded.entry(chunk).or_default();
             let count = count.min(SYMBOLS - *before);

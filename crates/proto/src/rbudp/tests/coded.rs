@@ -109,7 +109,7 @@ fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
     // The budget is 25 datagrams, which the two chunks share.
     assert_eq!(symbols(&path(0.05)), 24);
     assert_eq!([0.0, 0.5, 1.0].map(|loss| symbols(&path(loss))), [0, 0, 0]);
-    let another = Setup { rtt: path(0.05).rtt * 3, ..path(0.05) };
+    let another = Setup { rtt: path(0.05).rtt / 3, ..path(0.05) };
     assert_eq!(symbols(&another), 0, "the path has changed");
     // Nothing is lost of 300 datagrams, and 15 ± 3.8 would be.
     let mut out = sender(&Setup { grant: Bytes::new(300_000), ..path(0.05) });
