@@ -97,7 +97,8 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         remembered: None,
     };
     // Reuse two rates that were read above: for a network card, and for a remembered path.
-    let remembered = setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt });
+    let remembered =
+        setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt, loss: Default::default() });
     Setup { card: setup.rate, remembered, ..setup }
 }
 

@@ -13,10 +13,10 @@ use crate::{config, console, exit, utc};
 const ABOUT: &str = "\
 List or forget the rates of earlier copies
 
-A copy without --rate and --bwlimit stores the rate that it found, under the other host's \
-network, this host's address and the direction of the data, for 30 days. The next copy over the \
-same path in the same direction starts at half of that rate, and then searches for the current \
-one. cp --no-path-memory turns this off.";
+A copy without --rate and --bwlimit stores the rate and the loss that it found, under the other \
+host's network, this host's address and the direction of the data, for 30 days. The next copy over \
+the same path in the same direction starts at half of that rate, adds coded symbols for that loss, \
+and then searches for the current rate. cp --no-path-memory turns this off.";
 
 /// List or forget the rates of earlier copies
 #[derive(clap::Args)]

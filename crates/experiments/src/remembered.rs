@@ -44,7 +44,9 @@ fn case(name: String, megabits: u64, one_way: u64, loss: u64, rate: Option<u64>)
         .set("topology.link.loss", loss as f64 / 1e3);
     let variant = match rate {
         None => variant,
-        Some(rate) => variant.set("flow.copy.remembered", Rate::from_mbps(rate).as_bps()),
+        Some(rate) => variant
+            .set("flow.copy.remembered", Rate::from_mbps(rate).as_bps())
+            .set("flow.copy.remembered-loss", loss as f64 / 1e3),
     };
     Case::simulated(name, variant, "the emulator's copies keep no memory of paths")
 }
@@ -56,7 +58,7 @@ pub(crate) static PATH_MEMORY: Experiment = Experiment {
     source: "No paper: RFC 9959 (Careful Resume)",
     setup: "RBUDP without a given rate copies 20 MB through a drop-tail queue of one \
             bandwidth-delay product, over a new path and over a path for which an earlier copy \
-            found 930 Mbit/s. A flow over a remembered path sends at half of that rate until the \
+            found 930 Mbit/s and the link's loss. A flow over a remembered path sends at half of that rate until the \
             report on its first packet train arrives, for at most one round trip, and then \
             searches as usual. The remembered 930 Mbit/s are right for the links of 1 Gbit/s and \
             wrong for the link of 100 Mbit/s; 3720 Mbit/s are wrong for both. Time is measured \

@@ -387,8 +387,9 @@ fn at_path(path: &[u8], reason: &'static str) -> ManifestError {
 }
 
 #[cfg(test)]
-#[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
+
     use super::*;
 
     fn listed(path: &str, kind: Kind) -> Listed {

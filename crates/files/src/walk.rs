@@ -321,8 +321,9 @@ fn holes_of(
 }
 
 #[cfg(test)]
-#[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
+
     use std::ffi::OsStr;
     use std::io::ErrorKind;
 

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use crate::fec::{Losses, Scheme, Shape, repairs};
 use crate::layout::{Block, Layout};
+use crate::units::LossRatio;
 
 /// Symbols of a chunk.
 pub const SYMBOLS: u8 = 128;
@@ -29,6 +30,9 @@ const MOST_CHUNKS: usize = 4_096;
 /// Accepted probabilities that a round needs another round; [`amounts`] uses the first one whose
 /// symbols fit the budget.
 const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
+/// If a round of first sends needs another round with a higher probability than this, it keeps
+/// symbols for that round.
+const LIKELY: f64 = 0.8;
 /// Bits of a chunk's number in a header.
 const CHUNK_BITS: u32 = FIRST_SYMBOL.ilog2() - BITS;
 
@@ -103,8 +107,10 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 /// Returns for each chunk the number of symbols to add to a round; `sent` has the number of
 /// blocks that the round sends of each chunk. With these symbols a chunk rarely stays
 /// incomplete. All chunks together get at most `budget` symbols. If that is too few, they share
-/// `budget` in proportion to their blocks; each symbol still saves a repair.
-pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
+/// `budget`; each symbol still saves a repair. A first round that almost certainly needs another
+/// round sends only symbols that replace a loss in any case, and keeps the others for that round.
+pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64, is_first: bool) -> Vec<u8> {
+    let sum = |all: &[u8]| all.iter().map(|count| u64::from(*count)).sum::<u64>();
     let enough = |failure: f64| {
         let each = failure / sent.len() as f64;
         // Most chunks send the same number of blocks.
@@ -119,13 +125,33 @@ pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64) -> Vec<u8> {
             }
         };
         let all: Vec<u8> = sent.iter().map(|blocks| of(*blocks)).collect::<Option<_>>()?;
-        (all.iter().map(|count| u64::from(*count)).sum::<u64>() <= budget).then_some(all)
+        (sum(&all) <= budget).then_some(all)
     };
-    FAILURES.into_iter().find_map(enough).unwrap_or_else(|| {
-        let total: u64 = sent.iter().map(|blocks| u64::from(*blocks)).sum();
-        let part = |blocks: &u32| budget * u64::from(*blocks) / total.max(1);
-        sent.iter().map(|blocks| part(blocks).min(SYMBOLS.into()) as u8).collect()
-    })
+    if let Some(all) = FAILURES.into_iter().find_map(enough) {
+        return all;
+    }
+    let kept = used(sent, losses.ratio());
+    let is_kept = is_first && sum(&kept) <= budget && enough(LIKELY).is_none();
+    if is_kept { kept } else { shared(sent, budget) }
+}
+
+/// Divides `budget` symbols among chunks in proportion to the blocks that a round sends of each.
+fn shared(sent: &[u32], budget: u64) -> Vec<u8> {
+    let total: u64 = sent.iter().map(|blocks| u64::from(*blocks)).sum();
+    let part = |blocks: &u32| budget * u64::from(*blocks) / total.max(1);
+    sent.iter().map(|blocks| part(blocks).min(SYMBOLS.into()) as u8).collect()
+}
+
+/// Returns for each chunk the number of symbols that a round uses in most cases: the expected
+/// losses, less one standard deviation.
+fn used(sent: &[u32], loss: LossRatio) -> Vec<u8> {
+    let loss = loss.get();
+    let of = |blocks: &u32| {
+        let lost = f64::from(*blocks) * loss;
+        let least = (lost - libm::sqrt(lost)) / (1.0 - loss);
+        least.clamp(0.0, SYMBOLS.into()) as u8
+    };
+    sent.iter().map(of).collect()
 }
 
 /// Symbols that have arrived for chunks that miss more blocks than they have symbols.
@@ -167,7 +193,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Bytes, LossRatio};
+    use crate::units::Bytes;
 
     /// Five chunks of 1,000 bytes in segments of two; blocks of 100 bytes.
     fn layout() -> Layout {
@@ -226,18 +252,33 @@ mod tests {
         let losses = |loss| Losses::independent(LossRatio::new(loss).unwrap());
         let five = losses(0.05);
         // P(Bin(36 + m, 0.05) > m) is 0.129, 0.048, 0.016, 0.0045 for 3 to 6 symbols.
-        assert_eq!(amounts(&[36], five, 99), [6]);
-        assert_eq!(amounts(&[36, 36], five, 12), [6, 6]);
-        assert_eq!(amounts(&[36, 36], five, 11), [4, 4]);
-        assert_eq!(amounts(&[36, 36], five, 7), [3, 3]);
-        assert_eq!(amounts(&[36, 36], five, 5), [2, 2]);
-        assert_eq!(amounts(&[36, 12], five, 4), [3, 1]);
-        assert_eq!(amounts(&[1], losses(0.009), 1), [0]);
-        assert_eq!(amounts(&[1], losses(0.011), 1), [1]);
-        assert_eq!(amounts(&[7], losses(0.0), 9), [0]);
-        assert!(amounts(&[], five, 9).is_empty());
+        assert_eq!(amounts(&[36], five, 99, false), [6]);
+        assert_eq!(amounts(&[36, 36], five, 12, false), [6, 6]);
+        assert_eq!(amounts(&[36, 36], five, 11, false), [4, 4]);
+        assert_eq!(amounts(&[36, 36], five, 7, false), [3, 3]);
+        assert_eq!(amounts(&[36, 36], five, 5, false), [2, 2]);
+        assert_eq!(amounts(&[36, 12], five, 4, false), [3, 1]);
+        assert_eq!(amounts(&[1], losses(0.009), 1, false), [0]);
+        assert_eq!(amounts(&[1], losses(0.011), 1, false), [1]);
+        assert_eq!(amounts(&[7], losses(0.0), 9, false), [0]);
+        assert!(amounts(&[], five, 9, false).is_empty());
         // A chunk of too many blocks for the code gets at most [`SYMBOLS`] symbols.
-        assert_eq!(amounts(&[70_000, 1], five, 999), [128, 0]);
+        assert_eq!(amounts(&[70_000, 1], five, 999, false), [128, 0]);
+    }
+
+    #[test]
+    fn a_first_round_that_almost_surely_needs_another_keeps_the_symbols_that_may_be_too_many() {
+        let five = Losses::independent(LossRatio::new(0.05).unwrap());
+        let first = |sent: &[u32], budget| amounts(sent, five, budget, true);
+        // P(Bin(200 + m, 0.05) > m) is 0.366 for 11 symbols and 0.48 for 10: two chunks fail with a
+        // probability below 0.8 with 11 each.
+        assert_eq!(first(&[200, 200], 22), [11, 11]);
+        // Ten losses less √10, of 0.95 of the symbols: 7.2 symbols.
+        assert_eq!(first(&[200, 200], 21), [7, 7]);
+        assert_eq!(amounts(&[200, 200], five, 21, false), [10, 10]);
+        assert_eq!(first(&[200, 200], 13), [6, 6]);
+        assert_eq!(first(&[200, 100, 10], 15), [7, 2, 0]);
+        assert_eq!(used(&[200_000], LossRatio::new(0.5).unwrap()), [128]);
     }
 
     #[test]

@@ -226,6 +226,11 @@ impl Setup {
         Bytes::new(u64::from(self.layout.block_size())) + self.overhead
     }
 
+    /// The remembered path, if its round-trip time shows that this can still be the same path.
+    pub(crate) fn known_path(&self) -> Option<Remembered> {
+        self.remembered.filter(|path| path.fits(self.rtt))
+    }
+
     /// The rate that is never exceeded: the smaller of the fixed rate and the limit.
     pub fn cap(&self) -> Option<Rate> {
         self.fixed_rate().or(self.rate_limit)

@@ -1,15 +1,17 @@
 //! Knowledge about a path from earlier flows.
 
 use crate::time::Span;
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, LossRatio, Rate};
 
 /// A path's properties when an earlier flow used it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Remembered {
     /// The rate that the path carried, in bits a second of UDP payload.
     pub rate: Rate,
     /// The smallest round-trip time.
     pub rtt: Span,
+    /// The share of datagrams that the path lost.
+    pub loss: LossRatio,
 }
 
 impl Remembered {
@@ -36,14 +38,16 @@ mod tests {
 
     #[test]
     fn round_trips_below_two_milliseconds_are_all_alike() {
-        let local = Remembered { rtt: Span::from_micros(50), rate: Rate::ZERO };
+        let (rate, loss) = (Rate::ZERO, LossRatio::NONE);
+        let local = Remembered { rtt: Span::from_micros(50), rate, loss };
         assert!(local.fits(Span::from_millis(2)) && local.fits(Span::from_millis(20)));
         assert!(!local.fits(Span::from_micros(20_001)));
     }
 
     #[test]
     fn a_flight_is_half_of_a_round_trip_the_shorter_of_both() {
-        let path = Remembered { rate: Rate::from_mbps(800), rtt: Span::from_millis(100) };
+        let (rate, loss) = (Rate::from_mbps(800), LossRatio::NONE);
+        let path = Remembered { rate, rtt: Span::from_millis(100), loss };
         assert_eq!(path.flight(Span::from_millis(120)), Bytes::new(5_000_000));
         assert_eq!(path.flight(Span::from_millis(50)), Bytes::new(2_500_000));
     }

@@ -112,6 +112,11 @@ impl LossRatio {
         if sent == 0 { LossRatio(0.0) } else { LossRatio((lost as f64 / sent as f64).min(1.0)) }
     }
 
+    /// The ratio in millionths, rounded.
+    pub fn ppm(self) -> u32 {
+        libm::round(self.0 * 1e6) as u32
+    }
+
     /// The ratio as a number from 0 to 1.
     pub const fn get(self) -> f64 {
         self.0

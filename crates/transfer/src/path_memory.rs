@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_proto::remembered::Remembered;
 use longhaul_proto::time::Span;
-use longhaul_proto::units::Rate;
+use longhaul_proto::units::{LossRatio, Rate};
 use longhaul_text::reason;
 
 use crate::error::{Error, ErrorKind, public};
@@ -131,7 +131,8 @@ impl PathMemory {
         let mut entries = self.list_at(now).ok()?.into_iter();
         let entry = entries.find(|entry| entry.is_of(peer, own, receives))?;
         let is_fresh = now.duration_since(entry.date).unwrap_or_default() <= age;
-        is_fresh.then_some(Remembered { rate: entry.rate, rtt: entry.rtt })
+        let loss = LossRatio::new(entry.loss).unwrap_or_default();
+        is_fresh.then_some(Remembered { rate: entry.rate, rtt: entry.rtt, loss })
     }
 
     /// Stores the result of a copy. If something other than the path limited the copy, the result

@@ -114,7 +114,9 @@ mod tests {
             for (start, end, is_in) in changes {
                 if is_in {
                     runs.insert_run(start..end);
-                    (start..end).for_each(|at| assert_eq!(single.insert(at), at < len && set.insert(at)));
+                    for at in start..end {
+                        assert_eq!(single.insert(at), at < len && set.insert(at));
+                    }
                 } else {
                     runs.remove_run(start..end);
                     (start..end).for_each(|at| assert_eq!(single.remove(at), set.remove(&at)));
@@ -125,8 +127,8 @@ mod tests {
             }
             for present in [true, false] {
                 let numbers: Vec<u64> = runs.runs(present).into_iter().flatten().collect();
-                let expected: Vec<u64> = (0..len).filter(|at| set.contains(at) == present).collect();
-                prop_assert_eq!(numbers, expected);
+                let expected = (0..len).filter(|at| set.contains(at) == present);
+                prop_assert_eq!(numbers, expected.collect::<Vec<u64>>());
             }
         }
     }

@@ -599,8 +599,9 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
 }
 
 #[cfg(test)]
-#[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
+
     use super::*;
 
     #[test]

@@ -100,8 +100,9 @@ impl Sink {
 }
 
 #[cfg(test)]
-#[expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
 mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
+
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 

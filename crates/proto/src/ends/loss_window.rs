@@ -1,9 +1,23 @@
-//! The loss ratio of a flow's recent datagrams, from the receiver's counts.
+//! The loss ratio of a flow's recent datagrams, from the receiver's counts, or before enough
+//! counts arrived, from an earlier flow over the same path.
 
 use crate::units::LossRatio;
 
 /// A window holds about one to two times this many datagrams; at the start of a flow, fewer.
 const WINDOW: u64 = 8_192;
+/// A remembered ratio counts only until this many datagrams were reported.
+const ENOUGH: u64 = 2_000;
+/// A remembered ratio is wrong if the counts differ from it by this many standard deviations and
+/// one datagram.
+const DEVIATIONS: f64 = 2.5;
+
+/// The loss ratio to expect of the next datagrams.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Expected {
+    pub(crate) ratio: LossRatio,
+    /// Whether an earlier flow found the ratio; otherwise the ratio is that of this flow.
+    pub(crate) is_remembered: bool,
+}
 
 /// The highest packet number plus one and the number of received datagrams, at the start and the
 /// middle of the window and now.
@@ -12,9 +26,16 @@ pub(crate) struct LossWindow {
     start: (u64, u64),
     middle: (u64, u64),
     now: (u64, u64),
+    /// The loss ratio that an earlier flow found.
+    remembered: Option<LossRatio>,
 }
 
 impl LossWindow {
+    /// A window without counts, on a path that lost the share `remembered` of an earlier flow.
+    pub(crate) fn new(remembered: Option<LossRatio>) -> LossWindow {
+        LossWindow { remembered, ..LossWindow::default() }
+    }
+
     /// Notes that the receiver has `received` datagrams, the highest with number `highest` − 1.
     pub(crate) fn note(&mut self, highest: u64, received: u64) {
         if highest.saturating_sub(self.middle.0) >= WINDOW {
@@ -24,13 +45,27 @@ impl LossWindow {
         self.now = (highest, received);
     }
 
-    /// Returns the loss ratio since the start of the window; `None` after fewer than `least`
-    /// datagrams.
-    pub(crate) fn ratio(&self, least: u64) -> Option<LossRatio> {
+    /// Returns the loss ratio to expect: the remembered ratio until [`ENOUGH`] datagrams were
+    /// reported or the counts refute it, then the ratio since the start of the window. On a path
+    /// without memory, `None` after fewer than `least` datagrams.
+    pub(crate) fn expected(&self, least: u64) -> Option<Expected> {
         let sent = self.now.0.saturating_sub(self.start.0);
-        let received = self.now.1.saturating_sub(self.start.1);
-        (sent >= least).then(|| LossRatio::of(sent.saturating_sub(received), sent))
+        let lost = sent.saturating_sub(self.now.1.saturating_sub(self.start.1));
+        match self.remembered {
+            Some(ratio) if sent < ENOUGH && agree(lost, sent, ratio) => {
+                Some(Expected { ratio, is_remembered: true })
+            }
+            None if sent < least => None,
+            _ => Some(Expected { ratio: LossRatio::of(lost, sent), is_remembered: false }),
+        }
     }
+}
+
+/// Whether `lost` of `sent` datagrams can be lost on a path with this loss ratio.
+fn agree(lost: u64, sent: u64, ratio: LossRatio) -> bool {
+    let (sent, ratio) = (sent as f64, ratio.get());
+    let noise = DEVIATIONS * libm::sqrt(sent * ratio * (1.0 - ratio));
+    (lost as f64 - sent * ratio).abs() <= noise + 1.0
 }
 
 #[cfg(test)]
@@ -40,7 +75,7 @@ mod tests {
     #[test]
     fn a_window_has_8192_to_16384_datagrams() {
         let mut window = LossWindow::default();
-        let ratio = |window: &LossWindow| window.ratio(512).map(LossRatio::get);
+        let ratio = |window: &LossWindow| window.expected(512).map(|loss| loss.ratio.get());
         window.note(511, 500);
         assert_eq!(ratio(&window), None);
         window.note(512, 384);
@@ -56,5 +91,28 @@ mod tests {
         // arrivals may exceed the count of sent datagrams.
         window.note(16_385, 12_300);
         assert_eq!(ratio(&window), Some(0.0));
+    }
+
+    #[test]
+    fn a_remembered_ratio_holds_until_2000_datagrams_were_counted_or_the_counts_refute_it() {
+        let (remembered, counted) = (|ratio| Some((ratio, true)), |ratio| Some((ratio, false)));
+        let expected = |ratio, sent, lost| {
+            let mut window = LossWindow::new(LossRatio::new(ratio));
+            window.note(sent, sent - lost);
+            window.expected(500).map(|loss| (loss.ratio.get(), loss.is_remembered))
+        };
+        assert_eq!([0.01, 0.0].map(|ratio| expected(ratio, 0, 0)), [0.01, 0.0].map(remembered));
+        // Of 1,900 datagrams 19 ± 4.337 are lost at 1 %: 8 to 30 are within 2.5 deviations and 1.
+        let of_1900 = |lost| expected(0.01, 1_900, lost);
+        assert_eq!([8, 30].map(of_1900), [remembered(0.01); 2]);
+        assert_eq!([7, 31].map(of_1900), [7.0, 31.0].map(|lost| counted(lost / 1_900.0)));
+        assert_eq!(expected(0.01, 1_999, 10), remembered(0.01));
+        assert_eq!(expected(0.01, 2_000, 10), counted(0.005));
+        // A path that has lost nothing may lose one datagram; the second one counts at once.
+        assert_eq!(expected(0.0, 100, 1), remembered(0.0));
+        assert_eq!(expected(0.0, 100, 2), counted(0.02));
+        // On a path that loses everything, one datagram may arrive.
+        assert_eq!(expected(1.0, 100, 99), remembered(1.0));
+        assert_eq!(expected(1.0, 100, 98), counted(0.98));
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::frontier::{Frontier, Run};
-use super::loss_window::LossWindow;
+use super::loss_window::{Expected, LossWindow};
 use super::wholes::Wholes;
 use crate::accounting::SenderAccounting;
 use crate::coded::payload_len;
@@ -17,7 +17,7 @@ use crate::rate::Feedback;
 use crate::rtt::Rtt;
 use crate::sent::SentLog;
 use crate::time::{Span, Time};
-use crate::units::{Bytes, LossRatio, Rate};
+use crate::units::{Bytes, Rate};
 use crate::wire::{Control, Pulse};
 
 /// The circuit breaker of RFC 8085, section 3.1.10: silence for the longer of this and
@@ -73,7 +73,7 @@ impl SendingEnd {
             silent: false,
             finished: false,
             last_pulse: 0,
-            loss: LossWindow::default(),
+            loss: LossWindow::new(setup.known_path().map(|path| path.loss)),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
         };
@@ -182,10 +182,9 @@ impl SendingEnd {
         self.pacer.spend(now, Bytes::new(bytes + count * self.overhead.get()));
     }
 
-    /// Returns the loss ratio of the flow's recent datagrams; `None` before the receiver reported
-    /// on `least` datagrams.
-    pub(crate) fn loss(&self, least: u64) -> Option<LossRatio> {
-        self.loss.ratio(least)
+    /// Returns the loss ratio to expect of the next datagrams ([`LossWindow::expected`]).
+    pub(crate) fn loss(&self, least: u64) -> Option<Expected> {
+        self.loss.expected(least)
     }
 
     /// Records the datagrams of a poll, the first with number `next`. Call it once after all

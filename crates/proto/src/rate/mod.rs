@@ -69,7 +69,7 @@ pub(crate) fn controller(setup: &Setup) -> Box<dyn RateController> {
             Box::new(shadow::Shadow::new(setup.datagram(), setup.rate_limit, setup.weight))
         }
     };
-    match setup.remembered.filter(|path| path.fits(setup.rtt)) {
+    match setup.known_path() {
         Some(path) => Box::new(resume::Resumed::new(law, setup, path)),
         None => law,
     }

@@ -72,10 +72,12 @@ mod tests {
     use crate::layout::Layout;
     use crate::rate::controller;
     use crate::time::Span;
+    use crate::units::LossRatio;
     use crate::wire::{Pulse, Train};
 
     const RTT: Span = Span::from_millis(100);
-    const PATH: Remembered = Remembered { rate: Rate::from_mbps(800), rtt: RTT };
+    const PATH: Remembered =
+        Remembered { rate: Rate::from_mbps(800), rtt: RTT, loss: LossRatio::NONE };
 
     fn setup(remembered: Option<Remembered>) -> Setup {
         let layout = Layout::whole(Bytes::new(1 << 30), 1218).unwrap();

@@ -14,11 +14,6 @@ use crate::time::{Span, Time};
 use crate::units::LossRatio;
 use crate::wire::{Done, Report};
 
-/// Maximum number of additional datagrams of a segment, beyond those that replace the expected
-/// losses, as a share of its blocks. With the error of the loss estimate, the total stays within
-/// 1 %.
-const SPARE: f64 = 0.007_5;
-
 /// Limits for the copies of a small last round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailCopies {
@@ -184,19 +179,21 @@ impl Segment {
         self.answered_to < self.blocks
     }
 
-    /// Queues symbols for a round's chunks, after all blocks and repairs of the round were sent.
-    /// `there` holds the blocks that the receiver has from elsewhere. A second call in the same
-    /// round does nothing.
+    /// Queues symbols for the chunks of a round whose blocks and repairs were all sent. `there`
+    /// holds the blocks that the receiver has from elsewhere. The symbols replace the expected
+    /// losses; `spare` is the share of the segment's blocks that may be sent in addition. A second
+    /// call in the same round does nothing.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,
         segment: u32,
         there: &RangeSet,
-        loss: LossRatio,
+        (loss, spare): (LossRatio, f64),
     ) {
         if core::mem::replace(&mut self.copied, true) {
             return;
         }
+        let is_first = self.is_first_round();
         let mut sent = core::mem::take(&mut self.repeated);
         let mut index = self.answered_to;
         while index < self.blocks {
@@ -210,10 +207,10 @@ impl Segment {
             index = end;
         }
         let ratio = loss.get();
-        let most = f64::from(self.blocks) * (ratio / (1.0 - ratio) + SPARE);
+        let most = f64::from(self.blocks) * (ratio / (1.0 - ratio) + spare);
         let budget = (libm::ceil(most) as u64).saturating_sub(self.again);
         let counts: Vec<u32> = sent.values().copied().collect();
-        let counts = amounts(&counts, Losses::independent(loss), budget);
+        let counts = amounts(&counts, Losses::independent(loss), budget, is_first);
         for (&chunk, count) in sent.keys().zip(counts) {
             let before = self.coded.entry(chunk).or_default();
             let count = count.min(SYMBOLS - *before);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_proto::law::{Law, Weight};
 use longhaul_proto::time::{Span, Time};
-use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
 
 /// Traffic from one host to another.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +88,8 @@ pub struct Transfer {
     /// The rate that an earlier copy found on this path, in the simulator; by default the path is
     /// unknown.
     pub remembered: Option<Rate>,
+    /// The loss that the earlier copy found, with `remembered`.
+    pub remembered_loss: LossRatio,
     /// Bytes of a segment; by default the protocol's. A segment of at least the object's size holds
     /// the whole object.
     pub segment: Option<Bytes>,

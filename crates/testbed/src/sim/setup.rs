@@ -65,7 +65,11 @@ pub(super) fn setup(
         card: None,
         law: copy.law,
         weight: copy.share.unwrap_or_default(),
-        remembered: copy.remembered.map(|rate| Remembered { rate, rtt }),
+        remembered: copy.remembered.map(|rate| Remembered {
+            rate,
+            rtt,
+            loss: copy.remembered_loss,
+        }),
         grant: if copy.writes_disk { MEMORY } else { Bytes::MAX },
         settings: settings(copy)?,
     })

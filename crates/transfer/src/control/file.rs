@@ -9,7 +9,7 @@ use longhaul_files::CHUNK;
 use longhaul_files::digest::Digest;
 use longhaul_proto::remembered::Remembered;
 use longhaul_proto::time::Span;
-use longhaul_proto::units::Rate;
+use longhaul_proto::units::{LossRatio, Rate};
 
 use crate::error::{Error, ErrorKind};
 
@@ -264,7 +264,11 @@ impl FileAsk {
     /// has about the same round-trip time as before.
     pub(crate) fn flight(&self, rtt: Span) -> Option<u64> {
         let (rate, was) = (self.remembered_bps, self.remembered_rtt_nanos);
-        let path = Remembered { rate: Rate::from_bps(rate), rtt: Span::from_nanos(was) };
+        let path = Remembered {
+            rate: Rate::from_bps(rate),
+            rtt: Span::from_nanos(was),
+            loss: LossRatio::NONE,
+        };
         (rate > 0 && path.fits(rtt)).then(|| path.flight(rtt).get())
     }
 }
@@ -342,7 +346,8 @@ mod tests {
         let millis = Span::from_millis;
         let mut ask = FileAsk::default();
         assert_eq!(ask.flight(millis(100)), None);
-        ask.remember(Remembered { rate: Rate::from_mbps(800), rtt: millis(100) });
+        let (rate, loss) = (Rate::from_mbps(800), LossRatio::NONE);
+        ask.remember(Remembered { rate, rtt: millis(100), loss });
         assert_eq!(ask.flight(millis(100)), Some(5_000_000));
         assert_eq!(ask.flight(millis(49)), None);
         (ask.remembered_bps, ask.remembered_rtt_nanos) = (u64::MAX, u64::MAX);

@@ -111,6 +111,10 @@ pub struct Request {
     /// absent: one.
     #[prost(uint32, optional, tag = "29")]
     pub share: Option<u32>,
+    /// The datagrams of that pull that were lost, in millionths. The sender expects this loss until
+    /// it has enough reports.
+    #[prost(uint32, tag = "30")]
+    pub remembered_loss_ppm: u32,
 }
 
 /// The limit on removing names that the source lacks.

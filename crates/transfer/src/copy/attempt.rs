@@ -450,6 +450,7 @@ impl<'a> Attempt<'a> {
             make_path: options.make_path,
             remembered_bps: terms.remembered.map_or(0, |path| path.rate.as_bps()),
             remembered_rtt_nanos: terms.remembered.map_or(0, |path| path.rtt.as_nanos()),
+            remembered_loss_ppm: terms.remembered.map_or(0, |path| path.loss.ppm()),
             delete: options
                 .delete
                 .filter(|_| direction == Direction::Push)

@@ -89,8 +89,7 @@ struct Running<'a, 'b> {
     pieces_end: mpsc::Sender<Result<Streamed, Error>>,
     /// The chunk that arrives on the control stream.
     on_wire: Pieces,
-    /// A chunk from the control stream that waits for memory. While it waits, no further message
-    /// is read.
+    /// A chunk from the control stream that waits for memory. Meanwhile no message is read.
     waiting: Option<(u64, Vec<u8>)>,
     /// The request for memory for `waiting`. Requests of all transfers are served in turn.
     asked: Option<Asked>,

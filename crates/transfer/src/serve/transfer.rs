@@ -16,7 +16,7 @@ use longhaul_proto::registry::Row;
 use longhaul_proto::remembered::Remembered;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
-use longhaul_proto::units::{Bytes, Rate};
+use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -352,8 +352,11 @@ fn terms(server: &Server, session: &Session, request: &Request) -> Result<Terms,
         try_streams: request.try_streams,
         rate: rate(request.rate_bps),
         rate_limit: rate(request.rate_limit_bps),
-        remembered: rate(request.remembered_bps)
-            .map(|rate| Remembered { rate, rtt: Span::from_nanos(request.remembered_rtt_nanos) }),
+        remembered: rate(request.remembered_bps).map(|rate| Remembered {
+            rate,
+            rtt: Span::from_nanos(request.remembered_rtt_nanos),
+            loss: LossRatio::of(request.remembered_loss_ppm.into(), 1_000_000),
+        }),
         weight,
         segment: request.segment.map_or(DEFAULT_SEGMENT, Bytes::new),
         datagram,

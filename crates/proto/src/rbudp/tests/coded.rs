@@ -8,7 +8,8 @@ use crate::accounting::ReceiverAccounting;
 use crate::coded::Symbol;
 use crate::endpoint::{BlockRange, Event, PacketNumber, Receiver, Sender, Setup};
 use crate::layout::{Block, Layout};
-use crate::units::Bytes;
+use crate::remembered::Remembered;
+use crate::units::{Bytes, LossRatio, Rate};
 use crate::wire::{Control, Done, Pulse, Report};
 
 /// An object of `blocks` blocks of 1,000 bytes, `chunk` in a chunk.
@@ -96,6 +97,29 @@ fn first_sends_of_known_loss_have_symbols_before_done() {
     assert_eq!(out.dones(), [Done { segment: 1, round: 2, sent_to: 400, highest }]);
     // Symbols do not count as a repair round.
     assert_eq!((out.sender.accounting().rounds, out.sender.accounting().coded), (1, 24));
+}
+
+#[test]
+fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
+    let path = |loss| {
+        let setup = coded(400, 0, 200);
+        let loss = LossRatio::new(loss).unwrap();
+        let path = Remembered { rate: Rate::from_mbps(100), rtt: setup.rtt, loss };
+        Setup { remembered: Some(path), ..setup }
+    };
+    let symbols = |setup: &Setup| sender(setup).run().len() - 400;
+    // The budget is 25 datagrams, which the two chunks share.
+    assert_eq!(symbols(&path(0.05)), 24);
+    assert_eq!([0.0, 0.5, 1.0].map(|loss| symbols(&path(loss))), [0, 0, 0]);
+    let another = Setup { rtt: path(0.05).rtt / 3, ..path(0.05) };
+    assert_eq!(symbols(&another), 0, "the path has changed");
+    // Nothing is lost of 300 datagrams, and 15 ± 3.8 would be.
+    let mut out = sender(&Setup { grant: Bytes::new(300_000), ..path(0.05) });
+    out.run();
+    let (highest, grant) = (300, Bytes::MAX);
+    let pulse = Pulse { sequence: 1, highest, received: 300, grant, ..Pulse::default() };
+    out.hear(Control::Pulse(pulse));
+    assert_eq!(out.run(), (300..400).collect::<Vec<_>>());
 }
 
 #[test]

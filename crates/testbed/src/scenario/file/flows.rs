@@ -206,6 +206,7 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
         law: entry.word("law", &Law::ALL)?.unwrap_or_default(),
         share,
         remembered: entry.rate("remembered")?,
+        remembered_loss: entry.ratio("remembered-loss")?.unwrap_or_default(),
         segment: entry.bytes("segment")?,
         block: entry.count("block")?,
         tail_copies,

@@ -93,6 +93,7 @@ pub(super) const CARRIERS: &[(&str, &[&str])] = &[
             "law",
             "share",
             "remembered",
+            "remembered-loss",
             "segment",
             "block",
             "receive",
