@@ -163,6 +163,9 @@ mod tests {
 
     #[test]
     fn an_empty_gate_has_nobody_to_evict() {
-        assert!(!Gate::new(1).evict());
+        let gate = Gate::new(1);
+        assert!(!gate.evict());
+        let _evicted = gate.enter(network(1));
+        assert!(gate.evict() && !gate.evict());
     }
 }

@@ -202,5 +202,12 @@ mod tests {
         let addresses = ["[::1]:1".parse().expect("an address")];
         let error = endpoint(&given, true, &addresses).expect_err("the socket is of IPv4");
         assert!(error.contains("other IP version"), "{error}");
+        crate::tests::run(async {
+            for (ipv6, address) in [(false, "1.1.1.1:1"), (true, "[::1]:1")] {
+                let addresses = [address.parse().expect("an address")];
+                let endpoint = endpoint(&Settings::default(), ipv6, &addresses).expect("a port");
+                assert_eq!(endpoint.local_addr().expect("bound").is_ipv6(), ipv6);
+            }
+        });
     }
 }

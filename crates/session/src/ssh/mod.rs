@@ -349,7 +349,10 @@ mod tests {
             format!("{open} (UDP: no answer)")
         );
         assert_eq!(advice(Lost::Tried(String::new())), format!("{open} (no address to try)"));
-        assert_eq!(advice(Lost::Stranger(ID)), format!("{open} ({ID} answered at its address)"));
+        assert_eq!(
+            advice(Lost::Stranger(ID)),
+            format!("{open} (another peer, {ID}, answered there)")
+        );
         let each = what_to_open(&any, &offer, Lost::Stranger(ID));
         assert!(each.starts_with("let UDP ports 7 and 8 (different each time"), "{each}");
     }

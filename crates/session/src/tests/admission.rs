@@ -104,7 +104,7 @@ fn a_session_without_a_request_gives_up_its_place_to_a_newcomer() {
                 far.push(listener.accept().await);
             }
             let error = far[0].first::<u32>().await.expect_err("its place was needed");
-            assert!(error.what.contains("needed for another client"), "{error}");
+            assert!(error.what.contains("needed the place for another client"), "{error}");
             near[1].0.write(&5u32).await.expect("open");
             assert_eq!(far[1].first::<u32>().await, Ok(Some(5)));
             assert_eq!(listener.dropped().evicted, 1);
