@@ -385,7 +385,7 @@ fn groups_need_their_right_a_room_that_has_one_and_an_address_that_is_free() {
     }
     for (group, why) in [
         ("lab/x", "ROOM=GROUP:PORT"),
-        ("lab//x=239.1.2.3:5000", "no room"),
+        ("lab//x=239.1.2.3:5000", "lab//x is not a room"),
         ("lab/x=10.0.0.1:5000", "not a multicast address"),
         ("lab/x=224.0.0.1:5000", "reserved"),
         ("lab/x=239.1.2.3:5000%nosuch0", "no interface nosuch0"),

@@ -97,9 +97,12 @@ fn a_copy_over_a_path_with_a_remembered_loss_sends_symbols_before_its_first_repo
     let wan = need!(Wan::new(link(100, 40, 0.0), MTU, 200_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
     for (loss, is_coded) in [("0", false), ("0.02", true)] {
-        let line = format!("10.77.0.0/24 10.77.0.1 100000000 40000000 {loss} {}\n", now.as_secs());
-        std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
-        for way in WAYS {
+        for (way, direction) in WAYS.into_iter().zip(["out", "in"]) {
+            let line = format!(
+                "10.77.0.0/24 10.77.0.1 100000000 40000000 {loss} {} {direction}\n",
+                now.as_secs()
+            );
+            std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
             let summary = wan.start(way, &[] as &[&str]).end().summary();
             let coded = summary["coded"].as_u64().expect("a number");
             assert_eq!(coded > 0, is_coded, "{way:?}: {summary}");
