@@ -241,9 +241,11 @@ impl Gathering {
                 }),
                 some => some,
             };
-            // All frames have arrived: do not wait for the last deadline.
-            self.ended |= run.ends.is_some_and(|(_, frames)| run.core.next() >= frames);
-            let Some(delivery) = delivery else { break };
+            let Some(delivery) = delivery else {
+                // All frames have arrived: do not wait for the last deadline.
+                self.ended |= run.ends.is_some_and(|(_, frames)| run.core.next() >= frames);
+                break;
+            };
             match delivery {
                 Delivery::Frame { frame, beyond_path, .. } => {
                     if let Some(mut whole) = run.frames.remove(&frame) {
@@ -401,4 +403,37 @@ impl FlowSink for Gather {
     }
 
     fn on_port_closed(&mut self, _: &str) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn the_last_frame_is_passed_on_before_an_end_that_overtook_it() {
+        let (out, gathered) = sync_channel(8);
+        let shared = Gathering::new(out);
+        let mut gathering = lock(&shared);
+        let (now, deadline) = (clock::now(), Span::from_secs(60));
+        let terms = Terms { symbol: 100, frame: 150, per_second: 1.0, deadline, group: 1 };
+        let (epoch, sender, frame) = (1, Span::ZERO, 0);
+        let live = Phase::Live { run: 1, epoch, terms, sender, frame };
+        gathering.stands(now, &live, Span::ZERO);
+        let symbol = |gathering: &mut Gathering, index, len| {
+            let head = Head { frame: 0, index, repairs: 0, length: 150, skipped: 0, at: 0 };
+            let payload = [&head.encode()[..], &vec![7; len]].concat();
+            gathering.take(now, index.into(), head.block(), &payload);
+            gathering.deliver();
+        };
+        symbol(&mut gathering, 0, 100);
+        gathering.stands(now, &Phase::Ended(1), Span::ZERO);
+        assert!(!gathering.is_over());
+        symbol(&mut gathering, 1, 50);
+        assert!(matches!(gathered.try_recv(), Ok(Gathered::Begun(_))));
+        assert!(matches!(gathered.try_recv(), Ok(Gathered::Whole(frame)) if frame.number == 0));
+        assert!(matches!(gathered.try_recv(), Ok(Gathered::Ended)));
+        assert!(gathering.is_over());
+    }
 }

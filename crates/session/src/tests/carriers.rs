@@ -240,13 +240,17 @@ fn a_session_over_several_tcp_connections_is_like_one_over_one() {
             (client.settings.lanes, client.settings.streams) = (lanes, streams);
             let mut near = client.connect(listener.local_addr()).await.expect("it listens");
             let content: Vec<u8> = (0..900_000_u32).map(|n| (n % 251) as u8).collect();
-            near.write(&content).await.expect("open");
-            let mut far = listener.accept().await;
+            let accepted = async {
+                let mut far = listener.accept().await;
+                let came = far.read::<Vec<u8>>().await;
+                (far, came)
+            };
+            let (written, (mut far, came)) = tokio::join!(near.write(&content), accepted);
+            assert!(written.is_ok() && came == Ok(Some(content.clone())), "{lanes}");
             assert_eq!((near.carrier, far.carrier), ("tls", "tls"));
             assert_eq!(near.export(b"label", b"context"), far.export(b"label", b"context"));
-            assert!(far.read::<Vec<u8>>().await == Ok(Some(content.clone())), "{lanes}");
-            far.write(&content).await.expect("open");
-            assert!(near.read::<Vec<u8>>().await == Ok(Some(content)), "{lanes}");
+            let (written, came) = tokio::join!(far.write(&content), near.read::<Vec<u8>>());
+            assert!(written.is_ok() && came == Ok(Some(content)), "{lanes}");
             let closing = tokio::spawn(far.close(None));
             assert_eq!(near.read::<u64>().await, Ok(None));
             near.close(None).await.expect("the other side has ended already");
