@@ -30,8 +30,8 @@ pub struct Stamp {
     pub changed: FileTime,
 }
 
-/// How long ago the last change of a file was, so that a further change has another change time.
-/// File systems take the time from a clock that ticks every 1 to 10 ms; some count seconds.
+/// Once a file's last change is older than this, a further change gets another change time. File
+/// systems take the time from a clock that ticks every 1 to 10 ms; some count seconds.
 const SETTLED: Duration = Duration::from_secs(1);
 
 impl Stamp {

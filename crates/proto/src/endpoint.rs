@@ -349,10 +349,10 @@ pub trait Receiver: Send {
     /// whose content the description of the object already gives.
     fn skip(&mut self, now: Time, flow: FlowId, blocks: BlockRange);
 
-    /// Sets the grant and the drain rate. The grant is the total of blocks, in bytes, that may be
-    /// sent for the first time since the start of the flow; `drain` is the approximate rate at
-    /// which the host empties its buffers. A small grant or drain rate causes no losses: the sender
-    /// waits.
+    /// Sets the grant and the drain rate. The grant is a total that counts from the start of the
+    /// flow: how many bytes of blocks may be sent for the first time. `drain` is the approximate
+    /// rate at which the host empties its buffers. A small grant or drain rate causes no losses:
+    /// the sender waits.
     fn set_grant(&mut self, now: Time, flow: FlowId, grant: Bytes, drain: Option<Rate>);
 
     /// Sets the number of the flow's datagrams that the receiving host has dropped since the start.
