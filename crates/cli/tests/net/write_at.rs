@@ -301,7 +301,7 @@ fn a_server_refuses_false_messages_of_a_writing_client_and_continues() {
         assert!(came == 1 && error.what.contains(what), "{error} instead of {what}");
     }
     let (_, error) = ask(&pair, &[first(b"file", false), change(plain())]);
-    assert!(error.expect("it is refused").what.contains("opened for reads"));
+    assert!(error.expect("it is refused").what.contains("opened for reading"));
     // The flag of a later message changes nothing, and its path opens nothing.
     let (_, error) =
         ask(&pair, &[first(b"file", false), FileAsk { edit: true, ..change(plain()) }]);

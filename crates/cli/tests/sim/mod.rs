@@ -153,7 +153,7 @@ fn a_failed_run_keeps_the_results_of_the_others() {
     let case = Case::new(MIXED);
     let run = case.run(&["--sweep", "flow.copy.settings.tail-copies=1,99,2", "--csv"]);
     assert_eq!(run.status, 2, "{}", run.stderr);
-    assert!(run.stderr.contains("tail-copies=99") && run.stderr.contains("within"));
+    assert!(run.stderr.contains("tail-copies=99") && run.stderr.contains("between"));
     let copies = run.stdout.lines().filter(|line| line.contains(",copy,")).count();
     assert_eq!(copies, 2, "{}", run.stdout);
     let none = Case::new("[topology]\nkind = \"pair\"\n").run(&[]);
