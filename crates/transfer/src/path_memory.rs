@@ -421,7 +421,8 @@ mod tests {
         };
         note(true, 500);
         note(false, 30);
-        let noted = memory.list().unwrap()[0].date;
+        let entries = memory.list().unwrap();
+        let noted = entries.iter().find(|entry| entry.receives).expect("it was noted").date;
         let rate = |receives, age, later| {
             let now = noted + Duration::from_secs(later);
             memory.find_from(own, now, peer, receives, age).map(|found| found.rate)

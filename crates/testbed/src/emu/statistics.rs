@@ -312,7 +312,7 @@ mod tests {
         statistics.late.count(Time::ZERO, Time::from_nanos(400_000), 20_000);
         assert_eq!(statistics.verdict(), Verdict::Valid, "1 % of 50 ms is more");
         statistics.shortest_delay = Span::ZERO;
-        assert!(invalid(&statistics).contains("later"));
+        assert!(invalid(&statistics).contains("too late"));
         statistics.own_drops = 3;
         assert!(invalid(&statistics).contains("itself, of"));
     }
