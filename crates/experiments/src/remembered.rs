@@ -60,9 +60,10 @@ pub(crate) static PATH_MEMORY: Experiment = Experiment {
             bandwidth-delay product, over a new path and over a path for which an earlier copy \
             found 930 Mbit/s and the link's loss. A flow over a remembered path sends at half of \
             that rate until the report on its first packet train arrives, for at most one round \
-            trip, and then searches as usual. The remembered 930 Mbit/s are right for the links of 1 Gbit/s and \
-            wrong for the link of 100 Mbit/s; 3720 Mbit/s are wrong for both. Time is measured \
-            from the first datagram until the sender knows that everything has arrived.",
+            trip, and then searches as usual. The remembered 930 Mbit/s are right for the links \
+            of 1 Gbit/s and wrong for the link of 100 Mbit/s; 3720 Mbit/s are wrong for both. \
+            Time is measured from the first datagram until the sender knows that everything has \
+            arrived.",
     cases: || all(case),
     tables: |outcomes| {
         let mut rows = Vec::new();

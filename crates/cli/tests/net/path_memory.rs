@@ -96,7 +96,7 @@ fn a_broken_file_of_paths_is_named_and_fails_no_copy() {
 fn a_copy_over_a_path_with_a_remembered_loss_sends_symbols_before_its_first_report() {
     let wan = need!(Wan::new(link(100, 40, 0.0), MTU, 200_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
-    for (loss, is_coded) in [("0", false), ("0.02", true)] {
+    for (loss, is_coded) in [("0", false), ("0.05", true)] {
         for (way, direction) in WAYS.into_iter().zip(["out", "in"]) {
             let line = format!(
                 "10.77.0.0/24 10.77.0.1 100000000 40000000 {loss} {} {direction}\n",

@@ -305,7 +305,7 @@ fn a_server_refuses_false_messages_of_a_writing_client_and_continues() {
     // The flag of a later message changes nothing, and its path opens nothing.
     let (_, error) =
         ask(&pair, &[first(b"file", false), FileAsk { edit: true, ..change(plain()) }]);
-    assert!(error.expect("it is refused").what.contains("opened for reads"));
+    assert!(error.expect("it is refused").what.contains("opened for reading"));
     for path in [&b"/../x"[..], b"..", b"nul\0", b"file/", b"file/x", &[b'x'; 5000], b""] {
         let (came, error) = ask(&pair, &[first(path, true)]);
         let error = error.unwrap_or_else(|| panic!("{path:?} was opened"));
