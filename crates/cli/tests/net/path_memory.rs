@@ -91,22 +91,3 @@ fn a_broken_file_of_paths_is_named_and_fails_no_copy() {
     assert!(text.into_iter().any(|text| text.contains("paths line 1")), "{ended}");
     wan.assert_copied(Way::Push);
 }
-
-#[test]
-fn a_copy_over_a_path_with_a_remembered_loss_sends_symbols_before_its_first_report() {
-    let wan = need!(Wan::new(link(100, 40, 0.0), MTU, 200_000));
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
-    for (loss, is_coded) in [("0", false), ("0.05", true)] {
-        for (way, direction) in WAYS.into_iter().zip(["out", "in"]) {
-            let line = format!(
-                "10.77.0.0/24 10.77.0.1 100000000 40000000 {loss} {} {direction}\n",
-                now.as_secs()
-            );
-            std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
-            let summary = wan.start(way, &[] as &[&str]).end().summary();
-            let coded = summary["coded"].as_u64().expect("a number");
-            assert_eq!(coded > 0, is_coded, "{way:?}: {summary}");
-            wan.assert_copied(way);
-        }
-    }
-}
