@@ -148,7 +148,7 @@ impl RangeFile {
     /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value. The value comes
     /// from the cache `known`, if an earlier read of this version has stored it there; otherwise it
     /// is the hash of the bytes. The value of a file that changed less than a second ago is not
-    /// stored ([`SETTLED`]).
+    /// stored (`SETTLED`).
     ///
     /// # Errors
     /// As [`RangeFile::read`].

@@ -50,7 +50,7 @@ impl Retries {
     }
 }
 
-/// Completes after [`LOOKS`] checks in sequence without a datagram of the server; never completes
+/// Completes after `LOOKS` checks in sequence without a datagram of the server; never completes
 /// over TCP and ssh. This detects the end of a server even if no process at its address reports the
 /// end.
 pub async fn silence(rtt: RttWatch) -> Error {
