@@ -261,8 +261,8 @@ impl Receiver {
         // The rest of the frame is on its way, unless this was the last symbol.
         let originals = open.shape.originals();
         let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
-        // After a request in a pause, the sender continues with the frame. It ignored the request, and
-        // a server passes on only a few for a frame.
+        // After a request in a pause, the sender continues with the frame. It ignored the request,
+        // and a server passes on only a few for a frame.
         open.asks.again &= is_last || head.index <= open.highest;
         open.highest = open.highest.max(head.index);
         if !open.asks.again {
