@@ -226,6 +226,8 @@ impl Control {
         link: Link,
         finished: &mut (impl Future<Output = u32> + Unpin),
     ) -> Result<(), Error> {
+        // The datagrams of an earlier link do not arrive by this one.
+        self.unheard = None;
         let suite = link.suite();
         let Link { mut session, port, contact, flow, .. } = link;
         session.ask_for(SERVICE, VERSION);

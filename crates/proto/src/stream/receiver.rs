@@ -86,6 +86,8 @@ struct Open {
     /// One bit for each symbol, set if it has arrived.
     here: Vec<u64>,
     count: u32,
+    /// The highest index of a symbol that has arrived.
+    highest: u16,
     due: Time,
     asks: Asks,
 }
@@ -245,8 +247,9 @@ impl Receiver {
             let due = self.clock.due(now, stamp, self.beyond);
             let here = vec![0; symbols.div_ceil(64)];
             self.used += bytes(shape);
-            let asks = self.look_back(now, head, due);
-            self.open.insert(head.frame, Open { head: *head, shape, here, count: 0, due, asks });
+            let (asks, highest) = (self.look_back(now, head, due), head.index);
+            let open = Open { head: *head, shape, here, count: 0, highest, due, asks };
+            self.open.insert(head.frame, open);
         }
         let Some(open) = self.open.get_mut(&head.frame) else { return Placed::Spare };
         let (word, bit) = (usize::from(head.index / 64), 1 << (head.index % 64));
@@ -258,6 +261,10 @@ impl Receiver {
         // The rest of the frame is on its way, unless this was the last symbol.
         let originals = open.shape.originals();
         let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
+        // After a request in a pause, the sender continues with the frame. It ignored the request,
+        // and a server passes on only a few for a frame.
+        open.asks.again &= is_last || head.index <= open.highest;
+        open.highest = open.highest.max(head.index);
         if !open.asks.again {
             let pause = PAUSE.max(self.interval / originals.into());
             open.asks.at = now + if is_last { GRACE } else { pause };

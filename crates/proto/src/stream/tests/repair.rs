@@ -64,6 +64,24 @@ fn lost_symbols_are_requested_after_the_last_one_and_again_after_each_round_trip
 }
 
 #[test]
+fn a_sender_that_stalls_within_a_frame_is_asked_again_only_for_what_it_then_sent() {
+    let (_, all) = kept(64);
+    let mut receiver = patient();
+    let (before, after) = all.split_at(10);
+    for head in before {
+        receiver.on_symbol(at(50), head);
+    }
+    assert_eq!(receiver.poll_request(at(60)), Some(request(0, &[(10, 63)])));
+    // Now the sender continues; it ignores requests for a frame that it is still sending.
+    for head in after.iter().filter(|head| head.index != 20) {
+        assert_eq!(receiver.on_symbol(at(65), head), Placed::Keep);
+        assert_eq!(receiver.poll_request(at(65)), None);
+    }
+    assert_eq!(receiver.next_request(at(65)), Some(at(67)));
+    assert_eq!(receiver.poll_request(at(67)), Some(request(0, &[(20, 20)])));
+}
+
+#[test]
 fn the_end_of_a_frame_is_requested_after_a_pause_that_is_longer_than_the_senders() {
     let mut receiver = patient();
     let head = Head { repairs: 0, ..symbol(0, 0, 0) };
