@@ -240,9 +240,7 @@ impl Running<'_, '_> {
         if let Some(flow) = &self.flow {
             limits::wanted(&counters.receiver, self.end.terms.protocol, flow.layout.block_size())?;
         }
-        if self.silence.reports() {
-            self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
-        }
+        self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
         if self.end.decides && self.flow.is_some() {
             self.silence.judge(&self.end.board, self.end.terms.rtt, false)?;
             let (now, lived) = (clock::now(), self.end.board.lived());

@@ -569,9 +569,7 @@ impl Running<'_, '_> {
 
     fn tick(&mut self) -> Result<(), End> {
         self.end.board.note_carrying(self.cpu_before);
-        if self.silence.reports() {
-            self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
-        }
+        self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {
             // The other end sends keep-alive datagrams at all times.
             self.silence.judge(&self.end.board, self.end.terms.rtt, true)?;

@@ -26,17 +26,10 @@ const TOLD: Duration = Duration::from_millis(500);
 /// Maximum time that one check counts as silence. A longer gap between two checks is a pause of
 /// this process.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often this end reports its counters while nothing arrives on the control stream. An outage
-/// of 20 s then leaves room in the stream's window of at least 64 KiB, so messages pass as soon as
-/// the network works again. With a full window QUIC would send only probes, the next one perhaps
-/// 20 s later (RFC 9002, section 6.2.1).
-const DEAF_EVERY: Duration = Duration::from_millis(500);
 
 /// Watches the control stream and the data port.
 pub(super) struct Silence {
     spoke: Option<Instant>,
-    /// When this end last reported its counters.
-    reported: Instant,
     looked: Instant,
     heard: Option<Time>,
     /// Whether the control stream has been silent too since the last datagram arrived.
@@ -50,32 +43,13 @@ pub(super) struct Silence {
 impl Silence {
     /// Returns the state at the start of a flow.
     pub(super) fn new() -> Silence {
-        let alone = Duration::ZERO;
-        let now = Instant::now();
-        Silence {
-            spoke: None,
-            reported: now,
-            looked: now,
-            heard: None,
-            outage: false,
-            alone,
-            sent: 0,
-        }
+        let (alone, looked) = (Duration::ZERO, Instant::now());
+        Silence { spoke: None, looked, heard: None, outage: false, alone, sent: 0 }
     }
 
     /// Records a message on the control stream.
     pub(super) fn control_spoke(&mut self) {
         self.spoke = Some(Instant::now());
-    }
-
-    /// Whether this end should report its counters now; to be called several times a second.
-    pub(super) fn reports(&mut self) -> bool {
-        let is_deaf = self.spoke.is_some_and(|at| at.elapsed() >= SPEAKS);
-        let reports = !is_deaf || self.reported.elapsed() >= DEAF_EVERY;
-        if reports {
-            self.reported = Instant::now();
-        }
-        reports
     }
 
     /// Judges both channels; to be called several times a second. `always`: the other end sends
@@ -179,20 +153,6 @@ mod tests {
         assert!(!rig.look(2.0, true, true));
         assert!(!rig.look(20.0, false, true));
         assert!(!rig.look(2.0, true, true));
-    }
-
-    #[test]
-    fn an_end_that_hears_nothing_reports_its_counters_seldom() {
-        let mut rig = Rig::new();
-        rig.silence.spoke = Some(Instant::now());
-        assert!(rig.silence.reports() && rig.silence.reports());
-        rig.silence.spoke = Some(Instant::now() - SPEAKS);
-        assert!(!rig.silence.reports());
-        rig.silence.reported = Instant::now() - DEAF_EVERY;
-        assert!(rig.silence.reports());
-        assert!(!rig.silence.reports());
-        rig.silence.control_spoke();
-        assert!(rig.silence.reports());
     }
 
     #[test]
