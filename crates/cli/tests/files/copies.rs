@@ -249,7 +249,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
             assert_eq!(summary["unread_files"], 0, "{summary}");
         }
     }
-    // Change one bit in each of three files (a copy of its own, a large file, one of many), and
+    // Change one bit in each of three files (a single one, a large one and a small one), and
     // shorten a fourth file.
     for name in ["one", "t/large", "t/many/07"] {
         let path = pair.there.join(name);

@@ -213,8 +213,7 @@ fn an_emptied_list_revokes_the_right_of_the_last_client() {
     };
     copy("early").is(0, &[]);
     fs::write(&file, "").unwrap();
-    server.child().signal(rustix::process::Signal::HUP);
-    server.child().complaint("again");
+    server.reload();
     copy("late").is(3, &["not allowed here"]);
 }
 

@@ -332,8 +332,7 @@ pub(super) fn by_list(pair: &Pair) -> (Server, PathBuf) {
 /// Replaces the list of clients. Returns once the server has read it.
 pub(super) fn change_list(server: &mut Server, list: &Path, text: &str) {
     fs::write(list, text).unwrap();
-    server.child().signal(rustix::process::Signal::HUP);
-    server.child().complaint("again");
+    server.reload();
 }
 
 #[test]

@@ -188,8 +188,7 @@ fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
     let basic = "Authorization: Basic YW55OnJlYWRlci0wMTIzNDU2Nzg5YWJjZGVm\n";
     is(&http.ask("", "GET", "/file", basic), 200);
     write_private(&http.scratch.path().join("tokens"), &format!("{WRITER} ro\n"));
-    http.server.child().signal(rustix::process::Signal::HUP);
-    http.server.child().complaint("again");
+    http.server.reload();
     is(&http.ask(READER, "GET", "/file", ""), 401);
     is(&http.put(WRITER, "/new", b"n"), 403);
 }

@@ -313,8 +313,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
         lists.write(&List { path: b"many".to_vec() }).await.unwrap();
         lists.read::<Listed>().await.unwrap().expect("some names");
         fs::write(&file, "# nobody\n").unwrap();
-        pair.server.child().signal(rustix::process::Signal::HUP);
-        pair.server.child().complaint("again");
+        pair.server.reload();
         for session in [&mut surveys, &mut probes, &mut lists] {
             let error = loop {
                 match session.read::<Bytes>().await {

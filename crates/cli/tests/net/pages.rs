@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::http::has;
 use super::mount::fuse;
-use crate::rig::{Child, Ended, Host, Server, binary, need, skip};
+use crate::rig::{Child, Ended, Host, Server, binary, need};
 
 /// The page's host that serves.
 const SERVER: &str = "dtn.example.org";
@@ -294,8 +294,7 @@ fn run_page(folder: &Path, commands: &[String]) -> Ended {
 
 #[test]
 fn each_command_of_the_page_with_ffmpeg_works() {
-    let ffmpeg = Command::new("ffmpeg").arg("-version").output();
-    need!(ffmpeg.map_err(|_| skip::uninstalled("ffmpeg is not installed")));
+    need!(has("ffmpeg"));
     let folder = tempfile::tempdir().unwrap();
     let ended = run_page(folder.path(), &commands(Some("ffmpeg")));
     ended.is(0, &["40 frames on time"]);
@@ -312,8 +311,7 @@ fn each_command_of_the_page_with_ffmpeg_works() {
 
 #[test]
 fn each_command_of_the_page_with_gstreamer_works() {
-    let gstreamer = Command::new("gst-launch-1.0").arg("--version").output();
-    need!(gstreamer.map_err(|_| skip::uninstalled("GStreamer is not installed")));
+    need!(has("gst-launch-1.0"));
     let folder = tempfile::tempdir().unwrap();
     let ended = run_page(folder.path(), &commands(Some("GStreamer")));
     ended.is(0, &["40 frames on time"]);

@@ -51,6 +51,8 @@ pub(super) struct Rules {
     /// Closes new TCP connections to the control port immediately, and holds back the bytes of
     /// existing TCP connections.
     pub(super) no_tcp: AtomicBool,
+    /// Passes nothing.
+    pub(super) cut: AtomicBool,
     /// Swallows the chunks of one TCP connection, and closes the connection once no more chunks
     /// come.
     pub(super) swallow: AtomicBool,
@@ -104,6 +106,7 @@ impl Relay {
             said: AtomicUsize::new(0),
             no_control: AtomicBool::new(false),
             no_tcp: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
             swallow: AtomicBool::new(false),
             tcp_opened: AtomicUsize::new(0),
             rebound: AtomicUsize::new(0),
@@ -154,8 +157,13 @@ impl Drop for Relay {
 }
 
 impl Rules {
+    fn blocks_tcp(&self) -> bool {
+        self.no_tcp.load(Ordering::Relaxed) || self.cut.load(Ordering::Relaxed)
+    }
+
     fn passes(&self, port: Port, len: usize) -> bool {
         match port {
+            _ if self.cut.load(Ordering::Relaxed) => false,
             Port::Control => !self.no_control.load(Ordering::Relaxed),
             Port::Data => {
                 !self.no_data.load(Ordering::Relaxed) && len <= self.longest.load(Ordering::Relaxed)
@@ -319,7 +327,7 @@ fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
             let mut ready = [PollFd::new(&near, PollFlags::IN)];
             let _ = poll(&mut ready, Some(&look));
             let Ok((client, _)) = near.accept() else { continue };
-            if rules.no_tcp.load(Ordering::Relaxed) {
+            if rules.blocks_tcp() {
                 continue;
             }
             let Ok(server) = TcpStream::connect(to) else { continue };
@@ -356,7 +364,7 @@ fn pipe(
                 let _ = from.shutdown(Shutdown::Both);
                 break;
             }
-            while rules.no_tcp.load(Ordering::Relaxed) && !rules.is_gone() {
+            while rules.blocks_tcp() && !rules.is_gone() {
                 thread::sleep(LOOK);
             }
             if to.write_all(&buffer[..len]).is_err() {

@@ -35,10 +35,7 @@ impl Fault {
     /// Starts or ends the fault of the connections through `relay`, or of `process`.
     fn set(self, is_on: bool, relay: &Relay, process: &Child) {
         match self {
-            Fault::Cut => {
-                relay.rules.no_control.store(is_on, Ordering::Relaxed);
-                relay.rules.no_tcp.store(is_on, Ordering::Relaxed);
-            }
+            Fault::Cut => relay.rules.cut.store(is_on, Ordering::Relaxed),
             Fault::Frozen => process.signal(if is_on { Signal::STOP } else { Signal::CONT }),
         }
     }

@@ -46,13 +46,6 @@ pub(super) enum Fault {
     FrozenClient,
 }
 
-/// Cuts a relay's path, or repairs it.
-fn cut(relay: &Relay, is_cut: bool) {
-    relay.rules.no_control.store(is_cut, Ordering::Relaxed);
-    relay.rules.no_data.store(is_cut, Ordering::Relaxed);
-    relay.rules.no_tcp.store(is_cut, Ordering::Relaxed);
-}
-
 impl Fault {
     /// Begins the fault between the process `client` and the `server` behind `relay`. The returned
     /// function waits until the fault has lasted for [`OUTAGE`], and ends it.
@@ -60,7 +53,7 @@ impl Fault {
         let set = move |is_on| {
             let signal = if is_on { Signal::STOP } else { Signal::CONT };
             match self {
-                Fault::Cut => cut(relay, is_on),
+                Fault::Cut => relay.rules.cut.store(is_on, Ordering::Relaxed),
                 Fault::FrozenServer => send_signal(server, signal),
                 Fault::FrozenClient => send_signal(client, signal),
             }
@@ -332,7 +325,7 @@ fn calls_continue(_: Fault) {
         gate.1.notified().await;
         let with_items = far.open("wait", &(), options).expect("it is short");
         gate.1.notified().await;
-        cut(&relay, true);
+        relay.rules.cut.store(true, Ordering::Relaxed);
         let repaired = tokio::time::sleep(OUTAGE);
         let short = RpcOptions::within(Duration::from_secs(1));
         let late = far.call::<u64>("echo", &1_u64, short).await.expect_err("nobody answers");
@@ -347,7 +340,7 @@ fn calls_continue(_: Fault) {
             async move { far.call::<u64>("echo", &3_u64, options).await }
         });
         repaired.await;
-        cut(&relay, false);
+        relay.rules.cut.store(false, Ordering::Relaxed);
         assert_eq!(answered.await.expect("no panic"), Ok(1), "it ran once");
         assert_eq!(sent.await.expect("no panic"), Ok(3));
         assert_eq!(gate.0.load(Ordering::Relaxed), 2, "each call ran once");

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{Child, Ended, Host, scratch};
@@ -23,6 +24,12 @@ impl Server {
     /// `--allow`).
     pub(crate) fn start(host: &Host, root: &Path, args: &[&str]) -> Server {
         Server::start_as(&mut host.command(Server::words("127.0.0.1:0", root, args)))
+    }
+
+    /// Makes the server read its list of clients and tokens again. Returns once it has done so.
+    pub(crate) fn reload(&mut self) {
+        self.child().signal(Signal::HUP);
+        self.child().complaint("again");
     }
 
     /// The arguments of a `serve --json` on the address `listen`.
