@@ -56,8 +56,9 @@ pub(crate) fn is_closed() -> bool {
 
 fn note_loss(written: io::Result<()>) {
     let Err(error) = written else { return };
-    CLOSED.fetch_or(error.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed);
-    if error.kind() != ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
+    if error.kind() == ErrorKind::BrokenPipe {
+        CLOSED.store(true, Ordering::Relaxed);
+    } else if !LOST.swap(true, Ordering::Relaxed) {
         warn(format_args!("stdout cannot be written: {error}; the output is lost"));
     }
 }

@@ -30,10 +30,7 @@ pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
     if file_size <= CHUNK {
         return packed_value(content);
     }
-    let mut hasher = blake3::Hasher::new();
-    hasher.set_input_offset(chunk * CHUNK);
-    hasher.update(content);
-    hasher.finalize_non_root()
+    stream_value(chunk, content)
 }
 
 /// Merges the values of a file's chunks, given in any order, into the file's root.
@@ -63,7 +60,7 @@ impl RootBuilder {
         self.given += 1;
         let (mut level, mut number, mut value) = (0, chunk, value);
         // Do not merge pairs at the end of the file here: the root has a different merge.
-        while self.pair_end(level, number) < self.chunks
+        while ((number >> 1) + 1) << (level + 1) < self.chunks
             && let Some(sibling) = self.subtrees.remove(&(level, number ^ 1))
         {
             let (left, right) = if number & 1 == 0 { (value, sibling) } else { (sibling, value) };
@@ -98,11 +95,6 @@ impl RootBuilder {
             };
         }
         Some(right)
-    }
-
-    /// Returns the end of the pair that contains this subtree.
-    fn pair_end(&self, level: u32, number: u64) -> u64 {
-        ((number >> 1) + 1) << (level + 1)
     }
 }
 

@@ -40,7 +40,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Reply {
     let (method, mut path) = (request.method().to_string(), request.uri().path().to_owned());
-    let mut moved_to = None;
+    let mut destination = None;
     let length = condition::text(request.headers(), header::CONTENT_LENGTH);
     let bytes = length.and_then(|length| length.parse().ok());
     let (reply, name) = match right(&shared, request.headers()) {
@@ -50,14 +50,15 @@ async fn answer(
             let folder = right.folder.as_deref().map(|folder| format!("/{}", encoded(folder)));
             let folder = folder.unwrap_or_default();
             path.insert_str(0, &folder);
-            moved_to =
-                destination(request.headers()).map(|to| format!("{folder}/{}", encoded(&to.path)));
+            if method == "MOVE" {
+                let to = self::destination(request.headers());
+                destination = to.map(|to| format!("{folder}/{}", encoded(&to.path)));
+            }
             (respond(&shared, &right, request).await, right.name)
         }
         Err(reply) => (reply, None),
     };
     let status = reply.status();
-    let destination = moved_to.filter(|_| method == "MOVE");
     let told = Told { address, name, method, path, destination, bytes, status: status.as_u16() };
     if told.is_refused() || told.is_write() {
         shared.tell(told);

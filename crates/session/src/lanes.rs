@@ -90,10 +90,8 @@ pub(super) async fn connect(
     tune: impl Fn(&TcpStream),
 ) -> io::Result<Lanes> {
     let lanes = lanes.min(MAX_LANES);
-    let (mut streams, mut connecting) = (vec![first], JoinSet::new());
-    for _ in 1..lanes {
-        connecting.spawn(TcpStream::connect(remote));
-    }
+    let mut streams = vec![first];
+    let mut connecting: JoinSet<_> = (1..lanes).map(|_| TcpStream::connect(remote)).collect();
     while let Some(connected) = connecting.join_next().await {
         let stream = connected.map_err(io::Error::other)??;
         tune(&stream);
@@ -277,9 +275,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lanes<S> {
         if len > 0 {
             self.chunk.extend_from_slice(&(len as u16).to_be_bytes());
             self.chunk.extend_from_slice(&bytes[..len]);
-            if let Poll::Ready(Err(error)) = self.poll_chunk(cx) {
-                return Poll::Ready(Err(error));
-            }
+            let _ = self.poll_chunk(cx)?;
         }
         Poll::Ready(Ok(len))
     }

@@ -679,8 +679,7 @@ mod tests {
 
     #[test]
     fn a_network_over_its_charge_begins_one_handshake_and_is_barred_from_the_next() {
-        let (sessions, _kept) = mpsc::channel(1);
-        let door = Door::new(&Identity::ephemeral(), &Settings::default(), sessions);
+        let door = door();
         let [network, other] = [1, 2].map(|last| Network::of(IpAddr::from([192, 0, last, 1])));
         // Twenty-one handshakes at three seconds each exceed the sixty free seconds.
         for _ in 0..20 {

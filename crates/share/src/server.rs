@@ -326,8 +326,7 @@ fn allowed<T>(
 }
 
 fn forbidden(verb: &str, key: &str, right: &Right) -> Error {
-    let what = format!("this client may not {verb} '{key}'; its right is {right}");
-    Error::new(Kind::Unreachable, what).advise("ask the server's administrator")
+    Error::new(Kind::Unreachable, right.refuses(verb, key)).advise("ask the server's administrator")
 }
 
 async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {

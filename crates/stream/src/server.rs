@@ -266,8 +266,8 @@ fn senseless() -> Error {
 }
 
 pub(crate) fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
-    let what = format!("this client may not {verb} '{name}'; its right is {right}");
-    Error::new(Kind::Unreachable, what).advise("ask the server's administrator")
+    Error::new(Kind::Unreachable, right.refuses(verb, name))
+        .advise("ask the server's administrator")
 }
 
 async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {

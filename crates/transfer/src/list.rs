@@ -1,7 +1,6 @@
 //! The client's side of listings, and the task that serves all calls over one connection to a host.
 
 use std::cell::LazyCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -63,9 +62,8 @@ impl Listing {
     }
 
     async fn end(self) {
-        let (writer, reader) = self.session.split();
         // The listing is complete, so a failed goodbye does not matter.
-        let _ = writer.leave(reader).await;
+        let _ = self.session.leave().await;
     }
 }
 
@@ -94,11 +92,9 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         };
         let _ = ready.send(Ok(peer));
         let address = first.as_ref().map(|first| first.remote.ip());
-        let paths = options.path_memory.clone().zip(address);
+        let paths = options.path_memory.as_ref().zip(address);
         // Looked up for the first file that is opened.
-        let path = Rc::new(LazyCell::new(move || {
-            paths.and_then(|(memory, at)| memory.find_for_reads(at))
-        }));
+        let path = LazyCell::new(|| paths.and_then(|(memory, at)| memory.find_for_reads(at)));
         let mut calls = JoinSet::new();
         let unused = sleep(UNUSED);
         tokio::pin!(unused);
@@ -119,8 +115,9 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
                 Some(_) = calls.join_next() => continue,
             };
             let Some(order) = order else { break };
-            let (connection, first, path) = (connection.clone(), first.take(), path.clone());
-            calls.spawn_local(async move { answer(&connection, first, &path, order).await });
+            let remembered = matches!(order, Order::OpenFile(..)).then(|| *path).flatten();
+            let (connection, first) = (connection.clone(), first.take());
+            calls.spawn_local(async move { answer(&connection, first, remembered, order).await });
         }
         let last = async {
             while calls.join_next().await.is_some() {}
@@ -140,7 +137,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
 async fn answer(
     connection: &Connection,
     first: Option<Session>,
-    remembered: &LazyCell<Option<Remembered>, impl FnOnce() -> Option<Remembered>>,
+    remembered: Option<Remembered>,
     order: Order,
 ) {
     let (path, tell) = match order {
@@ -149,7 +146,7 @@ async fn answer(
             return watching::serve(connection, first, every, tell).await;
         }
         Order::OpenFile(what, tell) => {
-            return file::serve(connection, first, (what, **remembered), tell).await;
+            return file::serve(connection, first, (what, remembered), tell).await;
         }
     };
     let listed = listed(connection, first, &path, &tell);

@@ -33,8 +33,6 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 const LIFETIME_FOR_READS: Duration = Duration::from_secs(24 * 3600);
 const HEAD: &str = "# What longhaul found on paths: network, own address, bit/s, round trip in ns, \
                     loss, Unix time, direction of the data.\n";
-/// The direction of a line: towards this host, or from it.
-const DIRECTIONS: [(&str, bool); 2] = [("in", true), ("out", false)];
 /// The words of a line without a direction, as earlier releases wrote it.
 const WITHOUT_DIRECTION: usize = 6;
 
@@ -258,7 +256,11 @@ impl FromStr for KnownPath {
     fn from_str(line: &str) -> Result<KnownPath, ()> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let &[network, own, rate, rtt, loss, date, way] = &words[..] else { return Err(()) };
-        let (_, receives) = DIRECTIONS.into_iter().find(|(word, _)| *word == way).ok_or(())?;
+        let receives = match way {
+            "in" => true,
+            "out" => false,
+            _ => return Err(()),
+        };
         let (address, _) = network.split_once('/').ok_or(())?;
         let address: IpAddr = address.parse().map_err(drop)?;
         let number = |word: &str| word.parse::<u64>().map_err(drop);

@@ -56,8 +56,7 @@ async fn watch(
             break;
         }
     }
-    let (writer, reader) = session.split();
     // The receiver was dropped, so a failed goodbye does not matter.
-    let _ = writer.leave(reader).await;
+    let _ = session.leave().await;
     Ok(())
 }

@@ -21,20 +21,16 @@ impl Bits {
 
     /// Adds `at`; returns true if it was missing.
     pub(super) fn insert(&mut self, at: u64) -> bool {
-        let new = at < self.len && !self.has(at);
-        if new {
-            self.insert_run(at..at + 1);
-        }
-        new
+        let before = self.count;
+        self.insert_run(at..at.saturating_add(1));
+        self.count > before
     }
 
     /// Removes `at`; returns true if it was present.
     pub(super) fn remove(&mut self, at: u64) -> bool {
-        let there = self.has(at);
-        if there {
-            self.remove_run(at..at + 1);
-        }
-        there
+        let before = self.count;
+        self.remove_run(at..at.saturating_add(1));
+        self.count < before
     }
 
     /// Adds a run of numbers.

@@ -12,7 +12,7 @@ const ENOUGH: u64 = 2_000;
 const DEVIATIONS: f64 = 2.5;
 
 /// The loss ratio to expect of the next datagrams.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) ratio: LossRatio,
     /// Whether an earlier flow found the ratio; otherwise the ratio is that of this flow.

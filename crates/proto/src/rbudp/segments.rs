@@ -188,7 +188,8 @@ impl Segment {
         layout: &Layout,
         segment: u32,
         there: &RangeSet,
-        (loss, spare): (LossRatio, f64),
+        loss: LossRatio,
+        spare: f64,
     ) {
         if core::mem::replace(&mut self.copied, true) {
             return;

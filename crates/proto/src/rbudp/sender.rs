@@ -117,12 +117,11 @@ impl RbudpSender {
         let Some(open) = self.open.get_mut(&segment) else { return };
         let (least_known, least) =
             if open.is_first_round() { (KNOWN, 0.0) } else { (1, LEAST_LOSS) };
-        let known = self.end.loss(least_known);
-        let ratio = known.map_or(0.0, |known| known.ratio.get()).max(least);
-        let is_remembered = known.is_some_and(|known| known.is_remembered);
-        let spare = if is_remembered { SPARE_REMEMBERED } else { SPARE };
+        let known = self.end.loss(least_known).unwrap_or_default();
+        let ratio = known.ratio.get().max(least);
+        let spare = if known.is_remembered { SPARE_REMEMBERED } else { SPARE };
         if let Some(loss) = LossRatio::new(ratio).filter(|_| ratio > 0.0 && ratio < MOST_LOSS) {
-            open.code_round(&self.end.layout, segment, self.end.frontier.there(), (loss, spare));
+            open.code_round(&self.end.layout, segment, self.end.frontier.there(), loss, spare);
         }
     }
 

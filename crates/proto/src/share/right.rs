@@ -1,5 +1,7 @@
 //! A client's permissions below a prefix of names, as in the list of clients: `ro:/world`.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 
 use super::Prefix;
@@ -29,6 +31,11 @@ impl Right {
         };
         Some(Right { read, write, prefix })
     }
+
+    /// Returns why a client with this right may not `verb` the key or name `name`.
+    pub fn refuses(&self, verb: &str, name: impl fmt::Display) -> String {
+        format!("this client may not {verb} '{name}'; its right is {self}")
+    }
 }
 
 /// The form of the list of clients.
@@ -51,7 +58,7 @@ mod tests {
     fn a_shown_right_is_the_same_right() {
         for text in ["ro:/", "wo:/world/a", "rw:/world"] {
             let right = Right::parse(text).expect("a right");
-            assert_eq!(alloc::format!("{right}"), text);
+            assert_eq!(format!("{right}"), text);
         }
     }
 

@@ -48,19 +48,21 @@ impl Arrivals {
             self.highest = [self.highest[1], Rate::ZERO];
             self.ends = now + WINDOW;
         }
-        let begins = self.arriving.as_ref().is_none_or(|arriving| frame > arriving.frame);
-        if begins {
-            self.close();
-            let (bytes, until_last, symbols) = (0, 0, 1);
-            let (first, last) = (now, now);
-            let arriving = Arriving { frame, index, first, last, bytes, until_last, symbols };
-            self.arriving = Some(arriving);
-        } else if let Some(arriving) = &mut self.arriving {
-            arriving.bytes = arriving.bytes.saturating_add(bytes);
-            if frame == arriving.frame && index > arriving.index {
-                arriving.symbols += 1;
-                (arriving.index, arriving.last) = (index, now);
-                arriving.until_last = arriving.bytes;
+        match &mut self.arriving {
+            Some(arriving) if frame <= arriving.frame => {
+                arriving.bytes = arriving.bytes.saturating_add(bytes);
+                if frame == arriving.frame && index > arriving.index {
+                    arriving.symbols += 1;
+                    (arriving.index, arriving.last) = (index, now);
+                    arriving.until_last = arriving.bytes;
+                }
+            }
+            _ => {
+                self.close();
+                let (bytes, until_last, symbols) = (0, 0, 1);
+                let (first, last) = (now, now);
+                let arriving = Arriving { frame, index, first, last, bytes, until_last, symbols };
+                self.arriving = Some(arriving);
             }
         }
     }

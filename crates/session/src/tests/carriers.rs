@@ -430,8 +430,7 @@ fn data_written_before_the_close_arrive_although_this_side_stops_immediately() {
                 run(async {
                     let mut near = client.connect(to).await.expect("a server that listens");
                     near.write(&1u32).await.expect("an open session");
-                    let (writer, reader) = near.split();
-                    writer.leave(reader).await.expect("an open session");
+                    near.leave().await.expect("an open session");
                 });
             });
             let mut far = listener.accept().await;

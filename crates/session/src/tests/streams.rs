@@ -100,8 +100,7 @@ fn a_connection_ends_with_its_last_user_and_with_all_that_was_written() {
             drop(connection);
             last.write(&vec![1u8; 100_000]).await.unwrap();
             let mut theirs = listener.accept().await;
-            let (writer, reader) = near.split();
-            writer.leave(reader).await.unwrap();
+            near.leave().await.unwrap();
             assert_eq!(far.read::<u32>().await, Ok(None));
             let closing = tokio::spawn(last.close(None));
             let came = theirs.read::<Vec<u8>>().await.unwrap();
@@ -201,8 +200,7 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
                 let mut near = client.connect(to).await.expect("a server that listens");
                 near.write(&1u32).await.expect("an open session");
                 let connection = near.connection().expect("it was asked for");
-                let (writer, reader) = near.split();
-                writer.leave(reader).await.expect("an open session");
+                near.leave().await.expect("an open session");
                 connection.close().await;
             });
         });

@@ -103,8 +103,7 @@ pub(super) async fn push(
         let _ = timeout(ENDING, ended).await;
     }
     // Without a goodbye the server keeps an unfinished file until the connection's idle timeout.
-    let (writer, reader) = running.pipe.session.split();
-    let _ = writer.leave(reader).await;
+    let _ = running.pipe.session.leave().await;
     sent
 }
 

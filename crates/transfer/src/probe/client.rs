@@ -21,6 +21,7 @@ use super::{
     FAREWELL, Found, LONGEST, Measured, PathFound, ProbeOptions, Trips, Way, flow_keys, next_count,
     stream,
 };
+use crate::calls::or_cancelled;
 use crate::control::{Frame, Message, Probe, ProbeCount, ProbeRun};
 use crate::error::{Error, ErrorKind};
 use crate::options::Cipher;
@@ -55,13 +56,8 @@ pub fn probe(
     cancel: Cancel,
 ) -> Result<(), Error> {
     check(options)?;
-    let work = async {
-        tokio::select! {
-            ended = run(options, &*observer, tell) => ended,
-            () = cancel.wished() => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
-        }
-    };
-    reactor::block_on("the probe", work)
+    let work = run(options, &*observer, tell);
+    reactor::block_on("the probe", or_cancelled(work, &cancel))
 }
 
 /// Checks that the requested measurements fit into [`LONGEST`].

@@ -126,10 +126,8 @@ impl Live {
     /// Counts bytes that a client has read from a remote file, or with `receives` has written to
     /// it.
     pub(super) fn count_bytes(&self, receives: bool, bytes: u64) {
-        let mut totals = self.now.before.get();
-        let sum = if receives { &mut totals.received_bytes } else { &mut totals.sent_bytes };
-        *sum = sum.saturating_add(bytes);
-        self.now.before.set(totals);
+        let moved = TransferStatus { receives, bytes, ..TransferStatus::default() };
+        self.now.before.set(plus(self.now.before.get(), &moved));
     }
 
     /// Returns the running transfers, and the totals of all transfers.

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::door::Door;
 use super::{Server, Tell, dispatch};
+use crate::calls::cancelled;
 use crate::error::{Error, ErrorKind};
 use crate::options::ServeOptions;
 use crate::progress::Cancel;
@@ -63,7 +64,7 @@ async fn run(
     loop {
         let session = tokio::select! {
             session = side.accept() => session?,
-            () = cancel.wished() => return Err(interrupted()),
+            () = cancel.wished() => return Err(cancelled()),
         };
         let Some(session) = session else {
             // The client's last message may be unread. It says that the client has the outcome; the
@@ -87,14 +88,10 @@ async fn run(
         };
         tokio::select! {
             () = served => {}
-            () = cancel.wished() => return Err(interrupted()),
+            () = cancel.wished() => return Err(cancelled()),
         }
         return ended.try_recv().unwrap_or(Ok(()));
     }
-}
-
-fn interrupted() -> Error {
-    Error::new(ErrorKind::Cancelled, "interrupted")
 }
 
 /// Serves the further streams of the connection through ssh until the connection ends.
