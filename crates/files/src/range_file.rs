@@ -158,10 +158,12 @@ impl RangeFile {
         buf: &mut [u8],
         known: &ChunkValues,
     ) -> Result<Digest, Error> {
+        // A change during a long read may give the file the same stamp, unless it is settled before.
+        let is_settled = self.stamp.is_settled(SystemTime::now());
         self.read(chunk.saturating_mul(CHUNK), buf)?;
         Ok(known.get(&self.stamp, chunk).unwrap_or_else(|| {
             let value = file_value(self.stamp.size, chunk, buf);
-            if self.stamp.is_settled(SystemTime::now()) {
+            if is_settled {
                 known.put(self.stamp, chunk, value);
             }
             value
