@@ -158,7 +158,8 @@ impl RangeFile {
         buf: &mut [u8],
         known: &ChunkValues,
     ) -> Result<Digest, Error> {
-        // A change during a long read may give the file the same stamp, unless it is settled before.
+        // A change during a long read can leave the stamp as it was, unless the file was settled
+        // before the read.
         let is_settled = self.stamp.is_settled(SystemTime::now());
         self.read(chunk.saturating_mul(CHUNK), buf)?;
         Ok(known.get(&self.stamp, chunk).unwrap_or_else(|| {
