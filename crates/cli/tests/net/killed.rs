@@ -89,6 +89,6 @@ fn kill(case: Case, mut wan: Wan) {
 fn content_passed(wan: &Wan, way: Way) -> u64 {
     let (from, to) = if way == Way::Push { ("a", "b") } else { ("b", "a") };
     let statistics = wan.emulation.statistics().expect("it runs");
-    let tally = statistics.link(from, to).expect("the link is");
+    let tally = statistics.link(from, to).expect("the link exists");
     tally.arrives_bytes.get() - tally.arrives * HEADERS
 }

@@ -52,7 +52,7 @@ fn reported_path_loss_equals_the_networks_drops() {
     for (way, from, to) in [(Way::Push, "a", "b"), (Way::Pull, "b", "a")] {
         let tally = || {
             let statistics = wan.emulation.statistics().expect("it runs");
-            let tally = statistics.link(from, to).expect("the link is");
+            let tally = statistics.link(from, to).expect("the link exists");
             let dropped = tally.dropped() + statistics.own_drops;
             [tally.offered, dropped].map(|count| count as f64)
         };

@@ -443,7 +443,7 @@ impl Running<'_, '_> {
             WriterEvent::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 let asks = slices.iter().any(|slice| !slice.compare.is_empty());
                 // The sender reports these names to its user. The outcome must not overtake the
-                // plan, or the sender would end first.
+                // plan, or the sender would end before its report.
                 self.names_told |= !skipped.is_empty();
                 self.tell_plan(slices);
                 let there = There { bytes: resumed_bytes, asks };
