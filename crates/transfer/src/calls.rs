@@ -55,7 +55,7 @@ impl Again {
         Ok((connection, first))
     }
 
-    /// Connects. From the error the service decides whether to retry.
+    /// Connects. The service decides from the error whether to retry.
     ///
     /// # Errors
     /// The host cannot be reached, or is not trusted.
