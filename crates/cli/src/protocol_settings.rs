@@ -60,7 +60,7 @@ impl Flag {
         names.join(", ")
     }
 
-    /// The flag's kind. It is the same in all protocols that have the flag.
+    /// The parser of the flag's value. It is the same in all protocols that have the flag.
     fn form(&self) -> Form {
         let (option, _) = self.meanings[0];
         Form { kind: option.kind, is_shared: option.is_shared }
@@ -121,7 +121,7 @@ impl Form {
             return self.kind.parse(text).map(|value| Given::All(Some(value)));
         }
         if self.is_shared {
-            let what = "it applies to all sources: write it without a host";
+            let what = "the setting applies to all sources: write only the value, without a host";
             return Err(what.to_owned());
         }
         let each = text.split(',').map(|part| {

@@ -65,14 +65,14 @@ impl Flow {
         }
     }
 
-    /// When the receiver sends a request or an acknowledgement if no datagram arrives before;
-    /// `None` if neither is needed.
+    /// When the receiver requests missing blocks and acknowledges, if no datagram arrives before;
+    /// `None` if nothing is missing and all is acknowledged.
     fn rest(&self) -> Option<Time> {
         let is_missing = self.arrived.next() < self.arrived.highest();
         (self.news || is_missing).then(|| self.active + self.interval)
     }
 
-    /// Does everything that is due.
+    /// Requests missing blocks and acknowledges, if that is due.
     fn check(&mut self, now: Time) {
         if self.end.is_finished() {
             return;
@@ -85,7 +85,8 @@ impl Flow {
         }
     }
 
-    /// Ends the flow once nothing is missing.
+    /// Once nothing is missing, acknowledges the last blocks, and drops a planned request and an
+    /// unsent error rate.
     fn check_finished(&mut self) {
         if self.end.is_finished() && self.news {
             (self.news, self.ack) = (false, true);
