@@ -492,7 +492,7 @@ fn clients_refuse_invalid_answers() {
             let group = Group { address: address.clone(), ..anywhere.clone() };
             let ended = lied(verb, "multicast", vec![room(), tell(ChannelTold::Group(group))]);
             let what = ended.is(2, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
-            assert!(what.contains("the server's group"), "{ended}");
+            assert!(what.contains("the server's group is invalid"), "{ended}");
         }
     }
 }
