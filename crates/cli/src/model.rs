@@ -100,7 +100,7 @@ enum Quantity {
 
 /// A quantity of the model.
 struct Row {
-    /// The JSON name, which ends with the unit.
+    /// The JSON name, which ends with the unit if the quantity has one.
     key: &'static str,
     /// The equation; empty for an input.
     equation: &'static str,

@@ -172,13 +172,14 @@ pub(crate) static COMPARE: Experiment = Experiment {
               with loss, which is \
               {[FOBS, greedy, 300 MB, loss 0 % | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to \
               {[FOBS, greedy, 300 MB, loss 5 % | waste] - [RBUDP, 300 MB, loss 5 % | waste]} \
-              % of 300 MB and less than 1 % of 3 GB. FOBS with its table stays {[FOBS, \
-              greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, 3000 MB, \
-              loss 5 % | goodput of C·(1 − L)]} points behind at 5 %, because it slows down on \
-              loss. Tsunami needs seconds to reach its rate, so it has {least [Tsunami, 300 MB, * \
-              | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | goodput of C·(1 − L)]} % of \
-              the capacity for the small object and {least [Tsunami, 3000 MB, * | goodput of C·(1 \
-              − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} % for the large one. \
+              % of 300 MB and less than 1 % of 3 GB. At 5 % FOBS with its table stays \
+              {[FOBS, greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, \
+              3000 MB, loss 5 % | goodput of C·(1 − L)]} points below greedy FOBS, because it \
+              slows down on loss. Tsunami needs seconds to reach its rate, so it has {least \
+              [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | \
+              goodput of C·(1 − L)]} % of the capacity for the small object and {least \
+              [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | \
+              goodput of C·(1 − L)]} % for the large one. \
               GTP is the fastest protocol for 3 GB without loss, and recognises the path's own \
               loss: at 5 % it has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % of the capacity \
               after loss for the small object and {GTP, 3000 MB, loss 5 % | goodput of C·(1 − L)} \

@@ -18,7 +18,7 @@ struct Path {
     state: u64,
     /// While set, nothing passes.
     dead: Arc<AtomicBool>,
-    /// For each packet that arrives: the number of packets in flight to the server.
+    /// For each packet from the client: the number of earlier packets in flight to the server.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 

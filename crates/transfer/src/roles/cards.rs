@@ -23,8 +23,8 @@ use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
 /// Runs a sender whose protocol takes its rate from the cards' speeds, and whose own card has 1
-/// Gbit/s. Tells the sender that the other card has the speed `card`, and checks that it uses
-/// `rate`.
+/// Gbit/s. Tells the sender that the other card has the speed `card`, and checks that the sender
+/// uses `rate`.
 async fn tell_sender(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
