@@ -126,7 +126,8 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
 pub(crate) static COMPARE: Experiment = Experiment {
     id: "compare-1g",
     title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, compared with TCP",
-    source: "No paper: which protocol to choose, a question that the papers leave open",
+    source: "No paper: this page shows which protocol to choose, a question that the papers leave \
+             open",
     setup: "Each protocol sends 300 MB and 3 GB, from memory to memory, over 1 Gbit/s (Ethernet \
             framing included) and 100 ms. The path has a drop-tail queue of one bandwidth-delay \
             product, and loses 0, 0.1, 1 or 5 % of the packets towards the receiver, \
@@ -134,9 +135,10 @@ pub(crate) static COMPARE: Experiment = Experiment {
             RBUDP, FOBS, Tsunami and NETBLT send at 938 Mbit/s of UDP payload, SABUL at most at \
             that rate, and GTP's receiver is configured with 957 Mbit/s. C is 957 Mbit/s, the \
             link's UDP payload in full packets; header and tag take 2.2 % of it, so a goodput is \
-            at most 97.8 % of C. Only congestion limits TCP's windows. `longhaul reproduce \
-            compare-1g` runs this experiment (`reproduce all` does not). With `--how emulate \
-            --update` it also runs over real sockets, with the kernel's TCP.",
+            at most 97.8 % of C. L is the share of packets that the path loses. Only congestion \
+            limits TCP's windows. `longhaul reproduce compare-1g` runs this experiment \
+            (`reproduce all` does not). With `--how emulate --update` it also runs over real \
+            sockets, with the kernel's TCP.",
     cases: || {
         let all =
             conditions().flat_map(|condition| CONTENDERS.map(|contender| (condition, contender)));
@@ -170,13 +172,14 @@ pub(crate) static COMPARE: Experiment = Experiment {
               with loss, which is \
               {[FOBS, greedy, 300 MB, loss 0 % | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to \
               {[FOBS, greedy, 300 MB, loss 5 % | waste] - [RBUDP, 300 MB, loss 5 % | waste]} \
-              % of 300 MB and less than 1 % of 3 GB. FOBS with its table stays {[FOBS, \
-              greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, 3000 MB, \
-              loss 5 % | goodput of C·(1 − L)]} points behind at 5 %, because it slows down on \
-              loss. Tsunami needs seconds to reach its rate, so it has {least [Tsunami, 300 MB, * \
-              | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | goodput of C·(1 − L)]} % of \
-              the capacity for the small object and {least [Tsunami, 3000 MB, * | goodput of C·(1 \
-              − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} % for the large one. \
+              % of 300 MB and less than 1 % of 3 GB. At 5 % FOBS with its table stays \
+              {[FOBS, greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, \
+              3000 MB, loss 5 % | goodput of C·(1 − L)]} points below greedy FOBS, because it \
+              slows down on loss. Tsunami needs seconds to reach its rate, so it has {least \
+              [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | \
+              goodput of C·(1 − L)]} % of the capacity for the small object and {least \
+              [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | \
+              goodput of C·(1 − L)]} % for the large one. \
               GTP is the fastest protocol for 3 GB without loss, and recognises the path's own \
               loss: at 5 % it has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % of the capacity \
               after loss for the small object and {GTP, 3000 MB, loss 5 % | goodput of C·(1 − L)} \

@@ -24,7 +24,7 @@ pub(super) struct Resumed {
     law: Box<dyn RateController>,
     datagram: Bytes,
     rate: Rate,
-    /// Datagrams that may leave before the first report, including the first train.
+    /// Maximum number of datagrams to send at the faster rate, including the first train.
     budget: u64,
     sent: u64,
     is_open: bool,
