@@ -151,7 +151,8 @@ fn repair(needs: &Needs, path: &Path) -> Option<Rate> {
 }
 
 /// The time that the deadline leaves for sending, after the rounds of repair that the losses
-/// require. `None` if these rounds take too long, or if a receiver may not request so many losses.
+/// require. `None` if these rounds take too long, or if a frame has too many datagrams or losses
+/// for repair.
 pub(super) fn repair_time(needs: &Needs, path: &Path) -> Option<Span> {
     let (loss, burst) = (path.losses.ratio().get(), path.losses.burst());
     let k = u16::try_from(originals(needs, path)).ok()?;
