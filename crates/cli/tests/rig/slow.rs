@@ -8,14 +8,13 @@ use super::skip::{self, Skipped};
 /// Delay of a call that counts as a hanging disk, in microseconds (60 s).
 pub(crate) const HANGS: u32 = 60_000_000;
 
-/// Returns a command that runs a program whose `call` takes longer by a number of microseconds;
-/// skips the test if strace cannot run.
+/// Returns the words to put before a command line, so that each `call` of the program takes
+/// `micros` microseconds longer. Skips the test if strace cannot run.
 pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped> {
     inject(call, &format!("delay_exit={micros}"))
 }
 
-/// Returns a command that runs a program whose `calls` fail with EIO; skips the test as
-/// [`slow_calls`] does.
+/// Like [`slow_calls`], but each of `calls` fails with EIO.
 pub(crate) fn failing_calls(calls: &str) -> Result<Vec<String>, Skipped> {
     inject(calls, "error=EIO")
 }
