@@ -113,7 +113,7 @@ impl Client {
         let unknown = || {
             if at.path().ends_with('/') {
                 let what = format!("{} is a folder", self.url());
-                let advice = "name a file in it: over HTTP, only single files can be copied";
+                let advice = "name a file in it: over HTTP, one command copies one file";
                 return Error::new(Kind::File, what).advise(advice);
             }
             let what = format!("the server of {} does not say how long the file is", self.url());
