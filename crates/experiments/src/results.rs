@@ -14,7 +14,7 @@ const BEGIN: &str = "<!-- The lines below are made by `longhaul reproduce`. -->"
 const END: &str = "<!-- The lines above are made by `longhaul reproduce`. -->";
 
 /// The results folder of the repository that contains `from`: `results` in the nearest
-/// ancestor that has an `ARCHITECTURE.md`.
+/// ancestor that has an `ARCHITECTURE.md`. `None` if there is no such folder.
 pub fn find(from: &Path) -> Option<PathBuf> {
     let upwards = from.ancestors().find(|folder| folder.join("ARCHITECTURE.md").is_file());
     upwards.map(|folder| folder.join("results")).filter(|results| results.is_dir())
@@ -80,7 +80,8 @@ fn row(Experiment { id, title, source, .. }: &Experiment) -> String {
     format!("| [{id}]({id}.md) | {place} | {title} |\n")
 }
 
-/// Updates the index: a line for each experiment with a page. Creates it if needed.
+/// Updates the index, with a line for each experiment that has a page; creates the index if needed.
+/// Returns the number of changed files: 0 or 1.
 ///
 /// # Errors
 /// If the index cannot be read or written, or lacks the two marker lines.

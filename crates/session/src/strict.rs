@@ -1,4 +1,5 @@
-//! Checks that nobody else can change a file with rights or trust (sshd: StrictModes).
+//! Checks that no other user can change a file that grants rights or trust, like sshd's
+//! `StrictModes`.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,8 +15,9 @@ const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
 /// Refuses `file`, opened at `path`, if another user owns the file or a folder above it, or may
-/// write to one of them. Root and this user are allowed. Links are followed first. As in sshd, the
-/// check ends at this user's home, because this user does not control the folders above it.
+/// write to one of them. Root and this user are allowed. Symbolic links are followed before the
+/// check. As in sshd, the check ends at this user's home, because this user does not control the
+/// folders above it.
 ///
 /// # Errors
 /// [`Kind::LocalFile`], with the command that fixes it.
