@@ -13,7 +13,7 @@ pub(crate) const ALL: [&Experiment; 1] = [&PATH_MEMORY];
 
 /// The link's rate in Mbit/s, and its loss in per mille.
 const PATHS: [(u64, u64); 4] = [(1_000, 0), (1_000, 1), (1_000, 10), (100, 1)];
-/// The remembered rate: none, that of an earlier copy on 1 Gbit/s, four times that.
+/// The remembered rate: none, the rate of an earlier copy over 1 Gbit/s, and four times this rate.
 const KNOWN: [(&str, Option<u64>); 3] =
     [("new", None), ("930 Mbit/s remembered", Some(930)), ("3720 Mbit/s remembered", Some(3_720))];
 const ONE_WAY_MS: [u64; 2] = [15, 50];

@@ -152,7 +152,7 @@ mod tests {
         assert!(text.contains(&row(all[1])) && !text.contains(&row(all[0])), "{text}");
         assert!(!text.contains("### GTP"), "{text}");
         assert_eq!(write_index(&results, &all).unwrap(), 0);
-        // Other pages are not changed.
+        // An index without the marker lines is an error and stays as it is.
         fs::write(results.join(INDEX), "mine").unwrap();
         assert!(write_index(&results, &all).is_err());
     }

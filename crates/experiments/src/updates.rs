@@ -186,7 +186,7 @@ pub(crate) static FEC: Experiment = Experiment {
             immediately; its loss detection and window are modelled (`testbed::sim::updates`). The \
             row `deadline` is `--mode deadline` with the same time limit: the receiver reports its \
             losses once a second, and the sender chooses the code. Delays count delivered updates \
-            only: 99 % of them have at most the `99 % delay`, and the jitter is the smoothed \
+            only: the `99 % delay` is their 99th percentile, and the jitter is the smoothed \
             difference between the delays of successive updates (RFC 3550). Bytes beyond UDP are \
             compared with the row `UDP`, and include all headers towards the receiver.\n\n\
             Emulated, at 100 and 1,000 updates a second: a real reflector (the server that \

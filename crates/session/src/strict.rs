@@ -35,7 +35,8 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
     judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
     // A file without a path, such as a pipe, has no folder either.
     let Ok(place) = path.canonicalize() else { return Ok(()) };
-    // In a user namespace, root's folders may belong to the overflow user.
+    // In a user namespace, root's folders may belong to the overflow user. So the owner of `/` may
+    // own the folders above the file's folder.
     let top = Path::new("/").metadata().map_err(unreadable)?.uid();
     for (above, folder) in place.ancestors().skip(1).enumerate() {
         let owners = owners(user, top, above);

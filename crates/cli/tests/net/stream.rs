@@ -442,7 +442,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
             let _ = session.close(None).await;
             sent
         });
-        // Whatever loss is reported, the sender adds repairs for at most 10 %, in bursts of 64
+        // Whatever is reported, the sender adds repairs for a loss of at most 10 % in bursts of 64
         // datagrams.
         let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
         assert!(count("most_repairs") < 500, "{sent}");

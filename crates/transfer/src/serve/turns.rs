@@ -21,7 +21,7 @@ pub(super) struct Turns {
     each: RefCell<HashMap<PeerId, Arc<Semaphore>>>,
 }
 
-/// A turn, until dropped.
+/// A turn. Dropping this value ends the turn.
 pub(super) struct Turn {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
