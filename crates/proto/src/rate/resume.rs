@@ -50,6 +50,10 @@ impl RateController for Resumed {
         self.law.train(now, next)
     }
 
+    fn burst(&self) -> u64 {
+        self.law.burst()
+    }
+
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
         self.sent = first.0 + count;
         self.law.on_sent(now, first, count);
