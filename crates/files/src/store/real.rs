@@ -397,8 +397,7 @@ mod tests {
     fn a_system_without_proc_has_the_same_umask() {
         const ALONE: &str = "LONGHAUL_TEST_UMASK";
         if std::env::var_os(ALONE).is_some() {
-            assert_eq!([asked_umask(), asked_umask()].map(Some), [told_umask(); 2]);
-            return;
+            return assert_eq!([asked_umask(), asked_umask()].map(Some), [told_umask(); 2]);
         }
         let name = "store::real::tests::a_system_without_proc_has_the_same_umask";
         let mut alone = std::process::Command::new(std::env::current_exe().unwrap());

@@ -93,10 +93,19 @@ fn an_outcome_names_each_entry_once() {
     let ends = ends();
     write(ends.from.join("folder/file"), b"x");
     symlink("file", ends.from.join("folder/link")).unwrap();
+    // It is the last entry.
+    write(ends.from.join("there"), b"x");
+    write(ends.to.join("there"), b"x");
     let mut named =
         open(&ends, &SinkOptions { names: true, ..Default::default() }).run().unwrap().named;
     named.sort_unstable();
     assert_eq!(named, [0, 1, 2]);
+    let again = open(&ends, &SinkOptions { names: true, ..Default::default() });
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|entry| again.sink.is_skipped(entry)),
+        [false, true, true, true, false]
+    );
+    assert!(again.run().unwrap().named.is_empty());
 }
 
 #[test]
@@ -226,4 +235,25 @@ fn small_files_in_pieces_are_closed_and_continued_and_a_removed_one_fails() {
             }
         }
     }
+}
+
+/// Only a process that has written the file itself may skip the read, so a bad sector is not found.
+#[test]
+fn a_later_attempt_of_one_process_does_not_read_what_an_earlier_one_has_left() {
+    let (from, to) = (Disk::new(1), Disk::new(2));
+    let file = from.root().create(b"file", 0o600).unwrap();
+    file.write_all_at(&content(LARGE, 1), 0).unwrap();
+    let open = |left: &Arc<sink::Left>| {
+        let options = SinkOptions { left: left.clone(), ..Default::default() };
+        let source = Source::open(&[place(&from, "file")], &SourceOptions::default()).unwrap();
+        Copy::open(source, &place(&to, "copy"), &options).unwrap()
+    };
+    let left = Arc::default();
+    let mut copy = open(&left);
+    (0..4).for_each(|chunk| copy.step(chunk).unwrap());
+    copy.sink.sync().unwrap();
+    drop(copy);
+    to.spoil(to.tree(false)[&b".copy.lh-part"[..]], CHUNK);
+    assert_eq!(open(&left).plan.have, [0..4]);
+    assert_eq!(open(&Arc::default()).plan.have, [0..1, 2..4]);
 }

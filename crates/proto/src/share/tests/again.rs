@@ -289,8 +289,10 @@ fn a_lost_edit_is_applied_only_if_its_key_is_unchanged() {
     world.foreign("taken", b"0");
     world.on_way.clear();
     world.restart();
+    assert_eq!(world.calls.known(CLIENT, first), None);
     world.settle();
-    assert!(matches!(world.told[&first], Answer::Made(_)));
+    let Answer::Made(version) = world.told[&first] else { panic!("{:?}", world.told[&first]) };
+    assert_eq!(world.calls.known(CLIENT, first), Some(version));
     assert!(matches!(world.told[&second], Answer::Made(_)), "only this client changed the key");
     assert!(matches!(world.told[&taken], Answer::Conflict(Some(_))));
     assert_eq!(world.value("k"), Some(&b"2"[..]));
