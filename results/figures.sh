@@ -70,7 +70,7 @@ BASH
     chmod +x "$WORK/clocked"
 }
 calc() { bc <<< "$*"; }
-# User and system seconds of a process so far, and its peak memory in MB.
+# User and system seconds of a process so far; its resident memory now, and its peak, in MB.
 cpu_of() { awk -v hz="$(getconf CLK_TCK)" '{print ($14+$15)/hz}' "/proc/$1/stat"; }
 rss_of() { awk '/VmRSS/ {print $2/1000}' "/proc/$1/status"; }
 peak_of() { awk '/VmHWM/ {print $2/1000}' "/proc/$1/status"; }
@@ -146,7 +146,7 @@ pairs() {
         LONGHAUL=$mine
         awk -v c="$cipher" -v v="$receive" '
             function interval(sum, squares,   mean, half) {
-                # Student'"'"'s t, 95 % two-sided, for 9 to 30 pairs within 2 %.
+                # Approximates Student'"'"'s t (95 %, two-sided) to 2 % for 9 to 30 pairs.
                 mean = sum / n; half = (1.96 + 2.6 / (n - 1)) * sqrt((squares - n * mean * mean) / (n - 1) / n)
                 return sprintf("%+.1f %% (%+.1f to %+.1f)", 100 * (exp(mean) - 1), 100 * (exp(mean - half) - 1), 100 * (exp(mean + half) - 1))
             }
@@ -160,9 +160,9 @@ pairs() {
     done
 }
 
-# CPU of both ends per gigabyte, for each protocol on the same path. The protocols run in turn, so that
-# other load on the machine affects all of them, three times (RUNS=n for another number). BYTES: size of the
-# object. Each protocol finds its rate; RATE=1.7G gives all protocols the same rate.
+# CPU of both ends per gigabyte, for each protocol on the same path. Each protocol runs three times (RUNS=n
+# for another number). The protocols run in turn, so that other load on the machine affects all of them.
+# BYTES: size of the object. Each protocol finds its rate; RATE=1.7G gives all protocols the same rate.
 protocols() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     local size=${BYTES:-1000000000} names name
@@ -279,7 +279,7 @@ mounted() {
 # an open file, which the program times itself. LOSS: of the path.
 ranges() {
     clocked
-    # An address, not a name: the memory has an entry for each family of addresses.
+    # An address, not a name: the path memory has an entry for each family of addresses.
     local at=10.77.0.2 run words way example=${EXAMPLE:-$PWD/target/release/examples/ranges}
     [ "${EXAMPLE:-}" ] || cargo build --release --quiet -p longhaul --example ranges
     head -c 100000000 /dev/urandom > "$WORK/root/file"
@@ -454,9 +454,9 @@ ssh_copy() {
         'BEGIN {printf "| 300 MB at 940M | %.3f | %.3f | %.3f | %.2f %% | %.0f ms |\n", s, b, i, w*100, f*1000}'
 }
 
-# The kernel's TCP on the same path: the rate of one and of eight streams over 10 s, by the congestion
-# control of most systems (CUBIC) and by the one made for such paths (BBR). The emulated hosts' TCP may
-# have 64 MiB in flight.
+# The kernel's TCP on the path of `wan`: the rate of one and of eight streams over 10 s, by the congestion
+# control of most systems (CUBIC) and by one that does not slow down with each loss (BBR). The emulated hosts'
+# TCP may have 64 MiB in flight.
 tcp() {
     local controls="cubic bbr" loss streams control
     echo "| loss | CUBIC, 1 stream | CUBIC, 8 streams | BBR, 1 stream | BBR, 8 streams |"; echo "| --- | --- | --- | --- | --- |"
@@ -486,7 +486,8 @@ memory() {
     done; done
 }
 
-# 100,000 files of 1 kB, compared with one file of their size, rsync and scp over the same namespaces.
+# 100,000 files of 1 kB, compared with one file of their total size, and with rsync and scp over the same
+# namespaces.
 # The programs run in turn, so that other load on the machine affects all of them. The first round does
 # not count, because the first touch of memory is slow. The shell's clock times all programs.
 # FOLDERS: of 1,000 files each.
@@ -579,8 +580,8 @@ scheduler() {
     cp "$WORK/scheduler.md" results/scheduler.md; cat results/scheduler.md
 }
 
-# Three senders, RTT 25, 50 and 100 ms, into one receiver of 1 Gbit/s: separate objects, two
-# receivers on one host, replicas, and replicas of which one is killed half-way.
+# The star of multi: three senders, RTT 25, 50 and 100 ms, into one receiver of 1 Gbit/s. multi measures
+# separate objects, two receivers on one host, replicas, and replicas of which one is killed half-way.
 # BYTES: size of each object, and of the replicated one.
 star() {
     cat > "$WORK/star.toml" <<'TOML'
@@ -608,8 +609,8 @@ on_star() {
 }
 # Jain's index of the sources' rates: the bytes of each source in the summary, divided by its active time.
 # The active time runs from the last progress line before the source's session to the first line that shows
-# all bytes of the source, or to the end if no line does. A line has no time; it follows from the line's
-# bytes and average rate.
+# all bytes of the source, or to the end if no line does. A line has no time, so the time is computed
+# from the line's bytes and average rate.
 jain() {
     awk '
         function number(text, name) {
@@ -833,7 +834,7 @@ join() {
             sum = $2 + $3 + $4; at[++n] = $1; index_[n] = sum * sum / (3 * ($2 * $2 + $3 * $3 + $4 * $4)); all[n] = sum
         }
         END {
-            # Some source ends in the last second, so it does not count.
+            # Some source ends in the last second, so this second does not count.
             for (i = n - 1; i >= 1 && index_[i] >= 0.99; i--) { mean += index_[i]; rate += all[i]; k++ }
             printf "| %.1f s | %.1f s | %.4f | %.1f | %.1f | %s |\n", joined, at[i + 1] - joined, mean / (k ? k : 1), rate / (k ? k : 1), s, e
         }' "$WORK/series"
@@ -884,8 +885,8 @@ takeover() {
             END {
                 before /= n ? n : 1; least = before
                 for (i = 2; i <= m && times[i] < 10; i++) if (rates[i] < least) least = rates[i]
-                # The first time at which the rate is at 90 % of the earlier rate, and stays there on
-                # average for two seconds.
+                # The first time at which the rate is at least 90 % of the earlier rate, and so is its
+                # mean over the next two seconds.
                 for (i = 2; i <= m; i++) {
                     sum = c = 0; for (j = i; j <= m && times[j] < times[i] + 2; j++) {sum += rates[j]; c++}
                     if (rates[i] >= 0.9 * before && sum / c >= 0.9 * before) {again = times[i]; break}
@@ -905,7 +906,7 @@ beside() {
     star
     sed -i 's/^hosts = 4/hosts = 5/; s/"0ms"\]/"0ms", "5ms"]/' "$WORK/star.toml"
     for host in 1 2 3; do head -c "$bytes" /dev/urandom > "$WORK/root/h$host/part$host"; done
-    echo "| the copy | TCP | TCP Mbit/s | TCP's share of the rest (aim 80 % and more) | the copy, Mbit/s | loss | what it was told |"
+    echo "| the copy | TCP | TCP Mbit/s | TCP's share of the rest (aim 80 % and more) | the copy, Mbit/s | loss | source of the capacity |"
     echo "| --- | --- | --- | --- | --- | --- | --- |"
     for share in ${SHARES:-85 100}; do for control in ${CONTROLS:-cubic bbr}; do
         flags=() rest=0.25

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use longhaul_files::{CHUNK, Manifest, VirtualObject};
 
-/// Maximum number of chunks and holes of one object that are checked one by one.
+/// Maximum number of chunks that are checked one by one at the start of an object, and again at its
+/// end.
 const LOOKED_AT: u64 = 64;
 
 /// Checks that a parsed manifest names nothing outside the destination, that it can be encoded and

@@ -12,8 +12,8 @@ use super::input::Input;
 
 const ROOM: Room = Room { calls: true, streams: true };
 
-/// Checks that accepted messages are within limits, and that each call of this end is answered
-/// once.
+/// Checks that accepted messages are within limits, and that each call of this end is answered at
+/// most once.
 pub fn run(bytes: &[u8]) {
     let (mut caller, mut callee) = (Caller::new(2), Callee::new(true, false));
     let mut open = Vec::new();

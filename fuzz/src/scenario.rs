@@ -27,7 +27,7 @@ pub fn run(bytes: &[u8]) {
     let mut routes = scenario.routes();
     for flow in scenario.flows.iter().take(LOOKED_AT) {
         for (from, to) in [(flow.from, flow.to), (flow.to, flow.from)] {
-            let way = routes.between(from, to).expect("a way, as was promised");
+            let way = routes.between(from, to).expect("each flow of a valid scenario has a route");
             let mut at = from;
             for link in &way {
                 let link = &scenario.network.links[*link];

@@ -82,7 +82,7 @@ impl Driven for Sending {
             check_wire(&outgoing.control);
         }
         for told in 0.. {
-            assert!(told < most, "it has no end of events");
+            assert!(told < most, "it reports events without end");
             let Some(event) = self.sender.poll_event() else { break };
             assert!(!self.finished, "{event:?} after it has finished");
             if let Event::SegmentDone { segment } = event {
@@ -103,7 +103,7 @@ impl Driven for Sending {
             let (of, most) = (self.sender.rate().as_bps(), rate.as_bps());
             let rounded = most.saturating_add(1 + most / (1 << 30));
             assert!(of <= rounded, "{of} bit/s is more than the fixed {rate}");
-            assert!(of == most || self.row.name != "rbudp", "RBUDP's fixed rate is fixed");
+            assert!(of == most || self.row.name != "rbudp", "RBUDP sends at the fixed rate");
         }
     }
 }
@@ -154,7 +154,7 @@ impl Sending {
             }
             let number = layout.number(*block);
             assert_eq!(layout.block(number), Some(*block), "the object has no such block");
-            assert!(!self.needless.contains(&number), "{block:?} is there already");
+            assert!(!self.needless.contains(&number), "the receiver has {block:?} already");
             if self.sent.insert(number) {
                 self.first_bytes += Bytes::new(layout.extent(*block).len.into());
             }

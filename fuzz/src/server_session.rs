@@ -56,7 +56,7 @@ pub fn run(bytes: &[u8]) {
     let heard = rehearse(&options, CLIENT, said).expect("a server can be started");
     let hello = hello_of(said);
     if who != 0 && hello.streams {
-        // The rest belongs to the multiplexer.
+        // The rest of the answer is multiplexed streams, which this target does not parse.
         return look_at(scratch.path(), who == 2);
     }
     let (messages, goodbyes) = read(&heard, &hello.service);

@@ -1,4 +1,5 @@
-//! Advice for flags of scp, rsync, rclone and other servers that `longhaul cp` and `serve` lack.
+//! Advice for flags that scp, rsync, rclone and other tools' servers have, but `longhaul cp` and
+//! `longhaul serve` lack.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -66,7 +67,7 @@ const OF_CP: &Habits = &[
     ),
     (
         &["-R", "--relative"],
-        "a source is copied under its last name; write the other folders in the destination",
+        "only the last part of a source's path is kept; name the other folders in the destination",
     ),
     (
         &["-b", "--backup", "--backup-dir", "--suffix"],
@@ -79,7 +80,7 @@ const OF_CP: &Habits = &[
     (&["-f", "--filter"], "use --exclude and --include; the first one that matches decides"),
     (
         &["-E", "--executability", "--chmod"],
-        "-p keeps all permissions; without it, new files get the source's minus the umask",
+        "-p keeps all permissions; without it, new files get the source's mode minus the umask",
     ),
     (
         &["--safe-links", "--copy-unsafe-links", "--munge-links"],

@@ -38,8 +38,8 @@ const OF_SYNC: [(&str, &str); 6] = [
 /// Columns of a page.
 const WIDTH: usize = 80;
 
-/// Prints the page of `longhaul help cp [PROTOCOL]` and returns the exit status; `None` for other
-/// arguments, which clap handles.
+/// Prints the page of `longhaul help cp [PROTOCOL]` or `longhaul help sync`, and returns the exit
+/// status; `None` for other arguments, which clap handles.
 pub(crate) fn answer(argv: &[OsString]) -> Option<u8> {
     let words: Option<Vec<&str>> = argv.iter().skip(1).map(|word| word.to_str()).collect();
     let page = match words?.as_slice() {

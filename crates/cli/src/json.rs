@@ -1,9 +1,9 @@
 //! `--json`: one object a line on stdout, each with its `event`; the last is `summary` or `error`,
 //! except at a server. docs/events.md has each event of each command and its fields.
 //!
-//! Names end in their unit: `_bps` bits a second, `_bytes` and `bytes` bytes, `seconds`. Paths that
-//! are not UTF-8 are shown with replacement characters, and have all their bytes in a second field
-//! whose name ends in `_hex`.
+//! The name of a field ends in its unit, if it has one: `_bps` is bits a second, `bytes` bytes.
+//! Paths that are not UTF-8 are shown with replacement characters, and have all their bytes in a
+//! second field whose name ends in `_hex`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -100,7 +100,7 @@ enum Quantity {
 
 /// A quantity of the model.
 struct Row {
-    /// The JSON name, which ends with the unit.
+    /// The JSON name, which ends with the unit if the quantity has one.
     key: &'static str,
     /// The equation; empty for an input.
     equation: &'static str,
@@ -189,7 +189,7 @@ fn stream(args: &StreamArgs) -> Result<Vec<Row>, Error> {
         row("delay_seconds", "", "D", Time(model.delay), "largest allowed delay"),
         row("rtt_seconds", "", "RTT", Time(model.rtt), "round-trip time"),
         row("payload_bytes", "8", "S_total", Size(model.payload), "frames sent together"),
-        row("frames_per_payload", "9", "N_obj", Count(model.objects), "their number"),
+        row("frames_per_payload", "9", "N_obj", Count(model.objects), "frames in S_total"),
         row("frame_rate_bps", "10", "B_best", Bits(model.object_rate), "rate of the frames"),
         row("rate_bps", "11", "B_send", Bits(model.send_rate), "required sending rate"),
     ])

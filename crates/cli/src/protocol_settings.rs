@@ -60,7 +60,7 @@ impl Flag {
         names.join(", ")
     }
 
-    /// The flag's kind. It is the same in all protocols that have the flag.
+    /// The parser of the flag's value. It is the same in all protocols that have the flag.
     fn form(&self) -> Form {
         let (option, _) = self.meanings[0];
         Form { kind: option.kind, is_shared: option.is_shared }
@@ -91,8 +91,8 @@ pub(crate) fn is_setting(flag: &str) -> bool {
 }
 
 /// Formats a value for help. A fraction without a unit is rounded to five significant digits. A
-/// number without a unit that has more than six characters becomes a power of ten if that is
-/// shorter.
+/// number without a unit that has more than six characters is written with an exponent (`1e9`) if
+/// that is shorter.
 fn shown(option: &ProtocolOption, value: f64) -> String {
     if !matches!(option.kind, Kind::Number | Kind::Count) {
         return option.written(value);
@@ -121,7 +121,7 @@ impl Form {
             return self.kind.parse(text).map(|value| Given::All(Some(value)));
         }
         if self.is_shared {
-            let what = "it applies to all sources: write it without a host";
+            let what = "the setting applies to all sources: write only the value, without a host";
             return Err(what.to_owned());
         }
         let each = text.split(',').map(|part| {
@@ -178,7 +178,7 @@ impl ProtocolSettings {
         })
     }
 
-    /// The sources that settings name, each with its flag.
+    /// The sources named in the settings, each after the flag that names it.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().flat_map(|(name, given)| {
             let each = match given {
@@ -189,7 +189,7 @@ impl ProtocolSettings {
         })
     }
 
-    /// The first given flag that is not a default.
+    /// The first given flag that is not a default of the configuration file.
     pub(crate) fn first(&self, is_default: impl Fn(&str) -> bool) -> Option<&'static str> {
         self.0.iter().map(|(name, _)| *name).find(|name| !is_default(name))
     }
@@ -204,7 +204,7 @@ impl Args for ProtocolSettings {
             let arg = arg.value_parser(move |text: &str| form.parse(text));
             // The help of a command leaves the settings out; `longhaul help cp PROTOCOL` and the
             // manual list them. Clap's `hide` is not used, because a configuration file cannot set
-            // flags that it hides.
+            // hidden flags.
             let arg = arg.help(flag.help()).hide_short_help(true).hide_long_help(true);
             arg.help_heading(format!("Settings of --protocol {}", flag.rows()))
         });

@@ -117,7 +117,7 @@ impl Screen {
         }
     }
 
-    /// Locks the state. A poisoned lock only means that a thread panicked during a drawing.
+    /// Locks the state. A poisoned lock only means that a thread panicked while it drew.
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -183,7 +183,7 @@ impl Screen {
         }
     }
 
-    /// Shows an event of a copy on another host, which has its own `line` for `--json`.
+    /// Shows an event of a copy on another host; `line` is the other host's text for `--json`.
     pub(crate) fn relay(&self, event: Event, line: impl FnOnce() -> String) {
         match event {
             Event::Progress(progress) => self.progress(&progress),

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use longhaul_proto::wire::Control;
 
-/// Maximum bytes of all corpora together: every checkout contains the corpora.
+/// Maximum bytes of all corpora together. They must stay small because every checkout contains
+/// them.
 const MOST_BYTES: usize = 200_000;
 
 fn folder() -> PathBuf {
@@ -77,7 +78,8 @@ fn a_client_completes_only_the_valid_copies_among_the_seeds() {
     // The stall timeouts: a copy that can complete does so within `long`, even on a busy host; the
     // other copies stall, and end after `short`.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
-    // Seed 1 is left out: its server disconnects, perhaps only after the copy is complete.
+    // Seed 1 is left out, because its result varies: its server disconnects, sometimes only after
+    // the copy is complete.
     let expected = [(0, true, long), (2, false, short), (3, false, short), (4, false, short)];
     for (number, is_whole, stall) in expected.into_iter().chain([(5, true, long)]) {
         let seed = &sessions[number];

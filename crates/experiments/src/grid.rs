@@ -46,8 +46,8 @@ const LINKS: [(&str, Rate, Bytes); 2] = [
     ("100 Mbit/s", Rate::from_mbps(100), Bytes::new(40_000_000)),
     ("1 Gbit/s", Rate::from_mbps(1_000), Bytes::new(1_000_000_000)),
 ];
-/// The sending rate as a share of the link's capacity: leaves room for control messages and for the
-/// emulator's clock.
+/// The sending rate as a share of the link's capacity. The rest is for control messages and for
+/// inaccuracy of the emulator's clock.
 const SHARE: f64 = 0.95;
 
 fn case_name(contender: &Contender, link: &str, rtt: u64, loss: u64) -> String {
@@ -142,7 +142,7 @@ pub(crate) static GRID: Experiment = Experiment {
     },
     differs: "No paper has this. The emulated copy does work that the simulated one does not: it \
               reads and hashes the file, seals each datagram, compares digests and closes the \
-              session. After the last block this takes about a round trip. Both ends and the \
+              session. The work after the last block takes about a round trip. Both ends and the \
               emulator share two cores, so start and end of a copy take some hundredths of a \
               second longer than in the simulator. For this reason the object at 1 Gbit/s is 1 GB.",
     learned: "The column `from simulated` shows how far values over real sockets differ from \

@@ -14,8 +14,8 @@ use crate::table::{Row, Table};
 pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 
 const LINK: Rate = Rate::from_mbps(1_000);
-/// The rate of all copies together by a protocol that takes a rate, in bits a second of UDP
-/// payload: 98 % of the link's capacity.
+/// The total rate of all copies, for protocols that are configured with a rate, in bits a second of
+/// UDP payload: 98 % of the link's capacity.
 const TOLD: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];

@@ -15,8 +15,8 @@ pub(crate) fn payload_ceiling(link: Rate) -> Rate {
     link.scale(f64::from(BLOCK + OVERHEAD) / FRAME)
 }
 
-/// The rate of UDP payload that sends `rate` bits of object data a second: the papers' rates
-/// exclude our header and tag.
+/// The rate of UDP payload at which a flow carries `rate` of object data. The papers' rates exclude
+/// our header and tag, but a flow's rate includes them.
 pub(crate) fn with_overhead(rate: Rate) -> Rate {
     rate.scale(f64::from(BLOCK + OVERHEAD) / f64::from(BLOCK))
 }

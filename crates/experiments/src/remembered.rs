@@ -13,7 +13,7 @@ pub(crate) const ALL: [&Experiment; 1] = [&PATH_MEMORY];
 
 /// The link's rate in Mbit/s, and its loss in per mille.
 const PATHS: [(u64, u64); 4] = [(1_000, 0), (1_000, 1), (1_000, 10), (100, 1)];
-/// The remembered rate: none, that of an earlier copy on 1 Gbit/s, four times that.
+/// The remembered rate: none, the rate of an earlier copy over 1 Gbit/s, and four times this rate.
 const KNOWN: [(&str, Option<u64>); 3] =
     [("new", None), ("930 Mbit/s remembered", Some(930)), ("3720 Mbit/s remembered", Some(3_720))];
 const ONE_WAY_MS: [u64; 2] = [15, 50];
@@ -59,11 +59,11 @@ pub(crate) static PATH_MEMORY: Experiment = Experiment {
     setup: "RBUDP without a given rate copies 20 MB through a drop-tail queue of one \
             bandwidth-delay product, over a new path and over a path for which an earlier copy \
             found 930 Mbit/s and the link's loss. A flow over a remembered path sends at half of \
-            that rate until the report on its first packet train arrives, for at most one round \
-            trip, and then searches as usual. The remembered 930 Mbit/s are right for the links \
-            of 1 Gbit/s and wrong for the link of 100 Mbit/s; 3720 Mbit/s are wrong for both. \
-            Time is measured from the first datagram until the sender knows that everything has \
-            arrived.",
+            the remembered rate until the report on its first packet train arrives, for at most \
+            one round trip, and then searches as usual. The remembered 930 Mbit/s are right for \
+            the links of 1 Gbit/s and wrong for the link of 100 Mbit/s; 3720 Mbit/s are wrong for \
+            all links. Time is measured from the first datagram until the sender knows that \
+            everything has arrived.",
     cases: || all(case),
     tables: |outcomes| {
         let mut rows = Vec::new();
@@ -82,18 +82,19 @@ pub(crate) static PATH_MEMORY: Experiment = Experiment {
     differs: "No paper has this.",
     learned: "Over 1 Gbit/s and 100 ms without loss, the copy takes {1000 Mbit/s, 100 ms, loss 0 \
               %, 930 Mbit/s remembered | time | simulated | 2} s instead of {1000 Mbit/s, 100 ms, \
-              loss 0 %, new | time | simulated | 2} s: it saves half of the round trip that the \
-              first train takes. The other half is the price of using only half of the remembered \
-              rate. With 0.1 % loss the copy takes {1000 Mbit/s, 100 ms, loss 0.1 %, 930 Mbit/s \
-              remembered | time | simulated | 2} s instead of {1000 Mbit/s, 100 ms, loss 0.1 %, \
-              new | time | simulated | 2} s: each value is one run with one seed, and the last \
-              repairs depend on chance. If the path has become ten times slower, the wrong memory \
-              wastes {100 Mbit/s, 100 ms, loss 0.1 %, 930 Mbit/s remembered | waste | simulated | \
-              1} % of the object over 100 ms and {100 Mbit/s, 30 ms, loss 0.1 %, 930 Mbit/s \
-              remembered | waste | simulated | 1} % over 30 ms. The copy then takes {100 Mbit/s, \
-              100 ms, loss 0.1 %, 930 Mbit/s remembered | time | simulated | 2} s instead of {100 \
-              Mbit/s, 100 ms, loss 0.1 %, new | time | simulated | 2} s over 100 ms, and {100 \
-              Mbit/s, 30 ms, loss 0.1 %, 930 Mbit/s remembered | time | simulated | 2} s instead \
-              of {100 Mbit/s, 30 ms, loss 0.1 %, new | time | simulated | 2} s over 30 ms.",
+              loss 0 %, new | time | simulated | 2} s: without memory, the first train takes a \
+              round trip, and the memory saves half of that time. The other half is the price of \
+              using only half of the remembered rate. With 0.1 % loss the copy takes {1000 Mbit/s, \
+              100 ms, loss 0.1 %, 930 Mbit/s remembered | time | simulated | 2} s instead of {1000 \
+              Mbit/s, 100 ms, loss 0.1 %, new | time | simulated | 2} s. This small difference can \
+              be chance: each value is one run with one seed, and the last repairs depend on which \
+              datagrams are lost. If the path has become ten times slower, the wrong memory wastes \
+              {100 Mbit/s, 100 ms, loss 0.1 %, 930 Mbit/s remembered | waste | simulated | 1} % of \
+              the object over 100 ms and {100 Mbit/s, 30 ms, loss 0.1 %, 930 Mbit/s remembered | \
+              waste | simulated | 1} % over 30 ms. The copy then takes {100 Mbit/s, 100 ms, loss \
+              0.1 %, 930 Mbit/s remembered | time | simulated | 2} s instead of {100 Mbit/s, 100 \
+              ms, loss 0.1 %, new | time | simulated | 2} s over 100 ms, and {100 Mbit/s, 30 ms, \
+              loss 0.1 %, 930 Mbit/s remembered | time | simulated | 2} s instead of {100 Mbit/s, \
+              30 ms, loss 0.1 %, new | time | simulated | 2} s over 30 ms.",
     set: Set::Quick,
 };

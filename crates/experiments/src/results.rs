@@ -14,7 +14,7 @@ const BEGIN: &str = "<!-- The lines below are made by `longhaul reproduce`. -->"
 const END: &str = "<!-- The lines above are made by `longhaul reproduce`. -->";
 
 /// The results folder of the repository that contains `from`: `results` in the nearest
-/// ancestor that has an `ARCHITECTURE.md`.
+/// ancestor that has an `ARCHITECTURE.md`. `None` if there is no such folder.
 pub fn find(from: &Path) -> Option<PathBuf> {
     let upwards = from.ancestors().find(|folder| folder.join("ARCHITECTURE.md").is_file());
     upwards.map(|folder| folder.join("results")).filter(|results| results.is_dir())
@@ -80,7 +80,8 @@ fn row(Experiment { id, title, source, .. }: &Experiment) -> String {
     format!("| [{id}]({id}.md) | {place} | {title} |\n")
 }
 
-/// Updates the index: a line for each experiment with a page. Creates it if needed.
+/// Updates the index, with a line for each experiment that has a page; creates the index if needed.
+/// Returns the number of changed files: 0 or 1.
 ///
 /// # Errors
 /// If the index cannot be read or written, or lacks the two marker lines.
@@ -151,7 +152,7 @@ mod tests {
         assert!(text.contains(&row(all[1])) && !text.contains(&row(all[0])), "{text}");
         assert!(!text.contains("### GTP"), "{text}");
         assert_eq!(write_index(&results, &all).unwrap(), 0);
-        // Other pages are not changed.
+        // An index without the marker lines is an error and stays as it is.
         fs::write(results.join(INDEX), "mine").unwrap();
         assert!(write_index(&results, &all).is_err());
     }

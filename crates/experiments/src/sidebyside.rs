@@ -16,7 +16,7 @@ pub(crate) const ALL: [&Experiment; 1] = [&COMPARE];
 const LINK: Rate = Rate::from_mbps(1_000);
 /// The round-trip time in seconds.
 const RTT: f64 = 0.1;
-/// Name, and flow in the scenario.
+/// The name on the page, and the flow of the scenario file.
 const CONTENDERS: [(&str, &str); 12] = [
     ("RBUDP", "rbudp"),
     ("FOBS, greedy", FOBS),
@@ -32,7 +32,7 @@ const CONTENDERS: [(&str, &str); 12] = [
     ("TCP BBR, 8 connections", "bbr8"),
 ];
 /// Why BBR is not simulated.
-const NO_MODEL: &str = "the page compares with the kernel's own BBR";
+const NO_MODEL: &str = "this page measures only the kernel's own BBR";
 const FOBS: &str = "fobs";
 const SABUL: &str = "sabul";
 const TSUNAMI: &str = "tsunami";
@@ -63,9 +63,10 @@ fn capacity() -> f64 {
 /// The goals for large objects: the share of the available capacity, and the waste.
 fn aims(flow: &str, megabytes: u64, loss: u64) -> (Option<Aim>, Option<Aim>) {
     let share = loss as f64 / 1e3;
-    // Data that must be sent again.
+    // Percentage of data that must be sent again because of loss.
     let repaired = 100.0 * share / (1.0 - share);
-    // Data that a sender without pauses sends while the last report is in flight.
+    // Percentage of data that a sender without pauses sends in the last round trip, until the
+    // report that everything has arrived reaches the sender.
     let round = 100.0 * capacity() * RTT / (megabytes as f64 * 8.0);
     match flow {
         _ if megabytes < 3_000 => (None, None),
@@ -126,17 +127,18 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
 pub(crate) static COMPARE: Experiment = Experiment {
     id: "compare-1g",
     title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, compared with TCP",
-    source: "No paper: which protocol to choose, a question that the papers leave open",
+    source: "No paper: the papers leave open which protocol to choose",
     setup: "Each protocol sends 300 MB and 3 GB, from memory to memory, over 1 Gbit/s (Ethernet \
             framing included) and 100 ms. The path has a drop-tail queue of one bandwidth-delay \
             product, and loses 0, 0.1, 1 or 5 % of the packets towards the receiver, \
             independently. The protocols have their defaults (default segments, `tail-copies` 2). \
             RBUDP, FOBS, Tsunami and NETBLT send at 938 Mbit/s of UDP payload, SABUL at most at \
             that rate, and GTP's receiver is configured with 957 Mbit/s. C is 957 Mbit/s, the \
-            link's UDP payload in full packets; header and tag take 2.2 % of it, so a goodput is \
-            at most 97.8 % of C. Only congestion limits TCP's windows. `longhaul reproduce \
-            compare-1g` runs this experiment (`reproduce all` does not). With `--how emulate \
-            --update` it also runs over real sockets, with the kernel's TCP.",
+            link's UDP payload in full packets, and L is the share of packets that the path \
+            loses. Header and tag take 2.2 % of C, so a goodput is at most 97.8 % of C. Only \
+            congestion limits TCP's windows. `longhaul reproduce compare-1g` runs this experiment \
+            (`reproduce all` does not). With `--how emulate --update` it also runs over real \
+            sockets, with the kernel's TCP.",
     cases: || {
         let all =
             conditions().flat_map(|condition| CONTENDERS.map(|contender| (condition, contender)));
@@ -167,16 +169,17 @@ pub(crate) static COMPARE: Experiment = Experiment {
               losses: at 5 % RBUDP has {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of the \
               capacity after loss; the maximum is 97.8. Their cost differs: RBUDP repeats little \
               more than the lost data; greedy FOBS sends one round trip of data more, and two \
-              with loss, which is \
+              with loss. This extra data is \
               {[FOBS, greedy, 300 MB, loss 0 % | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to \
               {[FOBS, greedy, 300 MB, loss 5 % | waste] - [RBUDP, 300 MB, loss 5 % | waste]} \
-              % of 300 MB and less than 1 % of 3 GB. FOBS with its table stays {[FOBS, \
-              greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, 3000 MB, \
-              loss 5 % | goodput of C·(1 − L)]} points behind at 5 %, because it slows down on \
-              loss. Tsunami needs seconds to reach its rate, so it has {least [Tsunami, 300 MB, * \
-              | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | goodput of C·(1 − L)]} % of \
-              the capacity for the small object and {least [Tsunami, 3000 MB, * | goodput of C·(1 \
-              − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} % for the large one. \
+              % of 300 MB and less than 1 % of 3 GB. At 5 % FOBS with its table stays \
+              {[FOBS, greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, \
+              3000 MB, loss 5 % | goodput of C·(1 − L)]} points below greedy FOBS, because it \
+              slows down on loss. Tsunami needs seconds to reach its rate, so it has {least \
+              [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | \
+              goodput of C·(1 − L)]} % of the capacity for the small object and {least \
+              [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | \
+              goodput of C·(1 − L)]} % for the large one. \
               GTP is the fastest protocol for 3 GB without loss, and recognises the path's own \
               loss: at 5 % it has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % of the capacity \
               after loss for the small object and {GTP, 3000 MB, loss 5 % | goodput of C·(1 − L)} \

@@ -60,7 +60,7 @@ fn losses((loss, burst): (u32, u32)) -> Loss {
     let share = f64::from(loss) / 100.0;
     match burst {
         1 => Loss::Independent(LossRatio::new(share).expect("a share")),
-        // In the bad state everything is lost; it lasts `burst` packets on average.
+        // The bad state loses every packet, and lasts `burst` packets on average.
         burst => {
             let recovers = 1.0 / f64::from(burst);
             let worsens = share * recovers / (1.0 - share);
@@ -186,7 +186,9 @@ pub(crate) static FEC: Experiment = Experiment {
             immediately; its loss detection and window are modelled (`testbed::sim::updates`). The \
             row `deadline` is `--mode deadline` with the same time limit: the receiver reports its \
             losses once a second, and the sender chooses the code. Delays count delivered updates \
-            only; bytes include all headers towards the receiver.\n\n\
+            only: the `99 % delay` is their 99th percentile, and the jitter is the smoothed \
+            difference between the delays of successive updates (RFC 3550). Bytes beyond UDP are \
+            compared with the row `UDP`, and include all headers towards the receiver.\n\n\
             Emulated, at 100 and 1,000 updates a second: a real reflector (the server that \
             forwards the updates) and its subscriber run on one emulated host, and a real sender \
             on the other. TCP is a connection of the kernel. All carriers of a case run at the \

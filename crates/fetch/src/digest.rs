@@ -129,7 +129,7 @@ impl fmt::Debug for Hasher {
 mod tests {
     use super::*;
 
-    // Of "abc": RFC 1321, FIPS 180-4.
+    // The digests of "abc", from RFC 1321 and FIPS 180-4.
     const MD5: &str = "kAFQmDzST7DWlj99KOF/cg==";
     const SHA256: &str = "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=";
 

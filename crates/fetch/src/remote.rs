@@ -68,7 +68,7 @@ impl Remote {
     pub fn version(&self, client: &Client) -> Option<String> {
         let (url, size) = (client.url(), self.size);
         match (&self.etag, self.modified) {
-            // A signed address has a different query string each time.
+            // Leaves out the query string, because a signed address has a new one each time.
             (Some(etag), _) => Some(format!("{} {} {size} {etag}", url.host(), url.path())),
             (None, Some(modified)) => {
                 Some(format!("{url} {size} {}", httpdate::fmt_http_date(modified)))
@@ -84,7 +84,8 @@ impl Remote {
         (etag.is_none() || etag == self.etag) && (modified.is_none() || modified == self.modified)
     }
 
-    /// Returns the validator of `If-Range`.
+    /// Returns the value of `If-Range`, so that the server sends a range only of this version.
+    /// `None` if the server reported neither an `ETag` nor a modification time.
     fn validator(&self) -> Option<String> {
         self.etag.clone().or_else(|| self.modified.map(httpdate::fmt_http_date))
     }
@@ -102,7 +103,8 @@ impl Client {
         let mut reply = self.send(false, uri, &fields)?;
         let moved = reply.get_uri().clone();
         if reply.status().as_u16() == 401 && moved != *uri && self.is_own(&moved) {
-            // A redirect drops the credentials, even a redirect within the server.
+            // Credentials are not repeated after a redirect, even within one server. The target
+            // is the same server here, so ask again with them.
             reply = self.send(false, &moved, &fields)?;
         }
         let (status, at) = (reply.status().as_u16(), reply.get_uri().clone());
@@ -111,7 +113,7 @@ impl Client {
         let unknown = || {
             if at.path().ends_with('/') {
                 let what = format!("{} is a folder", self.url());
-                let advice = "name a file in it: a copy by HTTP brings one file";
+                let advice = "name a file in it: over HTTP, one command copies one file";
                 return Error::new(Kind::File, what).advise(advice);
             }
             let what = format!("the server of {} does not say how long the file is", self.url());
@@ -153,7 +155,8 @@ impl Client {
         Ok(remote)
     }
 
-    /// Asks for the digest with a HEAD request. A server may refuse such a request.
+    /// Asks for the digest with a HEAD request. `None` if the server refuses the request, describes
+    /// another version, or sends no digest.
     fn digest_by_head(&self, remote: &Remote, want: (&str, &str)) -> Option<Digest> {
         let reply =
             self.send(true, &remote.at, &[want, ("want-digest", "sha-256, md5;q=0.5")]).ok()?;
@@ -199,7 +202,7 @@ impl Client {
                 end
             }
             (200, _) if !remote.is_in(found) => return Err(changed()),
-            (200, true) => return Err(lie("the whole file instead of a part".to_owned())),
+            (200, true) => return Err(lie("the whole file instead of a range".to_owned())),
             (200, false) => match text(found, "content-length").and_then(headers::number) {
                 Some(length) if length == remote.size => range.end,
                 _ => return Err(changed()),
@@ -212,7 +215,8 @@ impl Client {
     }
 }
 
-/// Returns the error for a reply that does not answer the request; a retry may get a correct one.
+/// Returns the error for a reply that does not answer the request: "the server sent" and `what`. A
+/// retry may get a correct reply.
 fn lie(url: &Url, what: String) -> Error {
     Error::new(Kind::Lost, format!("{}: the server sent {what}", url.host()))
 }

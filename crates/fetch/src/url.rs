@@ -90,7 +90,7 @@ impl Url {
         &self.uri
     }
 
-    /// Returns the value of `Authorization` for the user in the address.
+    /// Returns the value of `Authorization` for the user in the address; `None` without a user.
     pub(crate) fn basic(&self) -> Option<String> {
         self.user.as_ref().map(|user| format!("Basic {}", BASE64.encode(user.as_bytes())))
     }

@@ -35,7 +35,7 @@ impl Watch {
         self.0.looked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a step of work that stops after a cancellation.
+    /// Counts a step, and tells the caller to stop if the work was cancelled.
     ///
     /// # Errors
     /// The work was cancelled.

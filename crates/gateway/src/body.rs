@@ -41,7 +41,7 @@ impl Pieces {
         self.0.send(piece.map(|bytes| Some(bytes.into()))).await.is_ok()
     }
 
-    /// Ends the body: it is complete.
+    /// Ends the body and marks it as complete.
     pub(crate) async fn end(&self) {
         // The client may have disconnected.
         let _ = self.0.send(Ok(None)).await;

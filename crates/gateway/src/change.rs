@@ -152,7 +152,8 @@ pub(crate) async fn move_to(
                 let is_folder = |place: &Place| -> io::Result<bool> {
                     Ok(look(place)?.kind == NameKind::Folder)
                 };
-                // rename(2) replaces a file only with a file, and no folder that has content.
+                // rename(2) replaces neither a file with a folder nor a folder with a file, and no
+                // folder that has content.
                 if there.kind == NameKind::Folder || is_folder(&from)? {
                     edit::remove(&to)?;
                 }

@@ -11,7 +11,7 @@ use longhaul_files::Stamp;
 pub(crate) struct Version {
     /// A strong ETag, with its quotes.
     pub(crate) etag: String,
-    /// Modification time in whole seconds; `None` before 1970.
+    /// Modification time in whole seconds; `None` before 1970 or after the year 9999.
     pub(crate) modified: Option<SystemTime>,
 }
 
@@ -33,7 +33,8 @@ impl Version {
     }
 }
 
-/// Returns a time in seconds since 1970; `None` if a header cannot express it.
+/// Returns the time that is `seconds` after the start of 1970; `None` if a header cannot express
+/// this time.
 pub(crate) fn at(seconds: i64) -> Option<SystemTime> {
     // The last second of the year 9999.
     const LAST: u64 = 253_402_300_799;

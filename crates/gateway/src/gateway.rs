@@ -27,7 +27,7 @@ pub struct Settings {
     pub public: bool,
     /// Whether the gateway refuses all writes, even with a token that allows them.
     pub read_only: bool,
-    /// Certificates and private key of TLS, in PEM files.
+    /// The PEM files of TLS: certificates and private key; `None` for HTTP without TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
 }
 
@@ -50,7 +50,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the
-    /// root, or a file of TLS cannot be used.
+    /// root, or a TLS file cannot be used.
     pub fn start(
         settings: Settings,
         tell: impl Fn(Told) + Send + Sync + 'static,

@@ -14,7 +14,7 @@
 //! The path of a request is relative to the root of its token. Every file access goes through
 //! [`longhaul_files::Place`], as for `lh://`, so no name and no link can lead out of the root.
 
-#![allow(clippy::result_large_err, reason = "each request has only one reply")]
+#![allow(clippy::result_large_err, reason = "a request makes one reply, so its size costs little")]
 
 mod accept;
 mod answer;

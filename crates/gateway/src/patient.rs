@@ -26,8 +26,8 @@ impl Delivers for TcpStream {
 }
 
 /// A stream whose writes fail when the other side receives nothing for a while. Without this limit
-/// a client that reads nothing would keep its connection, and the place of the connection, for
-/// ever.
+/// a client that reads nothing would keep its connection for ever, and with it one of the limited
+/// number of connections.
 ///
 /// A slow client may take longer than the limit to make room in a full socket buffer, which holds
 /// megabytes. So at the limit, the stream fails only if no byte has been delivered meanwhile.
@@ -176,7 +176,7 @@ mod tests {
             let mut near = Patient::new(near, Duration::from_millis(1));
             let error = near.write_all(&[7; 9]).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-            // Each byte that the other side takes starts a new wait.
+            // A completed write ends the wait.
             let hour = Duration::from_secs(3600);
             let mut near = Patient::new(near.stream, hour);
             assert!(timeout(Duration::ZERO, near.write(&[8])).await.is_err());

@@ -17,8 +17,8 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
-/// Parses the header for a file of `size` bytes. Ignores an invalid header, and a list of ranges
-/// with more bytes than the file.
+/// Parses the header for a file of `size` bytes. Ignores an invalid header, and a list of more than
+/// [`MOST`] ranges or with more bytes than the file.
 pub(crate) fn parse(header: Option<&str>, size: u64) -> Wanted {
     let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
         return Wanted::Whole;
@@ -40,7 +40,7 @@ pub(crate) fn parse(header: Option<&str>, size: u64) -> Wanted {
     }
 }
 
-/// Parses one range; empty if it is beyond the end of the file.
+/// Parses one range; empty if it is beyond the end of the file, `None` if it is invalid.
 fn one(text: &str, size: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -48,7 +48,7 @@ pub(crate) fn trouble(error: &io::Error) -> Reply {
         io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "it is a folder"),
         io::ErrorKind::AlreadyExists => (StatusCode::METHOD_NOT_ALLOWED, "the name exists"),
         io::ErrorKind::InvalidInput | io::ErrorKind::DirectoryNotEmpty => {
-            (StatusCode::CONFLICT, "not possible with this name")
+            (StatusCode::CONFLICT, "the request is not possible for this name")
         }
         io::ErrorKind::InvalidFilename => (StatusCode::BAD_REQUEST, "the name is too long"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Option<UrlPath> {
     Some(UrlPath { path, says_folder: below.is_empty() || below.ends_with('/') })
 }
 
-/// Decodes percent-encoding.
+/// Decodes percent-encoding; `None` if a `%` is not followed by two hexadecimal digits.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut out = Vec::new();
@@ -62,7 +62,8 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// Returns the path of a `Destination` header: a URL of `host`, or a path.
+/// Returns the path of a `Destination` header, which is a URL of `host` or a path. Returns `None`
+/// for another host and for an invalid path.
 pub(crate) fn destination(text: &str, host: Option<&str>) -> Option<UrlPath> {
     let path = match text.split_once("://") {
         None => text,

@@ -1,7 +1,9 @@
-//! Times 1,000 ranges of 64 KiB of a remote file of at least 100 MB, for `figures.sh ranges` in
-//! `results`: `ranges URL PATH PATHS`. The client is that of `LONGHAUL_CONFIG_DIR`, and PATHS is
-//! its file of remembered paths. Prints the seconds from the call of `read_ranges` on an open file
-//! to the last byte, for the first and for a second call.
+//! Times the read of 1,000 ranges of 64 KiB of a remote file of at least 100 MB, for `figures.sh
+//! ranges` in `results`.
+//!
+//! Usage: `ranges URL PATH PATHS`. The client's key is in the folder `LONGHAUL_CONFIG_DIR`; PATHS
+//! is the file of remembered paths. Prints the seconds from the call of `read_ranges` on an open
+//! file to the last byte, for two calls, one after the other.
 
 use std::path::PathBuf;
 use std::time::Instant;

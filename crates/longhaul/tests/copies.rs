@@ -113,7 +113,7 @@ async fn a_slow_reader_loses_names_but_no_failure_and_slows_nothing() {
     const FAIL: usize = 40;
     let rig = Rig::new();
     write_tree(&rig.here("run"), 400, 1 << 20);
-    // These files fail: a non-empty folder has the name of each.
+    // These files fail, because the destination has a non-empty folder of the same name.
     for number in 0..FAIL {
         fs::create_dir_all(rig.there(&format!("run/f{number}/full"))).expect("a new folder");
     }

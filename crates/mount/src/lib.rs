@@ -8,8 +8,8 @@
 //! - `tree`: inodes and listings.
 //! - `fs`: the requests of the kernel.
 //!
-//! Each request is a task, and one thread runs all tasks. So a request that waits for the host
-//! delays no other request.
+//! Each request is an asynchronous task, and one thread runs all tasks. A request that waits for
+//! the host does not block this thread, so it delays no other request.
 
 #![cfg(target_os = "linux")]
 
@@ -70,8 +70,8 @@ impl Mount {
     /// the folder. `told` gets warnings about the connection. `cancel` ends all requests.
     ///
     /// # Errors
-    /// FUSE is missing on this host or refuses; the host cannot be reached, or does not list the
-    /// folder.
+    /// FUSE is missing on this system or refuses the mount; `at` is not an empty folder; the host
+    /// cannot be reached, or does not list the folder.
     pub fn start(
         client: &Client,
         location: &Location,
@@ -172,8 +172,8 @@ fn refused(at: &Path, error: &io::Error) -> Error {
                 .to_owned()
         }
         (_, Err(why)) => format!(
-            "cannot mount on {}: {DEVICE} cannot be opened: {why}; a container needs this device \
-             and the right to use it, or read files by `longhaul cat`",
+            "cannot mount on {}: {DEVICE} cannot be opened: {why}; give a container this device \
+             and the right to use it, or read files with `longhaul cat`",
             at.display(),
         ),
         (_, Ok(_)) => format!(

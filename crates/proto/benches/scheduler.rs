@@ -26,7 +26,8 @@ fn main() {
     println!("`cargo bench -p longhaul-proto --bench scheduler > results/scheduler.md`, one core.");
     println!("*shares*: the time to compute the max-min shares alone, if half of the flows cannot");
     println!("take an equal share (a sort and a pass: N log N). *a join*: the time of all work");
-    println!("when a flow joins: shares, targets, and a request to each sender.");
+    println!("when a flow joins: shares, targets, and a request to each sender. *for each flow*:");
+    println!("the column before it, divided by the number of flows.");
     println!("Medians of {TURNS} runs.\n");
     println!("| flows | shares, ns | for each flow, ns | a join, ns | for each flow, ns |");
     println!("| ---: | ---: | ---: | ---: | ---: |");

@@ -22,8 +22,8 @@ pub struct Row {
     pub experiments: &'static [&'static str],
     /// Whether a block is sent again only when the receiver is known to lack it.
     pub frugal: bool,
-    /// Whether one receiver serves all flows that arrive at a host and divides its capacity among
-    /// them.
+    /// Whether one receiver serves all flows that arrive at a host and divides the host's capacity
+    /// among them.
     pub many: bool,
     /// The protocol's settings.
     pub options: &'static [ProtocolOption],

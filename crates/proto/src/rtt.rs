@@ -2,7 +2,8 @@
 
 use crate::time::Span;
 
-/// Shortest timeout: samples do not include the receiver's own delays.
+/// Minimum time by which a timeout exceeds the smoothed round-trip time. It covers the receiver's
+/// own delays, which the samples do not include.
 const MIN_TIMEOUT: Span = Span::from_millis(5);
 
 /// An estimate of the round-trip time.

@@ -30,7 +30,7 @@ impl Time {
         self.0
     }
 
-    /// The span since `earlier`, zero if `earlier` is later.
+    /// The span since `earlier`; zero if this time is before `earlier`.
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }

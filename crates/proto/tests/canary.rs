@@ -30,7 +30,7 @@ pub(crate) enum Flaw {
     Deaf,
 }
 
-/// The first protocol's sender with a flaw.
+/// The sender of the first registered protocol, with a flaw.
 struct Broken {
     inner: Box<dyn Sender>,
     flaw: Flaw,

@@ -9,7 +9,7 @@ use longhaul_proto::wire::{Control, Header, WireError};
 
 use crate::rig::{Chance, setup};
 
-/// Control messages: a name, and the bytes.
+/// Control messages: a name, the bytes, and the error with which decoding fails, if it does.
 const CONTROLS: &[(&str, &[u8], Option<WireError>)] = &[
     ("nothing", &[], Some(WireError::Unknown)),
     ("a later version's message", &[0xfa, 0x01, 0], Some(WireError::Unknown)),

@@ -1,5 +1,5 @@
-//! A property of NETBLT: several buffers in flight keep a path full at any loss, with almost no
-//! waste.
+//! A property of NETBLT: several buffers in flight keep a path full at a loss of up to 5 %, and
+//! hardly more than the lost blocks is sent again.
 
 use longhaul_proto::netblt::ROW;
 use longhaul_proto::registry::find;
@@ -18,7 +18,7 @@ fn fullness(blocks: u64, buffers: f64, loss: f64, host: Host) -> (f64, f64) {
     let row = find(ROW.name).expect("it is registered");
     let mut rig = Rig::new(row, 1, Channel { loss, ..Channel::perfect(RTT / 2) });
     let mut setup = setup(1, blocks, 0, Some(RATE), RTT);
-    // A buffer takes two round trips, the whole object takes twenty.
+    // A buffer takes two round trips; the objects have 20 or 40 buffers.
     let settings = Settings::default().with(row, "buffer", 500.0);
     let settings = settings.and_then(|settings| settings.with(row, "buffers", buffers));
     setup.settings = settings.expect("settings that it has");

@@ -1,4 +1,5 @@
-//! Every object arrives exactly over any channel that loses, copies, delays and reorders.
+//! Every object arrives unchanged over any channel that loses, duplicates, delays and reorders
+//! datagrams.
 
 use longhaul_proto::endpoint::BlockRange;
 use longhaul_proto::ranges::RangeSet;

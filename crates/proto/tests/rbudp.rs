@@ -1,6 +1,6 @@
 //! Properties of RBUDP: a path kept full at any loss, almost no waste, and few rounds. The model's
-//! number of rounds is a mean. These tests check a bound: of n blocks, at a loss L, more than k
-//! rounds are needed with a probability of at most n·L^k.
+//! number of rounds is a mean. These tests check a bound: at a loss ratio L, n blocks need more
+//! than k rounds with a probability of at most n·L^k.
 
 use longhaul_proto::rbudp::ROW;
 use longhaul_proto::time::{Span, Time};

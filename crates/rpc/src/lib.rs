@@ -1,7 +1,7 @@
 //! Remote procedure calls, both ways over one stream of a session.
 //!
-//! The logic is in `longhaul_proto::rpc`: numbers of calls, limits, and stored answers for callers
-//! that reconnect. The modules of this crate:
+//! The logic is in `longhaul_proto::rpc`: call numbers, limits, and stored answers for callers that
+//! reconnect. The modules of this crate:
 //! - [`messages`]: the wire messages; [`convert`] validates them.
 //! - `handle`: the program's side of calls.
 //! - `method`: the methods of this end, and the thread that runs them.

@@ -31,7 +31,8 @@ fn call(id: u64, method: &str) -> Call {
     Call { id, method: method.to_owned(), ..Call::default() }
 }
 
-/// Returns a stream of the program `instance`, which has begun, and the server's end of the stream.
+/// Begins a stream of the program `instance`. Returns the client's end of the stream, and the task
+/// that serves the stream.
 async fn begin(
     calls: &Rc<Calls>,
     instance: u64,
@@ -105,7 +106,7 @@ fn a_call_over_a_lost_connection_runs_once_and_keeps_its_first_answer() {
         let (mut client, _serving) = begin(&calls, 7, false).await;
         client.write(&again).await.expect("it is read");
         assert_eq!(answer(&mut client).await, first);
-        // Another program's call with this number is another call.
+        // A call of another program is a new call, although it has the same number.
         let (mut other, _serving) = begin(&calls, 8, true).await;
         other.write(&say(Said::Call(call(1, "wait")))).await.expect("it is read");
         gate.open.notify_one();
@@ -204,7 +205,7 @@ fn a_client_that_lies_loses_its_connection() {
             let error = serving.await.expect("no panic").expect_err(&shown);
             assert!(error.what.contains("are invalid"), "{shown}: {error}");
         }
-        // A stream that begins with anything else.
+        // A stream whose first message is not Begin.
         let (here, there) = (duplex(1 << 10), duplex(1 << 10));
         drop(Session::over(SERVER, here.0, there.0));
         let server = Session::over(CLIENT, there.1, here.1);

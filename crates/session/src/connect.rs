@@ -16,12 +16,14 @@ use crate::{Error, Kind};
 use longhaul_text::CallOption;
 
 /// Opens a session to the server at `host` and `port`, if the client trusts the server. A pin in
-/// `trust` decides, else `known_servers`. For an unknown server, `trust.accept_new` or the user's
-/// answer from `ask` decides. A server with another id receives nothing, not even this client's id.
+/// `trust` decides; without a pin, the server's id in `known_servers`. For an unknown server,
+/// `trust.accept_new` or the user's answer from `ask` decides. A server with another id receives
+/// nothing, not even this client's id.
 ///
 /// # Errors
-/// [`Kind::Unreachable`] if nobody answers (with the attempts and the ports to open) or the id is
-/// wrong; [`Kind::LocalFile`] for errors with `known_servers`.
+/// [`Kind::Unreachable`] if nobody answers (the error names the attempts and the ports to open), if
+/// the server's id is wrong, or if an unknown server is not accepted; [`Kind::Usage`] if the pin is
+/// not an id; [`Kind::LocalFile`] for errors with `known_servers`.
 pub async fn connect(
     host: &str,
     port: u16,

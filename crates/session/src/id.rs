@@ -24,7 +24,7 @@ impl PeerId {
         [&ED25519_PREFIX[..], &self.0].concat()
     }
 
-    /// Returns the id of a key in TLS's encoding.
+    /// Returns the id of a key in TLS's encoding; `None` if `der` is not an Ed25519 key.
     pub(super) fn from_der(der: &[u8]) -> Option<PeerId> {
         Some(PeerId(der.strip_prefix(&ED25519_PREFIX[..])?.try_into().ok()?))
     }

@@ -1,8 +1,8 @@
 //! One byte stream over several TCP connections, its lanes; TLS runs over the stream.
 //!
-//! TCP takes a loss for congestion, and halves its rate (RFC 5681). Of several connections only one
-//! does, so together they carry more over a long path with losses. QUIC needs no lanes, because the
-//! session's own window distinguishes losses from congestion.
+//! TCP treats a loss as congestion, and halves its rate (RFC 5681). Of several connections only the
+//! one with the loss slows down, so together they carry more over a long path with losses. QUIC
+//! needs no lanes, because the session's own window distinguishes losses from congestion.
 //!
 //! Each lane begins with a [`Preface`]. The bytes of the stream are cut into chunks; each chunk
 //! follows its length of 2 bytes. Chunk n travels on lane n modulo the number of lanes, so chunks
@@ -78,8 +78,8 @@ impl Preface {
     }
 }
 
-/// Opens the further lanes of a stream to `remote`, whose first one is `first`; `tune` sets the
-/// options of each.
+/// Opens the other lanes of a stream to `remote`, whose first lane is `first`; `tune` sets the
+/// options of each new lane.
 ///
 /// # Errors
 /// A connection fails.
@@ -104,8 +104,8 @@ pub(super) async fn connect(
     Ok(Lanes::new(streams))
 }
 
-/// A lane that waits for the other lanes of its stream. The sender wakes its task when the stream
-/// is complete, by being dropped.
+/// A lane that waits for the other lanes of its stream. When the stream is complete, the sender is
+/// dropped, which wakes the task of the lane.
 type Waiting = (TcpStream, oneshot::Sender<()>);
 
 /// The incomplete stream of a client.
@@ -114,8 +114,8 @@ struct Incomplete {
     lanes: Vec<Option<Waiting>>,
 }
 
-/// The lanes at a server that wait for others. Each of them holds a place of the listener's gate,
-/// so their number is limited.
+/// The lanes at a server that wait for the other lanes of their streams. Each holds a place of the
+/// listener's gate, which limits their number.
 #[derive(Default)]
 pub(super) struct Meeting(Mutex<HashMap<u128, Incomplete>>);
 
@@ -154,7 +154,7 @@ impl Meeting {
             }
         }
         let _parked = Parked { meeting: self.clone(), bundle, index };
-        // An error: the sender was dropped with the complete stream.
+        // The error means that the sender was dropped: the stream is complete.
         let _ = woken.await;
         Ok(None)
     }
@@ -179,7 +179,7 @@ impl Drop for Parked {
     }
 }
 
-/// The [stream](self).
+/// One byte stream over several connections; see the [module](self).
 pub(super) struct Lanes<S = TcpStream> {
     lanes: Vec<S>,
     /// The lane of the chunk that is being written, the chunk with its length, and how much of it
@@ -264,7 +264,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Lanes<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lanes<S> {
-    /// Takes a chunk; the next call, or a flush, writes what its lane has no room for now.
+    /// Takes at most one chunk. If its lane has no room for all of the chunk, the next call or a
+    /// flush writes the rest.
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -409,7 +410,7 @@ mod tests {
                 assert!(wait.await.expect("no panic").expect("it fits").is_none());
             }
             assert!(meeting.lock().is_empty());
-            // A lane whose others do not come leaves nothing behind.
+            // If the other lanes do not arrive, the waiting lane leaves nothing behind.
             let (_end, far) = tcp().await;
             let join = meeting.join(far, preface(0, 3), ip);
             let late = tokio::time::timeout(std::time::Duration::from_millis(1), join).await;

@@ -41,7 +41,8 @@ struct Retries {
 
 impl Retries {
     /// Returns the pause after an attempt that failed with `error`; `None` if it was the last
-    /// attempt. The next attempt must begin in time.
+    /// attempt. `elapsed` is the time since the first attempt began; the next attempt must begin
+    /// before `retry_for` is over.
     fn next(&mut self, error: &Error, elapsed: Duration) -> Option<Duration> {
         let may_pass = error.kind == Kind::Lost || error.is_silence;
         let pause = self.pause;

@@ -1,4 +1,5 @@
-//! Checks that nobody else can change a file with rights or trust (sshd: StrictModes).
+//! Checks that no other user can change a file that grants rights or trust, like sshd's
+//! `StrictModes`.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,8 +15,9 @@ const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
 /// Refuses `file`, opened at `path`, if another user owns the file or a folder above it, or may
-/// write to one of them. Root and this user are allowed. Links are followed first. As in sshd, the
-/// check ends at this user's home, because this user does not control the folders above it.
+/// write to one of them. Root and this user are allowed. Symbolic links are followed before the
+/// check. As in sshd, the check ends at this user's home, because this user does not control the
+/// folders above it.
 ///
 /// # Errors
 /// [`Kind::LocalFile`], with the command that fixes it.
@@ -33,7 +35,8 @@ fn check_up_to(home: Option<PathBuf>, path: &Path, file: &File) -> Result<(), Er
     judge(path, &file.metadata().map_err(unreadable)?, false, &[ROOT, user])?;
     // A file without a path, such as a pipe, has no folder either.
     let Ok(place) = path.canonicalize() else { return Ok(()) };
-    // In a user namespace, root's folders may belong to the overflow user.
+    // In a user namespace, root's folders may belong to the overflow user. So the owner of `/` may
+    // own the folders above the file's folder.
     let top = Path::new("/").metadata().map_err(unreadable)?.uid();
     for (above, folder) in place.ancestors().skip(1).enumerate() {
         let owners = owners(user, top, above);

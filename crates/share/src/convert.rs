@@ -22,7 +22,7 @@ pub(crate) fn key(text: &str) -> Result<Key, Error> {
 /// Parses a prefix from a peer.
 ///
 /// # Errors
-/// The text is not a valid key.
+/// The text is neither empty nor a valid key.
 pub fn prefix(text: &str) -> Result<Prefix, Error> {
     Prefix::new(text).map_err(|error| wrong(format!("this is not a key: {error}")))
 }
@@ -100,7 +100,8 @@ pub(crate) fn answered(answer: &Answer, asked: &Key) -> Result<Option<Entry>, Er
     }
 }
 
-/// Returns the message of a piece, which is a part of a watch's snapshot or changes.
+/// Returns the message of a piece, which is a part of a watch's snapshot or changes. `run` is the
+/// number of the server's run, in which the revisions count.
 pub fn part(run: u64, piece: Piece) -> Part {
     match piece {
         Piece::Snapshot { revision, is_first, is_last, entries } => {

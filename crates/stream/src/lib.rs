@@ -1,8 +1,8 @@
 //! Streams: frames with a deadline, from one client through a server to other clients.
 //!
-//! The sender adds repairs to each frame, or keeps the frame for requests of lost datagrams
-//! ([`longhaul_proto::stream`]). The server opens each datagram, seals it for each receiver and
-//! forwards it immediately; it passes requests on to the sender. So the repairs cover losses on
+//! The sender adds repairs to each frame, or keeps the frame to answer requests for lost datagrams
+//! ([`longhaul_proto::stream`]). The server decrypts each datagram, encrypts it for each receiver
+//! and forwards it immediately; it passes requests on to the sender. So the repairs cover losses on
 //! the whole path, and the server stores no frame. Receivers report their losses, and the sender
 //! adapts to the worst path.
 //!

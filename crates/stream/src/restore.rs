@@ -37,7 +37,8 @@ pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread. It ends after the stream, or when the reader of the items is dropped.
+/// Starts the thread; returns the queue to the thread, and the reader of its items. The thread ends
+/// after the stream, or when the reader is dropped.
 ///
 /// # Errors
 /// The system has no thread left.

@@ -28,7 +28,7 @@ struct Case {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `cargo bench` adds this word; `cargo test` does not, and runs a small share.
+    // `cargo bench` adds the word `--bench`. `cargo test` does not, and runs a small share.
     let whole = if std::env::args().any(|word| word == "--bench") { 1.0 } else { 0.001 };
     let share = std::env::args().find_map(|word| word.parse::<f64>().ok()).unwrap_or(whole);
     let mut out = io::stdout();
@@ -52,14 +52,15 @@ fn head(share: f64) -> String {
     let load = load.split_whitespace().next().unwrap_or("?").to_owned();
     let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    let less = if share < 1.0 { format!(" With {share} of the bytes.") } else { String::new() };
+    let less = if share < 1.0 { format!(" Sizes are scaled by {share}.") } else { String::new() };
     format!(
         "# How fast the simulator is\n\n\
          `cargo bench -p longhaul-testbed --bench sim > results/simulator.md`, one core of\n\
          {processor}, load {load} at the start, commit {}.{less} CPU time of the whole program,\n\
          best of two runs. An event is a packet that reaches the end of a link, a timer, or a\n\
-         host's turn. The aims are {:.0} million events a second, and {AIM_SECONDS:.0} s of CPU\n\
-         time for 10 GB at 1 Gbit/s.\n\n\
+         host's turn. Virtual s are simulated seconds. Peak MB is the largest memory of the\n\
+         program up to the end of the run. The aims are {:.0} million events a second, and\n\
+         {AIM_SECONDS:.0} s of CPU time for 10 GB at 1 Gbit/s.\n\n\
          | run | packets | events | CPU s | million events/s | virtual s | peak MB so far |\n\
          | --- | --- | --- | --- | --- | --- | --- |",
         commit.unwrap_or_default(),
@@ -149,7 +150,7 @@ fn run(case: &Case) -> Result<(String, Option<String>), Box<dyn Error>> {
         peak(),
     );
     let missed = match case.below {
-        Some(below) if best > below => Some(format!("{}: {best:.1} s, not {below:.1}", case.what)),
+        Some(below) if best > below => Some(format!("{}: {best:.1} s, goal {below:.1}", case.what)),
         None if rate < AIM_EVENTS => {
             Some(format!("{}: {:.2} million events a second", case.what, rate / 1e6))
         }

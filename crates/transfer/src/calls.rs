@@ -55,7 +55,7 @@ impl Again {
         Ok((connection, first))
     }
 
-    /// Connects. From the error the service decides whether to retry.
+    /// Connects. The service decides from the error whether to retry.
     ///
     /// # Errors
     /// The host cannot be reached, or is not trusted.
@@ -67,8 +67,9 @@ impl Again {
     }
 }
 
-/// Opens a connection, reports it, and runs `work` until it ends. `work` gets the connection, and
-/// an [`Again`] to reconnect. `what` names the work in error messages. Blocks.
+/// Opens a connection, reports on `calls.ready` whether that succeeded, and runs `work` to its end.
+/// `work` gets the connection, and an [`Again`] to reconnect. `what` names the work in error
+/// messages. Blocks.
 pub(crate) fn keep<O>(
     calls: Calls<(), O>,
     what: &str,

@@ -49,7 +49,7 @@ pub struct TransferStatus {
     pub files: u64,
     /// Files of the object; 0 until that is known.
     pub total_files: u64,
-    /// Goodput since the latest report that is at least a second old.
+    /// Recent goodput: since the newest report that is at least a second old.
     pub rate_now: Rate,
     /// The rate at which the sending end sends.
     pub sending_rate: Rate,
@@ -71,8 +71,8 @@ pub struct TransferStatus {
     pub socket_lost: u64,
     /// Datagrams that the receiving end dropped for lack of memory.
     pub memory_lost: u64,
-    /// The share of each part of the object that is at the destination, in per cent: at most 256
-    /// parts of equal length, in order. Empty if the server sends, and before the object is known.
+    /// For each of at most 256 equal parts of the object, in order: how many per cent of this part
+    /// are at the destination. Empty if the server sends, and before the object is known.
     pub chunk_map: Vec<u8>,
     /// The bottleneck, according to how both ends have spent their time so far.
     pub bound_by: BoundBy,

@@ -3,9 +3,9 @@
 use longhaul_rpc::messages::{Answer, Begin, Call, Cancel, Credit, Finish, Have, Item, Said, Say};
 use prost::Message as _;
 
-/// Returns sequences of messages. Before each message is the message's length.
+/// Returns sequences of messages. A byte with the message's length precedes each message.
 pub(super) fn all() -> Vec<Vec<u8>> {
-    // The byte after a call chooses what its method does.
+    // The fuzz target reads one byte after a call: it selects what the called method does.
     let one = |said: Said, then: &[u8]| {
         let message = Say { said: Some(said) }.encode_to_vec();
         [&[message.len() as u8][..], &message, then].concat()

@@ -84,7 +84,8 @@ fn ends_all(error: &Error) -> bool {
 }
 
 fn local(what: &str, error: &io::Error) -> Error {
-    Error::new(ErrorKind::LocalFile, format!("{what}: {error}")).advise("see TMPDIR")
+    Error::new(ErrorKind::LocalFile, format!("{what}: {error}"))
+        .advise("set TMPDIR to another folder")
 }
 
 /// Fills a file with random bytes derived from the seed.
@@ -182,7 +183,9 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     };
     let turns = args.repeat;
     Setting {
-        title: format!("{host}: {size} of random bytes{rate}, {turns} runs of each in turn"),
+        title: format!(
+            "{host}: {size} of random bytes{rate}, {turns} runs of each protocol, in turn"
+        ),
         notes: vec![
             fate.into(),
             "goodput counts the time from the start, session setup included; for TCP the kernel \
@@ -226,7 +229,7 @@ impl Watch {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the rates between the samples.
+    /// Ends the progress bar. Returns the rates between the samples: seconds since start, Mbit/s.
     fn ended(&self) -> Vec<(f64, f64)> {
         self.with(Meter::finish);
         self.course.rates()

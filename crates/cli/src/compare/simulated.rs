@@ -68,7 +68,7 @@ fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<S
     };
     if !matches!(first.traffic, Traffic::Protocol(_) | Traffic::Tcp(_)) {
         let what = format!("{file}: its first flow, {}, is not a copy", first.name);
-        return Err(usage(what, "put a flow with protocol = or tcp = first"));
+        return Err(usage(what, "make a flow with protocol or tcp the first flow of the file"));
     }
     match (args.size, first.amount) {
         (Some(size), _) => first.amount = Amount::Size(size),

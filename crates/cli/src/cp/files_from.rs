@@ -19,13 +19,15 @@ const MAX_LIST: u64 = 16 << 20;
 pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
     let [source] = sources else {
         let what = "--files-from lists paths of one folder, but there are several sources";
-        return Err(Error::new(ErrorKind::Usage, what).advise("name the folder that holds them"));
+        return Err(Error::new(ErrorKind::Usage, what)
+            .advise("name one folder that contains all listed paths"));
     };
     Ok(source.clone().contents())
 }
 
-/// Reads the paths of `list` as filters. With `ends_empty`, an empty path ends a list on standard
-/// input, which stays open.
+/// Reads the paths of `list` as filters. A path ends with a zero byte if `zeros` is set, otherwise
+/// with a line end. With `ends_empty`, an empty path ends a list on standard input, which stays
+/// open.
 ///
 /// # Errors
 /// The list cannot be read, is empty or too long, or has a path that leads out of the folder.
@@ -66,7 +68,7 @@ fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize
     }
 }
 
-/// Parses the paths of a list and removes `.` parts and slashes at either end.
+/// Parses the paths of a list; removes `.` components and surplus slashes.
 fn paths(text: &[u8], zeros: bool) -> Result<Vec<Vec<u8>>, String> {
     let end = if zeros { 0 } else { b'\n' };
     let mut paths = Vec::new();

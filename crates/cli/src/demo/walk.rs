@@ -1,4 +1,5 @@
-//! Compares two trees by name, type, permissions and every byte, without the code of a copy.
+//! Compares two trees by name, type, permissions and every byte, independently of the code that
+//! copies.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

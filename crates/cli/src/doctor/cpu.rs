@@ -21,7 +21,11 @@ const BATCH: usize = 64;
 /// Checks AES instructions and the encryption rate of one core.
 pub(super) fn look(want: Want) -> Vec<Finding> {
     let fast = has_fast_aes();
-    let what = if fast { "AES and carry-less multiplication in hardware" } else { "no AES" };
+    let what = if fast {
+        "AES and carry-less multiplication in hardware"
+    } else {
+        "no instructions for AES or for carry-less multiplication"
+    };
     let mend =
         "longhaul encrypts with chacha20-poly1305 instead; use --cipher none only on trusted fibre";
     let aes = Finding::new("cpu-aes", Grade::unless(fast, Grade::Warn), what, mend);
@@ -33,7 +37,7 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
         _ if sealed >= want.rate => Grade::Warn,
         _ => Grade::Bad,
     };
-    let what = format!("one core seals {sealed} with {}", suite.name());
+    let what = format!("one core encrypts {sealed} with {}", suite.name());
     let mend = "larger packets (MTU 9000) or a faster core would help";
     vec![aes, Finding::new("cpu-seal", grade, what, mend)]
 }

@@ -33,7 +33,8 @@ pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
         Ok(free) if free < MOST + SPARE => {
             let free = Bytes::new(free);
             let what = format!("{free} free in {shown}: too little to measure");
-            return vec![Finding::new("disk-write", Grade::Warn, what, "make room, or name --dir")];
+            let mend = "free some space, or name another folder with --dir";
+            return vec![Finding::new("disk-write", Grade::Warn, what, mend)];
         }
         Ok(_) => {}
         Err(error) => return trouble(error.into()),

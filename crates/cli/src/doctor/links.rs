@@ -73,7 +73,8 @@ fn judge(want: Want, link: &Link, all: &[Link]) -> Finding {
     let what = format!("{name}: {speed}, MTU {mtu} B");
     let mend = match (slow, other) {
         (true, Some(other)) => format!(
-            "{name} is slower than {}: check that the route there uses {} (ip route get ADDRESS)",
+            "{name} is slower than {}: check that the route to the other host uses {} \
+             (ip route get ADDRESS)",
             want.rate, other.name
         ),
         (true, None) => {

@@ -32,12 +32,12 @@ pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
     lines
 }
 
-/// The reason why a flow did not finish.
+/// The reason why a flow did not finish; `None` for a flow that finished.
 fn trouble(flow: &FlowEnd) -> Option<String> {
     match (&flow.error, flow.finished, flow.object) {
         (Some(error), ..) => Some(format!("FAILED: {error}")),
         (None, false, Some(object)) => Some(format!("NOT FINISHED: {object} expected")),
-        (None, false, None) => Some("NOT FINISHED: the run ended first".into()),
+        (None, false, None) => Some("NOT FINISHED: the run ended before the flow".into()),
         (None, true, _) => None,
     }
 }

@@ -70,7 +70,7 @@ impl HttpArgs {
         Gateway::start(settings, tell).map(Some).map_err(cli_error)
     }
 
-    /// Reads the token file again; `None` if there is none.
+    /// Reads the token file again and returns its path; `None` if no token file is configured.
     pub(super) fn reload(&self, gateway: &Gateway) -> Option<Result<&Path, Error>> {
         let path = self.http_tokens.as_deref()?;
         let loaded = load_tokens(path).map_err(cli_error);

@@ -80,7 +80,7 @@ fn totals(text: &mut Text, status: &ServerStatus) {
     );
     text.family(
         (Kind::Counter, "longhaul_delivered_files", "files"),
-        "Files that got their names at their destination.",
+        "Files that got their final names at their destination.",
         [(IN, float(all.received_files)), (OUT, float(all.sent_files))],
     );
     text.family(

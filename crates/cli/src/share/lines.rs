@@ -21,7 +21,8 @@ pub(super) fn value(key: &str, value: &SharedValue) -> String {
 /// # Errors
 /// The line is invalid.
 pub(super) fn parse(line: &str) -> Result<(String, Vec<u8>), String> {
-    let line: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
+    let line: Value =
+        serde_json::from_str(line).map_err(|error| format!("it is not JSON: {error}"))?;
     let key = line["key"].as_str().ok_or("it has no `key`")?;
     let bytes = match line["value_hex"].as_str() {
         Some(hex) => bytes(hex).ok_or("its `value_hex` is not a hexadecimal number")?,

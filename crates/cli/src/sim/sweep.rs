@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind};
 /// A key and one of its values.
 pub(super) type Setting = (String, String);
 
-/// Limit of runs.
+/// Maximum number of runs.
 const MOST: usize = 10_000;
 
 /// A key and its values.
@@ -39,7 +39,7 @@ pub(super) fn combinations(sweeps: &[Sweep]) -> Result<Vec<Vec<Setting>>, Error>
     let mut keys: Vec<&str> = sweeps.iter().map(|sweep| &*sweep.key).collect();
     keys.sort_unstable();
     if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-        let what = format!("two sweeps of {}", twice[0]);
+        let what = format!("there are two sweeps of {}", twice[0]);
         return Err(Error::new(ErrorKind::Usage, what).advise("give all its values in one --sweep"));
     }
     let runs = sweeps.iter().try_fold(1usize, |n, sweep| n.checked_mul(sweep.values.len()));

@@ -23,7 +23,7 @@ pub(super) enum Source {
     Pipe,
     /// Consecutive frames of a file.
     File(File, PathBuf),
-    /// One frame a file, in the order of names.
+    /// Each file is one frame, in the order of names.
     Folder(std::vec::IntoIter<PathBuf>),
 }
 
@@ -51,7 +51,8 @@ impl Source {
             let entry = entry.map_err(|error| failed(&path, &error))?.path();
             let size = fs::metadata(&entry).map_err(|error| failed(&entry, &error))?;
             if size.is_file() && size.len() > frame.get() {
-                let what = format!("{} has {} bytes", entry.display(), size.len());
+                let what =
+                    format!("{} has {} bytes, more than a frame", entry.display(), size.len());
                 let error = Error::new(ErrorKind::Usage, what);
                 return Err(error.advise("name the size of the largest frame with --frame"));
             }
@@ -108,7 +109,7 @@ pub(super) fn feed(
         }
         let Some(bytes) = source.next(number, frame)? else { return Ok(()) };
         if bytes.len() > frame {
-            let what = format!("a frame grew to {} bytes", bytes.len());
+            let what = format!("a file grew to {} bytes, more than a frame", bytes.len());
             return Err(Error::new(ErrorKind::LocalFile, what));
         }
         if blocking::wait(input.send(bytes)).is_err() {

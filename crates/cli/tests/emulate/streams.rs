@@ -26,7 +26,8 @@ fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
     let number = |field: &str| summary[field].as_u64().expect("a number");
     let written = number("on_time") + number("late");
     assert_eq!(written + number("missed") + number("unread"), 200, "{ended}");
-    // Until losses are measured, frames have repairs for less than 2 %.
+    // Until the first loss reports arrive, frames have repairs for a loss of less than 2 %, so some
+    // frames may be missed.
     assert!(written > 100 && number("restored") > 100, "{ended}");
     let received = fs::metadata(format!("{film}.received")).expect("it was written");
     assert_eq!(received.len(), written * 125_020, "{ended}");
@@ -124,7 +125,8 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
 #[test]
 fn a_rate_above_the_path_is_lowered_to_what_the_path_carries() {
     // A payload has three frames. Of its deadline of 160 ms at most 80 ms are left to send it, so
-    // equation 11 needs 90 Mbit/s or more. The frames themselves need 48 Mbit/s.
+    // equation 11 of `longhaul_proto::model` gives 90 Mbit/s or more. The frames themselves need 48
+    // Mbit/s.
     let flags = "--way payloads --deadline 160ms --frames 240";
     let (sent, came) = need!(stream_over(&["--rate", "80M", "--queue", "1MB"], flags));
     let rate = sent["rate_bps"].as_f64().expect("a number");

@@ -146,15 +146,15 @@ fn a_full_disk_is_detected_before_anything_is_sent() {
     apart.pull(&pair, &[], "file", &small.join("file")).end().is(4, full);
 }
 
-/// Fills the file system of `folder` up to `left` free bytes.
+/// Fills the file system of `folder` until `left` bytes are free.
 pub(crate) fn fill(folder: &Path, left: u64) {
     let stat = rustix::fs::statvfs(folder).unwrap();
     let free = stat.f_bavail * stat.f_frsize;
     write(&folder.join("filler"), &vec![1; free.saturating_sub(left) as usize]);
 }
 
-/// Asserts that a copy of a tree stopped with a full disk and left only complete files under their
-/// names; then frees space.
+/// Asserts that a copy of a tree stopped because the disk was full, and that each file under its
+/// final name is complete; then frees space.
 fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     ended.is(status, &["No space left", "free space"]);
     for (path, thing) in content(into) {

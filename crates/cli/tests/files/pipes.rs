@@ -30,7 +30,7 @@ fn piped(mut command: Command, input: &[u8]) -> Output {
     let mut child = command.spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     std::thread::scope(|scope| {
-        // A refused copy may not have read its input.
+        // Writing may fail, because a copy that is refused need not read its input.
         scope.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().expect("it ends")
     })
@@ -97,7 +97,8 @@ fn a_pipe_of_many_parts_keeps_the_requested_rate() {
     }
 }
 
-/// Starts a pipe to `x` that has sent more than fits into one part, and does not end.
+/// Starts a pipe to `x` that does not end. Its content so far is longer than one part (the content
+/// is sent in parts, each a transfer of its own).
 fn begun(pair: &Pair) -> (Child, ChildStdin) {
     let there = pair.at("x");
     let mut command = cp(pair, &[&"-v", &"--memory=8Mi", &"-", &there]);
@@ -251,7 +252,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
         let mut out = copy.stdout.take().expect("it is a pipe");
         let mut first = vec![0; 1000];
         out.read_exact(&mut first).expect("it begins");
-        // Longer than any other timeout of the copy.
+        // Longer than the stall timeout.
         std::thread::sleep(std::time::Duration::from_secs(3));
         if !leaves {
             out.read_to_end(&mut first).expect("it goes on");

@@ -44,7 +44,7 @@ fn a_server_logs_clients_ends_and_refusals_to_stderr_unless_quiet() {
             assert!(said.is_empty(), "{ended}");
             continue;
         }
-        let [asked, done, _, failed] = said[..] else { panic!("four lines of it: {ended}") };
+        let [asked, done, _, failed] = said[..] else { panic!("not four lines: {ended}") };
         let (time, asked) = asked.split_once("Z ").expect("a line begins with the time");
         assert!(time.starts_with("longhaul: 20") && asked.starts_with("127.0.0.1:"), "{asked}");
         assert!(asked.contains(&format!("({}) writes to /new\\nname", pair.client.id)), "{asked}");

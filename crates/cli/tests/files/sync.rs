@@ -85,7 +85,7 @@ fn an_empty_source_and_a_plan_beyond_the_limit_are_refused_and_delete_nothing() 
     sync(&pair, &["--delete"], "empty/", "to").is(4, &[said]);
     let limit = ["--delete", "--max-delete=4"];
     sync(&pair, &limit, "run", pair.at("")).is(5, &["more than the limit of 4"]);
-    assert!(!pair.there.join("run/a").exists(), "it was refused before anything");
+    assert!(!pair.there.join("run/a").exists(), "the sync was refused before it copied");
     let left = names(&pair.there);
     assert!(left.contains(&"run/gone".to_owned()) && pair.here.join("to/x").exists());
     let limit = ["--delete", "--max-delete=6"];

@@ -9,8 +9,8 @@ use rustix::process::Signal;
 use super::ssh::Ssh;
 use crate::rig::{Child, Host, Server, assert_same, bytes, need, wait_until, write};
 
-/// Hosts `far` and `gate`. `far` reaches `gate` with the ssh configuration of `far`, which no flag
-/// names.
+/// Hosts `far` and `gate`. `far` reads the ssh command for `gate` from its own configuration file;
+/// no flag names this command.
 fn hosts() -> Result<Ssh, crate::rig::Skipped> {
     let ssh = Ssh::new()?;
     let config = format!("[host.gate]\nrsh = \"ssh -F {}\"\n", ssh.path("ssh_config").display());

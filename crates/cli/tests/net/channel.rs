@@ -15,12 +15,12 @@ use super::liar::{self, block_on, meet};
 use super::rooms::{Speaker, hears, texts};
 use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
 
-/// `longhaul channel VERB` of the server's `name`.
+/// The command `longhaul channel VERB` for the room `name` of the server.
 fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
     pair.of_name(["channel", verb], name, more)
 }
 
-/// A subscriber that is in the room.
+/// Starts a subscriber, and waits until it has joined the room.
 fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     let more = [&["--json"], more].concat();
     let mut child = Child::spawn(&mut command(pair, "receive", name, &more));
@@ -224,7 +224,7 @@ fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody(
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
     frozen.signal(Signal::STOP);
-    // More messages than the room keeps and the path holds together.
+    // More messages than the room and the path together can hold.
     let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
     send(&pair, "x", &["--json"], &text).is(0, &[]);
     let last = format!("{:0>512}", 39_999);
@@ -307,7 +307,8 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     assert_eq!(came.events("joined").len(), 2, "{came}");
 }
 
-/// Returns the server's answers to `asks` on one stream, and the close reason.
+/// Sends `asks` on one stream. Returns the server's first answer, if any, and the reason if the
+/// server then ends the stream with an error.
 fn told(pair: &Pair, asks: Vec<ChannelAsk>) -> (Vec<ChannelTell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -484,7 +485,8 @@ fn clients_refuse_invalid_answers() {
         assert!(ended.status.is_some_and(|status| status != 0 && status < 100), "{ended}");
         assert_eq!(ended.events("error").len(), 1, "{lies:?}: {ended}");
     }
-    // A server cannot make its clients send to any address.
+    // Clients refuse the description of a group with an address outside the permitted range, so a
+    // server cannot make them send to an arbitrary host.
     let (cipher, key) = ("aes-128-gcm".to_owned(), vec![0; 32]);
     let anywhere = Group { port: 5, hops: 1, cipher, key, ..Group::default() };
     for address in [vec![127, 0, 0, 1], vec![224, 0, 0, 1], vec![255; 4], vec![]] {
@@ -492,7 +494,7 @@ fn clients_refuse_invalid_answers() {
             let group = Group { address: address.clone(), ..anywhere.clone() };
             let ended = lied(verb, "multicast", vec![room(), tell(ChannelTold::Group(group))]);
             let what = ended.is(2, &[]).last()["what"].as_str().unwrap_or_default().to_owned();
-            assert!(what.contains("the server's group"), "{ended}");
+            assert!(what.contains("the server's group is invalid"), "{ended}");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::faults::{serve_slowly, slow_disk};
 use crate::rig::slow::slow_calls;
 use crate::rig::{Ended, Pair, bytes, need, write};
 
-/// Pushes an object of `len` bytes, without `--rate`, to a server that `slow` runs.
+/// Pushes an object of `len` bytes, without `--rate`, to a server run by the command `slow`.
 fn push_to(slow: &[String], len: usize) -> Ended {
     let mut pair = Pair::in_memory(&[]);
     let content = bytes(len, 5);

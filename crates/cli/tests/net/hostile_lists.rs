@@ -35,7 +35,7 @@ struct Entry {
     mode: u32,
 }
 
-/// The contents of a folder.
+/// The shape of a list that has the contents of a folder.
 const CONTENTS: u32 = 3;
 
 fn list(entries: &[Entry]) -> Vec<u8> {
@@ -84,7 +84,7 @@ fn outside(pair: &Pair) {
 
 #[track_caller]
 fn assert_untouched(pair: &Pair) {
-    let kept = std::fs::read(pair.scratch.path().join("x")).expect("it stands");
+    let kept = std::fs::read(pair.scratch.path().join("x")).expect("it is there");
     assert_eq!(kept, b"outside");
     assert!(!std::path::Path::new("/etc/x").exists());
     for folder in [&pair.here, &pair.there] {

@@ -10,7 +10,7 @@ use super::http::{Http, READER, has, succeeds};
 use super::seeing::Browser;
 use crate::rig::{Skipped, bytes, need, skip, wait_until, write};
 
-/// Stops GDAL from asking a proxy of this host for the server.
+/// Makes programs connect to the server directly, even if this host has a proxy configured.
 const DIRECT: &str = "export no_proxy='*' NO_PROXY='*'";
 
 #[test]

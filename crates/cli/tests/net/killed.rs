@@ -2,8 +2,8 @@
 //!
 //! The cost of the kill is the number of bytes delivered in both runs, minus the length of the
 //! object. The emulated path counts the bytes of the first run until the kill; the summary of the
-//! second run counts the others. Data delivered after the kill, before the surviving end stops, are
-//! not counted.
+//! second run counts the bytes of that run. Data delivered after the kill, before the surviving end
+//! stops, are not counted.
 
 use rustix::process::Signal;
 
@@ -36,8 +36,8 @@ const CASES: [Case; 5] = [
     Case { way: Way::Push, killed: End::Server, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Client, protocol: "rbudp" },
     Case { way: Way::Pull, killed: End::Server, protocol: "rbudp" },
-    // FOBS resends unacknowledged blocks in a circle. A circle over the whole object would leave
-    // gaps everywhere in it.
+    // FOBS resends unacknowledged blocks in a circle. If the circle spanned the whole object, a
+    // kill would leave gaps everywhere in the object, and a chunk with a gap is sent again whole.
     Case { way: Way::Push, killed: End::Client, protocol: "fobs" },
 ];
 
@@ -89,6 +89,6 @@ fn kill(case: Case, mut wan: Wan) {
 fn content_passed(wan: &Wan, way: Way) -> u64 {
     let (from, to) = if way == Way::Push { ("a", "b") } else { ("b", "a") };
     let statistics = wan.emulation.statistics().expect("it runs");
-    let tally = statistics.link(from, to).expect("the link is");
+    let tally = statistics.link(from, to).expect("the link exists");
     tally.arrives_bytes.get() - tally.arrives * HEADERS
 }

@@ -102,7 +102,8 @@ fn stream_continues((fault, of): (Fault, Of)) {
     let client = if of == Of::Sender { sender.id() } else { receiver.id() };
     fault.begin(&far.relay, server, client)();
     let ended = Instant::now();
-    // The first report that the sender has made since then: those before waited in its pipe.
+    // Skips the reports of the first two seconds: they may be older than the end of the fault, and
+    // have waited in the sender's pipe.
     let is_new =
         |event: &Value| event["event"] == "progress" && ended.elapsed() > Duration::from_secs(2);
     let sent = sender.event(is_new)["frames"].as_u64().expect("a number");
@@ -369,7 +370,7 @@ fn garbage_in_the_datagrams_of_a_channel_reaches_no_subscriber_and_delays_no_mes
         for datagram in datagrams {
             flow.send(datagram.block, &datagram.payload);
         }
-        // The subscriber ends after one message. Until then the session stays.
+        // Keep the session open until the subscriber has ended, which happens after one message.
         tokio::task::spawn_blocking(move || {
             let came = subscriber.end();
             assert_eq!(texts(came.is(0, &[])), ["honest"], "{came}");

@@ -130,7 +130,8 @@ fn an_idle_connection_still_lists() {
     });
 }
 
-/// Opens two listings of one connection, and reads the second first; then one that fails.
+/// Opens two listings over one connection and reads the second one first; then opens a third one,
+/// which fails.
 async fn lists_twice(connection: &Connection) {
     let (mut one, mut other) =
         (connection.list("").await.unwrap(), connection.list("many").await.unwrap());

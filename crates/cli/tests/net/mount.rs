@@ -109,7 +109,7 @@ fn the_error_of_a_mount_names_the_device_that_cannot_be_opened() {
     let pair = Pair::new();
     let scratch = pair.scratch.path();
     fs::create_dir(scratch.join("mnt")).unwrap();
-    // A device without a driver, only in the mounts of this command.
+    // Hides /dev/fuse behind a device without a driver, but only for this command.
     let without = "mknod device c 240 250 && mount --bind device /dev/fuse && exec \"$@\"";
     let id = format!("--server-id={}", pair.server.id);
     let url = pair.at("").into_string().expect("our own name");

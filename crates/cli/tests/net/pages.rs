@@ -17,7 +17,7 @@ use crate::rig::{Child, Ended, Host, Server, binary, need};
 const SERVER: &str = "dtn.example.org";
 /// The prompt of that host's shell. `$ ` is the prompt of the reader's own host.
 const SERVER_PROMPT: &str = "dtn$ ";
-/// The last line of a command's output in a shell, before its exit status.
+/// Begins the line that a shell prints after a command's output; the command's exit status follows.
 const MARK: &str = "the-command-ended-with";
 
 /// A command of a page, and the output that the page shows below it, where `…` is any text.
@@ -315,7 +315,8 @@ fn each_command_of_the_page_with_gstreamer_works() {
     let folder = tempfile::tempdir().unwrap();
     let ended = run_page(folder.path(), &commands(Some("GStreamer")));
     ended.is(0, &["40 frames on time"]);
-    // Returns the number of pictures of an Ogg file, each of this many bytes as RGB.
+    // Returns how many pictures of `bytes` bytes (as RGB) an Ogg file holds, and the bytes left
+    // over.
     let pictures = |name: &str, bytes: u64| {
         let mut decode = Command::new("gst-launch-1.0");
         let (from, to) = (format!("location={name}"), format!("location={name}.rgb"));

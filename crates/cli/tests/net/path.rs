@@ -82,7 +82,7 @@ impl Wan {
 
     /// Starts a command on an emulated host.
     pub(super) fn run(&self, host: &str, command: &Command) -> Child {
-        let mut there = self.emulation.command(host, command.get_program()).expect("the host is");
+        let mut there = self.emulation.command(host, command.get_program()).expect("a known host");
         there = there.args(command.get_args());
         for (name, value) in command.get_envs() {
             there = there.env(name, value.unwrap_or_default());
@@ -112,7 +112,7 @@ impl Wan {
     /// Changes both directions of the path.
     pub(super) fn set(&self, link: &LinkSpec) {
         for (from, to) in [("a", "b"), ("b", "a")] {
-            self.emulation.update_link(from, to, link.clone()).expect("the link is");
+            self.emulation.update_link(from, to, link.clone()).expect("the link exists");
         }
     }
 

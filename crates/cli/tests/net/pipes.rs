@@ -1,4 +1,4 @@
-//! Content of unknown length over other carriers, and peers that lie about it.
+//! Pipes (copies of content of unknown length) when UDP is blocked, and peers that lie about them.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,7 @@ fn piped(client: &Host, id: &str, there: std::ffi::OsString, sent: Vec<u8>) -> E
     command.arg(there).stdin(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("it is a pipe");
-    // A refused copy may not have read its input.
+    // Writing may fail, because a copy that is refused need not read its input.
     let writer = thread::spawn(move || drop(stdin.write_all(&sent)));
     let ended = Child::adopt(child).end();
     writer.join().expect("no panic");
@@ -54,7 +54,7 @@ async fn opened(pair: &Pair, path: &str, pipe: u64) -> Session {
     session
 }
 
-/// The server's close reason.
+/// Reads until the server refuses; returns the server's reason.
 async fn refusal(session: &mut Session) -> Error {
     loop {
         match session.read::<Frame>().await {
@@ -123,7 +123,8 @@ fn list(size: u64, holes: Box<[std::ops::Range<u64>]>) -> Vec<u8> {
     Manifest::new(Shape::File, vec![listed]).expect("it is sound").encode()
 }
 
-/// Sends `said` on a new stream, for a part at `offset` of pipe `pipe`.
+/// Requests on a new stream to push a part (one file of a pipe's content) at `offset` of pipe
+/// `pipe`, then sends `said`. Returns the error with which the server refuses.
 fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
     let request = liar::request(Direction::Push, "x");
     let request = Request { extent: Some(Extent { pipe, offset }), ..request };

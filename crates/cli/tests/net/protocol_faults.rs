@@ -21,7 +21,8 @@ const AWHILE: Duration = Duration::from_secs(3);
 /// An outage that a copy must survive.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Both directions, so that each end fails as sender and as receiver.
+/// Each test takes both ends and both directions ([`WAYS`]), so that each end fails as sender and
+/// as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
 /// Waits until a copy at 20 Mbit/s is half done.

@@ -22,7 +22,8 @@ impl Net {
         Host::new(&self.scratch.path().join(name))
     }
 
-    /// Starts a reflector that allows the client and `others` to link, with these links.
+    /// Starts a reflector with these links. The client may use its streams and channels; `others`
+    /// may use its channels and link to it.
     fn reflect(&self, host: &Host, listen: &str, others: &[&Host], links: &[String]) -> Server {
         let mut words = vec!["reflect".to_owned(), "--json".into(), "--listen".into()];
         words.extend([listen.to_owned(), "--accept-new".into()]);
@@ -141,8 +142,8 @@ fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     for end in ends {
         end.signal(rustix::process::Signal::INT);
         let came = end.end();
-        // The order of messages of different senders may differ between rooms; this test waits for
-        // each message.
+        // The order of messages of different senders may differ between rooms. This test waits for
+        // each message before it sends the next, so the order is the same.
         assert_eq!(texts(&came), said, "{came}");
         assert_eq!(came.events("summary")[0]["lost"], 0, "{came}");
     }

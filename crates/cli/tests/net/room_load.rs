@@ -65,7 +65,7 @@ async fn subscribe(session: &mut Session, base: Instant, seen: &Seen) {
     seen.ended.set(seen.ended.get() + 1);
 }
 
-/// Sends its part of a load, and waits until the server has taken all of it.
+/// Sends one sender's messages of a load, and waits until the server has taken all of them.
 async fn publish(pair: &Pair, run: u64, per_second: f64, seconds: u64, base: Instant) {
     let mut session = meet(pair, &pair.client).await;
     session.ask_for("channel", 1);

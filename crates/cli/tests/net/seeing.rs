@@ -117,7 +117,7 @@ fn lint(text: &str) -> BTreeMap<String, Family> {
                 assert!(!families.contains_key(name), "{name} comes twice");
                 current = name.to_owned();
             }
-            assert_eq!(name, current, "a family is in one place");
+            assert_eq!(name, current, "the lines of a family are together");
             let family = families.entry(name.to_owned()).or_default();
             match word {
                 "TYPE" => family.kind = value.to_owned(),
@@ -387,7 +387,7 @@ impl Browser {
         let mut bytes = Vec::new();
         self.replies.read_until(0, &mut bytes).expect("the browser lives");
         bytes.pop();
-        serde_json::from_slice(&bytes).expect("the browser has ended")
+        serde_json::from_slice(&bytes).expect("the browser sends JSON")
     }
 
     /// Calls a method; fails if the page reports errors meanwhile.

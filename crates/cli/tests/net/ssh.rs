@@ -18,7 +18,7 @@ use crate::rig::{
 };
 
 const SSHD: &str = "/usr/sbin/sshd";
-/// The empty folder that sshd needs before it starts as root.
+/// The empty folder that sshd needs when root starts it.
 const PRIVILEGE_FOLDER: &str = "/run/sshd";
 
 /// A user with an ssh configuration in which `far` and `gate` are hosts.
@@ -90,8 +90,8 @@ impl Ssh {
         self.scratch.path().join(name)
     }
 
-    /// Creates keys and both configurations: `near` for ssh's access to the hosts, `far` for sshd's
-    /// listening.
+    /// Creates keys and both configurations: `near` says how ssh reaches the hosts, `far` where
+    /// sshd listens.
     fn configure(&self, near: &str, far: &str) {
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");
@@ -115,7 +115,7 @@ impl Ssh {
         write(&self.path("ssh_config"), near.as_bytes());
     }
 
-    /// Runs a copy; `words` go between ssh and its host.
+    /// Runs a copy; `words` are further options for ssh.
     fn cp(&self, words: &str, args: &[&str]) -> Ended {
         self.start(words, args).end()
     }

@@ -69,8 +69,9 @@ fn a_host_that_only_its_ssh_channel_reaches_names_the_ports_to_open() {
     assert!(text.contains("UDP ports"), "{refused}");
 }
 
-/// The process of a client of ssh on the host `name`: `longhaul serve --ssh --rooms WHO`.
-/// All hosts share the configuration folder of `home`. It ends when the returned pipe is closed.
+/// Starts the process that a client's ssh starts on the host `name`: `longhaul serve --ssh --rooms
+/// WHO`. All hosts share the configuration folder of `home`. The process ends when the returned
+/// pipe is closed.
 fn far_end(home: &Host, name: &str, runtime: Option<&Path>) -> (Child, PipeWriter) {
     let script = format!("hostname {name} && exec \"$@\"");
     let words = ["unshare", "--uts", "sh", "-c", &script, "sh"];
@@ -93,7 +94,7 @@ fn hosts_that_share_a_home_have_a_server_each_and_clients_of_one_host_share_it()
     assert_eq!(offers[0], offers[2], "{offers:?}");
     assert_ne!(offers[0], offers[1], "the ports of two servers");
     assert_eq!(sockets(&home.config).len(), 2);
-    // A folder of this host for sockets is preferred.
+    // A folder for sockets that belongs to one host is preferred to the shared one.
     let runtime = scratch.path().join("runtime");
     fs::create_dir(&runtime).unwrap();
     let (mut end, input) = far_end(&home, "one", Some(&runtime));

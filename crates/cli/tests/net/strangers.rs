@@ -1,4 +1,4 @@
-//! Handshakes that never end, and clients that speak another QUIC.
+//! Handshakes that never end, and QUIC clients other than longhaul.
 
 use std::collections::BTreeSet;
 use std::fs;

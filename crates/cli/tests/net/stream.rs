@@ -141,8 +141,7 @@ fn frames_above_the_rate_are_skipped_or_thinned_as_configured() {
     for how in ["skip", "thin"] {
         let receiver = receive(&pair, "x", &["--json"]);
         let behind = format!("--when-behind={how}");
-        // Sending a frame takes 0.8 s, because the rate is 1.25 times what one frame a second
-        // needs.
+        // One frame a second at 1.25 times the rate that it needs: sending a frame takes 0.8 s.
         let words = ["--json", "--frame=50000", "--fps=1", DEADLINE, "--receivers=1", &behind, "-"];
         let mut send = command(&pair, "send", "x", &words);
         send.stdin(fs::File::open(pair.here.join("frames")).unwrap());
@@ -260,7 +259,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
     let summary = came.summary();
     assert!(summary["withheld"].as_u64() > Some(0) && summary["wrong"] == 0, "{came}");
     assert!(summary["missed"].as_u64() > Some(0), "{came}");
-    // Frames that the host kept while it was frozen are old and not delivered.
+    // The frames are in order: no old frame from the host's buffers follows a newer one.
     assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
 }
 
@@ -443,8 +442,8 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
             let _ = session.close(None).await;
             sent
         });
-        // The sender repairs at most a loss of 10 % in bursts of 64 datagrams, whatever is
-        // reported.
+        // Whatever is reported, the sender adds repairs for a loss of at most 10 % in bursts of 64
+        // datagrams.
         let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
         assert!(count("most_repairs") < 500, "{sent}");
         // A frame has 15 datagrams: the hostile receiver gets each of them again once.

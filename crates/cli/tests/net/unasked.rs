@@ -25,7 +25,7 @@ fn file(size: u64) -> Kind {
     Kind::File { size, sparse: false, holes: Box::default() }
 }
 
-/// A `cp` into `.`, with `words` before it.
+/// Runs `cp` with the arguments `words` and the destination `.`.
 fn pull(pair: &Pair, id: &str, words: &[&str]) -> Ended {
     let id = format!("--server-id={id}");
     let mut command = pair.client.command(["cp", "--json", "--datagram=1200", &id]);
@@ -120,7 +120,8 @@ fn a_second_attempt_is_checked_against_the_request() {
     assert!(!pair.here.join(".bashrc").exists());
 }
 
-/// The answer of a hostile replica to a survey.
+/// The answer of a hostile server to a survey: the client's request for the values of the chunks,
+/// to compare the sources.
 fn surveyed(encoded: &[u8]) -> Message {
     Message::Surveyed(Surveyed { manifest: encoded.to_vec(), done: true, ..Surveyed::default() })
 }
@@ -222,7 +223,7 @@ fn a_client_refuses_a_second_pass_by_the_flow_id_of_the_first() {
             Message::Request(_) => {
                 Some(vec![offer.clone(), pass(0, liar::FLOW), pass(1, second), ping()])
             }
-            // The client has accepted the second pass.
+            // The client has accepted the second pass; the server disconnects.
             Message::Ping(_) => None,
             _ => Some(Vec::new()),
         });

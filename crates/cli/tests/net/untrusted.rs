@@ -64,7 +64,8 @@ impl Watched {
         assert!(said < HANDSHAKES, "{of}: {said} bytes went to the control port");
     }
 
-    /// Runs copies of all kinds with `flags`, which are refused with `words`.
+    /// Runs copies of all kinds with `flags`. Asserts that each is refused with a message that has
+    /// `words`, and that only datagrams for which `may` is true went to the data port.
     #[track_caller]
     fn refuses(&self, flags: &[&str], words: &[&str], may: fn(&[u8]) -> bool) {
         for way in WAYS {

@@ -52,7 +52,7 @@ fn reported_path_loss_equals_the_networks_drops() {
     for (way, from, to) in [(Way::Push, "a", "b"), (Way::Pull, "b", "a")] {
         let tally = || {
             let statistics = wan.emulation.statistics().expect("it runs");
-            let tally = statistics.link(from, to).expect("the link is");
+            let tally = statistics.link(from, to).expect("the link exists");
             let dropped = tally.dropped() + statistics.own_drops;
             [tally.offered, dropped].map(|count| count as f64)
         };
@@ -64,7 +64,7 @@ fn reported_path_loss_equals_the_networks_drops() {
         let [offered, dropped] = [after[0] - before[0], after[1] - before[1]];
         let others = ["socket_lost", "memory_lost", "early_lost"].map(count);
         let path_lost = count("path_lost") - others.iter().sum::<f64>();
-        // The network also drops control packets.
+        // The network's drops include control packets, which `path_lost` does not count.
         let control = LOSS * (offered - count("sent"));
         let beside = control + 5.0 * control.sqrt() + 10.0;
         assert!(path_lost <= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
@@ -123,7 +123,8 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
     let summary = ended.summary();
     let waste = summary["waste"].as_f64().expect("it is a number");
     let blocks = summary["blocks"].as_f64().expect("it is a count");
-    // Five standard deviations of the losses of so few blocks, plus one percentage point.
+    // The tolerance: five standard deviations of the loss ratio of this number of blocks, plus one
+    // percentage point.
     let chance = 5.0 * (LOSS * (1.0 - LOSS) / blocks).sqrt();
     assert!(waste <= LOSS / (1.0 - LOSS) + 0.01 + chance, "{ended}");
     wan.assert_copied(Way::Push);
@@ -139,7 +140,8 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
 
 #[test]
 fn equal_files_are_reported_even_if_the_end_of_the_copy_overtakes_the_plan() {
-    // After a lost packet the plan waits on the stream, and a datagram brings the outcome first.
+    // The plan lists the files to skip. If a packet of the session's stream is lost, the plan
+    // arrives late, and a datagram may bring the outcome of the copy first.
     let wan = need!(Wan::new(link(100, 40, 0.2), MTU, 1000));
     let args = ["--protocol=rbudp", "--rate=80M"];
     wan.start(Way::Push, &args).end().is(0, &[]);
@@ -225,7 +227,7 @@ fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
 fn every_packet_size_is_found_and_used() {
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));
-        // Path probes wait until the server's id is known.
+        // The first copy makes the server known: later copies probe the packet size of the path.
         let ended = wan.start(Way::Push, &["--rate=80M"]).end();
         assert_eq!(ended.summary()["protocol"], "rbudp", "{mtu} {ended}");
         wan.assert_copied(Way::Push);
@@ -273,7 +275,7 @@ fn smaller_packets_pass_a_path_that_drops_large_ones() {
     for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
         let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
         let wan = need!(Wan::new(narrow, 9000, 3_000_000));
-        // At first use the path is not probed before the data are sent.
+        // The first copy to a server sends its data without a probe of the path.
         for use_of in ["first", "second"] {
             let ended = wan.start(way, &["--rate=80M"]).end();
             let summary = ended.summary();
@@ -281,7 +283,7 @@ fn smaller_packets_pass_a_path_that_drops_large_ones() {
             assert_eq!(summary["protocol"], "rbudp", "{of} {ended}");
             assert!(summary["payload_bytes"].as_u64() <= Some(u64::from(hole)), "{of} {ended}");
             assert!(ended.events("fallback").is_empty(), "{of} {ended}");
-            // The last block of a chunk is short enough to pass.
+            // The last block of a chunk is short and passes, so the path is not judged blocked.
             assert!(ended.events("reconnecting").is_empty(), "{of} {ended}");
             wan.assert_copied(way);
         }
@@ -327,11 +329,11 @@ fn a_name_with_ipv4_and_ipv6_addresses_reaches_a_server_with_one_of_them() {
 fn blocked_data_over_ipv6_use_tcp() {
     let wan = need!(Wan::over_v6(link(200, 20, 0.0), MTU, 3_000_000));
     for way in WAYS {
-        // The data port of the server is closed.
+        // No server listens on this data port.
         let ended = wan.start(way, &["--rate=80M", "--data-port=9"]).end();
         let summary = ended.summary();
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
-        // TCP obeys the rate as the datagrams did.
+        // The given rate also limits TCP.
         assert_eq!(summary["rate_bps"], 80_000_000, "{way:?} {ended}");
         assert_eq!(ended.events("fallback").len(), 1, "{way:?} {ended}");
         wan.assert_copied(way);

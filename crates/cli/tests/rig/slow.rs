@@ -1,8 +1,8 @@
 //! Runs programs under strace, which delays system calls or lets them fail, as a slow, hanging or
 //! broken disk does.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use super::skip::{self, Skipped};
 
@@ -12,8 +12,8 @@ pub(crate) const HANGS: u32 = 60_000_000;
 /// Delay of a call that is longer than any test, in microseconds (an hour).
 const FOREVER: u32 = 60 * HANGS;
 
-/// Returns a command that runs a program whose `call` takes longer by a number of microseconds;
-/// skips the test if strace cannot run.
+/// Returns the words to put before a command line, so that each `call` of the program takes
+/// `micros` microseconds longer. Skips the test if strace cannot run.
 pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped> {
     inject(call, &format!("delay_exit={micros}"))
 }
@@ -28,7 +28,11 @@ pub(crate) fn hanging_calls(call: &str, first: u32) -> Result<Vec<String>, Skipp
 }
 
 /// A running process whose calls hang until this value is dropped.
-pub(crate) struct Hanging(std::process::Child);
+pub(crate) struct Hanging {
+    strace: Child,
+    /// Open, so that strace can report further threads.
+    _said: BufReader<ChildStderr>,
+}
 
 impl Hanging {
     /// Lets each `call` of the process `id` hang from now on; skips the test if this user may not
@@ -40,9 +44,10 @@ impl Hanging {
         let mut command = Command::new("strace");
         command.args(["-f", "-o", "/dev/null", "-e", &trace, "-e", &inject, "-p", &id.to_string()]);
         let mut strace = command.stderr(Stdio::piped()).spawn().expect("it ran above");
-        let said = BufReader::new(strace.stderr.take().expect("it is piped")).lines();
-        let attached = said.map_while(Result::ok).any(|line| line.contains("attached"));
-        let hanging = Hanging(strace);
+        let mut said = BufReader::new(strace.stderr.take().expect("it is piped"));
+        let mut lines = said.by_ref().lines().map_while(Result::ok);
+        let attached = lines.any(|line| line.contains("attached"));
+        let hanging = Hanging { strace, _said: said };
         if attached {
             Ok(hanging)
         } else {
@@ -53,13 +58,12 @@ impl Hanging {
 
 impl Drop for Hanging {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.strace.kill();
+        let _ = self.strace.wait();
     }
 }
 
-/// Returns a command that runs a program whose `calls` fail with EIO; skips the test as
-/// [`slow_calls`] does.
+/// Like [`slow_calls`], but each of `calls` fails with EIO.
 pub(crate) fn failing_calls(calls: &str) -> Result<Vec<String>, Skipped> {
     inject(calls, "error=EIO")
 }

@@ -69,7 +69,7 @@ fn kind(attribute: &str, of: &str) -> String {
     }
 }
 
-/// The messages of a source, each with a row for a field.
+/// The messages of a source file, each as a heading and a table with one row for each field.
 fn messages(source: &Text) -> String {
     let (mut out, mut doc, mut attribute) = (String::new(), Vec::new(), None::<String>);
     let (mut derives, mut within) = (false, false);

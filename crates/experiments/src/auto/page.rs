@@ -253,8 +253,8 @@ fn judge(outcomes: &Outcomes, seeds: u64) -> Judge<'_> {
 /// The page.
 pub(super) static GRID: Experiment = Experiment {
     id: "auto-grid",
-    title: "The automatic mode: both laws for the rate, alone, next to other flows and with \
-            troubles",
+    title: "The automatic mode, in which a copy searches for its rate: two laws, alone, next to \
+            other flows and with troubles",
     source: "No paper: the benchmark of the automatic mode",
     setup: "RBUDP searches for its rate with each of two laws. *Trains* takes the rate from packet \
             trains, which measure the path's capacity. *Shadow window* does that too; but while \

@@ -29,7 +29,7 @@ pub(super) static FIG1: Experiment = Experiment {
             window; in the second the window has the 64 kB of an untuned host. The emulated values \
             are those of the kernel's TCP, which chooses its own window in the first table. In \
             the lines below the tables, the first name after \"TCP:\" is the congestion control \
-            that it used.",
+            that the kernel used.",
     cases: || {
         let cases = FIG1_WINDOWS.iter().flat_map(|window| FIG1_RTTS.map(|rtt| (window, rtt)));
         cases

@@ -153,13 +153,13 @@ pub(super) static TABLE3: Experiment = Experiment {
               the emulation the kernel's token bucket is the card, and also makes the programs \
               wait. TCP's three windows of 64 kB give {TCP | difference} % more goodput than in \
               the paper, as in Table 2.",
-    learned: "Three senders on one host share its card evenly with all four protocols, although \
-              they do not know of each other: the card treats them equally, and it makes programs \
-              wait where a switch would drop packets. RBUDP, SABUL and GTP are within {[GTP | \
-              difference]} % of the paper's rates and lose less, because the hosts here lose \
-              nothing. With the paper's rules GTP has {100 - 100 * [GTP by the paper's rules] / \
-              [GTP] | 1} % less than with longhaul's, and {GTP by the paper's rules | difference | \
-              1} % more than in the paper.",
+    learned: "With each of the four protocols, three senders on one host share its card evenly, \
+              although they do not know of each other: the card treats them equally, and it makes \
+              programs wait where a switch would drop packets. RBUDP, SABUL and GTP are within \
+              {[GTP | difference]} % of the paper's rates and lose less, because the hosts here \
+              lose nothing. With the paper's rules GTP has {100 - 100 * [GTP by the paper's rules] \
+              / [GTP] | 1} % less than with longhaul's, and {GTP by the paper's rules | difference \
+              | 1} % more than in the paper.",
     set: Set::Full,
 };
 
@@ -180,8 +180,10 @@ pub(super) static TABLE4: Experiment = Experiment {
             Each has its own link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s \
             and a drop-tail queue of 512 kB. Packets reach the switch up to 24 µs late, in order, \
             as if sent by timers. TCP has windows of 64 kB; each RBUDP flow has the whole link's \
-            rate; SABUL finds its rate; GTP's receiver knows the rate of its link. The aggregate \
-            is the goodput of all flows together, while all of them run.",
+            rate; SABUL finds its rate; GTP's receiver knows the rate of its link. The case \
+            \"GTP by the paper's rules\" has `gtp-variant = paper` \
+            ([gtp](../docs/protocols/gtp.md)). The aggregate is the goodput of all flows \
+            together, while all of them run.",
     cases: || cases("gtp-table4", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE4_PUBLISHED);
@@ -283,10 +285,11 @@ pub(super) static TABLE5: Experiment = Experiment {
     setup: "Two senders at 25 and 50 ms start together, with 500 MB each, through a switch as in \
             [gtp-table4](gtp-table4.md). Each RBUDP flow is configured with the whole link's rate, \
             and in a second case with half of it. Goodputs are measured while both flows run; the \
-            aggregate is their sum, as in the paper's table. The second table has values derived \
-            from the paper's results on its testbed. The hosts send 614 Mbit/s (the first RBUDP \
-            flow received 445 and lost 27.5 %). The router itself loses 2.8 % (the loss of GTP \
-            there), 20 packets in a row on average (Gilbert's model).",
+            aggregate is their sum, as in the paper's table. The second table is for slower hosts \
+            and a lossy router, with two values derived from the paper's results: each host sends \
+            at most 614 Mbit/s (the first RBUDP flow received 445 and lost 27.5 %), and the router \
+            itself loses 2.8 % (the loss of GTP in the paper), 20 packets in a row on average \
+            (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];
         let clumped = contenders.map(|(name, flow)| {
@@ -343,11 +346,11 @@ pub(super) static TABLE5: Experiment = Experiment {
               simulated]} % less. This is an effect of counting, not of the protocol. The \
               simulator counts each block that arrives. A real copy reports the data that it has \
               verified and written, which are whole chunks of 1 MiB. A chunk of some 730 blocks is \
-              complete only when its last block has arrived: at a loss of 0.5 % this is one chunk \
-              in forty in the first round, at 33 % none. When the flow at 25 ms ends, all of its \
-              chunks count, while those of the other flow still wait for repairs. The emulated \
-              goodputs of RBUDP's single flows are therefore not comparable with the simulated \
-              ones; losses are.\n\n\
+              complete only when its last block has arrived. So after the first round one chunk in \
+              forty is complete at a loss of 0.5 %, and none at 33 %. When the flow at 25 ms ends, \
+              all of its chunks count, while those of the other flow still wait for repairs. The \
+              emulated goodputs of RBUDP's single flows are therefore not comparable with the \
+              simulated ones; losses are.\n\n\
               GTP's goodput behind the router that loses in clumps depends on chance, in the \
               simulator and over real sockets. The first clumps that a flow meets decide how soon \
               it attributes the loss to the path itself, and so decide the two shares.",

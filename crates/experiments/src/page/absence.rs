@@ -98,7 +98,7 @@ fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static 
     reasons
 }
 
-/// The names of some of a page's cases, or the number of many.
+/// The names of these cases; of more than [`NAMED`], their number and the first name.
 fn which(names: &[String], cases: &[Case]) -> String {
     match names {
         all if all.len() == cases.len() => "all cases of this page".to_owned(),

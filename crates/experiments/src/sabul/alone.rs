@@ -148,7 +148,7 @@ pub(super) static FIG5: Experiment = Experiment {
 type Ends = (&'static str, fn(Variant) -> Variant);
 /// "The receiver has its own protocol buffer to temporally store the received data before it is
 /// copied into an application buffer"; "control information is sent … using TCP" (3.2). The paper
-/// gives no size for the buffer: half, once and twice the bandwidth-delay product.
+/// gives no size for the buffer; the cases have half, one and two bandwidth-delay products.
 const ENDS: [Ends; 6] = [
     (PLACED, |flow| flow),
     ("control over TCP", |flow| flow.set("flow.sabul.ordered-control", true)),

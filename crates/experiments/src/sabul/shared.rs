@@ -189,8 +189,8 @@ pub(super) static FIG6: Experiment = Experiment {
     },
     figures: Experiment::NO_FIGURES,
     differs: "The paper says only that \"TCP obtained slightly higher bandwidth than SABUL\". It \
-              does not give the size of the switch's queue. The round trip of 0.4 ms is much \
-              shorter than the 4 ms that a queue of 512 kB holds.",
+              does not give the size of the switch's queue. That size matters, because a full \
+              queue delays packets by much more than the round trip of 0.4 ms: by 4 ms for 512 kB.",
     learned: "Where the round trip is much shorter than SABUL's interval of 10 ms, SABUL yields to \
               TCP: the two TCP flows have {TCP 1} and {TCP 2} Mbit/s, the SABUL flows {SABUL 1} \
               and {SABUL 2}. In the paper TCP was only slightly ahead. The paper does not describe \
@@ -271,8 +271,9 @@ pub(super) static FIG7: Experiment = Experiment {
               it delays packets of the mice more often than it drops them.",
     learned: "Short connections spend their time in slow start. A queue that other flows keep full \
               costs them losses and delay: the mice lose {100 - 100 * [1 SABUL flows] / [0 SABUL \
-              flows]} to {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % of their goodput, and \
-              {100 - 100 * [9 SABUL flows] / [0 SABUL flows]} % with nine SABUL flows. SABUL \
+              flows]} % of their goodput with one SABUL flow, {100 - 100 * [5 SABUL flows] / [0 \
+              SABUL flows]} % with five, and {100 - 100 * [9 SABUL flows] / [0 SABUL flows]} % \
+              with nine. SABUL \
               itself takes {[1 SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | \
               aggregate goodput] / 10} % of the link. Over real sockets the mice have between \
               {most [* | goodput of the mice | from simulated]} % more and {-least [* | goodput of \

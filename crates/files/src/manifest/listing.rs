@@ -1,4 +1,5 @@
-//! Entries in the order in which a walk finds them, before sorting.
+//! The entries that were found so far, before they are sorted into the order of a walk: a folder,
+//! then its content.
 
 use super::check::{Check, TWICE};
 use super::{Entry, FIXED, Manifest, ManifestError, Shape, TOP, at_path, whole};
@@ -72,7 +73,7 @@ impl Listing {
         Ok((manifest, numbers))
     }
 
-    /// Returns the entries sorted by the folder that holds them, then by name.
+    /// Returns the numbers of the entries, sorted by the folder that holds the entry, then by name.
     fn siblings(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.entries.len() as u32).collect();
         let key = |number: &u32| {

@@ -1,4 +1,4 @@
-//! A set of numbers below a limit, of chunks or of entries.
+//! A set of chunk numbers or entry numbers below a limit.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The reports of a source and a sink about their entries, and whether they match the disk.
+//! The reports of a source and a sink about their entries, and whether the reports match the disk.
 
 use super::*;
 use crate::store::buffers::Store;

@@ -248,7 +248,8 @@ impl ReceiveLoop {
         self.heard = self.heard.max(until);
     }
 
-    /// If the port has only one flow, lets that flow receive by itself, if it can.
+    /// If the port has only one flow, lets that flow receive by itself, if it can. Returns false if
+    /// the port must receive instead.
     fn receive_scattered(&mut self, spill: &mut Spill) -> io::Result<bool> {
         if self.flows.len() != 1 {
             return Ok(false);

@@ -145,7 +145,8 @@ fn datagrams_of_strangers_are_counted_and_dropped() {
 fn first_datagrams_wait_for_their_flow() {
     let (port, sender) = (port(), loopback());
     port.expect(Ipv4Addr::LOCALHOST.into());
-    // The command and the datagrams race; only the order of the datagrams is fixed.
+    // The command `expect` and the datagrams race. The port processes commands in order, so it has
+    // processed `expect` once the flow that is registered last has a letter.
     let (probe, told) = teller();
     port.register(FlowId(9), probe).unwrap();
     let (mailbox, letters) = port.mailbox(FlowId(10));

@@ -1,6 +1,6 @@
 //! Numbered messages that may arrive twice, early or late: each is accepted once.
 
-/// Messages this far behind the newest count as copies.
+/// A message counts as a copy if its number is at least this far behind the highest.
 const WINDOW: u64 = 128;
 
 /// The numbers of recent messages that arrived.

@@ -1,5 +1,5 @@
-//! The loss ratio of a flow's recent datagrams, from the receiver's counts, or before enough
-//! counts arrived, from an earlier flow over the same path.
+//! The loss ratio to expect: from the receiver's counts of the flow's recent datagrams, or, while
+//! too few datagrams are counted, from an earlier flow over the same path.
 
 use crate::units::LossRatio;
 
@@ -7,8 +7,8 @@ use crate::units::LossRatio;
 const WINDOW: u64 = 8_192;
 /// A remembered ratio counts only until this many datagrams were reported.
 const ENOUGH: u64 = 2_000;
-/// A remembered ratio is wrong if the counts differ from it by this many standard deviations and
-/// one datagram.
+/// A remembered ratio counts as wrong if the number of lost datagrams differs from the expected
+/// number by more than this many standard deviations plus one datagram.
 const DEVIATIONS: f64 = 2.5;
 
 /// The loss ratio to expect of the next datagrams.
@@ -46,8 +46,8 @@ impl LossWindow {
     }
 
     /// Returns the loss ratio to expect: the remembered ratio until [`ENOUGH`] datagrams were
-    /// reported or the counts refute it, then the ratio since the start of the window. On a path
-    /// without memory, `None` after fewer than `least` datagrams.
+    /// reported or the counts refute it, then the ratio since the start of the window. Without
+    /// a remembered ratio, `None` until `least` datagrams were sent.
     pub(crate) fn expected(&self, least: u64) -> Option<Expected> {
         let sent = self.now.0.saturating_sub(self.start.0);
         let lost = sent.saturating_sub(self.now.1.saturating_sub(self.start.1));

@@ -1,4 +1,5 @@
-//! Blocks that a sender has to send again: the loss list, and blocks resent recently.
+//! The loss list (the blocks that a sender has to send again), and the blocks that it has resent
+//! recently.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;

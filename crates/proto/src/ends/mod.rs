@@ -1,7 +1,8 @@
 //! Code that the ends of all protocols share, so that a protocol's folder holds only its decisions.
 //!
 //! - [`frontier`]: blocks that were never sent, in order, within the receiver's grant.
-//! - [`sending`]: pacing, round-trip time, the receiver's pulses, the circuit breaker, counters.
+//! - [`sending`]: pacing, round-trip time, the receiver's pulses (periodic reports), the circuit
+//!   breaker, counters.
 //! - [`flow`]: a sender made from a protocol's decisions.
 //! - [`mod@train`]: a first rate, from the first datagrams.
 //! - [`repairs`], [`arrived`]: the two ends of a protocol that numbers blocks from the start of

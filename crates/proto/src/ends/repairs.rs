@@ -28,7 +28,7 @@ impl Repairs {
         self.lost.head()
     }
 
-    /// Takes the next run to resend now, of one segment and at most `max` blocks.
+    /// Takes the next run to resend now: at most `max` consecutive blocks of one segment.
     pub(crate) fn take(&mut self, now: Time, end: &SendingEnd, max: u32) -> Option<Run> {
         let head = self.lost.head();
         let first = end.layout.block(head.start).filter(|_| !head.is_empty())?;

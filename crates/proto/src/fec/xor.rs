@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Shape, SymbolError};
 
-/// Appends the repairs of a block to `repairs`.
+/// Writes the repairs of a block into `repairs`, which is empty at first.
 pub(super) fn encode<'a>(
     shape: Shape,
     originals: impl Iterator<Item = &'a [u8]>,
@@ -40,7 +40,7 @@ struct Group {
     originals: u16,
 }
 
-/// Restores an original if a repair and all other originals of its group have arrived.
+/// Restores an original if the repair and all other originals of its group have arrived.
 #[derive(Default)]
 pub(super) struct Decoder {
     groups: Vec<Group>,

@@ -235,6 +235,7 @@ impl FobsSender {
             self.end.tell(Event::Rate(rate));
         }
         self.end.pacer.set_rate(now, rate);
+        self.end.pacer.limit_burst(self.speed.controller().burst());
     }
 }
 

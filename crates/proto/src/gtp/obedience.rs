@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn datagrams_beyond_the_rate_and_the_amount_in_hand_are_too_fast() {
         assert!(too_fast(1) <= 1);
-        // Of 2,048 datagrams, half are at the rate and a hundred were in hand.
+        // Of 2,048 datagrams, 1,024 are within the rate, and 100 were in hand at the start.
         assert!((923..927).contains(&too_fast(2)), "{}", too_fast(2));
         assert!((9_110..9_120).contains(&too_fast(10)), "{}", too_fast(10));
     }

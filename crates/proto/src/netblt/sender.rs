@@ -132,8 +132,8 @@ impl NetbltSender {
         if ok.buffer >= self.offered_with {
             self.offered_with = ok.buffer;
             self.offer = ok.offer.map(|burst| burst.rate(self.datagram).max(LEAST_OFFER));
-            // RFC 998: burst size and burst rate are both agreed with each buffer; the smaller and
-            // the slower apply.
+            // RFC 998: the ends agree on burst size and burst rate with each buffer; the smaller
+            // size and the lower rate apply.
             self.end.pacer.limit_burst(ok.offer.map_or(u64::MAX, |burst| burst.size.into()));
             self.set_rate(now);
         }

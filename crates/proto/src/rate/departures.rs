@@ -1,5 +1,5 @@
-//! Departure times of packet numbers. They show whether the path stretched the datagrams or the
-//! sender was slower than its rate.
+//! Departure times of packet numbers. They show why arrivals are further apart than the rate
+//! demands: because of the path, or because the sender was slower than its rate.
 
 use alloc::collections::VecDeque;
 
@@ -48,7 +48,7 @@ impl Departures {
     }
 
     /// Time that it took to send the numbers from `from` to `to`; `None` if the notes do not cover
-    /// them.
+    /// both numbers, or if both have the same time.
     pub(super) fn span(&self, from: u64, to: u64) -> Option<Span> {
         let span = self.at(to)?.since(self.at(from)?);
         (span > Span::ZERO).then_some(span)

@@ -9,6 +9,7 @@
 mod asked;
 mod departures;
 pub(crate) mod fixed;
+mod pool;
 mod resume;
 pub(crate) mod shadow;
 pub(crate) mod train;
@@ -48,6 +49,11 @@ pub(crate) trait RateController: Send {
 
     /// Notes that `count` datagrams, from number `first` on, have left.
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64);
+
+    /// Maximum number of datagrams in a burst; a driver on time sends half of them.
+    fn burst(&self) -> u64 {
+        u64::MAX
+    }
 
     /// What the controller knows about the path so far; empty for a controller that does not probe.
     fn found(&self) -> Found {

@@ -24,7 +24,7 @@ pub(super) struct Resumed {
     law: Box<dyn RateController>,
     datagram: Bytes,
     rate: Rate,
-    /// Datagrams that may leave before the first report, including the first train.
+    /// Maximum number of datagrams to send at the faster rate, including the first train.
     budget: u64,
     sent: u64,
     is_open: bool,
@@ -48,6 +48,10 @@ impl RateController for Resumed {
 
     fn train(&mut self, now: Time, next: PacketNumber) -> u64 {
         self.law.train(now, next)
+    }
+
+    fn burst(&self) -> u64 {
+        self.law.burst()
     }
 
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {

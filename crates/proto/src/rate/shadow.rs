@@ -41,7 +41,8 @@ use alloc::vec::Vec;
 use self::windows::Windows;
 use super::asked::Asked;
 use super::departures::Departures;
-use super::train::{MISDATED, Trains};
+use super::pool::{MIN_STEPS, MISDATED, at_least};
+use super::train::Trains;
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
 use crate::law::{Found, Phase, Weight};
@@ -106,8 +107,6 @@ const CALM_MOST: f64 = 20_000.0;
 const CLEAN: f64 = 0.000_2;
 /// Highest rate, as a share of the capacity.
 const MOST: f64 = 1.1;
-/// A train that arrived in fewer steps is not timed well enough.
-const MIN_STEPS: u32 = 6;
 
 /// Sends by [`Trains`], and by a window that follows CUBIC while other traffic shares the path.
 pub(crate) struct Shadow {
@@ -306,11 +305,9 @@ impl Shadow {
         TRAIN_LEN as f64 * self.datagram
     }
 
-    /// Lower bound of the capacity if trains with their timing error showed `carries`. The error of
-    /// several trains shrinks with the square root of their number.
+    /// Lower bound of the capacity if the trains showed `carries`, in bits a second.
     fn at_least(&self, carries: f64) -> f64 {
-        let error = MISDATED / libm::sqrt(self.carries.len().max(1) as f64);
-        carries / (1.0 + error * carries / self.train_bits())
+        at_least(carries, self.carries.len().max(1) as f64, self.train_bits())
     }
 
     /// Capacity of the path and the receiver, in bits a second, once a train has shown it.
@@ -529,6 +526,10 @@ impl RateController for Shadow {
         }
         let wanted = place < TRAIN_LEN && self.asked.is_newest(start);
         if wanted { TRAIN_LEN - place } else { 0 }
+    }
+
+    fn burst(&self) -> u64 {
+        self.trains.burst()
     }
 
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {

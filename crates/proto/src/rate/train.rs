@@ -22,10 +22,19 @@
 //!    that share anyway, less arrives. On a lossy path a short dip repeats this check from time to
 //!    time.
 //!
+//! **Jitter** spoils single trains: if the round-trip time varies before the first rate takes effect,
+//! the rate doubles, and then follows several trains together ([`pool`](super::pool)). **Short
+//! queues** overflow when a burst arrives: before the rate falls below the rate of the trains, the
+//! sender tries shorter bursts.
+//!
 //! The receiver's drain rate caps the rate, and so does the user's limit.
 
+mod measure;
+
+use self::measure::{Epoch, MIN_QUEUE, Measure, Snapshot, fills};
 use super::asked::Asked;
 use super::departures::Departures;
+use super::pool::{Pool, Spread};
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
 use crate::law::{Found, Phase};
@@ -40,12 +49,9 @@ pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
 const TRICKLE_LEN: u64 = 128;
 /// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
-/// Minimum number of distinct arrival times of a train (`steps` of the report). A host that reads
-/// its socket too rarely sees fewer, and times the train poorly.
-const MIN_STEPS: u32 = 6;
-/// Timing error of a train, in seconds, because hosts sleep between two reads. Over the emulator,
-/// trains of 0.39 ms at 1 Gbit/s were timed as 0.32 to 0.48 ms.
-pub(super) const MISDATED: f64 = 0.000_1;
+/// Round-trip times that vary less than this are not called jitter: hosts that wake up late cause as
+/// much.
+const MIN_SPREAD: Span = Span::from_micros(500);
 /// Share of the first train's rate that the sender takes: other flows may use the path too.
 pub(crate) const FIRST_SHARE: f64 = 0.9;
 /// Lowest and highest rate, whatever a report says.
@@ -58,25 +64,24 @@ const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
 /// A loss ratio that exceeds the path's own ratio plus its noise by this much shows an overload.
 const EXCESS: f64 = 0.02;
-/// A shorter queue is ignored: hosts that wake up late cause the same delay. [`MIN_FILLING`] is
-/// enough if the arrival rate was also below [`STRETCHED`] of the departure rate.
-const MIN_QUEUE: Span = Span::from_millis(10);
-const MIN_FILLING: Span = Span::from_millis(5);
-const STRETCHED: f64 = 0.96;
-/// A sender that reaches less than this share of its rate is too slow for the rate.
-const USED: f64 = 0.9;
 /// Factor by which the rate rises to test whether loss grows with the rate.
 const TRIED: f64 = 1.25;
 /// A raised rate is tested only if the loss is below this.
 const TRIED_LOSS: f64 = 0.2;
+/// Length of a short burst, in datagrams. It is tested whether short bursts end a loss if the queue is
+/// shorter than [`SHALLOW`], because an ordinary burst makes such a queue.
+const SHORT_BURST: u64 = 8;
+const SHALLOW: Span = Span::from_millis(1);
 /// Share of a ceiling to which the rate goes.
 const BELOW: f64 = 0.97;
 /// Share of a ceiling above which a clean epoch refutes the ceiling.
 const REFUTED: f64 = 1.07;
-/// Growth factors of the rate without a usable train: [`GUESSED`] if nothing is known, [`CAREFUL`]
-/// after a ceiling was refuted, [`NEAR`] after a train was timed. While the controller is `blind`,
+/// Growth factors of the rate without a usable train: [`GUESSED`] if nothing is known, [`DOUBLED`]
+/// if jitter made the first train useless, [`CAREFUL`] after a ceiling was refuted or if the trains
+/// were timed poorly, [`NEAR`] after a train was timed well. While the controller is `blind`,
 /// each clean epoch adds [`FASTER`] to the factor, up to [`FASTEST`].
 const GUESSED: f64 = 1.5;
+const DOUBLED: f64 = 2.0;
 const CAREFUL: f64 = 1.25;
 const NEAR: f64 = 1.04;
 const FASTER: f64 = 0.07;
@@ -97,8 +102,14 @@ pub(crate) struct Trains {
     departures: Departures,
     /// Trains that left back to back and await their report.
     asked: Asked,
-    /// Lower bound of the rate that the last well-timed train showed.
-    shown: Option<f64>,
+    /// The trains that were reported since the rate was last known.
+    pool: Pool,
+    /// Round-trip times before the first datagrams of the first rate arrive.
+    spread: Spread,
+    /// Duration of the first train, until the first epoch ends.
+    first_train: Option<Span>,
+    /// Number of datagrams that had left when the first rate was set.
+    trickled: u64,
     /// Whether the path's rate is unknown: no train has been timed well and no overload has shown a
     /// ceiling, or the last ceiling was refuted. The rate then grows by the factor `growth` each
     /// epoch.
@@ -119,6 +130,10 @@ pub(crate) struct Trains {
     ceiling: Option<Ceiling>,
     /// Epochs since the path's own loss was last checked.
     unchecked: u32,
+    /// Whether bursts are short, because longer ones overfill a short queue on the path.
+    is_smooth: bool,
+    /// Whether short bursts were tested.
+    was_smoothed: bool,
     /// When the first datagram left.
     began: Option<Time>,
     /// When the start phase ended.
@@ -131,6 +146,8 @@ enum Mode {
     Start,
     /// Epochs raise the rate.
     Up,
+    /// Bursts were made shorter to see whether the loss ends.
+    Smooth(Measure),
     /// The rate was raised to see whether more arrives despite the loss.
     Try(Measure),
     /// The rate was lowered to see whether the loss falls with it.
@@ -147,43 +164,6 @@ pub(crate) fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<R
         }
         None => None,
     }
-}
-
-/// Datagrams sent at one rate.
-#[derive(Clone, Copy, Debug)]
-struct Epoch {
-    /// The first number sent at this rate.
-    from: u64,
-    start: Option<Snapshot>,
-    /// Round-trip time of the previous pulse.
-    last: Option<Span>,
-}
-
-/// State at one pulse.
-#[derive(Clone, Copy, Debug)]
-struct Snapshot {
-    clock: Span,
-    highest: u64,
-    received: u64,
-    rtt: Option<Span>,
-}
-
-/// Measurements of one epoch; rates in bits a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Measure {
-    rate: f64,
-    /// Departure rate.
-    left: f64,
-    /// Arrival rate, as if the lost datagrams had arrived.
-    paced: f64,
-    /// Arrival rate.
-    delivered: f64,
-    loss: f64,
-    datagrams: f64,
-    /// Length of the path's queue.
-    queue: Span,
-    /// Whether our own datagrams fill the queue.
-    queued: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +184,10 @@ impl Trains {
             sent: 0,
             departures: Departures::default(),
             asked: Asked::default(),
-            shown: None,
+            pool: Pool::default(),
+            spread: Spread::default(),
+            first_train: None,
+            trickled: 0,
             blind: true,
             growth: GUESSED,
             bounded: false,
@@ -215,6 +198,8 @@ impl Trains {
             epoch: Epoch { from: 0, start: None, last: None },
             ceiling: None,
             unchecked: 0,
+            is_smooth: false,
+            was_smoothed: false,
             began: None,
             started: None,
         }
@@ -227,7 +212,7 @@ impl Trains {
 
     /// Continues from `rate`, in bits a second, which is taken to be near the path's ceiling.
     pub(super) fn resume(&mut self, rate: f64) {
-        (self.mode, self.ceiling, self.shown) = (Mode::Up, None, None);
+        (self.mode, self.ceiling, self.pool) = (Mode::Up, None, Pool::default());
         (self.blind, self.bounded, self.unchecked) = (false, true, 0);
         self.set_rate(rate);
     }
@@ -237,22 +222,43 @@ impl Trains {
         self.epoch = Epoch { from: self.sent, start: None, last: None };
     }
 
-    /// Takes in the rate that a train showed, if the train is new and timed well.
+    /// Takes in a train that the pulse reports, if it is new.
     fn note_train(&mut self, feedback: &Feedback<'_>) {
         let Some(train) = feedback.pulse.train.filter(|train| self.asked.has(train.first.0)) else {
             return;
         };
         self.asked.forget(train.first.0 + TRAIN_LEN);
-        if train.steps < MIN_STEPS {
-            return;
+        if train.first.0 == 0 {
+            self.first_train = Some(train.span);
         }
-        let shown = (train.bytes / train.span).as_bps() as f64;
-        // The start takes the first train's rate as it is; a later train must not lead to an
-        // overload.
-        let error = if train.first.0 == 0 { 0.0 } else { MISDATED };
-        let bits = TRAIN_LEN as f64 * self.datagram.bits();
-        self.shown = Some(shown / (1.0 + error * shown / bits));
-        self.blind = false;
+        self.pool.add(&train);
+        if self.shown().is_some() && self.blind {
+            self.blind = false;
+            if self.pool.is_poor() {
+                self.growth = CAREFUL;
+            }
+        }
+    }
+
+    /// The rate that the last trains showed, in bits a second.
+    fn shown(&self) -> Option<f64> {
+        self.pool.rate(self.datagram)
+    }
+
+    /// At the end of the first epoch, decides whether jitter may have spoiled the first train.
+    fn doubt(&mut self) {
+        let Some(span) = self.first_train.take() else { return };
+        if self.spread.range() > MIN_SPREAD.max(span / 2) {
+            self.pool.doubt();
+            if self.shown().is_none() {
+                (self.blind, self.growth) = (true, DOUBLED);
+            }
+        }
+    }
+
+    /// Whether the rate is only a guess so far, which one clean pulse is enough to raise.
+    fn is_guess(&self) -> bool {
+        !self.bounded && (self.blind || self.pool.is_poor())
     }
 
     /// Ends the start phase at the report on the first train, timed or not.
@@ -263,6 +269,7 @@ impl Trains {
             self.growth = if self.blind { GUESSED } else { NEAR };
         }
         self.mode = Mode::Up;
+        self.trickled = self.sent;
         self.set_rate(rate.as_bps() as f64);
     }
 
@@ -287,7 +294,8 @@ impl Trains {
         let came = end.received.saturating_sub(start.received).min(sent);
         let loss = 1.0 - came as f64 / sent.max(1) as f64;
         let shortest = if self.blind { BLIND_EPOCH } else { MIN_EPOCH };
-        if span < shortest.max(feedback.min_rtt / 2) || sent < self.epoch_len(loss) {
+        let is_whole = span >= shortest.max(feedback.min_rtt / 2);
+        if !is_whole && (span < shortest || !self.is_guess()) || sent < self.epoch_len(loss) {
             return None;
         }
         let over = |count: u64, span: Span| {
@@ -304,7 +312,8 @@ impl Trains {
             _ => (Span::ZERO, false),
         };
         let (rate, datagrams) = (self.rate(), sent as f64);
-        Some(Measure { rate, left, paced, delivered, loss, datagrams, queue, queued })
+        let measure = Measure { rate, left, paced, delivered, loss, datagrams, queue, queued };
+        (is_whole || measure.is_clean(self.loss)).then_some(measure)
     }
 
     /// Number of datagrams that an epoch with this loss needs. More datagrams are needed to
@@ -338,6 +347,7 @@ impl Trains {
     }
 
     fn up(&mut self, measure: &Measure) {
+        self.doubt();
         if measure.queued {
             self.drain_queue(measure);
             return;
@@ -411,7 +421,7 @@ impl Trains {
                 (self.blind, self.growth) = (true, CAREFUL);
             } else if epochs == 0 {
                 self.ceiling = None;
-                self.shown = None;
+                self.pool = Pool::default();
             }
             return match rate / top {
                 share if share < 0.93 => (rate * 1.1).min(top * BELOW),
@@ -424,16 +434,39 @@ impl Trains {
             self.growth = (growth + FASTER).min(FASTEST);
             return rate * growth;
         }
-        let shown = self.shown.map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
+        let shown = self.shown().map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
         match shown {
+            Some(shown) if shown > rate * 1.05 && self.is_guess() => shown.max(rate * CAREFUL),
             Some(shown) if shown > rate * 1.05 => shown.min(rate * 1.25),
             _ if self.bounded => rate * NEAR,
+            _ if self.is_guess() => rate * self.growth,
             _ => {
                 let growth = self.growth;
                 self.growth = (2.0 * growth - 1.0).min(GUESSED);
                 rate * growth
             }
         }
+    }
+
+    /// Reacts to a loss that we caused: we sent too fast, or in bursts that overfilled a short queue.
+    fn caused(&mut self, before: &Measure) {
+        let is_below = self.shown().is_some_and(|shown| before.rate <= shown);
+        if is_below && before.queue < SHALLOW && !self.was_smoothed {
+            (self.was_smoothed, self.is_smooth) = (true, true);
+            self.mode = Mode::Smooth(*before);
+            self.set_rate(before.rate);
+            return;
+        }
+        let top = self.capacity(before);
+        self.set_ceiling(top);
+        self.set_rate(top * BELOW);
+    }
+
+    /// Judges short bursts at an unchanged rate: was the loss halved?
+    fn smoothed(&mut self, before: &Measure, measure: &Measure) {
+        self.mode = Mode::Up;
+        self.is_smooth = measure.loss < before.loss / 2.0;
+        if self.is_smooth { self.up(measure) } else { self.caused(before) }
     }
 
     /// Judges a raised rate: did more arrive?
@@ -458,9 +491,7 @@ impl Trains {
             self.learn(measure);
             self.raise(measure);
         } else {
-            let top = self.capacity(before);
-            self.set_ceiling(top);
-            self.set_rate(top * BELOW);
+            self.caused(before);
         }
     }
 
@@ -486,33 +517,9 @@ impl Trains {
         } else {
             self.seen = 0.0;
             self.learn(measure);
-            let top = self.capacity(before);
-            self.set_ceiling(top);
-            self.set_rate(top * BELOW);
+            self.caused(before);
         }
     }
-}
-
-impl Measure {
-    fn is_used(&self) -> bool {
-        self.left > self.rate * USED
-    }
-
-    fn is_stretched(&self) -> bool {
-        self.paced < self.left * STRETCHED
-    }
-}
-
-/// Whether we fill a queue of length `queue` that grew by `growth` during an epoch of `span`.
-/// `stretch` is the arrival rate divided by the departure rate.
-fn fills(queue: Span, growth: Span, span: Span, stretch: f64, min_rtt: Span) -> bool {
-    if queue > MIN_QUEUE.max(min_rtt / 4) && growth > span / 200 {
-        return true;
-    }
-    // The round-trip time should grow as much as arrivals are stretched. Noise may hide a part of
-    // the growth, so a quarter is enough.
-    let expected = span.as_secs_f64() * (1.0 - stretch) / 4.0;
-    stretch < STRETCHED && queue > MIN_FILLING.max(min_rtt / 20) && growth.as_secs_f64() > expected
 }
 
 impl RateController for Trains {
@@ -530,14 +537,20 @@ impl RateController for Trains {
         let start = next.0 - place;
         let wanted = match self.mode {
             Mode::Start => start == 0,
-            Mode::Up => self.ceiling.is_none() && self.shown.is_none() && start > 0,
-            Mode::Try(_) | Mode::Check(_) => false,
+            Mode::Up => {
+                start > 0 && self.ceiling.is_none() && (self.shown().is_none() || self.is_guess())
+            }
+            Mode::Smooth(_) | Mode::Try(_) | Mode::Check(_) => false,
         };
         // A train is sent whole or not at all.
         if wanted && place == 0 {
             self.asked.ask(start);
         }
         if self.asked.is_newest(start) { TRAIN_LEN - place } else { 0 }
+    }
+
+    fn burst(&self) -> u64 {
+        if self.is_smooth { SHORT_BURST } else { u64::MAX }
     }
 
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
@@ -559,6 +572,12 @@ impl RateController for Trains {
         // The drain rate may reflect only our own sending, so it gets 10 % of headroom.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         self.min_rtt = feedback.min_rtt;
+        if let Some(rtt) = feedback.sample
+            && self.mode != Mode::Start
+            && feedback.pulse.highest <= self.trickled
+        {
+            self.spread.note(rtt);
+        }
         self.note_train(feedback);
         if self.mode == Mode::Start {
             self.start(feedback);
@@ -569,6 +588,7 @@ impl RateController for Trains {
         match self.mode {
             Mode::Start => {}
             Mode::Up => self.up(&measure),
+            Mode::Smooth(before) => self.smoothed(&before, &measure),
             Mode::Try(before) => self.tried(&before, &measure),
             Mode::Check(before) => self.check(&before, &measure),
         }

@@ -13,8 +13,7 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::{Control, Done, Report};
 
-/// A DONE that arrives again within this time after its answer, or within a longer round trip, is a
-/// copy.
+/// Minimum of `Flow::recent`, which otherwise is one round trip.
 const MIN_RECENT: Span = Span::from_millis(10);
 
 /// RBUDP's receiver for any number of flows.

@@ -204,6 +204,7 @@ impl RbudpSender {
         if let Some(feedback) = self.end.on_pulse(now, pulse) {
             self.controller.on_feedback(now, &feedback);
             self.end.pacer.set_rate(now, self.controller.rate());
+            self.end.pacer.limit_burst(self.controller.burst());
         }
     }
 }

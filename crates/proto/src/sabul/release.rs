@@ -9,7 +9,7 @@
 //! > The latest implementation … keep[s] the delay between blocks/packets between an upper and
 //! > lower limit.
 //!
-//! The study does not give step and limits: those are our settings.
+//! The study gives neither the step nor the limits of the IPD; they are settings here.
 
 use super::rate::{LossAverage, RateControl};
 use super::{DELAY_STEP, FIRST_DELAY, LONGEST_DELAY, LOSS_THRESHOLD, SHORTEST_DELAY};

@@ -1,4 +1,5 @@
-//! The client's side of a watch. It checks every *piece* (message) that the server sends.
+//! The client's side of a watch: a subscription to the entries below a prefix. It checks every
+//! *piece* (message) that the server sends.
 
 use alloc::vec::Vec;
 
@@ -53,7 +54,7 @@ impl Replica {
         Replica { prefix, revision: None, snapshot: None, bytes: 0, most }
     }
 
-    /// The revision up to which the watch is complete.
+    /// The revision up to which the watch is complete; `None` before the first complete snapshot.
     pub fn revision(&self) -> Option<u64> {
         self.revision
     }
@@ -73,7 +74,7 @@ impl Replica {
         }
     }
 
-    /// Processes the next piece.
+    /// Processes the next piece. Returns the snapshot or the changes that it completes, if any.
     ///
     /// # Errors
     /// The piece is invalid, so the server is broken or dishonest; the watch is unchanged.

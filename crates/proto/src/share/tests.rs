@@ -136,7 +136,8 @@ fn view(tree: &Tree, prefix: &Prefix) -> View {
     tree.range(prefix).map(|(key, entry)| (key.clone(), entry.value.clone())).collect()
 }
 
-/// Applies one piece to the program's view; returns the view's revision.
+/// Applies the next piece to the program's view `seen`; returns whether there was one. A piece is
+/// one message to a watcher.
 fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut View) -> bool {
     let Some(piece) = watcher.next(tree) else { return false };
     match replica.take(piece).expect("the server is honest") {
@@ -156,7 +157,7 @@ fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut Vi
     true
 }
 
-/// Edits a key of each of two pieces.
+/// Edits one key in each of the two pieces of the snapshot.
 fn edit_both(tree: &mut Tree, value: &[u8]) {
     for name in ["w/a", "w/z"] {
         tree.apply(put(name, value)).unwrap();
@@ -259,8 +260,7 @@ proptest! {
                 Step::Read => {
                     take(&mut watcher, &tree, &mut replica, &mut seen);
                     if let Some(revision) = replica.revision() {
-                        // The history has no entry for a revision that changed a key of another
-                        // prefix, or for the revisions within one `vanish`.
+                        // The history has no entry for the revisions within one `vanish`.
                         let then = history.range(revision..).next().expect("it was").1;
                         let before = history.range(..=revision).next_back().expect("it was").1;
                         prop_assert!(&seen == then || &seen == before);

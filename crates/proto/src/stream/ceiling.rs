@@ -1,22 +1,25 @@
 //! The rate that the path carries, from the arrivals of frames, as a limit of the sending rate.
 //!
-//! A plan needs a higher rate the more datagrams are lost and the more their delays vary. If the
-//! rate exceeds the path, a queue fills, so delays and losses grow, and the next plan needs a still
-//! higher rate. The limit ends this loop.
+//! The sending rate of a stream is planned from the reported loss and delays: the more datagrams
+//! are lost and the more their delays vary, the higher the rate. If the rate exceeds the path, a
+//! queue fills, so delays and losses grow, and the next plan has a still higher rate. The limit
+//! ends this loop.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
 /// Rates are forgotten after one to two windows.
 const WINDOW: Span = Span::from_secs(15);
-/// Minimum number of symbols of a frame for a measurement: pauses of a busy host are short compared
-/// with the time in which so many arrive.
+/// Minimum number of symbols of a frame for a measurement. The arrival of this many symbols takes
+/// much longer than the pauses of a busy host, which would distort the rate.
 const ENOUGH: u32 = 64;
-/// A path that carries less than this share of the sending rate limits the rate.
+/// The limit is set if the path carries less than this share of the sending rate.
 const SLOWER: f64 = 15.0 / 16.0;
-/// How long a limit applies; then the path may have become faster.
+/// How long a limit applies. After that time a higher rate is tried, because the path may have
+/// become faster.
 const KEPT: Span = Span::from_secs(60);
-/// A new sending rate has an effect on reports after this time, a round trip and two frames.
+/// A new sending rate has an effect on reports after this time plus a round trip plus two frame
+/// intervals.
 const REPORTED: Span = Span::from_secs(3);
 
 /// The frame that is arriving.
@@ -26,7 +29,7 @@ struct Arriving {
     index: u16,
     first: Time,
     last: Time,
-    /// Bytes of all frames that arrived after the first symbol: until now, and until `last`.
+    /// Bytes, of this and of older frames, that arrived after `first`: until now, and until `last`.
     bytes: u64,
     until_last: u64,
     symbols: u32,
@@ -42,7 +45,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Takes in a datagram of `bytes` with the symbol `index` of a frame. A symbol that was sent
-    /// again does not extend the time of its frame, but uses the path.
+    /// again does not extend the time of its frame, but its bytes count.
     pub fn on_symbol(&mut self, now: Time, frame: u32, index: u16, bytes: u64) {
         if now >= self.ends {
             self.highest = [self.highest[1], Rate::ZERO];
@@ -118,7 +121,7 @@ impl Ceiling {
         self.limit = self.limit.filter(|(_, at)| now < *at + KEPT);
     }
 
-    /// Returns the limit.
+    /// Returns the limit; `None` if no limit applies.
     pub fn limit(&self) -> Option<Rate> {
         self.limit.map(|(limit, _)| limit)
     }
@@ -175,12 +178,12 @@ mod tests {
     fn symbols_that_were_sent_again_use_the_path_and_do_not_extend_a_frame() {
         let mut arrivals = Arrivals::default();
         arrivals.on_symbol(at(0), 6, 0, 1_000);
-        // An old frame's symbols between those of the new frame.
+        // Symbols of the old frame 6 arrive between those of the new frame 7.
         for index in 0..100 {
             arrivals.on_symbol(at(u64::from(index) * 20), 7, index, 1_000);
             arrivals.on_symbol(at(u64::from(index) * 20 + 10), 6, 3, 1_000);
         }
-        // A round trip later: the frame's own.
+        // A round trip later, a symbol of frame 7 itself is sent again.
         arrivals.on_symbol(at(100_000), 7, 40, 1_000);
         arrivals.on_symbol(at(100_010), 8, 0, 1_000);
         assert_eq!(arrivals.carried(), Rate::from_mbps(800));
@@ -218,8 +221,8 @@ mod tests {
     fn a_rate_above_the_path_is_lowered_to_what_the_path_carries_for_a_minute() {
         let (mut ceiling, period, measure) = ceiling();
         let mbps = Rate::from_mbps;
-        // At 1 Gbit/s, equation 11 needs the rate of 1.2 Gbit/s with the jitter of a full queue.
-        // Until the end of a period a report may describe frames that were sent before.
+        // The path carries 1 Gbit/s. With the jitter of a full queue, equation 11 of `model` gives
+        // 1.2 Gbit/s. Until the end of a period a report may describe frames of an earlier rate.
         measure(&mut ceiling, Time::from_nanos(4_099_999_999), 570);
         assert_eq!(ceiling.cap(mbps(1_213)), mbps(1_213));
         let limited = period(1);

@@ -60,7 +60,7 @@ impl Path {
 pub enum Way {
     /// Several frames form one payload of an RBUDP transfer; its lost datagrams are sent again.
     Payloads,
-    /// Lost datagrams of a frame are sent again; a frame has no repairs.
+    /// Lost datagrams of a frame are sent again; a frame has no erasure code.
     Repair,
     /// Each frame has its own erasure code.
     Code,
@@ -150,7 +150,9 @@ fn repair(needs: &Needs, path: &Path) -> Option<Rate> {
     rate(needs.frame.get() as f64 * (1.0 + again), needs.per_second, left)
 }
 
-/// The time that `deadline` leaves for sending, after as many rounds of repair as losses need.
+/// The time that the deadline leaves for sending, after the rounds of repair that the losses
+/// require. `None` if these rounds take too long, or if a frame has too many datagrams or losses
+/// for repair.
 pub(super) fn repair_time(needs: &Needs, path: &Path) -> Option<Span> {
     let (loss, burst) = (path.losses.ratio().get(), path.losses.burst());
     let k = u16::try_from(originals(needs, path)).ok()?;
@@ -159,7 +161,7 @@ pub(super) fn repair_time(needs: &Needs, path: &Path) -> Option<Span> {
     if missed <= needs.epsilon {
         return Some(left);
     }
-    // A receiver may request at most this many datagrams of a frame.
+    // A receiver may request at most `share(k)` datagrams of a frame.
     if burst * RUN > share(k) as f64 {
         return None;
     }
@@ -193,7 +195,7 @@ impl Choice {
         [(Way::Repair, self.repair), (Way::Code, code), (Way::Payloads, self.payloads)]
     }
 
-    /// The way with the lowest sending rate.
+    /// The way with the lowest sending rate; `None` if no way meets the deadline.
     pub fn best(&self) -> Option<Way> {
         let possible = self.ways().into_iter().filter_map(|(way, rate)| Some((way, rate?)));
         possible.min_by_key(|(_, rate)| *rate).map(|(way, _)| way)

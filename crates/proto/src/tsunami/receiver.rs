@@ -34,7 +34,7 @@ pub struct Flow {
     /// When the receiver requests the remaining blocks: a grace (a wait for late blocks) after the
     /// object's last block arrived.
     ending: Option<Time>,
-    /// Whether something arrived since the last acknowledgement.
+    /// Whether a new block arrived, or was skipped, since the last acknowledgement.
     news: bool,
     rates: u64,
     acks: u64,
@@ -43,8 +43,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The public tool's smoothed error rate; `requests` blocks were requested since the last
-    /// report.
+    /// Updates the error rate with the public tool's smoothing; `requests` blocks were requested
+    /// since the last report.
     fn note_errors(&mut self, requests: u64) {
         let received = self.end.accounting.received;
         let came = received - core::mem::replace(&mut self.received, received);
@@ -65,13 +65,14 @@ impl Flow {
         }
     }
 
-    /// When the receiver sends a request because nothing arrives.
+    /// When the receiver requests missing blocks and acknowledges, if no datagram arrives before;
+    /// `None` if nothing is missing and all is acknowledged.
     fn rest(&self) -> Option<Time> {
         let is_missing = self.arrived.next() < self.arrived.highest();
         (self.news || is_missing).then(|| self.active + self.interval)
     }
 
-    /// Does everything that is due.
+    /// Requests missing blocks and acknowledges, if that is due.
     fn check(&mut self, now: Time) {
         if self.end.is_finished() {
             return;
@@ -84,7 +85,8 @@ impl Flow {
         }
     }
 
-    /// Ends the flow once nothing is missing.
+    /// Once nothing is missing, acknowledges the last blocks, and drops a planned request and an
+    /// unsent error rate.
     fn check_finished(&mut self) {
         if self.end.is_finished() && self.news {
             (self.news, self.ack) = (false, true);

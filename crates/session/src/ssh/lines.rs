@@ -11,7 +11,8 @@ use crate::id::PeerId;
 /// The start of each longhaul line.
 const MARK: &str = "longhaul-ssh/1 ";
 
-/// The longest longhaul line that may come in several parts.
+/// Maximum bytes of a longhaul line that arrives in several reads. A longer one counts as other
+/// output.
 const LONGEST_LINE: usize = 4096;
 
 /// Maximum bytes of other output; the client gives up after more.

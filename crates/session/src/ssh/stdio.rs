@@ -1,8 +1,8 @@
 //! This process's standard input and output as one byte stream.
 //!
 //! tokio's standard input reads on a thread that cannot be stopped. With such a thread, the remote
-//! side could not end before ssh, even after the copy is over. So this module polls the
-//! descriptors.
+//! process could not exit until ssh closed its input, even after the end of the copy. So this
+//! module polls the descriptors.
 
 use std::fs::File;
 use std::io;

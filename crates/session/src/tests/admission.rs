@@ -72,8 +72,8 @@ fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_the
             assert!(strangers < 200, "nobody has to pause");
         }
         assert!(strangers > 20, "{strangers}");
-        // A network that has to pause may start one handshake a second. The last refused client may
-        // have used it, so the client tries again.
+        // A network that has to pause may start one handshake a second. A refused client may have
+        // started the handshake of this second, so `client` has to send its first packet again.
         let mut session = client.connect(to).await.expect("its network begins one a second");
         session.write(&3u32).await.expect("open");
         assert_eq!(listener.accept().await.peer, client.identity.id());

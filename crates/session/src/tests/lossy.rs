@@ -18,7 +18,7 @@ struct Path {
     state: u64,
     /// While set, nothing passes.
     dead: Arc<AtomicBool>,
-    /// For each packet that arrives: the number of packets in flight to the server.
+    /// For each packet from the client: the number of earlier packets in flight to the server.
     flying: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -138,7 +138,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
         assert_eq!(session.read().await, Ok(Some(much)));
         let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
         // Use the packets of the second half of the 400 kB: they are sent long after the first
-        // losses, and exclude acknowledgements of the echo.
+        // losses, and before the acknowledgements of the echo.
         let told = 400_000 / 1400;
         assert!(flying.len() > told, "{} packets", flying.len());
         let mut late = flying.drain(told / 2..told).collect::<Vec<_>>();
@@ -148,8 +148,8 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
     });
 }
 
-/// With only a floor of 64 KiB in flight, a list of a million files would take hundreds of round
-/// trips. So the window must distinguish the path's loss from its capacity.
+/// If each loss reduced the window to its minimum of 64 KiB, a list of a million files would take
+/// hundreds of round trips. So the window must distinguish the path's loss from its capacity.
 #[test]
 fn long_messages_fill_a_long_path_as_far_as_the_other_end_expects_them() {
     const PACKET: usize = 1_200;

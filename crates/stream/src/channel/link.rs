@@ -58,7 +58,7 @@ impl Feed for FromRoom {
         loop {
             match self.room.read(|log| self.cursor.take(log))? {
                 Taken::Message(message) => return Some(((*message).clone(), None)),
-                // A slow link loses messages of this link only.
+                // If this link is too slow for the room, only this link loses messages.
                 Taken::Lost(_) => {}
             }
         }

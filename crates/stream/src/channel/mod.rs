@@ -1,4 +1,4 @@
-//! Channels: several clients send messages to several others through a room of a server.
+//! Channels: clients send messages to other clients through a room of a server.
 //!
 //! Each client chooses how messages travel between the client and the server
 //! ([`Mode`](longhaul_proto::channel::Mode)), for example over the ordered stream of the session,
@@ -6,8 +6,9 @@
 //!
 //! - [`messages`] (the wire messages), `parts` (messages longer than a frame of the control
 //!   stream).
-//! - The server: [`server`] answers clients from its `rooms`. `inbound` and `outbound` are the two
-//!   ends of a flow of datagrams, at both sides.
+//! - The server: [`server`] answers clients from its `rooms`.
+//! - `inbound` and `outbound`: the receiving and the sending end of a flow of datagrams, at clients
+//!   and servers.
 //! - `group`: the multicast group of a room, at servers and members.
 //! - The clients: [`publish`] and [`subscribe`]. [`link`] connects a room of this server to the
 //!   room of another server.

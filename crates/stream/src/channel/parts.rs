@@ -1,4 +1,4 @@
-//! Messages and their parts.
+//! Cuts messages into parts, and joins parts into messages.
 
 use std::sync::Arc;
 
@@ -93,9 +93,9 @@ fn first(part: &Part) -> Result<Message, Error> {
         "" => None,
         key => Some(Key::new(key).map_err(|error| wrong(format!("the key is invalid: {error}")))?),
     };
-    // Numbers start at 1 and never get this high.
+    // Message numbers start at 1; no sender gets this far.
     if part.number > u64::MAX / 2 || part.hops > MAX_HOPS {
-        return Err(wrong("the number of a message is out of its limits"));
+        return Err(wrong("the number or the hop count of a message is out of its limits"));
     }
     let Part { origin, number, at_micros: at, hops, .. } = *part;
     let born = (stamp() as i64).saturating_sub_unsigned(part.age_micros);

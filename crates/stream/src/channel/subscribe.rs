@@ -161,8 +161,8 @@ pub struct Control {
     pub(super) items: mpsc::Sender<Item>,
     room: Arc<Semaphore>,
     pub(super) board: Board,
-    /// The random number that the server gave the room when it created it, and the position of the
-    /// next message.
+    /// The room's random number, which the server chose when it created the room, and the position
+    /// of the next message.
     place: (u64, u64),
     pub(super) seen: Seen,
 }
@@ -281,7 +281,7 @@ impl Control {
                 }
             }
         }
-        // The program wants no more messages.
+        // The program wants no more messages, so a goodbye that fails is no error.
         let _ = writer.leave(reader).await;
         Ok(())
     }

@@ -32,7 +32,8 @@ impl Ways {
         Ok(Ways { hosts, pairs, ways })
     }
 
-    /// The index of the route from one host to another.
+    /// The index of the route from one host to another; `None` if there is no route, or if both are
+    /// the same host.
     pub(super) fn between(&self, from: usize, to: usize) -> Option<u32> {
         self.pairs[from * self.hosts + to]
     }

@@ -57,9 +57,9 @@ impl RateCourse {
     pub(super) fn at(&mut self, steps: &[Step], now: Time) -> Option<Rate> {
         while let Some(step) = steps.get(self.next_step).filter(|step| step.at <= now) {
             self.next_step += 1;
-            // If this step ends a ramp, the ramp's current value stays.
             match step.change {
                 Change::Rate(rate) => (self.rate, self.ramp) = (rate, None),
+                // If this step ends another ramp, the new ramp starts at that ramp's current value.
                 Change::RateRamp { to, over } => {
                     self.move_on(step.at);
                     let from = self.rate.unwrap_or(to).as_bps();
@@ -88,7 +88,7 @@ impl Schedule {
         while let Some(step) = spec.schedule.get(self.next_step).filter(|step| step.at <= now) {
             self.next_step += 1;
             let (at, change) = (step.at, step.change.clone());
-            // If this step ends a ramp, the ramp's current value stays.
+            // A new ramp starts at the current value of the ramp that it ends.
             self.move_on(spec, at);
             match change {
                 Change::Rate(_) | Change::RateRamp { .. } => {}
@@ -105,7 +105,7 @@ impl Schedule {
         new_loss
     }
 
-    /// Advances values on ramps to `now`.
+    /// Advances a delay on a ramp to its value at `now`.
     fn move_on(&mut self, spec: &mut LinkSpec, now: Time) {
         if let Some(ramp) = &self.delay {
             spec.delay = Span::from_nanos(ramp.value(now));

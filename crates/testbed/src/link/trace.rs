@@ -63,7 +63,7 @@ fn bounded(packets: usize) -> Result<(), SpecError> {
     if packets < MAX_PACKETS {
         return Ok(());
     }
-    Err(SpecError::new(format!("a trace of more than {MAX_PACKETS} packets")))
+    Err(SpecError::new(format!("the trace has more than {MAX_PACKETS} packets")))
 }
 
 fn finished(pattern: Vec<bool>) -> Result<Loss, SpecError> {

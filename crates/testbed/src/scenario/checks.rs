@@ -85,7 +85,7 @@ impl Scenario {
             return fault(Place::Whole, what);
         }
         if self.hosts.is_empty() {
-            return fault(Place::Whole, "no host");
+            return fault(Place::Whole, "the scenario has no host");
         }
         if self.mtu < 576 {
             return fault(Place::Mtu, format!("an MTU of {} bytes; the least is 576", self.mtu));
@@ -152,7 +152,7 @@ impl Scenario {
             if queue < Bytes::new(self.mtu.into()) {
                 let (name, mtu) = (&host.name, self.mtu);
                 let what =
-                    format!("a queue of {queue} for the card of {name}; a packet has {mtu} B");
+                    format!("{name}: a card queue of {queue} is smaller than a packet of {mtu} B");
                 return fault(place, what);
             }
         }
@@ -198,11 +198,14 @@ impl Scenario {
         for (i, LinkBetween { from, to, link }) in self.network.links.iter().enumerate() {
             let place = Place::Link(i);
             if *from >= nodes || *to >= nodes {
-                return fault(place, format!("a link from node {from} to node {to} of {nodes}"));
+                let what = format!(
+                    "a link from node {from} to node {to}; the {nodes} nodes are numbered from 0"
+                );
+                return fault(place, what);
             }
             let ends = || format!("{} to {}", self.node_name(*from), self.node_name(*to));
             if from == to {
-                return fault(place, format!("a link from {}", ends()));
+                return fault(place, format!("the link from {} ends where it begins", ends()));
             }
             if !seen.insert((*from, *to)) {
                 return fault(place, format!("two links from {}", ends()));

@@ -117,7 +117,8 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// Adds a route through the network, including the cards at its ends.
+    /// Adds a route through the network, including the cards at its ends; returns the range of the
+    /// route in the fabric's `hops`: start and length.
     fn add_way(&mut self, from: usize, links: &[usize], to: usize) -> (u32, u32) {
         let out = self.cards[from].map(|(out, _)| out);
         let inward = self.cards[to].map(|(_, inward)| inward);
@@ -250,7 +251,8 @@ impl<'s> World<'s> {
         self.check(agent, result)
     }
 
-    /// The minimum of a rate and the highest rates of a flow's links.
+    /// The lowest of `rate` and the highest rates of a flow's forward links; `None` if nothing
+    /// limits the flow.
     fn narrowest(&self, index: usize, rate: Option<Rate>) -> Option<Rate> {
         let links = self.fabric.links_of(self.flows[index].ways.0);
         let rates =

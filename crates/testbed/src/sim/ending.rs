@@ -97,7 +97,7 @@ impl World<'_> {
                 }
             };
             if one.sent != fares.sent {
-                return Err(format!("it counts {} sent, the network {}", one.sent, fares.sent));
+                return Err(format!("it sent {}, the network counts {}", one.sent, fares.sent));
             }
             add_fares(&mut one, &fares, under_way[place]);
             accounts += &one;

@@ -8,8 +8,8 @@ use longhaul_proto::units::Bytes;
 
 use crate::scenario::{Disk, Host, Pace};
 
-/// A program takes at most this many datagrams per call, and no more than it can process in one
-/// turn.
+/// A program takes at most this many datagrams per call, and no more than it can process within
+/// [`TURN`], but at least one.
 const BATCH: usize = 64;
 const TURN: Span = Span::from_micros(250);
 
@@ -55,7 +55,7 @@ impl Program {
         !self.pace.is_limited() && self.report_cost == Span::ZERO
     }
 
-    /// Notes that the program has sent `count` reports, each of which takes it time.
+    /// Notes that the program sends `count` reports; each occupies the program for `report_cost`.
     pub(super) fn report(&mut self, now: Time, count: u64) {
         self.free = self.free.max(now) + self.report_cost * count;
     }

@@ -60,7 +60,8 @@ impl World<'_> {
         self.pump_receiver(index)
     }
 
-    /// The UDP payload rate in full packets of one direction of a host's card.
+    /// The rate of UDP payload in one direction of a host's card if all packets are full; `None` if
+    /// the card has no limit.
     pub(super) fn card_payload(&self, side: u32) -> Option<Rate> {
         let spec = self.fabric.wires[side as usize].link.spec();
         let mtu = u32::from(self.scenario.mtu);

@@ -39,7 +39,8 @@ pub(crate) fn check(copy: &Transfer) -> Result<(), SimError> {
 }
 
 /// The setup of a copy of `object` bytes over a route of `rtt`, with datagrams in packets of up to
-/// `mtu` bytes. If the receiving host's memory is `limited`, memory becomes free chunk by chunk.
+/// `mtu` bytes. If the receiving host's memory is `limited`, the object is divided into chunks,
+/// because memory becomes free chunk by chunk.
 pub(super) fn setup(
     copy: &Transfer,
     flow: FlowId,

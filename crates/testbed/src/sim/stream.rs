@@ -1,5 +1,5 @@
-//! A stream over one link in virtual time: frames at regular intervals. Requests of lost datagrams
-//! return over a link with the same faults.
+//! A stream over one link in virtual time: frames at regular intervals. The receiver's requests for
+//! lost datagrams return over a link with the same faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -79,7 +79,7 @@ pub fn run(stream: &StreamRun) -> StreamOutcome {
     }
     world.outcome.elapsed = stream.interval * u64::from(stream.frames);
     let told = world.outcome.delivered + world.outcome.missed;
-    // The receiver cannot know of frames after the last datagram.
+    // The receiver cannot know of frames after the last datagram that arrived.
     let silent = world.receiver.next()..stream.frames;
     world.outcome.missed += silent.len() as u32;
     world.outcome.broken += stream.frames - told - silent.len() as u32;
@@ -143,7 +143,7 @@ impl World<'_> {
         let request = self.requests.first_key_value().map(|((at, _), _)| *at);
         let (wakes, asks) = (self.receiver.next_wakeup(), self.receiver.next_request(self.now));
         let wakes = [self.sender.next_wakeup(), wakes, asks, request];
-        // A wake-up may have had no effect; the next one is therefore at a later time.
+        // A wake-up may have no effect and stay due. The next one is later, so that time advances.
         let after = self.now + Span::from_nanos(1);
         let wakes = wakes.into_iter().flatten().map(|at| at.max(after));
         self.frame_at().into_iter().chain(arrival).chain(wakes).min()

@@ -1,5 +1,5 @@
-//! Proportional rate reduction (RFC 6937, with the choice of bound from RFC 9937): how much each
-//! acknowledgement allows to send during recovery.
+//! Proportional rate reduction (RFC 6937, with the choice of bound from RFC 9937): the number of
+//! segments that may be sent after each acknowledgement during recovery.
 
 /// One recovery.
 #[derive(Clone, Copy, Debug)]
@@ -7,7 +7,7 @@ pub(super) struct Reduction {
     /// The flight size at the start, and the target at the end.
     before: u64,
     after: u64,
-    /// Segments that have arrived and been sent since the start.
+    /// Segments that have arrived, and segments that were sent, since the start.
     arrived: u64,
     sent: u64,
     /// Segments that may be sent now.

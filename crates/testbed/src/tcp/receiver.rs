@@ -26,7 +26,8 @@ pub(crate) struct ReceiverCounts {
 pub(crate) struct Receiver {
     come: RangeSet,
     next: u32,
-    /// Runs beyond `next`, the latest first (RFC 2018, section 4).
+    /// Runs (ranges of consecutive segments that arrived) beyond `next`. The run that changed last
+    /// comes first (RFC 2018, section 4).
     runs: Vec<(u32, u32)>,
     /// Number of segments in order since the last acknowledgement, and the timestamp of the first
     /// of these segments.

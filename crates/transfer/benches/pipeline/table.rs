@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use crate::{Arguments, CHUNK, Result, VARIANTS};
 
 /// Runs per rate. One run with less than 0.1 % of loss suffices, so a single scheduler stall does
-/// not decide.
+/// not rule a rate out.
 const TRIES: u32 = 3;
 
 /// The result of one run.

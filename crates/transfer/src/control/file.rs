@@ -176,9 +176,10 @@ pub struct FileData {
     /// The bytes, at most 256 KiB.
     #[prost(bytes = "vec", tag = "1")]
     pub bytes: Vec<u8>,
-    /// After the last bytes of a whole chunk: the value that the chunk had when this server first
-    /// read it. It is the BLAKE3 chaining value for the chunk's place in the file, or the hash of
-    /// the file if it has one chunk.
+    /// After the last bytes of a whole chunk: the chunk's value, from the server's cache if an
+    /// earlier read of this version has stored it there, otherwise the hash of the bytes. It is the
+    /// BLAKE3 chaining value for the chunk's place in the file, or the hash of the file if it has
+    /// one chunk.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
     /// The opened file, in the first message only.

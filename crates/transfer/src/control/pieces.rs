@@ -1,10 +1,11 @@
-//! Assembles chunks from pieces, and refuses chunks that are too large.
+//! Assembles chunks from pieces (messages with consecutive parts of a chunk), and refuses chunks
+//! that are too large.
 
 use super::ChunkPiece;
 use crate::error::{Error, ErrorKind};
 use longhaul_files::CHUNK;
 
-/// Assembles pieces; one for each incoming stream.
+/// Assembles the pieces of one incoming stream.
 #[derive(Debug)]
 pub struct Pieces {
     chunks: u64,

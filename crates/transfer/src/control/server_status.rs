@@ -124,7 +124,7 @@ pub struct TransferTold {
     /// Files of the object; 0 until that is known.
     #[prost(uint64, tag = "12")]
     pub total_files: u64,
-    /// Goodput since the latest report that is at least a second old, in bits a second.
+    /// Recent goodput, in bits a second: since the newest report that is at least a second old.
     #[prost(uint64, tag = "13")]
     pub rate_now_bps: u64,
     /// The rate at which the sending end sends, in bits a second.
@@ -160,7 +160,8 @@ pub struct TransferTold {
     /// The bottleneck, by its name in the events.
     #[prost(string, tag = "24")]
     pub bound_by: String,
-    /// The share of each part of the object that is at the destination, in per cent, one byte each.
+    /// For each of at most 256 equal parts of the object, one byte: how many per cent of this part
+    /// are at the destination.
     #[prost(bytes = "vec", tag = "25")]
     pub chunk_map: Vec<u8>,
 }

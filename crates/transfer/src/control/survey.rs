@@ -7,7 +7,7 @@ use super::FilterWire;
 /// same session may then request the object.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Survey {
-    /// The sources, as in a [`Request`](super::Request).
+    /// The paths to copy from this server, as in a [`Request`](super::Request).
     #[prost(bytes = "vec", repeated, tag = "1")]
     pub paths: Vec<Vec<u8>>,
     /// Include folders with their content.
@@ -26,14 +26,15 @@ pub struct Surveyed {
     /// one object are equal everywhere.
     #[prost(bytes = "vec", tag = "1")]
     pub manifest: Vec<u8>,
-    /// The values of the next chunks, 32 bytes each, without the manifest's chunks.
+    /// The values of the next chunks of the content, 32 bytes each. The manifest's own chunks have
+    /// no values here.
     #[prost(bytes = "vec", tag = "2")]
     pub values: Vec<u8>,
     /// This is the last piece.
     #[prost(bool, tag = "3")]
     pub done: bool,
-    /// Names looked at and chunks read so far. A server whose count does not grow is waiting for
-    /// its disk.
+    /// Number of names looked at plus number of chunks read so far. A server whose number does not
+    /// grow is waiting for its disk.
     #[prost(uint64, tag = "4")]
     pub looked: u64,
 }

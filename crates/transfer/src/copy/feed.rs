@@ -29,7 +29,7 @@ pub(super) struct Fed {
 pub(super) enum Next {
     /// A part; more may follow.
     Part(Fed),
-    /// The last part, the total number of bytes, and the digest of the whole.
+    /// The last part, and the digest of the whole content.
     Last(Fed, Digest),
     /// The content cannot be read.
     Failed(Error),

@@ -37,7 +37,7 @@ impl PipeBoard {
         Arc::new(PipeBoard { observer, started, parts })
     }
 
-    /// No thread panics while it holds the lock.
+    /// Locks the parts. No thread panics while it holds the lock.
     fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -31,7 +31,7 @@ pub(super) struct UsedPath {
 }
 
 impl UsedPath {
-    /// Returns the path to `peer`, or with `receives` from there, with its entry in `memory`.
+    /// Returns the path to `peer` (if `receives`, from `peer`), with the path's entry in `memory`.
     pub(super) fn find(
         memory: Option<&PathMemory>,
         peer: IpAddr,

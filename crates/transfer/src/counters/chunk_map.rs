@@ -13,7 +13,8 @@ pub(crate) struct ChunkMap {
 }
 
 impl ChunkMap {
-    /// Returns the map of an object of `chunks` chunks, of which `have` exist.
+    /// Returns the map of an object of `chunks` chunks, of which the ranges `have` are at the
+    /// destination already.
     pub(crate) fn new(chunks: u64, have: &[Range<u64>]) -> ChunkMap {
         let mut map = ChunkMap { chunks, arrived: vec![0; chunks.min(CELLS) as usize] };
         have.iter().for_each(|range| map.add(range.clone()));
@@ -44,8 +45,8 @@ impl ChunkMap {
         }
     }
 
-    /// Returns the share of each cell that has arrived, in per cent, rounded down; nothing before
-    /// the object is known.
+    /// Returns for each cell how many per cent of its chunks have arrived, rounded down. The result
+    /// is empty before the object is known.
     pub(crate) fn percents(&self) -> Vec<u8> {
         let percent = |(cell, arrived): (usize, &u64)| {
             let all = self.first(cell + 1) - self.first(cell);

@@ -1,7 +1,7 @@
 //! The rate at which the writer empties the memory, reported only if the writer limits a flow.
 //!
 //! While the writer waits for data, the measured rate is the rate of the path. A report would hold
-//! the sender at that rate. The receiver therefore reports only while more than half of the memory
+//! the sender at that rate. The receiver therefore reports only while at least half of the memory
 //! waits for the writer.
 //!
 //! A thread that reads its socket too slowly needs no report. The sender's rate control sees its

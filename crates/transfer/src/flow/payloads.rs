@@ -31,7 +31,7 @@ pub(crate) struct Payloads {
     /// The chunk that the erasure code encoded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
     encoder: Encoder,
-    /// Chunks whose digests this pass has sent.
+    /// Chunks whose digests this pass (one run over the missing chunks) has sent.
     announced: Tally,
     digests: Vec<(u64, Digest)>,
     failures_told: usize,

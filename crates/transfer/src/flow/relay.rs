@@ -1,6 +1,6 @@
 //! The control messages of a core (the state machine of a protocol), wrapped and numbered. A
-//! message may be sent both by stream and by datagram; its number lets the other core get it only
-//! once.
+//! message may be sent both by stream and by datagram; its number lets the other end drop the
+//! second copy.
 
 use longhaul_net::sealing::replay::{ReplayWindow, Seen};
 use longhaul_proto::endpoint::{Carrier, Outgoing, PacketNumber};
@@ -9,8 +9,8 @@ use longhaul_proto::wire::Control;
 use super::outbox::{Outbox, Shadow};
 use crate::control::{Message, Relay};
 
-/// Numbers from here on are refused. No honest end sends so many messages, and after such a number
-/// the window would refuse all smaller ones.
+/// Message numbers from here on are refused. No honest end sends so many messages, and a message
+/// with so high a number would move the replay window past all honest numbers.
 const NUMBERS: u64 = 1 << 62;
 
 /// One end's relays of a flow, in both directions.
@@ -33,8 +33,8 @@ impl Relays {
         }
     }
 
-    /// Returns the control message of a relay. Returns `None` for a repeated message, or for one
-    /// that cannot be decoded because it comes from a newer version.
+    /// Returns the control message of a relay; `None` for a repeated message, for a number that is
+    /// refused, and for a message that this version cannot decode.
     pub(super) fn take(&mut self, relay: &Relay) -> Option<Control> {
         let number = PacketNumber(relay.number);
         if relay.number >= NUMBERS || self.seen.check(number) != Seen::New {

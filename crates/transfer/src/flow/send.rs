@@ -67,7 +67,7 @@ pub(crate) enum SendCommand {
     PeerCard(Rate),
     /// The receiver takes coded symbols.
     Coded,
-    /// The reports have reached the AEAD forgery limit.
+    /// So many of the receiver's reports were forged that the AEAD forgery limit is reached.
     Forged,
     /// The pass is over.
     Stop,
@@ -249,8 +249,8 @@ impl Sending {
             SendCommand::Peer(path) => {
                 self.path = Some(path);
                 self.shadow.set_path(path);
-                // The first block may have to wait for a disk, and the other end waits for a sign
-                // of life.
+                // The first block may have to wait for a disk. Meanwhile this datagram shows the
+                // other end that the path works.
                 self.shadow.send_empty();
             }
             SendCommand::Ask(path, challenge) => {

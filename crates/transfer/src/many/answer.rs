@@ -52,7 +52,7 @@ async fn tell(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
 }
 
 /// Answers a survey of `places` when there is a seat; afterwards the session can carry a
-/// request. `memory` is charged for the data read.
+/// request. `memory` is charged for the list of files.
 ///
 /// # Errors
 /// The client has disconnected, or something cannot be read completely.

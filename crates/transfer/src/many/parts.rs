@@ -79,7 +79,8 @@ fn check_names(options: &CopyOptions) -> Result<(), Error> {
     let mut names = BTreeMap::new();
     for source in &options.sources {
         let place = Place::Ambient(source.path().to_owned());
-        // The content of a folder goes into the destination, so its names become known only later.
+        // A source with a slash at its end (or `.`) puts the content of the folder into the
+        // destination. The names in the folder become known only later.
         let Some(name) = place.name().filter(|_| !place.says_folder()) else { continue };
         if let Some(other) = names.insert(name, source) {
             let name = place.name().map(|name| String::from_utf8_lossy(&name).into_owned());

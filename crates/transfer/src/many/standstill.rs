@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The time since the last progress.
 ///
-/// While no source is connected there can be no progress: `--retry-for` limits how long to wait for
+/// The time while no source is connected does not count: `--retry-for` limits how long to wait for
 /// each source, as in a copy from one source.
 #[derive(Debug)]
 pub(super) struct Standstill {
@@ -19,7 +19,7 @@ impl Standstill {
         Standstill { since: now, moved: 0 }
     }
 
-    /// Returns the time without progress; `moved` counts the progress. With `may_rest` the time
+    /// Returns the time without progress; `moved` is the progress counter. With `may_rest` the time
     /// starts again.
     pub(super) fn lasts(&mut self, now: Instant, moved: u64, may_rest: bool) -> Duration {
         if moved != self.moved || may_rest {

@@ -30,14 +30,14 @@ pub struct Ports {
 /// Tries each port of the server at `host` and `port`; blocks for some seconds at most.
 ///
 /// # Errors
-/// The name has no address.
+/// The name has no address, or no socket can be opened.
 pub fn look_at_ports(
     host: &str,
     port: u16,
     data_port: Option<u16>,
     identity: Identity,
 ) -> Result<Ports, Error> {
-    reactor::block_on("the look", async {
+    reactor::block_on("the check of the ports", async {
         let addresses = resolve(host, port, &Settings::default()).await?;
         let address = addresses[0];
         let data_port = data_port.unwrap_or(port.wrapping_add(1));

@@ -23,8 +23,8 @@ use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
 /// Runs a sender whose protocol takes its rate from the cards' speeds, and whose own card has 1
-/// Gbit/s. Tells the sender that the other card has the speed `card`, and checks that it uses
-/// `rate`.
+/// Gbit/s. Tells the sender that the other card has the speed `card`, and checks that the sender
+/// uses `rate`.
 async fn tell_sender(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -95,8 +95,8 @@ async fn hear_receiver(card: Rate) {
     assert!(receiving.await.expect("it ends").is_err(), "no offer arrived");
 }
 
-/// Checks that the sender of a list of files of `bytes` bytes gets the message with the receiver's
-/// card, which arrives during the list.
+/// Checks that the sender of a file list of `bytes` bytes gets the message with the speed of the
+/// receiver's card, which arrives while the sender still sends the list.
 async fn tell_during_a_list(card: Card, bytes: usize) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let (mut writer, mut reader) = far.split();

@@ -2,7 +2,7 @@
 //!
 //! Keys and nonces are derived from the flow id (`sealing/keys.rs` in `longhaul_net`). If an id
 //! were used twice within a transfer, two passes would use one key with the same nonces. So the
-//! sending end draws another id, and the receiving end refuses a repeated id.
+//! sending end draws again if chance repeats an id, and the receiving end refuses a repeated id.
 
 use std::collections::BTreeSet;
 

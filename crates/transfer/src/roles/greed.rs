@@ -128,7 +128,7 @@ impl Greedy {
     fn fill(&mut self, chunk: u64) -> Arrived {
         loop {
             self.send(chunk, u32::MAX);
-            // Send again what the kernel dropped.
+            // If the kernel dropped a datagram, no chunk comes, and the outer loop sends all again.
             while let Ok((_, job)) = self.jobs.recv_timeout(10 * SOON) {
                 if let Job::Chunk(arrived) = job
                     && arrived.chunk == chunk

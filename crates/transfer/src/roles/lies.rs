@@ -102,7 +102,7 @@ fn questions_about_missing_data_are_answered_with_no_or_refused() {
     assert_eq!(ask(0, &[0, 3, u64::MAX], 96), Ok((vec![false; 3], none())));
 }
 
-/// A writer that waits for the file of [`source`], after its offer.
+/// A writer that has the offer of [`source`], and waits for the content.
 struct Writing {
     jobs: Jobs,
     events: UnboundedReceiver<WriterEvent>,

@@ -54,7 +54,7 @@ pub(crate) struct ReceivingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end decides if datagrams pass. Only a client decides.
+    /// Whether this end judges if the path lets datagrams through. Only a client judges.
     pub(crate) decides: bool,
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,
@@ -103,6 +103,7 @@ struct Running<'a, 'b> {
     flows: Flows,
     /// Chunks that need not arrive, once known.
     have: Option<Vec<Range<u64>>>,
+    /// Byte ranges of the object that are never sent: padding, and holes of files.
     implied: Vec<Range<u64>>,
     due: Due,
     /// The layout of the last flow. It stays known if streams carry the rest.
@@ -361,8 +362,8 @@ impl Running<'_, '_> {
             contact: end.contact,
             port: end.port.clone(),
             memory: end.memory.clone(),
-            // "Fake" RBUDP: accounted, never moved to application memory (Quanta section 4). The
-            // manifest must be kept nevertheless.
+            // "Fake" RBUDP counts the blocks but does not move them to application memory (Quanta
+            // section 4). The manifest must be kept nevertheless.
             kept: (end.receive == Receive::Fake).then(|| self.manifest_len.div_ceil(CHUNK)),
             outbox: end.wire.outbox().clone(),
             inlet: end.wire.inlet(),
@@ -442,7 +443,7 @@ impl Running<'_, '_> {
             WriterEvent::Planned { manifest, slices, have, implied, skipped, resumed_bytes } => {
                 let asks = slices.iter().any(|slice| !slice.compare.is_empty());
                 // The sender reports these names to its user. The outcome must not overtake the
-                // plan, or the sender would end first.
+                // plan, or the sender would end before its report.
                 self.names_told |= !skipped.is_empty();
                 self.tell_plan(slices);
                 let there = There { bytes: resumed_bytes, asks };
@@ -506,7 +507,8 @@ impl Running<'_, '_> {
         let last = self.end.board.last_block();
         outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
         let message = Message::Outcome(outcome.clone());
-        // The sender reads nothing after the outcome, so it must not overtake names on the stream.
+        // The sender reads nothing after the outcome, so the outcome must not overtake names on the
+        // stream.
         match self.names_told {
             true => self.end.wire.outbox().tell(message),
             false => self.tell_both_ways(message),

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind};
 
-/// How long sessions have to tell their clients about the shutdown.
+/// How long the server waits for its sessions to tell their clients about the shutdown.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,8 +55,8 @@ impl Closing {
         (self.0.stage.get() == Stage::Ending).then(shutting_down)
     }
 
-    /// Refuses new requests. After `grace` ends the running transfers, and waits briefly for their
-    /// final messages.
+    /// Refuses new requests, and waits at most `grace` for the running transfers. Then ends those
+    /// that still run, and waits briefly for their final messages.
     pub(super) async fn close(&self, grace: Duration) {
         self.0.stage.set(Stage::Refusing);
         let _ = timeout(grace, self.idle()).await;

@@ -182,7 +182,7 @@ impl Entry {
         let bound_by = ends.bound(age);
         let Counters { sender, receiver, written, .. } = Counters::joined(&from, &to);
         let told = &self.told;
-        // The final counts of a transfer that the server sends come with its outcome.
+        // If the server sends, the final counts come with the outcome that the client reports.
         let (moved, there) = (self.running.moved(), self.running.there());
         let whole = moved.bytes.saturating_add(there.max(told.resumed_bytes));
         let final_bytes = if moved.bytes > 0 { whole } else { 0 };

@@ -71,9 +71,9 @@ async fn run(
             () = cancel.wished() => return Err(cancelled()),
         };
         let Some(session) = session else {
-            // The client's last message may be unread. It says that the client has the outcome; the
-            // server then removes the mark that makes a repeated copy write into the same folder.
-            // So wait for that message.
+            // Wait for the client's last message, which may be unread: it says that the client has
+            // the outcome of the copy. Only then does the server remove the mark that makes a
+            // repeated copy write into the same folder.
             server.closing.close(Duration::ZERO).await;
             return Ok(());
         };
@@ -82,7 +82,7 @@ async fn run(
             dispatch::begin(&server, &services, session);
             continue;
         }
-        // The connection and the channel end together.
+        // The client's connection runs through ssh, so the server ends with this connection.
         let connection = session.connection();
         let served = async {
             dispatch::answer(&server, &services, session).await;

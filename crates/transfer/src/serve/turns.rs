@@ -1,5 +1,6 @@
-//! Turns of remote files at the disk: a limited number at a time for all clients together, and for
-//! each client. So a client whose files are on a hanging disk cannot block the others.
+//! A turn is the permission for one access of a remote file to the disk. The number of turns at a
+//! time is limited for each client, and for all clients together. So a client whose files are on a
+//! hanging disk cannot block the other clients.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ pub(super) struct Turns {
     each: RefCell<HashMap<PeerId, Arc<Semaphore>>>,
 }
 
-/// A turn, until dropped.
+/// A turn. Dropping this value ends the turn.
 pub(super) struct Turn {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
@@ -35,7 +36,8 @@ impl Turns {
     pub(super) async fn take(&self, peer: PeerId) -> Turn {
         let own = {
             let mut each = self.each.borrow_mut();
-            // Turns and waiting calls refer to their semaphore.
+            // Forget the clients without turns and without waiting calls, which hold references to
+            // the client's semaphore.
             each.retain(|_, own| Arc::strong_count(own) > 1);
             each.entry(peer).or_insert_with(|| Arc::new(Semaphore::new(OF_ONE))).clone()
         };

@@ -12,8 +12,8 @@ use longhaul_files::{Digest, Kind, Manifest, Together};
 pub(crate) struct Claims {
     sources: Vec<String>,
     together: Arc<Together>,
-    /// The source that claimed each path, by a hash of the path. Full paths of a deep tree could
-    /// take any amount of memory.
+    /// The source that claimed each path, by a hash of the path: a hash has a fixed size, but the
+    /// paths of a deep tree may be long.
     taken: Mutex<HashMap<Digest, usize>>,
 }
 

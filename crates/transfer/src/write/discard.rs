@@ -36,7 +36,8 @@ impl Open for Discard {
 }
 
 impl Opened for Discarding {
-    /// Returns false: digests of repeated chunks must be dropped, not collected.
+    /// Returns false, so that the writer drops digests. Otherwise the digests of chunks that come
+    /// in datagrams would collect until the writer refuses more.
     fn needs(&self, _chunk: u64) -> bool {
         false
     }

@@ -30,8 +30,8 @@ impl PipedFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// Parts are missing or the digest differs ([`ErrorKind::Verification`]); as
-    /// [`PipeFile::finish`].
+    /// [`ErrorKind::Verification`] if parts are missing or the digest differs; otherwise the errors
+    /// of [`PipeFile::finish`].
     pub(crate) fn finish(&self, total: u64, digest: &Digest) -> Result<(), Error> {
         let file = self.file().take();
         let finished = file.map_or(Ok(false), |mut file| file.finish(total, digest))?;
@@ -58,7 +58,8 @@ impl PipedFile {
     }
 }
 
-/// A part of a pipe; the writer opens it when it knows the part's list of files (the manifest).
+/// A part of a pipe. The writer opens the part when the part's list of files (the manifest) has
+/// arrived.
 pub(crate) struct ExtentOf {
     pub(crate) file: Arc<PipedFile>,
     /// The position of the part's first chunk in the pipe, in chunks.

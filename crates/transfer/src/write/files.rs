@@ -17,7 +17,7 @@ pub(crate) struct Files {
     pub(crate) asked: Arc<Asked>,
     /// How to write.
     pub(crate) options: SinkOptions,
-    /// Claims the names of the files. No other source then writes them.
+    /// Claims the names of the files, so that no other source of the copy writes them.
     pub(crate) claim: Option<Claim>,
 }
 

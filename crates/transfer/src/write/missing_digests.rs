@@ -1,9 +1,9 @@
 //! Limits how long complete chunks wait for their digests. Waiting chunks occupy memory and cannot
 //! be verified.
 //!
-//! Digests are sent with a chunk's first blocks, on two channels. A session ends after 30 s of
-//! silence. A sender that keeps its session alive and sends no digest for twice that time is
-//! broken, or wants to occupy the memory.
+//! A sender sends a chunk's digest with its first blocks, both by datagram and on the control
+//! stream. A session ends after 30 s of silence. A sender that keeps its session alive and sends no
+//! digest for twice that time is broken, or wants to occupy the memory.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! The writing side of a receiving transfer: one thread that verifies chunks and writes them.
 //!
-//! - [`destination`]: the trait of all destinations. These are [`files`], a `rehearsal` of them,
-//!   [`discard`], the file of a pipe ([`extent`]), and an output in order ([`ordered`]). Replicas
-//!   have their own thread ([`many`](crate::many)).
+//! - [`destination`]: the trait of all destinations. These are [`files`], a `rehearsal` (a dry run
+//!   over files), [`discard`], the file of a pipe ([`extent`]), and an output in order
+//!   ([`ordered`]). Replicas have their own thread ([`many`](crate::many)).
 //! - [`writer`]: the thread; it finds the digest of each chunk. `writing` puts chunks into a store,
 //!   which verifies them.
 //! - [`jobs`]: the thread's input: complete chunks ([`chunk`]), and messages of the control stream.

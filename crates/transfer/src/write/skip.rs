@@ -6,7 +6,8 @@ use std::ops::Range;
 use longhaul_proto::endpoint::BlockRange;
 use longhaul_proto::layout::Layout;
 
-/// Returns the runs of blocks that lie completely within `bytes` of the object.
+/// Returns the blocks that lie completely within `bytes` of the object, as runs (consecutive blocks
+/// of one segment).
 pub(crate) fn blocks_within(layout: &Layout, bytes: Range<u64>) -> Vec<BlockRange> {
     let first = number_at(layout, bytes.start, u64::div_ceil);
     let end = if bytes.end >= layout.object().get() {
@@ -17,14 +18,14 @@ pub(crate) fn blocks_within(layout: &Layout, bytes: Range<u64>) -> Vec<BlockRang
     runs(layout, first..end)
 }
 
-/// Returns the runs of blocks of `chunks` of the object.
+/// Returns the blocks of `chunks` of the object, as runs.
 pub(crate) fn blocks_of(layout: &Layout, chunks: Range<u64>) -> Vec<BlockRange> {
     let size = layout.chunk_size().get();
     blocks_within(layout, chunks.start.saturating_mul(size)..chunks.end.saturating_mul(size))
 }
 
-/// Returns the number of the block at `offset`. `round` divides the position within the chunk by
-/// the block size, and rounds up or down.
+/// Returns the number of the block at `offset`, rounded to a block boundary of the chunk: `round`
+/// divides the position within the chunk by the block size, and rounds up or down.
 fn number_at(layout: &Layout, offset: u64, round: fn(u64, u64) -> u64) -> u64 {
     let offset = offset.min(layout.object().get());
     let size = layout.chunk_size().get();

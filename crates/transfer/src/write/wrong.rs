@@ -1,7 +1,8 @@
 //! A limit on how often one chunk may fail verification.
 //!
-//! An honest sender has its own limit and reports it first. A hostile sender could repeat a wrong
-//! chunk forever, in each pass or many times within one.
+//! An honest sender has a lower limit of its own, and ends the copy with an error before this one
+//! applies. A hostile sender could repeat a wrong chunk forever, in each pass over the missing
+//! chunks or many times within one pass.
 
 use std::collections::BTreeMap;
 

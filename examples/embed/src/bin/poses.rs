@@ -34,6 +34,6 @@ async fn take_part(number: usize, client: Client, server: String) -> Result<(), 
 
 fn main() -> Result<(), Error> {
     embed::with_clients(CLIENTS, take_part)?;
-    println!("{CLIENTS} clients have the last pose of each other");
+    println!("each of the {CLIENTS} clients has the last pose of every client");
     Ok(())
 }

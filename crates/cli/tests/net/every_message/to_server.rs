@@ -59,14 +59,14 @@ impl Moment {
 }
 
 /// Sends wrong messages until the server ends the session. Returns the last message, and the reason
-/// that the server gave.
+/// that the server gave; `None` if this function ends the session first.
 async fn tell(
     mut session: Session,
     moment: Moment,
     lies: &mut VecDeque<Lie>,
 ) -> Option<(Lie, Option<String>)> {
     while let Some(lie) = lies.pop_front() {
-        // A server that has disconnected left its reason in the stream.
+        // If the server has disconnected, the write fails, but the stream still has its reason.
         let _ = session.write(&Frame::from(lie.message.clone())).await;
         if moment == Moment::Probed {
             // The server answers a probe only when the probe ends; the client disconnects earlier.

@@ -18,7 +18,7 @@ use super::{Load, Seen, Writer};
 struct Pair {
     #[prost(bytes = "vec", tag = "1")]
     key: Vec<u8>,
-    /// Of a watch: the end of the range of keys.
+    /// The value of the key; in a watch, the end of the range of keys.
     #[prost(bytes = "vec", tag = "2")]
     value: Vec<u8>,
 }

@@ -54,7 +54,8 @@ impl Module {
         names.map(str::to_owned).collect()
     }
 
-    /// The names in its `pub use` lines, each with the module that contains the line.
+    /// The names in its `pub use` lines, each after the name of the inline module that contains the
+    /// line, which is empty for a line outside of inline modules.
     pub(super) fn uses(&self) -> Vec<(String, Use)> {
         let mut found = Vec::new();
         let (mut inner, mut open) = (String::new(), None::<String>);
@@ -92,7 +93,7 @@ impl Module {
         rest.iter().try_fold(start, |module, name| module.step(name))
     }
 
-    /// The module `name` of this one, in a file or by a `pub use`.
+    /// The submodule `name`: in its own file, or made public by a `pub use`.
     fn step(&self, name: &str) -> Option<Module> {
         if let Some(child) = self.child(name) {
             return Some(child);

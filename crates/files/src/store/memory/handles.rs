@@ -11,7 +11,7 @@ use super::{Body, Disk, Inode, PAGE, State, eio};
 use crate::manifest::FileTime;
 use crate::store::{Access, Attributes, File, Folder, OpenFile, Room, SharedFolder, busy};
 
-/// The number of the next handle. A lock belongs to the number of its handle.
+/// The id of the next handle. A lock belongs to the id of the handle that took it.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
@@ -20,7 +20,8 @@ struct Handle {
     number: u64,
     id: u64,
     access: Access,
-    /// How many errors of the file system this handle has reported.
+    /// Number of the file system's errors that this handle has reported or that happened before it
+    /// was opened.
     seen: AtomicU64,
 }
 

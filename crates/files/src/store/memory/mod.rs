@@ -38,7 +38,7 @@ pub(crate) struct Faults {
     pub(crate) room: u32,
     /// Failed syncs of a file, of a folder, or of the file system.
     pub(crate) sync: u32,
-    /// Additional failed syncs of a folder.
+    /// Failed syncs of a folder. The rate is in addition to `sync`; the count includes all of them.
     pub(crate) folder_sync: u32,
     /// Renames that fail.
     pub(crate) rename: u32,
@@ -133,7 +133,7 @@ struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
-/// A tree by paths, in the state of the cache or of the device.
+/// The inode number of each path, in the state of the cache or of the device.
 pub(crate) type Tree = BTreeMap<Vec<u8>, u64>;
 
 fn eio() -> io::Error {
@@ -516,7 +516,7 @@ impl Disk {
         (state.struck, state.lost)
     }
 
-    /// Makes the next sync of a file fail, although it writes everything back.
+    /// Makes the next sync of each file fail, although the sync writes everything back.
     pub(crate) fn fail_next_sync(&self) {
         let mut state = self.state();
         state.inodes.values_mut().for_each(|inode| inode.unreported = true);

@@ -6,8 +6,8 @@ use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
-/// Two flows with round trips of 20 and 100 ms have half of 96 Mbit/s each. Then `others` join.
-/// Returns the time of the first request below `most` Mbit/s to each of the two.
+/// Two flows with round trips of 20 and 100 ms have half of 96 Mbit/s each. Then `others` more
+/// flows join. Returns the time of the first request below `most` Mbit/s to each of the two.
 fn joined(others: u32, most: u64) -> [Time; 2] {
     let mut star = Star::new(100, settings(&[("receive-rate", 96e6)]));
     star.join(1, 20, 100);

@@ -29,7 +29,7 @@ fn unrequested_blocks_are_counted_and_refused() {
     assert!(!star.receiver.is_finished(FlowId(2)), "its last block was not asked for");
 }
 
-/// The other flows' rates after flow 2 is removed.
+/// Removes flow 2; returns the rates of the other flows afterwards, in Mbit/s.
 fn without_liar(star: &mut Star) -> Vec<f64> {
     star.receiver.remove_flow(FlowId(2));
     star.paths.remove(&2);
@@ -52,8 +52,8 @@ fn the_others_recover_when_a_flooding_sender_is_removed() {
 #[test]
 fn a_sender_above_its_rate_is_counted_and_the_others_recover_when_it_is_removed() {
     let mut star = three();
-    // The path is short, because a sender can be no faster than the requested data that it has in
-    // hand, per round trip.
+    // The liar has the shortest round trip: in each round trip a sender can send at most the
+    // requested data that it has in hand, so a shorter one lets it exceed its rate further.
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(10);
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Fast(10));
     star.run(ms(3000));

@@ -15,6 +15,14 @@ fn near(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-9 * expected.abs(), "{found} is not {expected}");
 }
 
+/// A well-timed first train that shows this rate, in Mbit/s.
+fn shows(mbps: f64) -> Pool {
+    let (bytes, span) = (Bytes::new(mbps as u64 * 125), Span::from_millis(1));
+    let mut pool = Pool::default();
+    pool.add(&Train { first: PacketNumber(0), bytes, span, steps: 31 });
+    pool
+}
+
 /// A controller at 100 Mbit/s whose start has ended.
 fn up() -> Trains {
     let mut trains = Trains::new(DATAGRAM, None);
@@ -89,7 +97,7 @@ fn a_train_goes_whole_or_not_at_all() {
     assert_eq!(at.map(|number| room(&mut start, number)), [32, 27, 1, 0, 0, 0]);
     let mut later = up();
     assert_eq!([0, 1024, 1030, 2047].map(|number| room(&mut later, number)), [0, 32, 26, 0]);
-    later.shown = Some(MBPS);
+    (later.pool, later.blind) = (shows(1.0), false);
     assert_eq!(room(&mut later, 2048), 0, "the last train was timed");
     assert_eq!(room(&mut with_ceiling(100.0), 1024), 0);
     for mode in [Mode::Try(epoch(100.0, 0.0)), Mode::Check(epoch(100.0, 0.0))] {
@@ -107,7 +115,7 @@ fn asked(starts: impl IntoIterator<Item = u64>) -> Trains {
 fn report(trains: &mut Trains, train: Train) -> Option<f64> {
     let pulse = Pulse { train: Some(train), ..Pulse::default() };
     trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), None));
-    trains.shown
+    trains.shown()
 }
 
 #[test]
@@ -129,7 +137,7 @@ fn a_train_counts_once_though_later_ones_have_left_before_its_report() {
     let mut trains = asked([1024, 2048, 3072]);
     near(report(&mut trains, train(2048, 6)).unwrap(), 640.0 * MBPS);
     // The end of a ceiling drops the value that a train showed. An old report does not restore it.
-    trains.shown = None;
+    trains.pool = Pool::default();
     assert_eq!(report(&mut trains, train(2048, 6)), None);
     assert_eq!(report(&mut trains, train(1024, 6)), None);
     near(report(&mut trains, train(3072, 6)).unwrap(), 640.0 * MBPS);
@@ -381,13 +389,13 @@ fn below_a_ceiling_the_rate_grows_in_steps_and_above_it_the_ceiling_is_refuted()
 
 #[test]
 fn a_ceiling_is_believed_for_16_epochs() {
-    let mut trains = Trains { shown: Some(MBPS), ..with_ceiling(100.0) };
+    let mut trains = Trains { pool: shows(1.0), ..with_ceiling(100.0) };
     for _ in 0..15 {
         near(trains.higher(95.0 * MBPS), 95.95 * MBPS);
     }
-    assert!(trains.ceiling.is_some() && trains.shown.is_some());
+    assert!(trains.ceiling.is_some() && trains.shown().is_some());
     near(trains.higher(95.0 * MBPS), 95.95 * MBPS);
-    assert!(trains.ceiling.is_none() && trains.shown.is_none() && !trains.blind);
+    assert!(trains.ceiling.is_none() && trains.shown().is_none() && !trains.blind);
 }
 
 #[test]
@@ -404,7 +412,7 @@ fn without_a_ceiling_the_rate_grows_by_guess_or_towards_what_a_train_showed() {
     // The rate rises to 97 % of the train's rate divided by (1 − loss), but by at most a quarter. A
     // target less than 5 % above the rate is ignored.
     let towards = |shown: f64, loss| {
-        let mut trains = Trains { shown: Some(shown * MBPS), loss, bounded: true, ..timed() };
+        let mut trains = Trains { pool: shows(shown), loss, bounded: true, ..timed() };
         trains.higher(100.0 * MBPS) / MBPS
     };
     near(towards(120.0, 0.0), 116.4);
@@ -515,3 +523,5 @@ fn what_was_found_is_the_rate_its_time_and_the_paths_own_loss() {
         Found { rate, after, loss_ppm: 10_000, shared: None, phase: Some(Phase::Alone) }
     );
 }
+
+mod start;

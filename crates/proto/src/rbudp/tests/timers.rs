@@ -1,4 +1,4 @@
-//! Timers of both ends to the nanosecond, the budget of extra copies of blocks, and the counting of
+//! The exact times of both ends' timers, the budget of extra copies of blocks, and the counting of
 //! losses. The sender sends DONE at the end of a round.
 
 use alloc::vec::Vec;
@@ -70,7 +70,7 @@ fn a_part_of_an_answer_puts_the_repeat_off_and_the_whole_of_it_ends_it() {
     out.run();
     let asked = out.now;
     out.report(1, 5, &[2..3]);
-    // The repair is due first.
+    // The missing block is sent again before DONE.
     assert_eq!(out.run(), [2]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
     // A repeated report changes nothing.

@@ -14,7 +14,7 @@ fn paper(mbps: f64) -> PaperRate {
     PaperRate::new(&mtu_1500(Settings::default()), Rate::from_bps_f64(mbps * 1e6), None)
 }
 
-/// Datagrams of 1500 bytes in 10 ms.
+/// The rate in datagrams of 1500 bytes per SYNC interval of 10 ms.
 fn per_sync(control: &dyn RateControl) -> f64 {
     control.rate().as_bps() as f64 * 0.01 / 12_000.0
 }
@@ -55,8 +55,8 @@ fn the_rate_rises_only_below_the_loss_threshold_and_only_if_something_was_sent()
     let mut control = paper(500.0);
     control.on_interval(0, 0);
     assert_eq!(control.rate(), Rate::from_mbps(500));
-    // A loss of 1 % in one interval counts an eighth in the average, and less after each
-    // further interval.
+    // A loss of 1 % in one interval adds an eighth of it to the average; each further interval
+    // reduces this by an eighth.
     control.on_interval(1000, 10);
     let mut intervals = 0;
     while control.rate() == Rate::from_mbps(500) {
@@ -125,7 +125,7 @@ fn the_rate_stays_between_a_datagram_an_interval_and_the_cap() {
         control.on_report(turn, turn);
     }
     assert_eq!(control.rate(), Rate::from_bps(1_200_000));
-    // A cap below this minimum applies.
+    // A cap below one datagram an interval overrides the minimum.
     let cap = Rate::from_bps(80_000);
     let mut control = PaperRate::new(&setup, cap, Some(cap));
     control.on_report(0, 1);
@@ -146,8 +146,8 @@ fn the_papers_constants_can_be_set() {
 #[test]
 fn the_sync_interval_can_be_set() {
     let seconds = |interval| set(&ROW, &[("sync-interval", interval)]);
-    // An interval of any length carries one datagram more than the interval before, and never
-    // less than one.
+    // Whatever the length of an interval, it carries one datagram more than the interval before,
+    // and at least one datagram.
     let mut control = PaperRate::new(&mtu_1500(seconds(0.05)), Rate::from_mbps(500), None);
     control.on_interval(100, 0);
     assert!(control.rate().as_bps().abs_diff(500_240_000) <= 1, "{}", control.rate());
@@ -155,8 +155,8 @@ fn the_sync_interval_can_be_set() {
         control.on_report(turn, turn);
     }
     assert!(control.rate().as_bps().abs_diff(240_000) <= 1, "{}", control.rate());
-    // Number of rate increases of a sender in a second, and the times of a receiver's
-    // acknowledgements.
+    // The first closure returns how often a sender raises its rate in a second; the second returns
+    // the times, in ms, of a receiver's acknowledgements.
     let rises = |interval: f64| {
         let settings = set(&ROW, &[("sync-interval", interval), ("initial-rate", 8e6)]);
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
@@ -212,7 +212,7 @@ fn the_releases_host_is_its_limit_not_its_delay() {
     let cap = Some(Rate::from_mbps(97));
     let mut control = ReleaseRate::new(&mtu_1500(Settings::default()), cap);
     assert_eq!(control.rate(), Rate::from_mbps(97));
-    // From 10 µs to 124 µs, a twentieth at a time.
+    // The delay grows from 10 µs to 124 µs, by a twentieth in each interval.
     let mut turns = 0;
     while control.rate() == Rate::from_mbps(97) {
         control.on_interval(1000, 100);

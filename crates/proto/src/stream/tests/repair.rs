@@ -27,7 +27,7 @@ fn request(frame: u32, ranges: &[(u16, u16)]) -> Request {
     Request { frame, ranges: ranges.to_vec() }
 }
 
-/// The numbers of the symbols that are sent from `from` to 10 ms later.
+/// The numbers of the symbols that are sent in the 10 ms after `from` (in ms).
 fn indices(sender: &mut Sender, from: u64) -> Vec<u16> {
     let heads = (from..from + 10).flat_map(|millis| sent(sender, at(millis)));
     heads.map(|head| head.index).collect()
@@ -55,7 +55,7 @@ fn lost_symbols_are_requested_after_the_last_one_and_again_after_each_round_trip
     for index in [2, 3] {
         receiver.on_symbol(at(110), &Head { index, ..all[0] });
     }
-    // The last one is lost again: the next request follows a round trip and 10 ms later.
+    // Symbol 5 is lost again: the next request follows a round trip and 10 ms after the last one.
     assert_eq!(receiver.poll_request(at(161)), None);
     assert_eq!(receiver.poll_request(at(162)), Some(request(0, &[(5, 5)])));
     receiver.on_symbol(at(262), &all[5]);
@@ -88,7 +88,7 @@ fn the_end_of_a_frame_is_requested_after_a_pause_that_is_longer_than_the_senders
     receiver.on_symbol(at(50), &head);
     // Frames come every 50 ms, so the two symbols of a frame are at most 25 ms apart.
     assert_eq!(receiver.next_request(at(50)), Some(at(75)));
-    // The first symbol of the next frame also shows that the second one is lost.
+    // The first symbol of frame 1 also shows that the second symbol of frame 0 is lost.
     receiver.on_symbol(at(60), &Head { frame: 1, at: 10_000, ..head });
     assert_eq!(receiver.next_request(at(60)), Some(at(62)));
     assert_eq!(receiver.poll_request(at(62)), Some(request(0, &[(1, 1)])));
@@ -149,7 +149,7 @@ fn a_request_of_an_unknown_or_unfinished_frame_is_ignored() {
         sender.again(at(60), &request(frame, &[(0, u16::MAX)]), 1);
     }
     assert!(sent(&mut sender, at(60)).is_empty());
-    // Symbols that the frame does not have.
+    // A request for symbols that the frame does not have is ignored, too.
     sender.again(at(60), &request(0, &[(8, 9), (100, u16::MAX)]), 1);
     assert!(sent(&mut sender, at(60)).is_empty());
     sender.offer(at(60), 1_000 * u32::from(SYMBOL)).expect("there is room");
@@ -188,7 +188,7 @@ fn a_receiver_gets_a_quarter_of_a_frame_and_16_symbols_and_leaves_others_their_s
         sender.again(at(70), &request(0, &[(41, 58)]), receiver);
     }
     assert_eq!(indices(&mut sender, 70).len(), 41 + 18);
-    // All receivers together get four shares.
+    // All receivers together get at most four times this share of a frame.
     for receiver in 10..100 {
         sender.again(at(171), &request(0, &[(0, 40)]), receiver);
         sender.again(at(171), &request(0, &[(41, 58)]), receiver);

@@ -40,7 +40,7 @@ pub struct Resend {
     /// Highest arrived packet number plus one; datagrams sent later may be in flight.
     pub highest: u64,
     /// Missing blocks of a slice of the buffer. The report's round is the number of requests
-    /// for the buffer.
+    /// for the buffer so far, this one included.
     pub report: Report,
 }
 

@@ -7,12 +7,12 @@ use crate::wire::messages;
 /// The error rate of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRate {
-    /// Number of the report: a repeated report counts once.
+    /// Number of the report. The sender ignores a report with a number that it already has.
     pub sequence: u64,
     /// Smoothed error rate, in thousandths of a percent.
     pub rate: u32,
-    /// Requests that the sender sends everything from this block on again, because too much is
-    /// missing for a list.
+    /// The receiver lacks too many blocks to list them: the sender must send all blocks from this
+    /// number on again. `None` without a restart.
     pub restart: Option<u64>,
 }
 

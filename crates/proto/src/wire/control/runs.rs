@@ -1,15 +1,15 @@
-//! Runs of numbers on the wire: gap and length alternate, each a varint; a gap counts from the end
-//! of the run before.
+//! Runs of consecutive numbers on the wire: gap and length alternate, each a varint; a gap counts
+//! from the end of the previous run.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::WireError;
 
-/// Room in a message for a list of runs.
+/// Maximum bytes of a list of runs in a message.
 pub(super) const MAX_MISSING: usize = 1100;
 
-/// Bytes for `run` after a run that ends at `at`.
+/// Returns the encoded length in bytes of `run` after a run that ends at `at`.
 pub(super) fn len(at: u64, run: &Range<u64>) -> usize {
     varint_len(run.start - at) + varint_len(run.end - run.start)
 }

@@ -1,6 +1,7 @@
 //! A selective acknowledgement: which blocks have arrived. It covers the changed parts of the
 //! object in as many messages as needed. Each message is useful alone. The loss of a message is
-//! harmless, because unchanged parts are reported again from time to time.
+//! harmless, because parts that have not changed since their last report are also reported again
+//! from time to time.
 
 use super::{Report, WireError};
 use crate::wire::header::Header;

@@ -131,7 +131,9 @@ impl Described {
     /// # Errors
     /// A value is out of its limits.
     pub(super) fn read(group: &Group) -> Result<Described, Error> {
-        let wrong = |what: String| Error::new(Kind::Usage, format!("the server's group: {what}"));
+        let wrong = |what: String| {
+            Error::new(Kind::Usage, format!("the server's group is invalid: {what}"))
+        };
         let bytes = &group.address[..];
         let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
         let ip = v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));

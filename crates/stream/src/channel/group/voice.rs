@@ -82,8 +82,8 @@ impl Voice {
         }
     }
 
-    /// Sends the repairs (redundant datagrams) for the last messages, if too few messages followed
-    /// to complete a group of the code.
+    /// Sends the repairs (redundant datagrams) for the last datagrams, if too few datagrams
+    /// followed to complete their group of the erasure code.
     pub(super) async fn flush(&mut self, socket: &UdpSocket) {
         self.cutter.flush(clock::now(), &mut self.cut);
         // A failed send has the effect of a loss on the path.

@@ -17,8 +17,8 @@ use crate::scenario::{Amount, Udp};
 
 /// The requested receive buffer in bytes.
 const BUFFER: usize = 8 << 20;
-/// The receiver's polling interval. The receiver counts until no datagram has arrived for a round
-/// trip plus twice this interval.
+/// The receiver's polling interval. After the sender has ended, the receiver counts until no
+/// datagram has arrived for a round trip plus twice this interval.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of datagrams before the sender checks for the end.
 const TURN: u32 = 64;

@@ -50,7 +50,8 @@ impl Scratch {
         let sweeper = Command::new("/bin/sh")
             .args(["-c", SWEEP, "sh"])
             .arg(folder.path())
-            // A shell's `kill -9 %1` kills this process's whole process group.
+            // A separate process group: a shell's `kill -9 %1` kills the whole group of this
+            // process.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

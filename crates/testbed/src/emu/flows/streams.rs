@@ -16,7 +16,8 @@ use crate::scenario::{Amount, Congestion, Tcp};
 const POINTS_APART: Span = Span::from_millis(100);
 /// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
-/// The buffer limits without a configured window: up to 256 MiB, more than a path needs.
+/// The minimum, default and maximum size in bytes of a TCP buffer, for flows without a configured
+/// window. The maximum, 256 MiB, is more than a path needs.
 const LARGEST_BUFFER: &str = "4096 131072 268435456";
 
 /// Transfers a TCP flow's bytes from one host to the other.

@@ -1,5 +1,5 @@
-//! State updates by datagrams in virtual time: with a fixed code, or with the code that a deadline
-//! needs on the measured path.
+//! State updates by datagrams in virtual time: with a fixed erasure code, or with the code that a
+//! deadline needs on the measured path.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,8 @@ use longhaul_proto::time::{Span, Time};
 use super::{Tally, UpdatesRun};
 use crate::link::{Fate, Link, UDP_IP};
 
-/// A datagram on the path: its arrival, its order, its block and its content.
+/// A datagram on the path: its arrival time, its position in the order of sending, its block and
+/// its content.
 type Flying = (Time, u64, u64, Vec<u8>);
 
 /// Header and tag of a sealed datagram.

@@ -45,8 +45,8 @@ impl Checksum {
     }
 
     /// Returns whether the file has the published digest; to be called when `last` is the only
-    /// missing chunk. Returns true if there is no published digest. Also returns true on every
-    /// later call: after a failed sync the last chunk may arrive again.
+    /// missing chunk. Returns true if there is no published digest. Only the first call compares:
+    /// later calls, when the last chunk arrives again after a failed sync, return true.
     pub(super) fn is_right(
         &mut self,
         sink: &mut Sink,

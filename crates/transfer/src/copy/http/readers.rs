@@ -57,7 +57,7 @@ impl Readers {
     ) -> Result<Readers, Error> {
         let due = match remote.has_ranges() {
             true => parts(missing, connections.into()),
-            // Without ranges: the whole file, from its start.
+            // A server without ranges sends only the whole file, from its start.
             false => std::iter::once(0..remote.size().div_ceil(CHUNK)).collect(),
         };
         let (give_back, buffers) = mpsc::channel();

@@ -114,7 +114,7 @@ fn sixty_four_senders_are_received_by_one_thread_and_written_by_four() {
     if std::env::var_os(ALONE).is_some() {
         return receive_from_all();
     }
-    // Parallel tests have threads of the same names.
+    // Runs in a separate process, because parallel tests have threads of the same names.
     let name = "many::tests::sixty_four_senders_are_received_by_one_thread_and_written_by_four";
     let mut alone = Command::new(std::env::current_exe().unwrap());
     let output = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
@@ -162,7 +162,7 @@ fn receive_from_all() {
     for number in 1..=SENDERS {
         assert!(fs::read(here.join(format!("part{number}"))).unwrap() == content(number));
     }
-    // One port is the server's, the other the copy's.
+    // One thread receives for the server, the other for the copy.
     assert_eq!((during.most("receive"), during.most("write")), (2, 4), "{during:?}");
     // Apart from the server's sending threads there are fewer threads than senders: fewer distinct
     // names, and fewer threads at a time with the same first word.

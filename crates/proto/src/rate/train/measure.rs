@@ -1,0 +1,80 @@
+//! An epoch (datagrams sent at one rate) and its measurements, for [`Trains`](super::Trains).
+
+use crate::time::Span;
+
+/// A shorter queue is ignored: hosts that wake up late cause the same delay. [`MIN_FILLING`] is
+/// enough if the arrival rate was also below [`STRETCHED`] of the departure rate.
+pub(super) const MIN_QUEUE: Span = Span::from_millis(10);
+const MIN_FILLING: Span = Span::from_millis(5);
+const STRETCHED: f64 = 0.96;
+/// An epoch of one pulse is clean if more than [`CLEAN`] of the departure rate arrived, and the loss
+/// ratio exceeds the path's own by less than [`CLEAN_LOSS`].
+const CLEAN: f64 = 0.98;
+const CLEAN_LOSS: f64 = 0.005;
+/// A sender that reaches less than this share of its rate is too slow for the rate.
+const USED: f64 = 0.9;
+
+/// Datagrams sent at one rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Epoch {
+    /// The first number sent at this rate.
+    pub(super) from: u64,
+    pub(super) start: Option<Snapshot>,
+    /// Round-trip time of the previous pulse.
+    pub(super) last: Option<Span>,
+}
+
+/// State at one pulse.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snapshot {
+    pub(super) clock: Span,
+    pub(super) highest: u64,
+    pub(super) received: u64,
+    pub(super) rtt: Option<Span>,
+}
+
+/// Measurements of one epoch; rates in bits a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Measure {
+    pub(super) rate: f64,
+    /// Departure rate.
+    pub(super) left: f64,
+    /// Arrival rate, as if the lost datagrams had arrived.
+    pub(super) paced: f64,
+    /// Arrival rate.
+    pub(super) delivered: f64,
+    pub(super) loss: f64,
+    pub(super) datagrams: f64,
+    /// Length of the path's queue.
+    pub(super) queue: Span,
+    /// Whether our own datagrams fill the queue.
+    pub(super) queued: bool,
+}
+
+impl Measure {
+    pub(super) fn is_used(&self) -> bool {
+        self.left > self.rate * USED
+    }
+
+    pub(super) fn is_stretched(&self) -> bool {
+        self.paced < self.left * STRETCHED
+    }
+
+    /// Whether the datagrams left at the rate, arrived as fast as they left, and were lost no more
+    /// than the path's own loss ratio `own` explains.
+    pub(super) fn is_clean(&self, own: f64) -> bool {
+        self.is_used() && self.paced > self.left * CLEAN && self.loss < own + CLEAN_LOSS
+    }
+}
+
+/// Whether we fill a queue of length `queue` that grew by `growth` during an epoch of `span`.
+/// `stretch` is the arrival rate divided by the departure rate.
+pub(super) fn fills(queue: Span, growth: Span, span: Span, stretch: f64, min_rtt: Span) -> bool {
+    if queue > MIN_QUEUE.max(min_rtt / 4) && growth > span / 200 {
+        return true;
+    }
+    // The round-trip time should grow as much as arrivals are stretched. Noise may hide a part of
+    // the growth, so a quarter is enough.
+    let expected = span.as_secs_f64() * (1.0 - stretch) / 4.0;
+    stretch < STRETCHED && queue > MIN_FILLING.max(min_rtt / 20) && growth.as_secs_f64() > expected
+}

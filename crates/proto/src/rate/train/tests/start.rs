@@ -1,0 +1,83 @@
+//! Jitter, poorly timed trains and short queues.
+
+use super::*;
+
+/// A report of a pulse that arrived before the datagrams of the first rate.
+fn trickled(trains: &mut Trains, rtt: Span) {
+    let pulse = Pulse { highest: 100, ..Pulse::default() };
+    trains.trickled = 160;
+    trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(rtt)));
+}
+
+#[test]
+fn jitter_of_half_the_first_train_makes_that_train_useless() {
+    for (rtt, growth) in [(21_500, DOUBLED), (21_000, NEAR)] {
+        let mut trains = Trains { pool: shows(100.0), blind: false, growth: NEAR, ..up() };
+        trains.first_train = Some(ms(2));
+        trickled(&mut trains, ms(20));
+        trickled(&mut trains, Span::from_micros(rtt));
+        trains.doubt();
+        let is_useless = growth == DOUBLED;
+        assert_eq!(
+            (trains.growth, trains.blind, trains.is_guess()),
+            (growth, is_useless, is_useless)
+        );
+        assert_eq!((trains.shown().is_none(), trains.first_train), (is_useless, None));
+    }
+}
+
+#[test]
+fn later_round_trip_times_do_not_count_as_jitter() {
+    let mut trains = Trains { first_train: Some(ms(2)), ..up() };
+    trickled(&mut trains, ms(20));
+    let pulse = Pulse { highest: 161, ..Pulse::default() };
+    trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(ms(30))));
+    assert_eq!(trains.spread.range(), Span::ZERO);
+}
+
+#[test]
+fn poorly_timed_trains_set_the_rate_and_let_it_grow_by_a_quarter() {
+    let mut trains = Trains { growth: GUESSED, ..asked([1024, 2048, 3072]) };
+    for start in [1024, 2048] {
+        assert_eq!(report(&mut trains, train(start, 3)), None);
+    }
+    // Three trains of 0.4 ms at 800 Mbit/s, and an error of 0.1 ms divided by the root of 3.
+    let shown = 800.0 / (1.0 + 0.25 / libm::sqrt(3.0));
+    near(report(&mut trains, train(3072, 3)).unwrap(), shown * MBPS);
+    assert_eq!((trains.blind, trains.growth, trains.is_guess()), (false, CAREFUL, true));
+    near(trains.higher(100.0 * MBPS), shown * BELOW * MBPS);
+    near(trains.higher(690.0 * MBPS), 690.0 * CAREFUL * MBPS);
+    trains.set_ceiling(900.0 * MBPS);
+    assert!(!trains.is_guess());
+}
+
+#[test]
+fn a_loss_of_ours_with_a_short_queue_shortens_the_bursts_once() {
+    let lossy = Measure { queue: Span::from_micros(999), ..epoch(100.0, 0.4) };
+    let timed = || Trains { pool: shows(100.0), ..up() };
+    let mut trains = timed();
+    assert_eq!(trains.burst(), u64::MAX);
+    trains.caused(&lossy);
+    assert_eq!((trains.mode, trains.burst()), (Mode::Smooth(lossy), SHORT_BURST));
+    near(trains.rate, lossy.rate);
+    let mut ended = timed();
+    ended.caused(&lossy);
+    ended.smoothed(&lossy, &epoch(100.0, 0.1));
+    assert_eq!(ended.burst(), SHORT_BURST);
+    // The loss stays: the rate goes below the capacity as without the test.
+    trains.smoothed(&lossy, &epoch(100.0, 0.2));
+    assert_eq!((trains.mode, trains.burst()), (Mode::Up, u64::MAX));
+    near(trains.rate, 0.6 * BELOW * lossy.rate);
+    trains.caused(&lossy);
+    assert_eq!(trains.mode, Mode::Up);
+}
+
+#[test]
+fn a_loss_of_ours_with_a_long_queue_or_above_the_trains_rate_lowers_the_rate_at_once() {
+    for (shown, queue) in [(100.0, SHALLOW), (99.0, Span::ZERO)] {
+        let mut trains = Trains { pool: shows(shown), ..up() };
+        trains.caused(&Measure { queue, ..epoch(100.0, 0.4) });
+        assert_eq!((trains.mode, trains.burst()), (Mode::Up, u64::MAX));
+        near(trains.rate, 0.6 * BELOW * 100.0 * MBPS);
+    }
+}
