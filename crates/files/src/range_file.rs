@@ -295,7 +295,19 @@ mod tests {
         .unwrap();
         let open = |path: &str| RangeFile::open(&within(top.path(), path));
         assert_eq!(open("in").unwrap().stamp().size, 1);
-        for path in ["out", "folder", "", ".", "..", "../secret", "none", "pipe", "loop", "in/"] {
+        for path in [
+            "out",
+            "folder",
+            "",
+            ".",
+            "..",
+            "../secret",
+            "none",
+            "pipe",
+            "loop",
+            "in/",
+            "folder/file/",
+        ] {
             assert!(open(path).is_err(), "{path}");
         }
         assert!(open("folder").unwrap_err().what.contains("it is a folder"));

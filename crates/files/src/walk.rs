@@ -317,7 +317,7 @@ fn holes_of(
             break;
         }
         match next_hole(next) {
-            Ok(at) if at > end_of_content && next < size => end_of_content = at,
+            Ok(at) if at > next => end_of_content = at,
             _ => break,
         }
     }

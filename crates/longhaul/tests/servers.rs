@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use longhaul::units::Rate;
-use longhaul::{Access, ErrorKind, Event, ServerEvent};
+use longhaul::{Access, Cipher, ErrorKind, Event, ServerEvent};
 
 use crate::rig::{Rig, noise, url};
 
@@ -78,6 +78,37 @@ async fn a_server_that_shuts_down_lets_a_transfer_end() {
         }
     };
     assert!(ended.is_none(), "{ended:?}");
+}
+
+/// Replicas send leased chunks. Nobody takes them after the client has ended.
+#[tokio::test]
+async fn leases_of_unencrypted_replicas_end_with_their_client() {
+    let rig = Rig::new();
+    fs::write(rig.there("x"), noise(32 << 20)).expect("a new file");
+    let start = async || rig.server().allow_plain(true).start().await.expect("it listens");
+    let servers = [start().await, start().await];
+    let mut told = servers.each_ref().map(|server| server.events());
+    let sources = servers.each_ref().map(|server| url(server, "x"));
+    let copy = rig.client().copy(sources, rig.here("x")).replicas(true).cipher(Cipher::None);
+    let mut copy = copy.rate_limit(Some(Rate::from_bps(100_000_000))).start().expect("an address");
+    let mut events = copy.events();
+    crate::rig::until_bytes(&mut events, 2 << 20).await;
+    copy.cancel_handle().cancel();
+    assert_eq!(copy.finish().await.expect_err("it is cancelled").kind, ErrorKind::Cancelled);
+    for (server, told) in servers.iter().zip(&mut told) {
+        let moved = loop {
+            let event = told.next().await.expect("the server runs");
+            if let ServerEvent::Ended { client, moved, error, .. } = event
+                && client.wish.starts_with("reads")
+            {
+                assert!(error.is_some(), "it was not finished");
+                break moved;
+            }
+        };
+        assert!(moved.bytes < 32 << 20, "{moved:?}");
+        let status = server.control().status().await.expect("the server runs");
+        assert_eq!(status.transfers, []);
+    }
 }
 
 #[tokio::test]

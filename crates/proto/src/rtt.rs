@@ -82,6 +82,22 @@ mod tests {
     }
 
     #[test]
+    fn each_sample_changes_the_estimate_as_in_rfc_6298() {
+        let millis = Span::from_millis;
+        let mut rtt = Rtt::new(Span::ZERO);
+        // After each sample: smoothed, variation, minimum and timeout.
+        for (sample, expected) in [
+            (80, [80, 40, 80, 240]),
+            (40, [75, 40, 40, 235]),
+            (0, [75, 40, 40, 235]),
+            (235, [95, 70, 40, 375]),
+        ] {
+            rtt.sample(millis(sample));
+            assert_eq!([rtt.smoothed, rtt.variation, rtt.min, rtt.timeout()], expected.map(millis));
+        }
+    }
+
+    #[test]
     fn a_timeout_is_never_shorter_than_two_round_trips() {
         let mut rtt = Rtt::new(Span::from_micros(50));
         for _ in 0..50 {

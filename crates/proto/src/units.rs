@@ -217,6 +217,17 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
+    fn a_ratio_in_millionths_is_rounded() {
+        let ppm = |lost, sent| LossRatio::of(lost, sent).ppm();
+        assert_eq!([ppm(1, 3), ppm(2, 3), ppm(5, 0), ppm(9, 3)], [333_333, 666_667, 0, 1_000_000]);
+    }
+
+    #[test]
+    fn sums_of_bytes_add_all_terms() {
+        assert_eq!([7, 0, 5].into_iter().map(Bytes::new).sum::<Bytes>(), Bytes::new(12));
+    }
+
+    #[test]
     fn units_divide_into_each_other() {
         let size = Bytes::new(125_000_000);
         let rate = Rate::from_mbps(1_000);

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::faults::slow_down;
 use super::relay::Relay;
+use crate::rig::slow::as_words;
 use crate::rig::{Child, Ended, Host, Server, bytes, need, scratch, skip, write};
 
 /// A client, and several servers with a folder each.
@@ -56,6 +57,15 @@ impl Star {
         let address = self.servers[server].address.clone();
         let words = Server::words(&address, &self.roots[server], &["--allow", &self.client.id]);
         self.servers[server] = Server::start_as(&mut self.hosts[server].command(words));
+    }
+
+    /// Kills a server and starts it again on its old port, run by the command `within`.
+    pub(super) fn restart_within(&mut self, server: usize, within: &[String]) {
+        self.signal(server, Signal::KILL);
+        let address = self.servers[server].address.clone();
+        let words = Server::words(&address, &self.roots[server], &["--allow", &self.client.id]);
+        let mut command = self.hosts[server].wrapped(&as_words(within), words);
+        self.servers[server] = Server::start_as(&mut command);
     }
 
     /// Starts servers that all have `content` as `x`.
@@ -376,6 +386,50 @@ fn a_killed_copy_of_replicas_resumes_with_other_replicas() {
     // All chunks are already there, so no source has to send any.
     let ended = star.replicas(&["-r"], &[0, 2]).end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
+}
+
+#[test]
+fn empty_files_and_files_with_fewer_chunks_than_replicas_are_copied() {
+    let star = Star::new(3);
+    for root in &star.roots {
+        for path in ["empty", "none/a", "none/b", "ends/a", "ends/z"] {
+            write(&root.join(path), b"");
+        }
+        write(&root.join("ends/m"), b"one chunk");
+        write(&root.join("exact"), &bytes(2 << 20, 12));
+    }
+    let copied = |path: &str, files: u64, size: u64| {
+        let sources = [0, 1, 2].map(|server| (server, path));
+        let ended = star.start(&["--replicas", "-r"], &sources, path).end();
+        let summary = ended.summary();
+        let is = (&summary["files"], &summary["bytes"], &summary["verified"]);
+        assert_eq!(is, (&files.into(), &size.into(), &true.into()), "{path}: {ended}");
+    };
+    copied("empty", 1, 0);
+    copied("none", 2, 0);
+    copied("ends", 3, 9);
+    copied("exact", 1, 2 << 20);
+    for path in ["empty", "none/a", "none/b", "ends/a", "ends/z"] {
+        star.assert_copied(path, b"");
+    }
+    star.assert_copied("ends/m", b"one chunk");
+    star.assert_copied("exact", &bytes(2 << 20, 12));
+}
+
+#[test]
+fn of_several_sources_one_may_be_empty() {
+    let star = Star::new(3);
+    write(&star.roots[0].join("first"), b"");
+    fs::create_dir(star.roots[1].join("folder")).expect("the scratch folder is ours");
+    write(&star.roots[2].join("last"), &bytes(3_000_000, 13));
+    fs::create_dir(star.here.join("all")).expect("the scratch folder is ours");
+    let sources = [(0, "first"), (1, "folder"), (2, "last")];
+    let ended = star.start(&["-r"], &sources, "all").end();
+    let summary = ended.summary();
+    assert_eq!((&summary["files"], &summary["bytes"]), (&2.into(), &3_000_000.into()), "{ended}");
+    star.assert_copied("all/first", b"");
+    star.assert_copied("all/last", &bytes(3_000_000, 13));
+    assert!(star.here.join("all/folder").is_dir());
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::many::Star;
-use crate::rig::bytes;
+use crate::rig::slow::{Hanging, hanging_calls};
+use crate::rig::{Child, bytes, need};
 
 #[test]
 fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
@@ -103,4 +104,39 @@ fn a_replica_frozen_at_the_start_delays_no_copy_and_joins_later() {
     let ended = copy.end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     star.assert_copied("x", &content);
+}
+
+/// The length of the object that three replicas have, one of them on a hanging disk.
+const LENGTH: usize = 24 << 20;
+
+/// Checks that the copy has ended, although the disk of the first replica still hangs.
+fn ends_without_the_first(star: &Star, copy: Child, content: &[u8]) {
+    let ended = copy.end();
+    let summary = ended.summary();
+    assert_eq!(summary["verified"], true, "{ended}");
+    let arrived = |server| star.row(&summary, server)["received_bytes"].as_u64().unwrap_or(0);
+    assert!(arrived(0) < LENGTH as u64 / 3, "{ended}");
+    assert!(arrived(1) > 0 && arrived(2) > 0, "{ended}");
+    star.assert_copied("x", content);
+}
+
+#[test]
+fn a_replica_whose_disk_hangs_in_the_comparison_delays_no_copy() {
+    let content = bytes(LENGTH, 36);
+    let mut star = Star::of_replicas(3, &content);
+    // Each thread may read eight chunks, and the loader its libraries.
+    star.restart_within(0, &need!(hanging_calls("pread64", 9)));
+    let copy = star.replicas(&["--rate=80M"], &[0, 1, 2]);
+    ends_without_the_first(&star, copy, &content);
+}
+
+#[test]
+fn a_replica_whose_disk_hangs_in_its_lease_leaves_its_chunks_to_the_others() {
+    let content = bytes(LENGTH, 37);
+    let mut star = Star::of_replicas(3, &content);
+    let mut copy = star.replicas(&["--rate=24M"], &[0, 1, 2]);
+    copy.event(|event| star.row_of(event, 0).is_some_and(|row| row["received_bytes"] != 0));
+    let id = star.servers[0].child().id();
+    let _hanging = need!(Hanging::from_now(id, "pread64"));
+    ends_without_the_first(&star, copy, &content);
 }

@@ -1,17 +1,66 @@
 //! Runs programs under strace, which delays system calls or lets them fail, as a slow, hanging or
 //! broken disk does.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use super::skip::{self, Skipped};
 
 /// Delay of a call that counts as a hanging disk, in microseconds (60 s).
 pub(crate) const HANGS: u32 = 60_000_000;
 
+/// Delay of a call that is longer than any test, in microseconds (an hour).
+const FOREVER: u32 = 60 * HANGS;
+
 /// Returns the words to put before a command line, so that each `call` of the program takes
 /// `micros` microseconds longer. Skips the test if strace cannot run.
 pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped> {
     inject(call, &format!("delay_exit={micros}"))
+}
+
+/// Returns a command that runs a program in which each thread hangs from its `call` number `first`
+/// on, for longer than any test; skips the test as [`slow_calls`] does.
+pub(crate) fn hanging_calls(call: &str, first: u32) -> Result<Vec<String>, Skipped> {
+    let mut words = slow_calls(call, 0)?;
+    words.pop();
+    words.push(format!("inject={call}:delay_exit={FOREVER}:when={first}+"));
+    Ok(words)
+}
+
+/// A running process whose calls hang until this value is dropped.
+pub(crate) struct Hanging {
+    strace: Child,
+    /// Open, so that strace can report further threads.
+    _said: BufReader<ChildStderr>,
+}
+
+impl Hanging {
+    /// Lets each `call` of the process `id` hang from now on; skips the test if this user may not
+    /// trace the process.
+    pub(crate) fn from_now(id: u32, call: &str) -> Result<Hanging, Skipped> {
+        slow_calls(call, 0)?;
+        let (inject, trace) =
+            (format!("inject={call}:delay_exit={FOREVER}"), format!("trace={call}"));
+        let mut command = Command::new("strace");
+        command.args(["-f", "-o", "/dev/null", "-e", &trace, "-e", &inject, "-p", &id.to_string()]);
+        let mut strace = command.stderr(Stdio::piped()).spawn().expect("it ran above");
+        let mut said = BufReader::new(strace.stderr.take().expect("it is piped"));
+        let mut lines = said.by_ref().lines().map_while(Result::ok);
+        let attached = lines.any(|line| line.contains("attached"));
+        let hanging = Hanging { strace, _said: said };
+        if attached {
+            Ok(hanging)
+        } else {
+            Err(skip::forbidden("this user may not trace a process"))
+        }
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        let _ = self.strace.kill();
+        let _ = self.strace.wait();
+    }
 }
 
 /// Like [`slow_calls`], but each of `calls` fails with EIO.

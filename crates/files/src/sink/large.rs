@@ -703,6 +703,58 @@ mod tests {
     }
 
     #[test]
+    fn the_least_recently_used_of_65_open_files_is_closed() {
+        let top = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let place = crate::Place::Ambient(top.path().to_owned());
+        let kind = crate::Kind::File { size: 2 * CHUNK, sparse: true, holes: Box::default() };
+        let file = |number: u32| crate::Listed {
+            path: format!("{number:02}").into_bytes().into(),
+            kind: kind.clone(),
+            mode: 0o600,
+            modified: FileTime::default(),
+        };
+        let listed = (0..65).map(file).collect();
+        let manifest = crate::Manifest::new(crate::Shape::Contents, listed).unwrap().into();
+        let (options, watch) = (crate::SinkOptions::default(), Watch::default());
+        let (mut sink, _) = crate::Sink::open(&place, &manifest, 0, &options, &watch).unwrap();
+        for number in 0..65 {
+            let large = Large::create(number, &mut sink.ground).unwrap();
+            sink.keep_large(number, large);
+        }
+        let content = vec![1; CHUNK as usize];
+        sink.try_write_large(0, 0, &content, digest::file_value(2 * CHUNK, 0, &content)).unwrap();
+        let closed = |sink: &crate::Sink| {
+            let closed = sink.larges.iter().filter(|(_, large)| !large.is_open());
+            closed.map(|(number, _)| *number).collect::<Vec<_>>()
+        };
+        assert!(closed(&sink).is_empty());
+        sink.close_the_oldest().unwrap();
+        assert_eq!(closed(&sink), [1]);
+        sink.close_the_oldest().unwrap();
+        assert_eq!(closed(&sink), [1], "64 may be open");
+    }
+
+    #[test]
+    fn nothing_is_journalled_before_the_name_of_the_partial_file_is_on_disk() {
+        use crate::store::memory::{Disk, Faults};
+        let disk = Disk::new(1);
+        let root = crate::store::buffers::Store(disk.root());
+        let place = crate::Place::Stored { root, path: "x".into() };
+        let manifest = crate::Manifest::of_file(b"x", 2 * CHUNK, FileTime::default(), 0).unwrap();
+        let mut ground = Ground::open(&place, &std::sync::Arc::new(manifest), true).unwrap();
+        let mut large = Large::create(0, &mut ground).unwrap();
+        let content = vec![1; CHUNK as usize];
+        let value = digest::file_value(2 * CHUNK, 0, &content);
+        large.write(&mut ground, 0, &content, value).unwrap();
+        disk.set_faults(Faults { folder_sync: 10_000, ..Faults::default() });
+        large.sync(&mut ground).unwrap();
+        assert_eq!((large.has_pending(), disk.struck().0.folder_sync), (true, 2));
+        disk.set_faults(Faults::default());
+        large.sync(&mut ground).unwrap();
+        assert!(!large.has_pending());
+    }
+
+    #[test]
     fn a_hole_reads_as_zeros_whatever_was_there_before() {
         let folder = crate::MemoryFolder::new(6 * CHUNK);
         let file = folder.create(b"x", 0o600).unwrap();

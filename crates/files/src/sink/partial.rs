@@ -270,6 +270,15 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_in_place_of_a_partial_file_is_an_error_and_stays() {
+        let folder = crate::store::memory::Disk::new(1).root();
+        folder.make_folder(b"part", 0o700).unwrap();
+        let error = open(&*folder, b"part", true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(folder.look(b"part").unwrap().kind, FileKind::Folder);
+    }
+
+    #[test]
     fn a_replaced_partial_file_gets_no_final_name_without_a_lock_and_is_kept() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
@@ -309,6 +318,12 @@ mod tests {
         // A file system without holes has content everywhere.
         let everywhere = 0..6;
         assert!(found == [0..2, 4..5] || found == [everywhere], "{found:?}");
+        // The source is shorter than the file: content after its end does not count.
+        for chunks in [3, 4] {
+            let found = chunks_with_content(&*file, chunks * CHUNK);
+            let (content, everywhere) = (0..2, 0..chunks);
+            assert!(found == [content] || found == [everywhere], "{found:?}");
+        }
     }
 
     #[test]

@@ -355,6 +355,35 @@ mod tests {
         Whole { entry, stamp, file }
     }
 
+    /// Returns a destination on `disk` and its file in progress, with this mode.
+    fn begun(disk: &crate::store::memory::Disk, mode: u32) -> (Ground, Whole) {
+        let root = crate::store::buffers::Store(disk.root());
+        let place = crate::Place::Stored { root, path: "x".into() };
+        let manifest = crate::Manifest::of_file(b"x", 3, FileTime::default(), 0).unwrap();
+        let ground = Ground::open(&place, &std::sync::Arc::new(manifest), true).unwrap();
+        let file = disk.root().create(&names::small(b"x"), mode).unwrap();
+        let stamp = Stamp::of(&file.attributes().unwrap());
+        (ground, Whole { entry: 0, stamp, file: None })
+    }
+
+    #[test]
+    fn a_closed_file_is_synced_unless_another_copy_has_taken_its_place() {
+        use crate::store::memory::{Disk, Faults};
+        let disk = Disk::new(1);
+        disk.obey_modes();
+        let (mut ground, mut whole) = begun(&disk, 0o600);
+        sync_one(&mut ground, &whole).unwrap();
+        whole.stamp.size += 1;
+        assert!(partial::is_busy(&sync_one(&mut ground, &whole).unwrap_err()));
+        disk.root().remove(&names::small(b"x")).unwrap();
+        assert!(partial::is_busy(&sync_one(&mut ground, &whole).unwrap_err()));
+        // The file system is synced in place of a file that cannot be opened.
+        let (mut ground, whole) = begun(&disk, 0o000);
+        sync_one(&mut ground, &whole).unwrap();
+        disk.set_faults(Faults { sync: 10_000, ..Faults::default() });
+        assert!(!partial::is_busy(&sync_one(&mut ground, &whole).unwrap_err()));
+    }
+
     #[test]
     fn a_hundred_thousand_waiting_files_are_synced_early() {
         let mut small = Small::new(1);
@@ -363,6 +392,18 @@ mod tests {
         small.queue.push(whole(0, None));
         assert!(small.is_full());
         assert_eq!(small.on_their_way().len(), MOST_QUEUED);
+    }
+
+    #[test]
+    fn the_first_eight_waiting_files_that_were_never_closed_stay_open() {
+        let folder = crate::MemoryFolder::new(10);
+        folder.put("x".as_ref(), Vec::new());
+        let open = || crate::store::Folder::open(&folder, b"x", Access::Read).unwrap();
+        let mut small = Small::new(10);
+        small.enqueue(0, open(), false).unwrap();
+        (1..10).for_each(|entry| small.enqueue(entry, open(), true).unwrap());
+        let kept = small.queue.iter().filter(|whole| whole.file.is_some());
+        assert_eq!(kept.map(|whole| whole.entry).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]

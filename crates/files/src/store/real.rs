@@ -391,6 +391,21 @@ mod tests {
         }
     }
 
+    /// Runs in its own process, because it changes the umask for a moment.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_system_without_proc_has_the_same_umask() {
+        const ALONE: &str = "LONGHAUL_TEST_UMASK";
+        if std::env::var_os(ALONE).is_some() {
+            return assert_eq!([asked_umask(), asked_umask()].map(Some), [told_umask(); 2]);
+        }
+        let name = "store::real::tests::a_system_without_proc_has_the_same_umask";
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = alone.args(["--exact", name]).env(ALONE, "1").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(String::from_utf8(output.stdout).unwrap().contains("1 passed"));
+    }
+
     #[test]
     fn new_files_lack_the_bits_of_the_umask() {
         let folder = tempfile::tempdir().unwrap();

@@ -137,6 +137,18 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
 }
 
 #[test]
+fn a_dry_run_into_a_missing_folder_deletes_nothing_beside_it() {
+    let ends = ends();
+    write(ends.from.join("a"), b"a");
+    write(ends.to.join("other"), b"o");
+    let options = SinkOptions { dry_run: true, ..deleting(&[], None) };
+    let to = ambient(slash(&ends.to.join("new")));
+    let copy = Copy::open(source(&[&slash(&ends.from)]), &to, &options).unwrap();
+    let outcome = copy.sink.finish().unwrap();
+    assert_eq!((outcome.deleted, outcome.deleted_names), (0, vec![]));
+}
+
+#[test]
 fn nothing_is_deleted_where_the_disk_stores_names_in_another_form() {
     let disk = crate::store::memory::Disk::new(1);
     disk.fold_names();

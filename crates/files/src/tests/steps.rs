@@ -93,10 +93,19 @@ fn an_outcome_names_each_entry_once() {
     let ends = ends();
     write(ends.from.join("folder/file"), b"x");
     symlink("file", ends.from.join("folder/link")).unwrap();
+    // It is the last entry.
+    write(ends.from.join("there"), b"x");
+    write(ends.to.join("there"), b"x");
     let mut named =
         open(&ends, &SinkOptions { names: true, ..Default::default() }).run().unwrap().named;
     named.sort_unstable();
     assert_eq!(named, [0, 1, 2]);
+    let again = open(&ends, &SinkOptions { names: true, ..Default::default() });
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|entry| again.sink.is_skipped(entry)),
+        [false, true, true, true, false]
+    );
+    assert!(again.run().unwrap().named.is_empty());
 }
 
 #[test]
@@ -145,10 +154,106 @@ fn a_folder_that_cannot_be_made_is_an_error() {
 }
 
 #[test]
+fn a_source_has_a_name_of_at_most_255_bytes() {
+    let disk = Disk::new(1);
+    for (length, is_copied) in [(255, true), (256, false)] {
+        let name = "n".repeat(length);
+        disk.root().create(name.as_bytes(), 0o600).unwrap();
+        let opened = Source::open(&[place(&disk, &name)], &SourceOptions::default());
+        assert_eq!(opened.is_ok(), is_copied, "{length}");
+    }
+}
+
+#[test]
 fn a_file_has_no_contents() {
     let disk = Disk::new(1);
     disk.root().create(b"file", 0o600).unwrap();
     let open = |path| Source::open(&[place(&disk, path)], &SourceOptions::default()).map(drop);
     assert!(open("file").is_ok());
     assert!(open("file/").unwrap_err().what.contains("Not a directory"), "{:?}", open("file/"));
+}
+
+#[test]
+fn a_file_that_loses_its_name_while_it_is_open_is_read_to_its_end() {
+    let ends = ends();
+    let path = ends.from.join("file");
+    write(&path, &content(LARGE, 1));
+    let mut source = source(&[&path]);
+    let mut read = |chunk: u64| {
+        let mut buffer = vec![0; CHUNK as usize];
+        source.read_chunk(chunk, &mut buffer).unwrap();
+        (buffer, source.failures().len())
+    };
+    read(0);
+    // The removal has a later time than the file once any other file has.
+    let changed = |path: &Path| path.metadata().map(|it| (it.ctime(), it.ctime_nsec())).unwrap();
+    let other = ends.from.join("other");
+    while std::fs::write(&other, b"x").is_ok() && changed(&other) <= changed(&path) {}
+    std::fs::remove_file(&path).unwrap();
+    for chunk in 1..8 {
+        let start = (chunk * CHUNK) as usize;
+        assert!(read(chunk) == (content(LARGE, 1)[start..][..CHUNK as usize].to_vec(), 0));
+    }
+}
+
+#[test]
+fn a_link_does_not_replace_a_folder() {
+    let ends = ends();
+    symlink("x", ends.from.join("link")).unwrap();
+    std::fs::create_dir(ends.to.join("link")).unwrap();
+    let outcome = open(&ends, &SinkOptions::default()).run().unwrap();
+    let [failure] = &outcome.failures[..] else { panic!("{:?}", outcome.failures) };
+    assert!(failure.reason.ends_with("a folder is in its place"), "{failure:?}");
+}
+
+/// Each chunk holds the end of a file and the start of the next one. With every second chunk, more
+/// files have begun than may be open.
+#[test]
+fn small_files_in_pieces_are_closed_and_continued_and_a_removed_one_fails() {
+    for removes in [false, true] {
+        let ends = ends();
+        write(ends.from.join("00"), &content(CHUNK / 2, 0));
+        for number in 1..42 {
+            write(ends.from.join(format!("{number:02}")), &content(CHUNK, number));
+        }
+        let mut copy = open(&ends, &SinkOptions::default());
+        let (even, odd): (Vec<u64>, Vec<u64>) =
+            copy.missing().into_iter().partition(|chunk| chunk % 2 == 0);
+        even.into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+        if removes {
+            std::fs::remove_file(ends.to.join(".40.lh-small")).unwrap();
+        }
+        odd.into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+        let outcome = copy.sink.finish().unwrap();
+        let failed =
+            outcome.failures.iter().map(|failure| (&failure.path[..], &failure.reason[..]));
+        let failed: Vec<_> = failed.collect();
+        match removes {
+            false => assert_eq!((&failed[..], tree(&ends.to)), (&[][..], tree(&ends.from))),
+            true => {
+                assert!(failed.len() == 1 && failed[0].1.contains("another copy"), "{failed:?}")
+            }
+        }
+    }
+}
+
+/// Only a process that has written the file itself may skip the read, so a bad sector is not found.
+#[test]
+fn a_later_attempt_of_one_process_does_not_read_what_an_earlier_one_has_left() {
+    let (from, to) = (Disk::new(1), Disk::new(2));
+    let file = from.root().create(b"file", 0o600).unwrap();
+    file.write_all_at(&content(LARGE, 1), 0).unwrap();
+    let open = |left: &Arc<sink::Left>| {
+        let options = SinkOptions { left: left.clone(), ..Default::default() };
+        let source = Source::open(&[place(&from, "file")], &SourceOptions::default()).unwrap();
+        Copy::open(source, &place(&to, "copy"), &options).unwrap()
+    };
+    let left = Arc::default();
+    let mut copy = open(&left);
+    (0..4).for_each(|chunk| copy.step(chunk).unwrap());
+    copy.sink.sync().unwrap();
+    drop(copy);
+    to.spoil(to.tree(false)[&b".copy.lh-part"[..]], CHUNK);
+    assert_eq!(open(&left).plan.have, [0..4]);
+    assert_eq!(open(&Arc::default()).plan.have, [0..1, 2..4]);
 }

@@ -288,6 +288,19 @@ mod tests {
     }
 
     #[test]
+    fn the_answer_to_an_older_request_changes_nothing() {
+        let mut model = Model::new(&[10..20, 40..44, 20..30]);
+        let mut after = |request, highest| {
+            model.asked.on_answered(request, highest);
+            model.asked.answered
+        };
+        assert_eq!(after(2, 20), Some((14, 20)));
+        assert_eq!(after(1, 30), Some((14, 20)));
+        assert_eq!(after(2, 40), Some((14, 20)));
+        assert_eq!(after(3, 50), Some((24, 50)));
+    }
+
+    #[test]
     fn a_late_block_is_not_requested_again() {
         let mut model = Model::new(&[0..10]);
         model.arrive(5, 9..10);

@@ -509,6 +509,17 @@ mod tests {
     }
 
     #[test]
+    fn drops_of_the_host_count_if_they_are_a_higher_loss_than_the_flows() {
+        let whole = Whole { loss: 0.05, unmeasured: 7.0, ..Whole::default() };
+        let half = Span::from_millis(500);
+        let expected =
+            Whole { total: 2000.0, current: 1800.0, loss: 0.1, unmeasured: 0.0, ..whole };
+        assert_eq!(whole.with_drops(900.0, 100.0, half), expected);
+        assert_eq!(whole.with_drops(950.0, 50.0, half), whole, "the same loss");
+        assert_eq!(whole.with_drops(900.0, 100.0, Span::ZERO), whole);
+    }
+
+    #[test]
     fn drops_of_the_host_count_even_if_no_flow_can_be_measured() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 31);

@@ -107,6 +107,12 @@ mod tests {
     }
 
     #[test]
+    fn the_first_train_is_the_laws() {
+        let train = |path| controller(&setup(path)).train(Time::ZERO, PacketNumber(0));
+        assert_eq!((train(Some(PATH)), train(None)), (TRAIN_LEN, TRAIN_LEN));
+    }
+
+    #[test]
     fn the_report_on_the_first_train_ends_the_memory() {
         let mut resumed = controller(&setup(Some(PATH)));
         resumed.on_sent(Time::ZERO, PacketNumber(0), TRAIN_LEN + 10);

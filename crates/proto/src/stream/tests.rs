@@ -119,6 +119,18 @@ fn a_full_sender_blocks_skips_or_thins() {
 }
 
 #[test]
+fn frames_that_wait_or_are_being_sent_can_be_given_up() {
+    let mut sender = Sender::new(settings());
+    sender.offer(at(0), 1_440_000).expect("room");
+    sent(&mut sender, at(0));
+    sender.offer(at(0), 1).expect("room");
+    sender.give_up();
+    assert_eq!((sender.skipped(), sender.next_wakeup()), (2, None));
+    sender.give_up();
+    assert_eq!(sender.skipped(), 2, "nothing waits");
+}
+
+#[test]
 fn a_frame_that_cannot_be_in_time_is_not_sent() {
     let mut sender = Sender::new(settings());
     sender.offer(at(0), 1).expect("room");

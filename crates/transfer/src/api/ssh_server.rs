@@ -64,3 +64,99 @@ impl Drop for CancelOnDrop {
         self.0.cancel();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::Path;
+    use std::process::{Child, Command, Stdio};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// The environment variable of a process that ssh seems to have started. Its value is the path
+    /// of a socket: the process drops its server after a byte from there, and then reports there
+    /// what the server has left.
+    const STARTED: &str = "LONGHAUL_TEST_SSH_SERVER";
+
+    /// How long the engine's thread may take to end on a machine under load.
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Returns the names of this process's threads and the targets of its descriptors.
+    fn held() -> Vec<String> {
+        let read = |folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+        let threads =
+            read("/proc/self/task").filter_map(|it| fs::read_to_string(it.join("comm")).ok());
+        // The descriptor of the listing itself is gone.
+        let descriptors =
+            read("/proc/self/fd").filter(|it| !it.ends_with("0") && !it.ends_with("1"));
+        let targets =
+            descriptors.filter_map(|it| Some(fs::read_link(it).ok()?.display().to_string()));
+        let mut held: Vec<String> = threads.chain(targets).collect();
+        held.sort();
+        held
+    }
+
+    fn serve_and_drop(socket: &Path) {
+        // The first runtime of a process opens descriptors that tokio keeps for signals.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut line = UnixStream::connect(socket).unwrap();
+        let before = held();
+        runtime.block_on(async {
+            let mut serving = Box::pin(SshServer::new(Identity::generate()).serve());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(serving.as_mut().poll(&mut context).is_pending());
+            line.read_exact(&mut [0]).unwrap();
+        });
+        let end = Instant::now() + LONG;
+        while held() != before && Instant::now() < end {
+            thread::yield_now();
+        }
+        let left = if held() == before { "nothing".to_owned() } else { held().join("\n") };
+        line.write_all(left.as_bytes()).unwrap();
+    }
+
+    /// Starts this test in a process with pipes for standard input and output.
+    fn start(socket: &Path) -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = "api::ssh_server::tests::a_dropped_server_leaves_no_thread_and_no_descriptor";
+        command.args(["--exact", name, "--nocapture"]).env(STARTED, socket);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_dropped_server_leaves_no_thread_and_no_descriptor() {
+        if let Some(socket) = std::env::var_os(STARTED) {
+            return serve_and_drop(Path::new(&socket));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        // The server waits for the client's introduction, or for the client's sessions.
+        for introduces in [false, true] {
+            let socket = folder.path().join(introduces.to_string());
+            let listener = UnixListener::bind(&socket).unwrap();
+            let mut server = start(&socket);
+            let (mut line, _) = listener.accept().unwrap();
+            let mut input = server.stdin.take().unwrap();
+            let mut output = BufReader::new(server.stdout.take().unwrap());
+            let mut said = String::new();
+            while !said.contains(" offer ") {
+                said.clear();
+                assert!(output.read_line(&mut said).unwrap() > 0, "it ended without an offer");
+            }
+            if introduces {
+                let id = Identity::generate().id();
+                writeln!(input, "longhaul-ssh/1 client id={id}").unwrap();
+            }
+            line.write_all(&[0]).unwrap();
+            // The client sees the end of its ssh channel, although it keeps its own end open.
+            output.read_to_string(&mut said).unwrap();
+            let mut left = String::new();
+            line.read_to_string(&mut left).unwrap();
+            assert_eq!(left, "nothing", "introduces: {introduces}");
+            assert!(server.wait().unwrap().success());
+        }
+    }
+}

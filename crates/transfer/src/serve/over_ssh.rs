@@ -49,7 +49,11 @@ async fn run(
     let data_port = data.socket().local_addr().port();
     // Standard output belongs to ssh, and the client gets all errors itself.
     let tell: Tell = Arc::new(|_| {});
-    let mut side = accept_over_ssh(&identity, ports, data_port, &Settings::default()).await?;
+    let settings = Settings::default();
+    let mut side = tokio::select! {
+        side = accept_over_ssh(&identity, ports, data_port, &settings) => side?,
+        () = cancel.wished() => return Err(cancelled()),
+    };
     // The client's first data may arrive before its request; they are kept.
     let port = data.handle();
     side.listener.on_arrival(move |address| port.expect(address));

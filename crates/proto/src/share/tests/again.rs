@@ -245,6 +245,42 @@ fn an_edit_whose_answer_was_lost_is_not_applied_twice_and_its_writer_gets_the_ve
 }
 
 #[test]
+fn only_an_edit_that_waited_for_a_connection_is_conditional() {
+    let mut edits = Edits::default();
+    edits.heard(5);
+    edits.add(wish("k", b"waits"));
+    edits.connected();
+    edits.add(wish("k", b"does not"));
+    edits.heard(6);
+    edits.lost();
+    edits.add(wish("k", b"waits too"));
+    edits.connected();
+    edits.add(wish("k", b"is new"));
+    let conditions = core::iter::from_fn(|| edits.poll()).map(|sent| sent.condition);
+    let expected =
+        [Condition::NotSince(5), Condition::NotSince(5), Condition::NotSince(6), Condition::Always];
+    assert_eq!(conditions.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_presence_is_resumed_only_by_its_writer() {
+    let mut world = World::new();
+    world.edits.add(Wish { presence: true, ..wish("k", b"me") });
+    world.settle();
+    let hold =
+        |value: &[u8]| Hold { key: key("k"), value: value.into(), version: 1, is_strict: false };
+    let (mine, change) = world.calls.hold(world.by(), hold(b"me")).expect("it is mine");
+    assert_eq!((mine, change), (1, None));
+    let other = By { writer: Writer { instance: 9, ..CLIENT }, stream: 77 };
+    world.calls.begin(other, true, None).expect("there is room");
+    for value in [b"me", b"it"] {
+        assert!(matches!(world.calls.hold(other, hold(value)), Err(Refusal::Conflict(Some(_)))));
+    }
+    let (newer, change) = world.calls.hold(world.by(), hold(b"it")).expect("it is mine");
+    assert!(newer > mine && change.is_some());
+}
+
+#[test]
 fn a_lost_edit_is_applied_only_if_its_key_is_unchanged() {
     let mut world = World::new();
     let (first, second) = (world.edits.add(wish("k", b"1")), world.edits.add(wish("k", b"2")));
@@ -253,8 +289,10 @@ fn a_lost_edit_is_applied_only_if_its_key_is_unchanged() {
     world.foreign("taken", b"0");
     world.on_way.clear();
     world.restart();
+    assert_eq!(world.calls.known(CLIENT, first), None);
     world.settle();
-    assert!(matches!(world.told[&first], Answer::Made(_)));
+    let Answer::Made(version) = world.told[&first] else { panic!("{:?}", world.told[&first]) };
+    assert_eq!(world.calls.known(CLIENT, first), Some(version));
     assert!(matches!(world.told[&second], Answer::Made(_)), "only this client changed the key");
     assert!(matches!(world.told[&taken], Answer::Conflict(Some(_))));
     assert_eq!(world.value("k"), Some(&b"2"[..]));
