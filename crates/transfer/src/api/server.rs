@@ -130,8 +130,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the address of the control port (UDP and TCP), in the form that [`listen::parse`] reads.
-    /// With port 0 the system chooses the port. By default `[::]:7717`.
+    /// Sets the address and control port (UDP and TCP), in the form that [`listen::parse`] reads;
+    /// with port 0 the system chooses the port. By default `[::]:7717`.
     pub fn listen(mut self, address: impl ToString) -> ServerBuilder {
         self.listen = Some(address.to_string());
         self
