@@ -339,7 +339,8 @@ pub struct StreamSent {
     pub jitter: Span,
     /// Frames taken from the source.
     pub frames: u64,
-    /// Frames that were not sent because time ran out or the connection was down.
+    /// Frames that were not sent completely: they came too fast (see [`WhenBehind`]), time ran out,
+    /// or the connection was down.
     pub skipped: u64,
     /// Frames that were not sent because the stream had no receiver.
     pub unwatched: u64,
