@@ -1,4 +1,5 @@
-//! Writes the first files of each corpus, always the same: `cargo run --example seeds` in `fuzz/`.
+//! Writes the first files of each corpus; every run writes the same files. To run it, use
+//! `cargo run --example seeds` in `fuzz/`.
 //!
 //! These seeds are the output of honest ends, so a fuzzer starts with inputs that pass the first
 //! checks. The replay of the corpus calls this file too, so its seeds always match the current wire
@@ -377,8 +378,9 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     setups.iter().map(run).collect()
 }
 
-/// Returns a run over the first object for each kind of message that only some protocols have.
-/// After `steps`, whose last byte starts receiving, the run repeats the message with other numbers.
+/// Returns one run for each kind of message that only some protocols have. Each run uses the first
+/// object of [`runs`]. It repeats `steps`, whose last byte starts receiving, and then the message,
+/// each time with other numbers.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {

@@ -185,10 +185,10 @@ pub(crate) static FIG1: Experiment = Experiment {
             100 Mbit/s (Ethernet framing included), and the round trip is 26 or 65 ms. The line \
             loses nothing, or 0.1 % of the packets towards the receiver. The receiver acknowledges \
             after every 2 to 1024 packets, and after a quarter of a round trip at the latest. In \
-            some cases each datagram of an acknowledgement stops the receiving program for 1 ms, \
-            behind a socket buffer of 8 kB. A batch is as many packets as the last acknowledgement \
-            covered; the last table uses the paper's two packets. The share is the goodput divided \
-            by 100 Mbit/s.",
+            some cases each datagram of an acknowledgement stops the receiving program for 1 ms; \
+            packets that arrive meanwhile wait in a socket buffer of 8 kB. A batch is as many \
+            packets as the last acknowledgement covered; the last table uses the paper's two \
+            packets. The share is the goodput divided by 100 Mbit/s.",
     cases: frequency_cases,
     tables: |outcomes| frequency_tables(SHARE, 90.0, f64::max, |case| share(outcomes, case, CARD)),
     courses: Experiment::NO_COURSES,

@@ -159,7 +159,7 @@ pub(crate) static GRID: Experiment = Experiment {
               clumps into a full queue: [gtp-fig10](gtp-fig10.md), [gtp-fig12](gtp-fig12.md), \
               [gtp-table4](gtp-table4.md).\n- Chance decides which of two flows loses first \
               ([sabul-fig6](sabul-fig6.md), SABUL in [gtp-table5](gtp-table5.md)), which packets \
-              are lost ([quanta-fig7](quanta-fig7.md)), or when others send \
+              are lost ([quanta-fig7](quanta-fig7.md)), or when the cross traffic sends \
               ([fobs-table2](fobs-table2.md)).\n- A real send buffer is larger than the simulated \
               one: [ornl-memory](ornl-memory.md), [ornl-file](ornl-file.md).\n- The kernel's TCP \
               waits a fifth of a millisecond more in each round trip: [gtp-fig1](gtp-fig1.md).\n- \

@@ -58,7 +58,7 @@ pub(crate) fn trouble(error: &io::Error) -> Reply {
         _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
             (StatusCode::NOT_FOUND, "the links form a loop")
         }
-        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the server's disk failed"),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the server had an I/O error"),
     };
     plain(status, text)
 }

@@ -8,7 +8,8 @@ use crate::units::Rate;
 pub enum Law {
     /// Measures the path with packet trains ([`crate::rate::train::Trains`]).
     Trains,
-    /// As `Trains`, and shares a path with a window like CUBIC's ([`crate::rate::shadow::Shadow`]).
+    /// Like `Trains`, but on a path with other traffic the rate follows a window like CUBIC's
+    /// ([`crate::rate::shadow::Shadow`]).
     #[default]
     Shadow,
 }

@@ -67,7 +67,7 @@ pub struct Status {
     pub most_repairs: u16,
     /// Frames taken from the source.
     pub frames: u64,
-    /// Frames not sent, because there was no time or no connection.
+    /// Frames not sent completely: they came too fast, time ran out, or there was no connection.
     pub skipped: u64,
     /// Frames not sent, because there was no receiver.
     pub unwatched: u64,

@@ -31,9 +31,9 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum age of an entry for a read of a remote file. A read does not measure the path, so it
 /// cannot correct an entry.
 const LIFETIME_FOR_READS: Duration = Duration::from_secs(24 * 3600);
-const HEAD: &str = "# What longhaul found on paths: network, own address, bit/s, round trip in ns, \
+const HEAD: &str = "# Paths that longhaul measured: network, own address, bit/s, round trip in ns, \
                     loss, Unix time, direction of the data.\n";
-/// The words of a line without a direction, as earlier releases wrote it.
+/// Number of words in a line without a direction, as earlier releases wrote it.
 const WITHOUT_DIRECTION: usize = 6;
 
 /// The file of remembered paths. Clones name the same file.
@@ -103,7 +103,7 @@ impl PathMemory {
         Ok(before - entries.len())
     }
 
-    /// Returns the entry for data to `peer`, or with `receives` from there.
+    /// Returns the entry for data sent to `peer`, or, if `receives`, for data received from `peer`.
     pub(crate) fn find(&self, peer: IpAddr, receives: bool) -> Option<Remembered> {
         self.find_since(peer, receives, LIFETIME)
     }

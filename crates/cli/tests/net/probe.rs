@@ -180,7 +180,7 @@ fn doctor_tests_the_ports_of_a_server_and_names_those_to_open() {
 #[test]
 fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
     let pair = Pair::new();
-    // More than any core can encrypt or buffer can hold.
+    // This rate is more than any core can encrypt, and any buffer can hold.
     let ended = doctor(&pair, &["--rate=100000G"]);
     let last = ended.is(1, &[]).last();
     assert_eq!(finding(&ended, "cpu-seal")["grade"], "bad", "{ended}");

@@ -1,4 +1,4 @@
-//! Unreachable replicas: at the start, in the middle, all of them.
+//! Replicas that are unreachable: at the start of a copy, in its middle, or all at once.
 
 use std::thread;
 use std::time::Duration;

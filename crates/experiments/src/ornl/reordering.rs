@@ -20,8 +20,8 @@ const CONTENDERS: [(&str, &str); 6] = [
 /// Shares of packets that are held back, in per cent.
 const SHARES: [f64; 4] = [0.0, 0.1, 1.0, 5.0];
 /// Why most degrees are not emulated.
-const SWEPT: &str = "two degrees of reordering over real sockets show whether the simulated values \
-                     hold";
+const SWEPT: &str = "the runs without reordering and with 1 % by 1 ms show over real sockets \
+                     whether the simulated values hold";
 /// How long packets are held back, in ms.
 const BY: [f64; 3] = [0.1, 1.0, 5.0];
 
@@ -53,9 +53,11 @@ pub(super) static REORDERING: Experiment = Experiment {
     title: "Do SABUL and Tsunami report reordered packets as lost?",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 6: an open question",
-    setup: "This page repeats the memory runs of [ornl-memory](ornl-memory.md) without any loss. \
-            0, 0.1, 1 or 5 % of the packets in each direction are delayed by 0.1, 1 or 5 ms, so \
-            that later packets overtake them. At 100 Mbit/s packets are 0.12 ms apart.",
+    setup: "This page repeats the memory runs of [ornl-memory](ornl-memory.md) without any \
+            loss. 0, 0.1, 1 or 5 % of the packets in each direction are delayed by 0.1, 1 or 5 ms, \
+            so that later packets overtake them. At 100 Mbit/s packets are 0.12 ms apart. \"SABUL \
+            of the study\" is the release that the study ran. \"Tsunami without patience\" \
+            requests each gap that it finds, without a wait (`grace` 0).",
     cases: || {
         let runs = CONTENDERS.iter().flat_map(|c| degrees().map(move |degree| (c, degree)));
         runs.map(|((name, flow), (share, by))| {

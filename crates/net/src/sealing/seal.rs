@@ -14,7 +14,8 @@ use crate::sealing::keys::{Class, EpochKey, Schedule, Suite};
 
 /// Bytes of the tag after a sealed payload.
 pub(crate) const TAG_LEN: usize = 16;
-/// Bytes of the token after an unencrypted payload.
+/// Bytes of the token after an unencrypted payload. The token is derived from the flow's secret and
+/// replaces the tag.
 pub(crate) const TOKEN_LEN: usize = 8;
 /// Bytes of a sealed datagram besides its payload.
 pub const SEALED_OVERHEAD: usize = Header::LEN + TAG_LEN;

@@ -1,5 +1,5 @@
-//! The number of repairs that a block needs. A block of k originals and m repairs (redundant
-//! symbols) can be restored if at most m of its k + m packets are lost.
+//! The number of repairs that a block needs. With a Reed–Solomon code, a block of k originals and m
+//! repairs (redundant symbols) can be restored if at most m of its k + m packets are lost.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ impl Losses {
 
 /// Probabilities below this are not tracked further, and count as failures.
 const NEGLIGIBLE: f64 = 1e-18;
-/// The smallest failure ratio of a block that double precision can distinguish from zero.
+/// A smaller failure ratio of a block could be a rounding error of double precision.
 const LEAST_EPSILON: f64 = 1e-10;
 
 /// The probability of each number of losses among the packets so far.

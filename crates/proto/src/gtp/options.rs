@@ -27,8 +27,7 @@ pub(crate) const RECEIVE_SHARE: ProtocolOption = ProtocolOption::new(
 )
 .shared();
 
-/// Weight of a source in a weighted max-min schedule; with equal weights it is the paper's
-/// schedule.
+/// Weight of a source in a weighted max-min schedule; equal weights give the paper's schedule.
 pub(crate) const WEIGHT: ProtocolOption = ProtocolOption::new(
     Kind::Number,
     "weight",

@@ -11,8 +11,8 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// Maximum interval between repeats of an unanswered request, or four round trips if that is
-/// longer.
+/// Maximum interval between repeats of an unanswered request. If four round trips, or the time that
+/// the requested blocks take, are longer, that time replaces this maximum.
 const MAX_REPEAT: Span = Span::from_secs(2);
 
 /// How long to wait for a buffer's data.
@@ -65,7 +65,7 @@ pub(super) struct Asked {
     pub(super) report: Report,
     /// Missing blocks in the message that are known to have been sent.
     pub(super) lost: u32,
-    /// Number of blocks in `lost` that no earlier request named.
+    /// Number of blocks in `lost` that no earlier message counted as lost.
     pub(super) newly_lost: u32,
 }
 

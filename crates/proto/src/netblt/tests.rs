@@ -137,7 +137,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     // A repeated message causes no second resend.
     out.resend(0, 3, 0..20, &[1..20], 22);
     assert!(out.run().is_empty());
-    // The last block was lost again: no higher number can arrive.
+    // The last block was lost again. Nothing was sent after it, so only the time shows the loss.
     out.now += RTT * 3;
     out.resend(0, 4, 0..20, &[19..20], 30);
     assert_eq!(out.run(), [19]);

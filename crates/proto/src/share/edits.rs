@@ -2,10 +2,10 @@
 //! any number of connections.
 //!
 //! If an answer was lost with a connection, the client sends the edit again with its old number: a
-//! server that has already applied the edit only returns the outcome (`super::writers`). An edit
-//! that never reached the server is made only if no other writer has changed its key since. The
-//! client asks for its presence again on each new connection, and reports a presence as lost if
-//! another client has taken its key.
+//! server that has already applied the edit only returns the outcome (`super::writers`). If the
+//! edit never reached the server, the server makes it only if no other writer has changed its key
+//! since the program requested the edit. The client asks for its presence again on each new
+//! connection, and reports a presence as lost if another client has taken its key.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -4,7 +4,8 @@
 //! A writer is a client's program, identified by the client's key and a random number that the
 //! program chose. A writer numbers its edits. Each new stream of a writer replaces the stream
 //! before. From then on the server refuses edits of the old stream. The server remembers which of
-//! the last [`WINDOW`] edits were made, and stores this on disk together with the values.
+//! the last [`WINDOW`] edits were made, and stores this on disk together with the values. Edits of
+//! presence (values that vanish with the writer) are remembered only in memory.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -71,7 +72,7 @@ pub type Row = (Writer, Vec<(u64, u64)>);
 /// The writers' data to store together with the tree's changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// Writers; those without edits must be removed.
+    /// Changed writers. A writer without edits must be removed from the disk.
     pub writers: Vec<Row>,
     /// How often outcomes of a client were discarded.
     pub forgotten: Vec<([u8; 32], u64)>,

@@ -16,7 +16,7 @@ use super::clock::processor_time;
 use super::sys;
 
 /// How long the processors stay awake after the last packet: longer than most programs pause, and
-/// longer than TCP's retransmission timeout.
+/// longer than TCP's minimum retransmission timeout (200 ms).
 const LINGER: Span = Span::from_secs(1);
 
 /// Loop iterations between looks at the clock: about ten microseconds.

@@ -25,7 +25,7 @@ use crate::server_status::ServerStatus;
 use crate::session::{PeerId, allow};
 use longhaul_stream::channel::RoomLimits;
 
-/// Events that may wait for a slow reader.
+/// Maximum number of events that wait for a slow reader.
 const EVENTS: usize = 1024;
 
 /// The rights of one id.
@@ -78,7 +78,7 @@ impl Access {
 }
 
 impl Queued for ServerEvent {
-    /// Clients can cause an unlimited number of events, so all events may be dropped.
+    /// Clients can cause an unlimited number of events, so any event may be dropped.
     fn must_arrive(&self) -> bool {
         false
     }
@@ -130,8 +130,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the control port, UDP and TCP, as [`listen::parse`] reads it; with port 0 the system
-    /// chooses. By default `[::]:7717`.
+    /// Sets the address and control port (UDP and TCP), in the form that [`listen::parse`] reads;
+    /// with port 0 the system chooses the port. By default `[::]:7717`.
     pub fn listen(mut self, address: impl ToString) -> ServerBuilder {
         self.listen = Some(address.to_string());
         self

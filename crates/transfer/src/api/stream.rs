@@ -130,7 +130,7 @@ impl Target {
     }
 }
 
-/// Defines the methods that both requests have.
+/// Defines the methods that all requests for streams and channels share.
 macro_rules! reached {
     ($request:ident) => {
         impl $request {
@@ -339,7 +339,8 @@ pub struct StreamSent {
     pub jitter: Span,
     /// Frames taken from the source.
     pub frames: u64,
-    /// Frames that were not sent because time ran out or the connection was down.
+    /// Frames that were not sent completely: they came too fast (see [`WhenBehind`]), time ran out,
+    /// or the connection was down.
     pub skipped: u64,
     /// Frames that were not sent because the stream had no receiver.
     pub unwatched: u64,
@@ -411,7 +412,7 @@ impl IntoFuture for ReceiveStreamRequest {
             let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
             let done = tokio::select! {
                 biased;
-                // A stream that has ended already may have events.
+                // If the stream has already ended, the reader still gets its events.
                 early = &mut done => ended(early).map(|()| None)?,
                 () = board.admitted() => Some(done),
             };

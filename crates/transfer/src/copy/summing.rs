@@ -94,8 +94,8 @@ pub(super) fn summary(
     })
 }
 
-/// Returns the number of complete files at the destination. Files that the last attempt of a
-/// resumed copy skipped were copied by an earlier attempt.
+/// Returns the number of complete files at the destination. Files that the last attempt skipped are
+/// included, because an earlier attempt of this copy may have copied them.
 fn standing(outcome: &Outcome, of: u64) -> u64 {
     outcome.files.saturating_add(outcome.skipped).min(of)
 }

@@ -41,7 +41,7 @@ use longhaul_proto::wire::header::Kind;
 const PUBLISH: Span = Span::from_millis(100);
 /// How long digests wait to be grouped before they also go on the reliable stream.
 const TOGETHER: Span = Span::from_millis(20);
-/// Interval of keep-alive datagrams on an idle path.
+/// Minimum interval of keep-alive datagrams.
 const ALIVE: Span = Span::from_millis(250);
 
 /// If the path drops every full datagram, at most one datagram in this many still arrives. Only
@@ -438,8 +438,8 @@ impl Sending {
         }
     }
 
-    /// Sends keep-alive datagrams, even if there are no data: otherwise the other end would treat
-    /// the path as closed.
+    /// Sends a keep-alive datagram if the last one was sent at least [`ALIVE`] ago. Otherwise the
+    /// other end would treat a path without data as closed.
     fn keep_alive(&mut self, now: Time) {
         if now.since(self.alive) >= ALIVE {
             self.alive = now;

@@ -150,7 +150,7 @@ impl Control {
     ///
     /// # Errors
     /// [`WireError::Unknown`] for a message of a later version, which the caller ignores; the other
-    /// errors for bytes that no version of longhaul sends.
+    /// errors for invalid bytes.
     pub fn decode(bytes: &[u8]) -> Result<Control, WireError> {
         if bytes.len() > MAX_DECODED {
             return Err(WireError::TooLong);

@@ -26,7 +26,7 @@ done
 
 /// The folder.
 pub(super) struct Scratch {
-    // On a normal exit the drop of this field removes the folder.
+    // On a normal exit the sweeper removes the folder; the drop of this field removes what is left.
     folder: TempDir,
     sweeper: Child,
 }

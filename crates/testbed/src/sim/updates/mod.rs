@@ -83,9 +83,11 @@ impl UpdatesOutcome {
 /// The model of TCP: Reno's window starts with ten segments, and the receiver does not limit it.
 /// Updates that wait for the window share segments of 1,448 bytes. The first loss in a round trip
 /// halves the window. A segment counts as lost in three cases:
-/// - Three later segments are acknowledged.
-/// - A later segment is acknowledged, and the segment was sent 5/4 of a round trip ago (RACK).
-/// - The segment is the last one, and was sent two round trips ago (the tail loss probe).
+/// - A segment is acknowledged that was sent at least three transmissions later.
+/// - A later segment is acknowledged, and 5/4 of a round trip has passed since the unacknowledged
+///   segment was sent (RACK).
+/// - No later segment is acknowledged, and two round trips have passed since the unacknowledged
+///   segment was sent (the tail loss probe).
 pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     let mut tally = Tally::new(run);
     match run.carrier {

@@ -13,7 +13,7 @@ const SEGMENT: usize = 1_448;
 const HEADERS: u32 = 52;
 /// Segments of the first window.
 const FIRST: f64 = 10.0;
-/// Number of acknowledged later segments that reveal a loss.
+/// A segment is lost if a segment sent this many transmissions later is acknowledged.
 const LATER: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
