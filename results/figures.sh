@@ -279,7 +279,8 @@ mounted() {
 # an open file, which the program times itself. LOSS: of the path.
 ranges() {
     clocked
-    # An address, not a name: the path memory has an entry for each family of addresses.
+    # An address, because a name could lead to IPv4 in one run and to IPv6 in another, and the path memory
+    # has a separate entry for each.
     local at=10.77.0.2 run words way example=${EXAMPLE:-$PWD/target/release/examples/ranges}
     [ "${EXAMPLE:-}" ] || cargo build --release --quiet -p longhaul --example ranges
     head -c 100000000 /dev/urandom > "$WORK/root/file"
@@ -490,7 +491,7 @@ memory() {
 # namespaces.
 # The programs run in turn, so that other load on the machine affects all of them. The first round does
 # not count, because the first touch of memory is slow. The shell's clock times all programs.
-# FOLDERS: of 1,000 files each.
+# FOLDERS: number of folders with 1,000 files each (default 100).
 small() {
     [ -n "$(ip netns list | grep "$NS_A" || true)" ] || namespaces
     mkdir "$WORK/here/many"
@@ -851,10 +852,10 @@ star_links() {
         [ $host != "$1" ] || [ -z "$2" ] || printf 'changes = [%s]\nback = { changes = [%s] }\n' "$2" "$2"
     done
 }
-# AFTER seconds after the start, one of three replicas' senders (RTT 25, 50 and 100 ms, a link of 1 Gbit/s
-# into the receiver) is killed, frozen for 20 s, made ten times slower, or cut off for 20 s. The byte counter
-# of the receiver's network interface is read ten times a second; the rates after the fault are compared with
-# the two seconds before it.
+# Three senders have the same object (RTT 25, 50 and 100 ms, a link of 1 Gbit/s into the receiver). AFTER
+# seconds after the start, the sender at 50 ms is killed, frozen for 20 s, made ten times slower, or cut off
+# for 20 s. The byte counter of the receiver's network interface is read ten times a second; the rates after
+# the fault are compared with the two seconds before it.
 # FAULTS: some of killed, frozen, slower, cut; BYTES: size of the object; SERIES: a folder that keeps each
 # run's rates, Mbit/s over time.
 takeover() {
@@ -974,5 +975,5 @@ case ${1:-all} in
     throughput | pairs | protocols | stalls | wan | tcp | memory | small | resume | multi | striping | mounted | ranges | rooms | streams | sharing | watching | senders | join | takeover | beside | alone | shares | emulator | simulator | scheduler) "$1" ;;
     ssh) ssh_copy ;;
     all) wan; ssh_copy; tcp; resume; multi; throughput; protocols; small; memory ;;
-    *) echo "figures.sh: throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, ranges, rooms, streams, sharing, watching, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
+    *) echo "figures.sh: unknown measurement '$1'; choose throughput, pairs, protocols, stalls, wan, ssh, tcp, memory, small, resume, multi, striping, mounted, ranges, rooms, streams, sharing, watching, senders, join, takeover, beside, alone, shares, emulator, simulator, scheduler or all" >&2; exit 2 ;;
 esac

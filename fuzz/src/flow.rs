@@ -20,7 +20,7 @@ pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.
 pub(crate) trait Driven {
-    /// Starts a flow by the protocol of `row`, a row of the registry of protocols.
+    /// Starts a flow with the protocol of `row`, a row of the registry of protocols.
     fn new(row: &'static Row, setup: Setup) -> Self;
 
     /// Applies the operation that the input chooses.
@@ -67,7 +67,8 @@ const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 /// Blocks of the largest object. More would make its model slow.
 const MOST_BLOCKS: u64 = 12_000;
 
-/// Returns any flow that two ends could agree on, with an object of limited size.
+/// Returns the setup of a flow that two ends could agree on, with an object of limited size. The
+/// input chooses all values.
 fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     let block = 1 + input.any_u32() % 65_000;
     let blocks = u64::from(1 + input.any_u32() % 64);
@@ -102,8 +103,8 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     Setup { card: setup.rate, remembered, ..setup }
 }
 
-/// Returns settings that a user may give. `choice` selects each value: any value of a small range
-/// of whole numbers or words, otherwise a limit or the default.
+/// Returns settings that a user may give; `choice` selects each value. An option of words, or of
+/// whole numbers up to 8, gets any of its values; another option its minimum, maximum or default.
 fn settings(row: &'static Row, choice: u8) -> Settings {
     row.options.iter().enumerate().fold(Settings::default(), |settings, (nth, option)| {
         let value = match choice.rotate_right(nth as u32) & 3 {

@@ -118,7 +118,7 @@ async fn a_failed_call_says_why_by_its_code() {
     // An invalid name is an error of the builder.
     let wrong = rig.closed_server().rpc("a//b", async |(): (), _: RpcCall| Answer::Ok(()));
     assert_eq!(wrong.start().await.expect_err("no name").kind, ErrorKind::Usage);
-    // A client without any right learns this from its first call.
+    // A client that has a right to files but to no method learns this from its first call.
     let server = rig.server().rpc("lab/text", async |text: String, _: RpcCall| Answer::Ok(text));
     let server = server.start().await.expect("it listens");
     let rpc = rig.client().rpc(url(&server, "")).await.expect("it is admitted for files");
@@ -188,7 +188,7 @@ async fn calls_wait_for_a_server_that_comes_back_and_those_that_it_forgot_are_no
     assert_eq!(answer, Ok(text));
     assert_eq!(code(lost.await.expect("no panic")), RpcCode::Unknown);
     assert_eq!(ran.load(Ordering::Relaxed), 2, "no call is made twice");
-    // Without a server a call still ends at its deadline.
+    // Without a server a call still ends, at its deadline or when the connection is lost.
     drop(_next);
     let short = RpcOptions::within(Duration::from_millis(20));
     let code = code(rpc.call::<()>("lab/hang", &(), short).await);

@@ -106,8 +106,8 @@ impl FrameWriter {
         self.pending.len() - self.taken
     }
 
-    /// Sends one message. If the call is cancelled, the whole message is sent with the next
-    /// message.
+    /// Sends one message. If the call is cancelled, the next [`FrameWriter::write`] or
+    /// [`FrameWriter::flush`] sends the rest of the message first.
     ///
     /// # Errors
     /// The message is longer than [`MAX_FRAME`](frame::MAX_FRAME), or the session is lost.
@@ -129,8 +129,9 @@ impl FrameWriter {
         self.end(reader, why, true).await
     }
 
-    /// Sends a goodbye like [`FrameWriter::close`], but does not wait for the delivery. The kernel
-    /// gets as much of the written data as the path takes immediately.
+    /// Sends a goodbye like [`FrameWriter::close`], but does not wait for the delivery. Over QUIC
+    /// it waits up to 5 ms until the data that the path can take now have left this process. Over
+    /// TCP and ssh it reads `reader` for up to 5 ms.
     ///
     /// # Errors
     /// The session is lost, or three seconds pass, before the carrier has taken the data.
@@ -327,7 +328,7 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Returns the position of the next message in `came`.
+    /// Returns the position of the next message in `came`; `None` after a goodbye without an error.
     async fn frame(&mut self) -> Result<Option<std::ops::Range<usize>>, Error> {
         loop {
             let rest = &self.came[self.start..];
@@ -405,7 +406,7 @@ mod tests {
 
     #[test]
     fn an_end_that_leaves_does_not_wait_for_the_delivery_and_one_that_closes_does() {
-        // With the runtime's clock, a wait without an end becomes an error after three seconds.
+        // If `leave` waited for this delivery, it would fail after three seconds.
         let never: Delivered = Box::pin(std::future::pending());
         let left = writer(Vec::new(), Some(never)).leave(reader(greeting()));
         assert_eq!(block_on_time(left), Ok(()));
@@ -424,7 +425,7 @@ mod tests {
         writer.out = Box::new(out);
         assert_eq!(writer.queued(), 0);
         writer.queue(&7u32).expect("short");
-        // After the hello a length, and a number with its tag.
+        // The hello, then a message: its length, and two bytes for the number and its tag.
         let all = greeting().len() + HEADER + 2;
         assert_eq!(writer.queued(), all);
         block_on_time(async {

@@ -202,7 +202,7 @@ pub enum Notice {
     Fallback {
         /// The current carrier of the data.
         carrier: String,
-        /// The ports to open for UDP.
+        /// Advice for the user: the ports to open, so that UDP passes.
         advice: String,
     },
     /// The transfer tried several numbers of connections.

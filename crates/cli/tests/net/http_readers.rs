@@ -92,7 +92,7 @@ fn a_browser_shows_a_folder_and_follows_its_links() {
     browser.call("Page.navigate", &json!({"url": folder}));
     let file = link("<i>ünï & more.txt");
     browser.wait(&format!("{file} !== undefined"));
-    // A browser saves the file: no content is shown as a page of this server.
+    // The browser saves the file, because the server never lets it show content as a page.
     let saved = http.scratch.path().join("saved");
     let saves = json!({"behavior": "allow", "downloadPath": saved});
     browser.call("Page.setDownloadBehavior", &saves);

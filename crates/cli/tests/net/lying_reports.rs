@@ -210,8 +210,8 @@ fn a_sending_client_survives_every_false_report() {
     }
 }
 
-/// Sends all lies to a sender by `cell`; the last one ends the transfer. The server of a pull
-/// continues to serve, the client of a push ends with a reason.
+/// Sends all lies to a sender that uses the protocol and settings of `cell`; the last lie ends the
+/// transfer. The server of a pull continues to serve, the client of a push ends with a reason.
 pub(super) fn tell_lies(cell: Cell, way: Way) {
     let pair = Pair::new();
     let object =

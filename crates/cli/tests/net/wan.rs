@@ -261,7 +261,7 @@ fn a_block_larger_than_any_packet_goes_in_fragments() {
             let args = ["--protocol=tsunami", "--rate=80M", "--datagram=32800"];
             let ended = wan.start(way, &args).end();
             let summary = ended.summary();
-            // The study's block of 32,768 bytes, plus our header and tag.
+            // The ORNL study's block; `--datagram` adds the 32 bytes of our header and tag.
             assert_eq!(summary["payload_bytes"], 32_768, "{mtu} {way:?} {ended}");
             assert_eq!(summary["protocol"], "tsunami", "{mtu} {way:?} {ended}");
             assert!(ended.events("fallback").is_empty(), "{mtu} {way:?} {ended}");

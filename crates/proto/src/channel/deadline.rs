@@ -94,8 +94,9 @@ pub struct Cover {
 
 /// Returns a code for `per_second` datagrams over a hop. Messages that the code restores still
 /// arrive within `deadline`. A group collects datagrams for half of the time that remains of
-/// `deadline` after RTT/2 + jitter. It has as many repairs as [`plan`] gives a stream's frame
-/// of the same length. `None` if the deadline does not exceed RTT/2 + jitter.
+/// `deadline` after RTT/2 + jitter; a jitter beyond a quarter of the deadline is ignored. The group
+/// has as many repairs as [`plan`] gives a stream's frame of the same length, at most 32.
+/// `None` if no time remains.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let wait = path.calmed(deadline).leaves(deadline) / 2;
     if wait == Span::ZERO {

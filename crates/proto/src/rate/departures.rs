@@ -47,14 +47,15 @@ impl Departures {
         }
     }
 
-    /// Time that it took to send the numbers from `from` to `to`; `None` if the notes do not cover
-    /// both numbers, or if both have the same time.
+    /// Time that it took to send the numbers from `from` to `to`; `None` if one of them precedes
+    /// the first note, or if both have the same time.
     pub(super) fn span(&self, from: u64, to: u64) -> Option<Span> {
         let span = self.at(to)?.since(self.at(from)?);
         (span > Span::ZERO).then_some(span)
     }
 
-    /// Departure time of `number`, interpolated between notes; `None` if the notes do not cover it.
+    /// Departure time of `number`, interpolated between notes. A number after the newest has the
+    /// newest's time. `None` for a number before the first note.
     pub(super) fn at(&self, number: u64) -> Option<Time> {
         let behind = self.notes.partition_point(|(first, _)| *first <= number);
         let (first, left) = *self.notes.get(behind.checked_sub(1)?)?;

@@ -103,8 +103,8 @@ pub async fn connect_ssh(
     Ok(session)
 }
 
-/// Returns the line that offers these ports of this host. It is the first line that the remote side
-/// sends to the client.
+/// Returns the first line that the remote side sends to the client. It offers the ports `port` and
+/// `data_port` of the remote side, and no addresses.
 pub fn offer(id: PeerId, port: u16, data_port: u16) -> String {
     ContactOffer { id, port, data_port, addresses: Vec::new() }.line()
 }
@@ -259,7 +259,7 @@ async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines:
             format!("`{}` on {host} did not answer like longhaul{said}", target.remote_path),
         )
         .advise(format!(
-            "check that the same release is installed there, or name it with {}",
+            "check that the same release is installed there, or name its path with {}",
             CallOption::RemotePath
         )),
         Some(code) => {

@@ -72,8 +72,9 @@ impl EmulationSpec {
     }
 
     /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card`, with a
-    /// link of the card's rate in each direction to the host. The host's programs are limited to
-    /// that rate. The receiving program's rate and its socket buffer become a router `HOST-program`
+    /// link of the card's rate from the host and one to the host. The host's programs wait for the
+    /// card, unless the scenario gives the card a queue (`nic-queue`): then the card drops the
+    /// excess. The receiving program's rate and its socket buffer become a router `HOST-program`
     /// on the last link of every route to the host. Packets that exceed the buffer are therefore
     /// lost before the real program could count them. Sending programs and disks are not emulated:
     /// the real programs and disks are used.
@@ -118,7 +119,6 @@ impl EmulationSpec {
             links.push(LinkBetween { from: program, to: place, link });
             routes.iter_mut().filter(|r| r.to == place).for_each(|r| r.via.push(program));
         }
-        // Programs do not wait for a card with a queue of its own: it drops the excess.
         let waits = |(host, _): &(usize, Rate)| scenario.hosts[*host].nic_queue.is_none();
         let cards = cards.into_iter().filter(waits).collect();
         let hosts = scenario.hosts.iter().map(|host| host.name.clone()).collect();

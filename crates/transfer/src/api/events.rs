@@ -46,12 +46,12 @@ pub enum Event {
     Fallback {
         /// The current carrier of the data.
         carrier: String,
-        /// The ports to open for UDP.
+        /// Advice for the user: the ports to open, so that UDP passes.
         advice: String,
     },
     /// The transfer tried several numbers of TCP connections.
     Streams {
-        /// The number of connections that carry the data.
+        /// The number of connections that carry the data, or carried it at the end.
         count: u32,
         /// Whether `count` is the best of the numbers tried. If not, the transfer ended during the
         /// search.

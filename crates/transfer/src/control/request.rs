@@ -63,7 +63,8 @@ pub struct Request {
     /// Segment size of a pull in bytes; absent: the default; zero: the whole object.
     #[prost(uint64, optional, tag = "15")]
     pub segment: Option<u64>,
-    /// UDP payload size, in bytes, of a full data datagram that is known to fit the path.
+    /// UDP payload size, in bytes, of a full data datagram: set by the user, or known to fit the
+    /// path, or otherwise the size for Ethernet.
     #[prost(uint32, tag = "16")]
     pub datagram: u32,
     /// The session's round-trip time as the client measured it, in nanoseconds.
@@ -111,8 +112,8 @@ pub struct Request {
     /// absent: one.
     #[prost(uint32, optional, tag = "29")]
     pub share: Option<u32>,
-    /// The datagrams of that pull that were lost, in millionths. The sender expects this loss until
-    /// it has enough reports.
+    /// The share of datagrams lost in the pull that found `remembered_bps`, in millionths. The
+    /// sender expects this loss until it has enough reports.
     #[prost(uint32, tag = "30")]
     pub remembered_loss_ppm: u32,
 }

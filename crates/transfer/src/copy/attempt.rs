@@ -50,7 +50,7 @@ use longhaul_text::CallOption;
 /// Interval at which the observer gets the progress of the walk over the source, and may cancel the
 /// walk.
 const TICK: Duration = Duration::from_millis(100);
-/// Carrier of the data if only ssh passes.
+/// Name of the carrier if only ssh reaches the server.
 const THROUGH_SSH: &str = "the ssh channel";
 /// The attempts of a copy, one after the other.
 pub(super) struct Attempt<'a> {
@@ -141,7 +141,7 @@ impl<'a> Attempt<'a> {
         self.refused.get()
     }
 
-    /// Returns the notice for datagrams that do not pass.
+    /// Returns the notice that datagrams do not pass and another carrier is used.
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
             Host::Daemon { port, .. } => {
@@ -163,7 +163,8 @@ impl<'a> Attempt<'a> {
         reach(self.options, self.route, &self.identity, observer)
     }
 
-    /// Moves the start of the copy by the time that the user took to decide about the server.
+    /// Moves the start of the copy by the time that the user took to decide whether to trust the
+    /// server.
     fn begin_after(&mut self, waited: Duration) {
         let nanos = waited.as_nanos() as u64;
         self.started = Time::from_nanos(self.started.as_nanos().saturating_add(nanos));

@@ -1,7 +1,9 @@
-//! A copy within this host: source and sink as over a network, but no session between them.
+//! A copy within this host. It uses the source and the sink of a copy over a network, without a
+//! session between them.
 //!
-//! One thread reads and hashes, another verifies and writes, and the calling thread reports.
-//! Nothing is retried; the same call resumes from the journal.
+//! One thread reads and hashes, another verifies and writes, and the calling thread reports. Only
+//! chunks that fail verification or cannot be synced are copied again. A copy that failed is not
+//! retried; the same call resumes it from the journal.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -179,7 +179,7 @@ fn lost() -> Error {
     Error::new(ErrorKind::Unfinished, "the server ended the pipe")
 }
 
-/// The copies of the parts.
+/// The inputs that the copies of all parts share.
 struct Parts<'a> {
     options: &'a CopyOptions,
     route: &'a Route,

@@ -1,7 +1,7 @@
 //! A copy from several hosts at the same time.
 //!
-//! Each source is a copy with its own session and retries. The sources share one data port, one
-//! memory budget and one receiving core (`part`).
+//! Each source is a copy with its own session and retries. The sources share a data port for each
+//! address family, one memory budget and one receiving core; the module `part` holds them.
 //!
 //! | module | does |
 //! | --- | --- |
@@ -56,8 +56,8 @@ use rows::Rows;
 
 pub use survey::{Answer, Found};
 
-/// Number of threads that write the data of many sources. At most this many objects wait for a disk
-/// or are hashed at the same time.
+/// Maximum number of threads that write the data of different objects. At most this many objects
+/// wait for a disk or are hashed at the same time.
 const WRITERS: usize = 4;
 
 /// One source's running copy.
@@ -175,7 +175,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Returns the remote paths of a route.
+/// Returns the source paths of a route.
 fn paths(route: &Route) -> &[std::path::PathBuf] {
     match route {
         Route::Push { sources, .. } | Route::Pull { sources, .. } => sources,
@@ -214,7 +214,8 @@ fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOption
     own
 }
 
-/// Returns the error of a copy whose sources all failed: the first source's error.
+/// Returns the error of a copy whose sources all failed: the first of `errors`, with the name of
+/// its source.
 fn all_failed(errors: &[(String, Error)]) -> Error {
     let lost = || Error::new(ErrorKind::Unfinished, "the sources ended too early");
     errors.first().map_or_else(lost, |(source, error)| Error {

@@ -65,7 +65,8 @@ impl Slow {
         None
     }
 
-    /// Returns whether the source is slow now, or in the mean of the current period.
+    /// Returns whether the source is slow now, or is slow in the mean of the current period and has
+    /// not recovered.
     fn is_slow(&mut self, now: Instant, rate: f64, passed: f64) -> bool {
         let little = self.usual.0 * SLOW;
         let Some(stretch) = self.stretch.as_mut() else { return rate < little };

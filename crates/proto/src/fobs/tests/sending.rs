@@ -1,4 +1,4 @@
-//! The sending end. The *circle* is the order in which unacknowledged blocks are resent.
+//! Tests of the sending end. The *circle* is the order in which unacknowledged blocks are resent.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -29,7 +29,8 @@ impl Out {
         Out { sender: FobsSender::greedy(setup), now: Time::ZERO, sent: Vec::new() }
     }
 
-    /// The next block sent, if one is sent before input is needed.
+    /// The next block that the sender sends; `None` if it has none before an event other
+    /// than its pacing timer.
     fn next(&mut self) -> Option<Block> {
         loop {
             let before = self.sent.len();
@@ -501,7 +502,7 @@ proptest! {
 /// every block that is left must still be sent.
 fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
     let row = crate::registry::find("fobs-table").unwrap();
-    // Congestion comes and goes.
+    // With a check of the path's state after each 20 datagrams, congestion comes and goes.
     let settings = settings(1, batch).with(row, "state-segment", 20.0).unwrap();
     let (scale, grant) = (u64::from(wide), Bytes::new(25_000 * u64::from(wide)));
     let setup = Setup { grant, settings, ..setup(100 * scale, 30 * scale) };
@@ -604,6 +605,6 @@ fn after_a_chunk_known_losses_are_resent_and_then_the_next_chunk_follows() {
     assert_eq!(out.take(6), [14, 15, 16, 17, 18, 19]);
     out.hear_told(told(3, 0, 0..20, &[2..3, 12..13], Some((20, 6))));
     assert_eq!(out.take(7), [2, 12, 20, 21, 22, 23, 24]);
-    // At the end the sender is greedy.
+    // After the last chunk the sender repeats all unacknowledged blocks.
     assert_eq!(out.take(9), [20, 21, 22, 23, 24, 2, 12, 20, 21]);
 }

@@ -120,7 +120,8 @@ impl Bridge {
         let mut state = self.state.borrow_mut();
         if sender.is_some() {
             if state.speaking >= SPEAKING {
-                let what = format!("the group of this room has {} senders", state.speaking);
+                let what =
+                    format!("the group of this room has {} senders, the maximum", state.speaking);
                 return Err(Error::new(Kind::Unreachable, what)
                     .advise("use another mode, or try again later"));
             }

@@ -47,7 +47,7 @@ fn no_two_senders_or_epochs_have_a_key_in_common() {
     for epoch in [epoch(1), epoch(2), epoch(2)] {
         for sender in 0..MAX_SENDERS {
             let (mut sealer, mut out) = (epoch.of(sender).sealer(), [0; 100]);
-            // The same content under the same number: equal only under the same key.
+            // The same content with the same number has equal ciphertexts only under one key.
             assert_eq!(sealer.next_number().0, 0);
             let len = sealer.seal(Data, 0, &[0; 40], &mut out).unwrap();
             sealed.insert(out[16..len].to_vec());
