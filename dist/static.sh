@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the static binary for this machine's architecture, against musl: dist/static.sh [FOLDER].
-# Prints its path; with FOLDER also makes the Debian package there (dist/deb.sh).
+# Prints the binary's path; with FOLDER also makes the Debian package in that folder (dist/deb.sh).
 # Needs rustup, and musl-gcc (`apt-get install musl-tools`).
 set -eu
 [ $# -le 1 ] || { echo "usage: dist/static.sh [FOLDER]" >&2; exit 2; }

@@ -80,9 +80,9 @@ fn a_reader_is_written_to_its_end() {
     });
 }
 
-/// A reader that delivers some bytes and is then pending forever. Its drop waits up to 1 s for the
-/// file `there`: a transfer that does not end with its reader would have the time to write the
-/// file.
+/// A reader that delivers some bytes and is then pending forever. Dropping it waits up to 1 s for
+/// the file `there`, so that a transfer that wrongly continues without its reader has the time to
+/// write the file.
 struct Stuck {
     content: Option<Vec<u8>>,
     is_stuck: Arc<AtomicBool>,
@@ -199,7 +199,7 @@ fn a_future_that_is_dropped_cancels_its_transfer() {
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
-            Poll::Ready(ended) => panic!("the transfer ended before: {:?}", ended.map(|b| b.len())),
+            Poll::Ready(ended) => panic!("it ended too early: {:?}", ended.map(|b| b.len())),
         })
         .await;
         drop(read);

@@ -65,7 +65,7 @@ pub struct TransferStatus {
     pub retransmitted: u64,
     /// Data datagrams received.
     pub received: u64,
-    /// Datagrams lost on the path.
+    /// Datagrams lost on the path or dropped at the receiver; includes the next two counts.
     pub path_lost: u64,
     /// Datagrams lost in the receiving socket, whose buffer was full.
     pub socket_lost: u64,
@@ -146,7 +146,7 @@ pub struct ServerTotals {
     pub retransmitted: u64,
     /// Data datagrams received, by clients and by the server.
     pub received: u64,
-    /// Datagrams lost on the path.
+    /// Datagrams lost on the path or dropped at the receiver; includes the next two counts.
     pub path_lost: u64,
     /// Datagrams lost in a receiving socket.
     pub socket_lost: u64,

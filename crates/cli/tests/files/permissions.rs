@@ -15,7 +15,8 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// Makes the command run as user `nobody` if this user is root, because root may read everything.
+/// Makes the command run as user `nobody` if the tests run as root, because root may read
+/// everything.
 pub(super) fn bound(command: &mut Command) -> &mut Command {
     match rustix::process::geteuid().is_root() {
         true => command.uid(NOBODY).gid(NOBODY),

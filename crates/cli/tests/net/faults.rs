@@ -1,4 +1,4 @@
-//! Ends that die, freeze or are slow.
+//! Clients and servers that die, freeze or run slowly, and disks that hang or are slow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -118,8 +118,9 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy() {
     assert!(more < MEMORY + (24 << 20), "{more} bytes more than {before}");
 }
 
-/// Copies `object` bytes at 400 Mbit/s in datagrams of `datagram`, and freezes the server until its
-/// socket buffer overflows. Returns path losses and losses at the server.
+/// Copies `object` bytes at 400 Mbit/s in datagrams of `datagram` bytes, and freezes the server
+/// until its socket buffer overflows. Returns how many datagrams are missing, and how many the
+/// server says that its own host dropped.
 fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
     let (mut pair, content) = pair(object);
     let each = format!("--datagram={datagram}");
@@ -141,12 +142,14 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
 #[test]
 fn kernel_drops_at_a_frozen_receiver_count_as_socket_losses() {
     // Loopback loses nothing, so all missing datagrams were dropped in the socket or for want of
-    // memory. The kernel counts merged datagrams as one drop; longhaul multiplies its count by the
-    // average number of datagrams in a received buffer. Only the few small datagrams are merged,
-    // not the large ones, so the product may be 5 % too high.
+    // memory. The kernel merges datagrams into buffers, and counts a dropped buffer once. longhaul
+    // multiplies this count by the average number of datagrams in a received buffer. Datagrams of
+    // 40,000 bytes are too large to be merged, but the few small ones are merged and raise the
+    // average. So the product may be 5 % too high.
     let (missing, own) = lost_while_frozen(160_000_000, 40_000);
     assert!(missing <= own + 10 && own <= missing * 9 / 8, "{own} of {missing}");
-    // On a busy machine, merged buffers are twice as long as usual.
+    // Datagrams of 8900 bytes are merged. On a busy machine a dropped buffer may hold twice as many
+    // of them as a received one, so the product may be half the true number.
     let (missing, own) = lost_while_frozen(160_000_000, 8900);
     assert!(missing <= own * 2, "{own} of {missing}");
 }
@@ -253,7 +256,7 @@ fn a_slow_source_disk_limits_a_copy() {
 
 #[test]
 fn a_slow_source_disk_limits_a_copy_by_streams() {
-    // With a rate limit, the rate's pauses would hide the disk's.
+    // This copy has no rate limit, because the pauses of a limit would hide those of the disk.
     copy_from_a_slow_disk(["--protocol=tcp", "--streams=4"]);
 }
 

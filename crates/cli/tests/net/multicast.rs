@@ -1,5 +1,5 @@
-//! Rooms as multicast groups: two domains of network namespaces, bridges in one group, strangers,
-//! and members that lose their right.
+//! Rooms as multicast groups: two domains of network namespaces, two reflectors that bridge one
+//! group, strangers, and members that lose their right.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::process::Command;
@@ -98,7 +98,8 @@ impl Drop for Nets {
 #[derive(Clone, Copy)]
 struct Family {
     group: &'static str,
-    /// The reflector's address in a network.
+    /// The location of the reflector that has host number 1 in a network: 0 and 1 are the networks
+    /// of the domains, 9 is the cable between the reflectors.
     at: fn(u32) -> String,
 }
 
@@ -155,7 +156,7 @@ fn two_domains(family: Family) {
         let everybody = here.iter_mut().chain(&mut there).chain([&mut by_unicast]);
         everybody.for_each(|child| hears(child, text));
     }
-    // Without its bridge, a domain still hears its own members.
+    // Without its reflector, a domain still hears its own members.
     two.into_child().kill();
     far.say("three");
     there.iter_mut().for_each(|child| hears(child, "three"));
@@ -232,8 +233,8 @@ impl One {
         who.command(["channel", verb, "--json", "--interface=lo", &id, &mode, &url])
     }
 
-    /// Starts a subscriber, and waits until it has joined the room: it has received the room's last
-    /// message. By multicast it then also receives the group's datagrams.
+    /// Starts a subscriber, and waits until it has received `last`, the last message of the room.
+    /// The subscriber has then joined the room and, with the mode `multicast`, its group.
     fn receive(&self, server: &Server, mode: &str, last: &str) -> Child {
         let mut child = Child::spawn(&mut self.channel(&self.client, server, "receive", mode));
         hears(&mut child, last);

@@ -86,7 +86,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
     }
 
-    /// Sends a signal, as a key of the terminal would.
+    /// Sends the child a signal, for example the one of Ctrl-C.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("a child has a number"), signal).expect("it may be signalled");

@@ -1,5 +1,5 @@
 //! The library's texts name options of its calls, not flags of the command line: programs that
-//! embed it have no flags. `longhaul_text::CallOption` has the names.
+//! embed the library have no flags. `longhaul_text::CallOption` has the names of the options.
 
 use super::{files, none};
 

@@ -136,7 +136,7 @@ const TRANSFER: [(&str, u8); 19] = [
     ("control", 1),
 ];
 
-/// Imports that do not point downwards.
+/// Imports that do not point downwards. The leaves (level 0) may import each other.
 fn upward(imports: &Imports, level: impl Fn(&str) -> u8) -> Vec<String> {
     let all = imports.iter().flat_map(|(module, names)| names.iter().map(move |n| (module, n)));
     let wrong = all.filter(|(module, name)| level(name) >= level(module).max(1));

@@ -256,29 +256,28 @@ pub(super) static GRID: Experiment = Experiment {
     title: "The automatic mode, in which a copy searches for its rate: two laws, alone, next to \
             other flows and with troubles",
     source: "No paper: the benchmark of the automatic mode",
-    setup: "RBUDP searches for its rate with each of two laws. *Trains* takes the rate from \
-            packet trains, which measure the path's capacity. *Shadow window* does that too; but \
-            while other traffic keeps a queue on the path, it follows the window that CUBIC would \
-            have. There are three groups of cells. *Alone*: 10, 100 and 1,000 Mbit/s; round trips \
-            of 1, 30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 \
-            and 4 BDP and CoDel (360 cells); an object that takes 2 s or twelve round trips, \
-            whichever is longer. *Beside TCP and another copy*: six paths and four queues (24 \
-            cells), for 30 s; all flows start together, or the second copy starts later. \
-            *Troubles*: each kind of trouble on six paths, observed for 10 s. Each cell is run \
-            with 20 seeds (41 to 60), which also change round trip and queue by up to 2 %. The \
-            value of a cell is the worst decile of the seeds (the third worst). The cells are \
-            split into halves by a hash (FNV-1a, bit 32) of their names, so that a law can be \
-            tuned on one half (tuned) and judged on the other (reported). The tuning did not \
-            respect this split; see the lessons. The value of a cell *alone* is the time that the \
-            path needs for the object, divided by the time from the first datagram until the \
-            sender knows that everything has arrived. Beside TCP it is the goodput as a share of a \
-            fair share, which is the path's rate divided by the number of flows. Beside another \
-            copy it is Jain's index of the two copies' goodputs 15 to 20 s after the second \
-            started. In *troubles* it is the object data that arrived, as a share of the data that \
-            the path could deliver to the copy. Harm (Ware et al. 2019) is the share of its \
-            goodput that a TCP connection loses because of the copy, divided by the share that it \
-            loses because of one more connection of its own kind (a share below 5 % counts as 5 \
-            %).",
+    setup: "RBUDP searches for its rate with each of two laws. *Trains* takes the rate from packet \
+            trains, which measure the path's capacity. *Shadow window* does that too; but while \
+            other traffic has a queue on the path, it follows the window that CUBIC would have. \
+            There are three groups of cells. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, \
+            30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 \
+            BDP and CoDel (360 cells); an object that takes 2 s or twelve round trips, whichever \
+            is longer. *Beside TCP and another copy*: six paths and four queues (24 cells), for 30 \
+            s; all flows start together, or the second copy starts later. *Troubles*: each kind of \
+            trouble on six paths, observed for 10 s. Each cell is run with 20 seeds (41 to 60), \
+            which also change round trip and queue by up to 2 %. A cell's value is that of its \
+            third worst seed (the worst decile). The cells are split into halves by a hash \
+            (FNV-1a, bit 32) of their names, so that a law can be tuned on one half (tuned) and \
+            judged on the other (reported). The tuning did not respect this split; see the \
+            lessons. The value of a run *alone* is the time that the path needs for the object, \
+            divided by the time from the first datagram until the sender knows that everything has \
+            arrived. Beside TCP it is the goodput as a share of a fair share, which is the path's \
+            rate divided by the number of flows. Beside another copy it is Jain's index of the two \
+            copies' goodputs 15 to 20 s after the second started. With troubles it is the data \
+            that the copy delivers, as a share of what the path can carry in that time. Harm (Ware \
+            et al. 2019) is the share of its goodput that a TCP connection loses because of the \
+            copy, divided by the share that it loses because of one more connection of its own \
+            kind (a share below 5 % counts as 5 %).",
     cases: || cases(SEEDS),
     tables: |outcomes| judge(outcomes, SEEDS).tables(),
     courses: Experiment::NO_COURSES,

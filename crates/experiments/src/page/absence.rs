@@ -58,7 +58,7 @@ pub(super) fn text(page: &Page, cases: &[Case]) -> String {
         text += &format!("Not simulated: {}; {why}.\n\n", which(&names, cases));
     }
     let can = |case: &Case| case.is_emulated() && too_long(page, case).is_none();
-    // An earlier value is kept if a later attempt failed.
+    // A case with a value from an earlier run is not reported, even if a later run failed.
     let tried = page.tried.0.iter().filter(|(name, _)| !has_value(page, cases, name));
     let tried: Vec<String> = tried.map(|(case, why)| format!("{TRIED}{case}: {why}\n\n")).collect();
     let in_vain = |case: &Case| page.tried.0.iter().any(|(name, _)| *name == case.name);
@@ -98,7 +98,8 @@ fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static 
     reasons
 }
 
-/// The names of these cases; of more than [`NAMED`], their number and the first name.
+/// Lists the names of cases; if there are more than [`NAMED`], gives their number and the first
+/// name.
 fn which(names: &[String], cases: &[Case]) -> String {
     match names {
         all if all.len() == cases.len() => "all cases of this page".to_owned(),
@@ -110,7 +111,7 @@ fn which(names: &[String], cases: &[Case]) -> String {
     }
 }
 
-/// The virtual duration in seconds of a case that takes too long.
+/// The virtual duration in seconds of a case that takes too long; `None` for other cases.
 fn too_long(page: &Page, case: &Case) -> Option<f64> {
     let span = page.simulated.case(&case.name).map(CaseOutcome::span)?;
     (span > LONGEST).then(|| span.as_secs_f64())

@@ -138,7 +138,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Leaves a file unchanged, because it equals the source's.
+    /// Keeps a file whose content equals the source's; sets its time and, if they are kept, its
+    /// permissions.
     fn leave_final(&mut self, entry: u32, basis: &Basis) -> io::Result<()> {
         let manifest = self.ground.manifest.clone();
         self.keep.repair(basis.file(), &manifest.entries()[entry as usize])?;
@@ -151,9 +152,9 @@ impl Sink {
         Ok(())
     }
 
-    /// Leaves a file unchanged if the file under its final name equals the verified `content`,
-    /// which arrived before the sender's answer. Returns whether the file was left unchanged;
-    /// `false` if no answer is pending.
+    /// Keeps the file under its final name if it equals the verified `content`, which arrived
+    /// before the sender's answer. Returns whether the file was kept; `false` if no answer is
+    /// pending.
     pub(super) fn leave_equal(&mut self, entry: u32, content: &[u8]) -> io::Result<bool> {
         if self.comparing.get(&entry).is_none_or(|asked| asked.under_final_name.is_none()) {
             return Ok(false);

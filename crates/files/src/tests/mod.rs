@@ -38,7 +38,7 @@ enum Thing {
     Link(PathBuf),
 }
 
-/// Returns everything below a folder, without longhaul's own names.
+/// Returns everything below a folder.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     let mut out = BTreeMap::new();
     let mut left = vec![root.to_owned()];

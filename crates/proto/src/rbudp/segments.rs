@@ -59,8 +59,8 @@ pub(super) struct Segment {
     highest: PacketNumber,
     /// Datagrams sent since the last DONE.
     since_done: u32,
-    /// The last complete answer covers the blocks before this number. Of the covered blocks, only
-    /// the repairs are missing.
+    /// The last complete answer covers the blocks before this number. Of the covered blocks, the
+    /// receiver lacks only those that it reported missing.
     answered_to: u32,
     asked: Option<Asked>,
     repairs: VecDeque<Range<u32>>,
@@ -75,7 +75,7 @@ pub(super) struct Segment {
     copied: bool,
     /// Coded symbols to send after the repairs, as block indices ([`Symbol::block`]).
     symbols: VecDeque<Range<u32>>,
-    /// The round's repairs by chunk, if chunks can be coded.
+    /// Number of the round's repairs by chunk, if chunks can be coded.
     repeated: BTreeMap<u64, u32>,
     /// Symbols sent so far, by chunk.
     coded: BTreeMap<u64, u8>,
@@ -179,10 +179,11 @@ impl Segment {
         self.answered_to < self.blocks
     }
 
-    /// Queues symbols for the chunks of a round whose blocks and repairs were all sent. `there`
-    /// holds the blocks that the receiver has from elsewhere. The symbols replace the expected
-    /// losses; `spare` is the share of the segment's blocks that may be sent in addition. A second
-    /// call in the same round does nothing.
+    /// Queues symbols for the chunks of the round, after all blocks and repairs of the round were
+    /// sent. `there` holds the blocks that the receiver has from elsewhere. The segment's repairs
+    /// and symbols together are limited to its expected losses plus the share `spare` of its
+    /// blocks; beyond this limit, no symbols are added. A second call in the same round does
+    /// nothing.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,
@@ -223,14 +224,14 @@ impl Segment {
         }
     }
 
-    /// Notes that the caller takes a run of symbols; `last` is its last packet number.
+    /// Records that the caller sends a run of symbols; `last` is its last packet number.
     pub(super) fn on_symbols(&mut self, count: u32, last: PacketNumber) {
         self.highest = self.highest.max(last);
         self.since_done = self.since_done.saturating_add(count);
         self.again += u64::from(count);
     }
 
-    /// Notes that the caller takes a run of blocks; `last` is its last packet number.
+    /// Records that the caller sends a run of blocks; `last` is its last packet number.
     pub(super) fn on_sent(&mut self, run: &Range<u32>, last: PacketNumber, first_time: bool) {
         let count = run.end - run.start;
         self.highest = self.highest.max(last);

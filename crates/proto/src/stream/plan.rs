@@ -1,13 +1,13 @@
-//! The way (payloads, repair or code: how a stream meets its deadline), the rate and the repairs
-//! for a stream, from the measured path.
+//! Plans a stream for the measured path: the way in which it meets its deadline (payloads, repair
+//! or code), its rate, and the number of its repairs.
 
 use super::choose::{Choice, Needs, Path, Way, choose, payload_time, repair_time};
 use crate::fec::Losses;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
-/// A frame is sent this many times faster than necessary, to allow for threads that wake late on a
-/// busy host.
+/// With repair or code, a frame is sent this many times faster than necessary, to allow for threads
+/// that wake late on a busy host.
 const FASTER: f64 = 1.25;
 
 /// Share of frames, or of groups of messages, that may be missed because of the measured losses.
@@ -24,7 +24,7 @@ pub struct Plan {
     pub repairs: u16,
     /// The losses that the repairs cover.
     pub losses: Losses,
-    /// The rates of the other ways.
+    /// The rates of all ways that meet the deadline.
     pub choice: Choice,
 }
 
@@ -36,7 +36,7 @@ pub struct Plan {
 pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Option<Plan> {
     let path = path.calmed(needs.deadline);
     let choice = choose(needs, &path);
-    // The number of frames in a payload is fixed before the path is known.
+    // Payloads are never chosen here: their number of frames is fixed before the path is known.
     let way = way.or_else(|| Choice { payloads: None, ..choice }.best())?;
     let least = choice.rate(way)?;
     let (repairs, left) = match way {

@@ -116,7 +116,7 @@ fn at_12_percent_loss_sessions_open_and_few_answers_take_much_longer_than_a_roun
         }
         let mut took = Vec::new();
         while let Some(times) = sessions.join_next().await {
-            took.extend(times.expect("each session stands"));
+            took.extend(times.expect("each session stays open"));
         }
         took.sort();
         let most = took[took.len() * 8 / 10];
@@ -149,7 +149,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
 }
 
 /// If each loss reduced the window to its minimum of 64 KiB, a list of a million files would take
-/// hundreds of round trips. So the window must distinguish the path's loss from its capacity.
+/// hundreds of round trips. So the window must shrink for a full queue, but not for random losses.
 #[test]
 fn long_messages_fill_a_long_path_as_far_as_the_other_end_expects_them() {
     const PACKET: usize = 1_200;

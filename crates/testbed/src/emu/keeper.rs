@@ -123,8 +123,8 @@ impl Drop for Household {
 /// Puts `hosts` before the content of `/etc/hosts`, in the calling thread's mount namespace only.
 fn name_hosts(hosts: &str) -> io::Result<()> {
     const PATH: &str = "/etc/hosts";
-    // The file is on an in-memory file system that only this namespace sees. Its name exists only
-    // for a moment: the bound file stays when the name is removed.
+    // The file is on an in-memory file system that only this namespace sees, and that hides `/tmp`
+    // for a moment. After the unmount the file remains, as the bind mount on `/etc/hosts`.
     const SCRATCH: &str = "/tmp";
     const FILE: &str = "/tmp/hosts";
     let whole = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;

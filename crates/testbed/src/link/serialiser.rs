@@ -136,7 +136,7 @@ mod tests {
             .filter(|_| wire.accept(Time::ZERO, packet, Some(GIGABIT), queue).is_some())
             .count();
         assert_eq!(took, 3);
-        // The last accepted packet waited for two others: 3 × 8 µs.
+        // Three packets are accepted: one is being sent, for 8 µs, and two wait.
         assert_eq!(wire.backlog(Time::ZERO), queue);
         let later = Time::from_nanos(8_000);
         assert!(wire.accept(later, packet, Some(GIGABIT), queue).is_some());

@@ -81,8 +81,9 @@ pub struct Reorder {
 /// A scheduled change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The time, on the driver's clock. A rate applies to packets sent from then on, including
-    /// those already in the queue; other changes apply to packets offered from then on.
+    /// The time, on the clock of the caller that passes packets to the link. A rate applies to
+    /// packets sent from then on, including those already in the queue; other changes apply to
+    /// packets that enter the link from then on.
     pub at: Time,
     /// The change.
     pub change: Change,
@@ -181,8 +182,8 @@ impl LinkSpec {
     /// Checks the configuration for IP packets of up to `mtu` bytes.
     ///
     /// # Errors
-    /// A share outside 0 to 1, a rate of zero, a queue that takes no full packet, or a schedule
-    /// out of order.
+    /// A share outside 0 to 1, a rate of zero, a queue or a policer's burst smaller than a full
+    /// packet, a policer without a rate, an invalid loss model, or a schedule out of order.
     pub fn validate(&self, mtu: u32) -> Result<(), SpecError> {
         let error = |what: String| Err(SpecError(what));
         let shares = [

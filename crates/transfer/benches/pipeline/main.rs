@@ -1,8 +1,8 @@
 //! The machine's speed without a protocol: the bare pipeline, and a blaster for comparison.
 //!
 //! Sending: pread → hash → seal → one send of many datagrams (GSO). Receiving: one receive of many
-//! datagrams (GRO) → open into a chunk buffer → hash → pwrite. Without resends and a control
-//! channel, a lost datagram leaves its chunk incomplete. `blaster` only sends and receives
+//! datagrams (GRO) → open into a chunk buffer → hash → pwrite. There are no resends and no control
+//! channel, so a lost datagram leaves its chunk incomplete. `blaster` only sends and receives
 //! datagrams.
 //!
 //! ```text
@@ -62,7 +62,9 @@ struct Variant {
     blast: bool,
     hash: bool,
     write: bool,
+    /// Datagrams are opened and counted, but not kept.
     fake: bool,
+    /// The kernel scatters payloads to their predicted places.
     scatter: bool,
 }
 

@@ -168,7 +168,7 @@ impl CopyRequest {
         self.with(|options| options.memory = memory)
     }
 
-    /// Sets the UDP payload of a datagram in bytes; `None` searches the path for it.
+    /// Sets the UDP payload of a datagram in bytes; `None` searches the path for the largest.
     pub fn datagram(self, datagram: Option<u16>) -> CopyRequest {
         self.with(|options| options.datagram = datagram)
     }

@@ -132,7 +132,7 @@ impl ProbeRequest {
         self.with(|options| options.span = time)
     }
 
-    /// Sets the UDP payload of a datagram in bytes; `None` searches the path for it.
+    /// Sets the UDP payload of a datagram in bytes; `None` searches the path for the largest.
     pub fn datagram(self, datagram: Option<u16>) -> ProbeRequest {
         self.with(|options| options.datagram = datagram)
     }

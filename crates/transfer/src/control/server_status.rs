@@ -148,7 +148,7 @@ pub struct TransferTold {
     /// Data datagrams received.
     #[prost(uint64, tag = "20")]
     pub received: u64,
-    /// Datagrams lost on the path.
+    /// Datagrams lost on the path or dropped at the receiver; includes the next two counts.
     #[prost(uint64, tag = "21")]
     pub path_lost: u64,
     /// Datagrams lost in the receiving socket, whose buffer was full.
@@ -323,7 +323,7 @@ pub struct TotalsTold {
     /// Data datagrams received, by clients and by the server.
     #[prost(uint64, tag = "11")]
     pub received: u64,
-    /// Datagrams lost on the path.
+    /// Datagrams lost on the path or dropped at the receiver; includes the next two counts.
     #[prost(uint64, tag = "12")]
     pub path_lost: u64,
     /// Datagrams lost in a receiving socket.

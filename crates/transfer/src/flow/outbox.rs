@@ -20,8 +20,8 @@ use crate::write::budget::MessageCharge;
 use longhaul_proto::wire::header::Kind;
 use longhaul_text::CallOption;
 
-/// The largest datagram for a message. Every path carries this size (RFC 8200 section 5, minus the
-/// headers of IPv6 and UDP).
+/// The largest datagram for a message. Every IPv6 path carries packets of 1280 bytes (RFC 8200,
+/// section 5); the headers of IPv6 and UDP are subtracted.
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
 /// Limit of waiting messages in bytes: ten times the size of the plan (the list of chunks that need
@@ -83,7 +83,8 @@ impl fmt::Display for Overflow {
 }
 
 impl Outbox {
-    /// Returns an outbox and its reading end. Waiting messages are charged to `charge`.
+    /// Returns an outbox and its reading end. Waiting bytes beyond [`FREE`] are charged to
+    /// `charge`.
     pub(crate) fn new(charge: MessageCharge) -> (Outbox, Outflow) {
         let (sender, receiver) = unbounded_channel();
         let level = Arc::new(Level {
@@ -237,7 +238,7 @@ impl Shadow {
         }
     }
 
-    /// Sends an empty datagram, which shows the sender's address.
+    /// Sends an empty datagram, which shows the receiver this end's address.
     pub(crate) fn send_empty(&mut self) {
         if let Some(path) = self.path {
             self.send_to(path, Kind::Control, &[]);

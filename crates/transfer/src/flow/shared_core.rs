@@ -196,8 +196,8 @@ impl Inner {
         first.is_some_and(|(first, _)| *first == flow)
     }
 
-    /// Moves the core's output for other flows into their queues, up to the first output for
-    /// `flow`.
+    /// Returns the next message for `flow`. Until the core has one, messages for other flows are
+    /// moved into their queues.
     fn control_of(&mut self, now: Time, flow: FlowId) -> Option<Outgoing> {
         if let Some(waiting) = self.members.get_mut(&flow)?.mail.pop_front() {
             return Some(waiting);

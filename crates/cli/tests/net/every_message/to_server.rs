@@ -130,7 +130,7 @@ fn a_server_answers_or_refuses_every_false_message_and_continues() {
     write(&pair.here.join("object"), &content());
     pair.cp(&[&"object", &pair.at("honest")]).summary();
     assert!(std::fs::read(pair.there.join("honest")).expect("it was copied") == content());
-    let kept = std::fs::read(pair.scratch.path().join("outside")).expect("it stands");
+    let kept = std::fs::read(pair.scratch.path().join("outside")).expect("it exists");
     assert_eq!(kept, b"outside");
     pair.server.child().signal(rustix::process::Signal::TERM);
     let ended = pair.server.into_child().end();

@@ -1,7 +1,8 @@
 //! Test network: senders on separate paths to one receiver behind one link, in virtual time.
 //!
-//! Every path has a round-trip time and a rate limit of its sender. The receiver's link has a rate
-//! and a queue that drops the excess. Control messages are never lost, and take half a round trip.
+//! Every path has a round-trip time, and may have a rate limit at its sender. The receiver's link
+//! has a rate and a queue that drops the excess. Control messages are never lost, and take half a
+//! round trip.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
@@ -70,7 +71,7 @@ enum Item {
     ToSender(Box<Control>),
 }
 
-/// The star.
+/// The network: the paths, the receiver, and the messages in flight.
 pub(super) struct Star {
     pub(super) now: Time,
     pub(super) receiver: GtpReceiver,
@@ -85,7 +86,7 @@ pub(super) struct Star {
     pub(super) sleeps: Option<(Span, Span)>,
     /// Number of requests of the receiver.
     pub(super) requests: u64,
-    /// Requests with a new rate: time, flow and rate.
+    /// Each request of the receiver: time, flow and requested rate.
     pub(super) asked: Vec<(Time, u32, Rate)>,
     settings: Settings,
     free: Time,
@@ -219,7 +220,7 @@ impl Star {
         }
     }
 
-    /// Asserts that no honest sender counts as too fast.
+    /// Asserts that of an honest sender's datagrams at most 1 % (or four) count as too fast.
     fn assert_honest_obey(&self) {
         for (flow, _) in self.paths.iter().filter(|(_, path)| path.lie.is_none()) {
             let came = self.accounting(*flow);
@@ -337,7 +338,7 @@ impl Star {
         }
     }
 
-    /// A flow's received UDP payload between two times, in Mbit/s.
+    /// A flow's received UDP payload in Mbit/s, between two times in ms.
     pub(super) fn rate(&self, flow: u32, from: u64, to: u64) -> f64 {
         let came = &self.paths[&flow].came;
         let sum: u64 = came.iter().take(to as usize / 100).skip(from as usize / 100).sum();

@@ -14,12 +14,12 @@ use crate::channel::outbound::{Sending, WAIT};
 /// Delay before a sender uses a new key, so that the other members have the key first.
 const SWITCH: Span = Span::from_millis(200);
 
-/// A sender of a group.
+/// A sender to a group.
 pub(super) struct Voice {
     to: SocketAddr,
     cutter: Cutter,
     seal: Sealer,
-    /// Proves who sent a message; `None` at the server, because only the server checks this proof.
+    /// Proves to the server who sent a message; `None` at the server, which needs no proof.
     author: Option<Author>,
     next: Option<(Sealer, Option<Author>, Time)>,
     cut: Vec<Datagram>,
