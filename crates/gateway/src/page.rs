@@ -1,8 +1,9 @@
 //! The state of a host: a page for browsers, events, and metrics for monitors.
 //!
 //! The page is read-only, and each request needs a token. The page is one file, and its
-//! Content-Security-Policy forbids it to load anything else. The server renders the state at most
-//! ten times a second, however many pages are open.
+//! Content-Security-Policy forbids it to load anything else. All open pages get the same events,
+//! and the server renders the state for them about ten times a second. Each request for the state
+//! or the metrics renders it again.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -59,7 +59,8 @@ fn reordering_within_the_grace_makes_no_requests() {
 
 #[test]
 fn no_block_is_requested_repeatedly() {
-    // Reports at intervals shorter than the round trip; requests late, copied and reordered.
+    // The receiver reports at intervals shorter than the round trip. Its requests arrive late, more
+    // than once and out of order.
     let channel = Channel {
         duplicate: 0.1,
         reorder: 0.2,
@@ -70,7 +71,8 @@ fn no_block_is_requested_repeatedly() {
     };
     let rig = run(6, 20_000, channel, &[("report-interval", 0.01)]);
     let came = rig.receiver.accounting(rig.flows[0].setup.flow).expect("it was added");
-    // Blocks later than the grace are requested, but only once.
+    // The receiver requests blocks that are later than the grace (its wait for late blocks). It
+    // repeats few of its requests.
     assert!(came.reported_lost <= came.blocks_lost * 11 / 10, "{came:?}");
     assert!(most_sends(&rig) <= 5 && waste(&rig) < 0.2, "{} {}", most_sends(&rig), waste(&rig));
 }

@@ -133,7 +133,7 @@ impl Identity {
     }
 }
 
-/// Why there is no identity yet.
+/// Why no identity was loaded.
 enum Missing {
     File,
     Other(Error),

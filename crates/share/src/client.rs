@@ -365,7 +365,8 @@ fn come_to(answer: &Reply, now: Option<Entry>) -> Answer {
     }
 }
 
-/// Ends a watch with an error. A program that does not read the error only sees the end.
+/// Ends a watch with an error. If the program's queue of events is full, the program sees the end
+/// without the error.
 fn report(watching: Watching, error: Error) {
     let _ = watching.tell.try_send(Err(error));
 }

@@ -113,7 +113,7 @@ impl Restore {
             _ => split(&frame.originals, frame.group),
         };
         let (Some(restored), Some(frames)) = (restored, frames) else {
-            // The symbols contradict each other, so the sender is faulty.
+            // The symbols contradict each other, or the payload is invalid: the sender is faulty.
             return vec![self.gap(frame.number, frame.number, 0)];
         };
         let Frame { number, at, took, deadline, group, .. } = frame;

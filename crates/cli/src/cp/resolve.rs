@@ -66,7 +66,7 @@ pub(super) struct Prepared {
     pub(super) request: CopyRequest,
     pub(super) sources: Vec<Location>,
     pub(super) destination: Location,
-    /// The name for `--protocol`.
+    /// The protocol's name in events: a name for `--protocol`, or [`LOCAL`] or [`HTTP`].
     pub(super) protocol: &'static str,
     /// The end that is a pipe.
     pub(super) pipe: Option<Pipe>,
@@ -311,7 +311,7 @@ fn pipe(
     Ok(pipe)
 }
 
-/// Checks that the sizes, rates and times allow the copy to finish.
+/// Checks the segment size, the rates and the timeout of `--stall`.
 fn check_quantities(args: &CopyArgs) -> Result<(), Error> {
     check_segment(args)?;
     check_rates(args)?;
@@ -427,7 +427,7 @@ fn source_settings(
     known.iter().map(|n| settings(args, protocol, Of::Source(n), &is_default)).collect()
 }
 
-/// Identifies a host; `None` for this one.
+/// Identifies the host of a location; `None` for this host and for HTTP servers.
 fn host(location: &Location) -> Option<(&str, u16)> {
     match location {
         // Port 0 stands for ssh: ssh and a server on one host count as two.
@@ -510,7 +510,7 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     count.map(Streams::Count).ok_or_else(|| format!("expected 1..={MOST_STREAMS}, or auto"))
 }
 
-/// Returns the protocol's settings for a source. A configuration file, unlike the command line, may
+/// Returns the protocol's settings for `source`. A configuration file, unlike the command line, may
 /// also have settings of other protocols.
 fn settings(
     args: &CopyArgs,

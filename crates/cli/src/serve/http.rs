@@ -16,8 +16,8 @@ pub(super) struct HttpArgs {
     /// needs --http-cert
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
-    /// Read the tokens of HTTP clients from this file, one a line: TOKEN ro|rw[:/FOLDER]. Only this
-    /// user may be able to read it. SIGHUP reads it again
+    /// Read the tokens of HTTP clients from this file, one a line: TOKEN ro|rw[:/FOLDER]. The file
+    /// must be readable only by this user. SIGHUP reads it again
     #[arg(long, value_name = "FILE", requires = "http")]
     http_tokens: Option<PathBuf>,
     /// Let everybody read by HTTP without a token
@@ -26,7 +26,7 @@ pub(super) struct HttpArgs {
     /// Certificate chain for HTTPS, as PEM
     #[arg(long, value_name = "FILE", requires_all = ["http", "http_key"])]
     http_cert: Option<PathBuf>,
-    /// Private key for HTTPS, as PEM; only this user may be able to read it
+    /// Private key for HTTPS, as PEM; the file must be readable only by this user
     #[arg(long, value_name = "FILE", requires = "http_cert")]
     http_key: Option<PathBuf>,
 }

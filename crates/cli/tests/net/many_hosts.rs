@@ -147,15 +147,16 @@ fn exceeding_the_memory_limit_is_reported() {
 
 #[test]
 fn a_copy_from_several_hosts_resumes_with_other_hosts_after_a_kill() {
-    // Bytes that each source has sent at the kill, and the least number of bytes that survive. Data
-    // are synced once a second, so nothing need survive an early kill.
+    // The bytes that have arrived from each source at the kill, and the least number of bytes that
+    // survive. Data are synced once a second, so nothing need survive an early kill.
     for (each, least) in [(0, 0), (1, 0), (6_000_000, 6_000_000)] {
         kill_and_go_on(each, least);
     }
 }
 
-/// Kills a copy from two hosts when each has sent `each` bytes, and continues with another host
-/// instead of one of them: at least `least` bytes are not sent again.
+/// Kills a copy from two hosts once at least `each` bytes have arrived from both of them, and
+/// continues with another host instead of one of them. At least `least` bytes must not be sent
+/// again.
 fn kill_and_go_on(each: u64, least: u64) {
     let star = Star::new(3);
     let contents = [bytes(12_000_000, 25), bytes(12_000_000, 26)];

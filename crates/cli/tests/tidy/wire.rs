@@ -8,7 +8,7 @@ use super::{Text, files, root};
 
 const PAGE: &str = "docs/wire.md";
 const MARK: &str = "<!-- The text below is generated from the source; a test compares it. -->\n";
-/// If set, the test writes the page.
+/// The environment variable that makes the test write the page instead of comparing it.
 const WRITE: &str = "LONGHAUL_WRITE_WIRE";
 
 /// The sources of messages, in the order of the page, with their headings.

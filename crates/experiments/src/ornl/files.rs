@@ -137,14 +137,14 @@ pub(super) static LBL: Experiment = Experiment {
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.2",
     setup: "A file of 214,649,928 bytes is copied over the path of \
-            [ornl-internet](ornl-internet.md), on its good day and on its bad day, to a disk at \
-            the receiving end. The disk's rate is derived from the study's FOBS, which had 45.0 \
-            Mbit/s overall and 243.4 \"if not counting the wait for file writes\". So the copy \
-            took 38.2 s, of which 7.1 s were not waits, and FOBS waited 31.1 s for the writes of \
-            215 MB: 55.2 Mbit/s. The same calculation for the bad day, with the same 7.1 s, gives \
-            32.3 Mbit/s. A transfer ends when all data are on the disk. GridFTP is TCP (NewReno \
-            with selective acknowledgements) to memory, over three connections on the good day and \
-            one on the bad day.",
+            [ornl-internet](ornl-internet.md), on its good day (best case) and on its bad day \
+            (worst case), to a disk at the receiving end. The disk's rate is derived from the \
+            study's FOBS, which had 45.0 Mbit/s overall and 243.4 \"if not counting the wait for \
+            file writes\". So the copy took 38.2 s, of which 7.1 s were not waits, and FOBS waited \
+            31.1 s for the writes of 215 MB: 55.2 Mbit/s. The same calculation for the bad day, \
+            with the same 7.1 s, gives 32.3 Mbit/s. A transfer ends when all data are on the disk. \
+            GridFTP is TCP (NewReno with selective acknowledgements) to memory, over three \
+            connections on the good day and one on the bad day.",
     cases: from_lbl,
     tables: |outcomes| {
         // The disk's rate is derived from FOBS.

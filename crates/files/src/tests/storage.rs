@@ -305,7 +305,7 @@ fn show(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Returns a number from the environment: of runs, or the first seed.
+/// Returns the environment variable `name` as a number; `default` if the variable is not set.
 fn told(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |told| told.parse().expect(name))
 }

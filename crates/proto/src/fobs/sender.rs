@@ -1,7 +1,7 @@
-//! The sending end: first sends, then unacknowledged blocks in a circle, batch after batch until
-//! the completion signal. After each chunk of new data the sender resends known losses before it
-//! begins the next chunk. With the rate table (`table`) the sender is less greedy during
-//! congestion.
+//! The sending end. It sends each block once, then repeats unacknowledged blocks in a circle, batch
+//! after batch, until the completion signal arrives. After each chunk of new data the sender
+//! resends known losses before it begins the next chunk. With the rate table (`table`) the sender
+//! is less greedy during congestion.
 
 use alloc::boxed::Box;
 

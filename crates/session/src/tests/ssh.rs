@@ -10,8 +10,8 @@ use tokio::net::unix::pipe;
 use super::*;
 use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 
-/// An environment variable of the processes that the tests start as the remote side. Its value
-/// selects the behaviour.
+/// The environment variable that makes a test process run as the remote side. Its value is the
+/// range of ports, `FIRST-LAST`, or `any`.
 const FAR_SIDE: &str = "LONGHAUL_TEST_FAR_SIDE";
 
 /// Not a test itself: the scripts below run it as `longhaul serve --ssh`. The client treats the

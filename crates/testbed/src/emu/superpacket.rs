@@ -30,11 +30,11 @@ const TCP_CWR: u8 = 0x80;
 /// The structure of a frame (device header and IP packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Offset of the transport header within the IP packet.
+    /// Offset of the transport header within the IP packet; 0 for a packet that is no super-packet.
     transport: usize,
-    /// Bytes of IP and transport headers.
+    /// Bytes of IP and transport headers; 0 for a packet that is no super-packet.
     headers: usize,
-    /// Payload bytes in all.
+    /// Payload bytes of all segments; the whole IP packet if it is no super-packet.
     payload: usize,
     /// Payload bytes of each segment but the last.
     segment: usize,
@@ -72,7 +72,7 @@ pub(super) fn payload_start(frame: &[u8]) -> usize {
 }
 
 impl Shape {
-    /// Parses a frame; `None` if its headers contradict each other.
+    /// Parses a frame; `None` if its headers are invalid or of an unknown kind.
     pub(super) fn of(frame: &[u8]) -> Option<Shape> {
         let packet = frame.get(DEVICE_HEADER..)?;
         let v6 = packet.first()? >> 4 == 6;

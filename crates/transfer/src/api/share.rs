@@ -23,8 +23,8 @@ use crate::share::serve_share;
 
 /// Maximum number of calls that wait for the engine (the library's thread).
 const WAITING: usize = 64;
-/// Maximum number of batches of a watch's events that wait for a slow reader. Beyond it the server
-/// waits; if the server discards changes meanwhile, it sends a snapshot.
+/// Maximum number of batches of a watch's events that wait for a slow reader. At this limit the
+/// server waits; if the server discards changes meanwhile, it sends a snapshot.
 const UNREAD: usize = 4;
 /// Name of the engine's thread.
 const NAME: &str = "longhaul share";

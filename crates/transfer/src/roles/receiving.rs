@@ -54,14 +54,14 @@ pub(crate) struct ReceivingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end judges if the path lets datagrams through. Only a client judges.
+    /// Whether this end decides if the path lets datagrams through. Only a client decides.
     pub(crate) decides: bool,
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,
     pub(crate) receive: Receive,
-    /// The core (the protocol's state machine) of all flows to this host, if the copy has several.
+    /// The core (the protocol's state machine) that flows to this host share, if there is one.
     pub(crate) core: Option<SharedCore>,
-    /// The writing thread, if it is shared.
+    /// The writing thread, if several sources of the copy share it.
     pub(crate) writer: Option<Jobs>,
 }
 
@@ -110,7 +110,7 @@ struct Running<'a, 'b> {
     layout: Option<Layout>,
     silence: Silence,
     quiet: Quiet,
-    /// Whether names of files have been sent on the stream.
+    /// Whether messages with names of files have been sent on the control stream.
     names_told: bool,
     /// CPU time of this thread at the start of the transfer.
     cpu_before: Duration,
@@ -507,8 +507,8 @@ impl Running<'_, '_> {
         let last = self.end.board.last_block();
         outcome.since_last_nanos = last.map(|at| clock::now().since(at).as_nanos());
         let message = Message::Outcome(outcome.clone());
-        // The sender reads nothing after the outcome, so the outcome must not overtake names on the
-        // stream.
+        // The sender reads nothing after the outcome. As a datagram, the outcome could overtake
+        // messages with names on the control stream.
         match self.names_told {
             true => self.end.wire.outbox().tell(message),
             false => self.tell_both_ways(message),

@@ -123,8 +123,8 @@ impl Registered<'_> {
             match lives {
                 Some(true) => held = true,
                 Some(false) if whose != Earlier::Others => give_way(&question).await,
-                // The transfer has ended meanwhile, or its state is unknown; then the lock on the
-                // files decides.
+                // A dead transfer of another client, a transfer that has ended meanwhile, or one
+                // whose client may be alive: the lock on the files decides.
                 Some(false) | None => {}
             }
         }

@@ -1,4 +1,5 @@
-//! The rates that the two rate controls set: the paper's, and that of the measured release.
+//! The rates that SABUL's two rate controls set: the control of the paper, and the control of the
+//! release that Oak Ridge measured.
 
 use super::*;
 use crate::sabul::rate::{PaperRate, RateControl};
@@ -81,7 +82,7 @@ fn a_loss_beyond_the_last_decrease_slows_down_and_freezes() {
     let mut control = paper(900.0);
     assert!(control.on_report(10, 1_000));
     assert_eq!(control.rate(), Rate::from_mbps(800));
-    // A loss of blocks sent before the decrease does not freeze.
+    // A loss of blocks sent before the decrease does not stop the sender for a round trip.
     assert!(!control.on_report(999, 1_500));
     assert_eq!(control.rate(), Rate::from_mbps(800));
     assert!(control.on_report(1_000, 2_000));
