@@ -275,8 +275,8 @@ pub(crate) static FIG7: Experiment = Experiment {
             Mbit/s of object data without loss. It sends at 682 Mbit/s in the runs in which each \
             packet towards the receiver is lost with a probability of 12 %, in every round. The \
             model is the paper's equations 1, 2 and 7 with T_ack = 0, and equation 6 as longhaul \
-            reconstructs it. Emulated: the binary's own `serve` and `cp` with files in memory, up to \
-            450 MB.",
+            reconstructs it. Emulated: the binary's own `serve` and `cp` with files in memory, up \
+            to 450 MB.",
     cases: || {
         let cases = FIG7_LINES.iter().flat_map(|line| FIG7_MEGABYTES.map(|size| (line, size)));
         cases
