@@ -1,4 +1,4 @@
-//! Advice for flags that scp, rsync, rclone and other tools' servers have, but `longhaul cp` and
+//! Advice for flags of scp, rsync, rclone and the servers of other tools that `longhaul cp` and
 //! `longhaul serve` lack.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -110,7 +110,7 @@ const OF_SERVE: &Habits = &[
     ),
     (
         &["--user", "--pass", "--password", "--auth"],
-        "clients have ids, not passwords: use --allow ID, which `longhaul id` prints on the client",
+        "clients have ids, not passwords: use --allow ID; `longhaul id` on the client prints the ID",
     ),
     (
         &["--cert", "--key", "--tls"],

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Escapes control characters in `text`: `\n`, `\u{1b}`.
+/// Escapes what a terminal would interpret in `text`, such as `\n`, `\u{1b}` and `\u{202e}`.
 pub(crate) fn text(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -146,8 +146,8 @@ impl Given {
 }
 
 impl ProtocolSettings {
-    /// The settings of `row`'s protocol for a source, without defaults from the configuration file
-    /// that are for other protocols.
+    /// The settings of `row`'s protocol for a source. A setting that this protocol lacks is ignored
+    /// if it comes from the configuration file (`is_default`); otherwise it is an error.
     ///
     /// # Errors
     /// The protocol does not have a setting, or a value is out of its range.

@@ -50,14 +50,13 @@ fn read(path: &Path, most: u64, fits: impl Fn(FileType) -> bool) -> Result<Strin
         return Err(format!("it is {}, not a file", named(kind)));
     }
     let file = File::open(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    let read = file.take(most + 1).read_to_string(&mut text);
-    // The size is checked first: the limit may cut a character, which makes `read` an error.
-    match read {
-        _ if text.len() as u64 > most => Err(format!("it has more than {} MiB", most >> 20)),
-        Ok(_) => Ok(text),
-        Err(error) => Err(error.to_string()),
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    // The size is checked before decoding, because the limit may cut a character.
+    if bytes.len() as u64 > most {
+        return Err(format!("it has more than {} MiB", most >> 20));
     }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
 fn named(kind: FileType) -> &'static str {
@@ -81,6 +80,12 @@ mod tests {
         std::fs::write(&path, "1234").unwrap();
         assert_eq!(read(&path, 4, any).as_deref(), Ok("1234"));
         assert!(read(&path, 3, any).unwrap_err().contains("more than"));
+        // The limit cuts the second character.
+        std::fs::write(&path, "aéé").unwrap();
+        assert!(read(&path, 1, any).unwrap_err().contains("more than"));
+        assert_eq!(read(&path, 5, any).as_deref(), Ok("aéé"));
+        std::fs::write(&path, [0xff]).unwrap();
+        assert!(read(&path, 4, any).unwrap_err().contains("not UTF-8"));
         assert!(
             read(Path::new("/dev/zero"), 1 << 20, any).unwrap_err().contains("more than 1 MiB")
         );

@@ -52,7 +52,8 @@ pub(crate) struct ServeArgs {
     read_only: bool,
     /// Allow an id to read (ro), write (wo) or both (rw, the default). With SUBFOLDER, which must
     /// exist, the id has access only below it. If the subfolder's name looks like a mode, write
-    /// rw:SUBFOLDER. The long form allows only the named services: ID,files=ro:/SUBFOLDER
+    /// rw:SUBFOLDER. This form allows files only. The long form names each allowed service:
+    /// ID,files=ro:/SUBFOLDER,share=rw:/PREFIX
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
     allow: Vec<Allow>,
     /// Read --allow entries from this file, one a line; '#' starts a comment. Only this user and
@@ -88,8 +89,9 @@ pub(crate) struct ServeArgs {
     #[arg(short, long)]
     quiet: bool,
     /// Append the log to FILE instead of stderr: one line for each finished transfer and each
-    /// refused client (with --json, one object each, instead of stdout). Only this user can read a
-    /// new FILE. SIGHUP reopens it, for logrotate
+    /// refused client. With --json each line is a JSON object, and stdout gets only the first
+    /// object, the server's address. Only this user can read a new FILE. SIGHUP reopens it, for
+    /// logrotate
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Serve the one client whose ssh started this process, over standard input and output
@@ -99,7 +101,8 @@ pub(crate) struct ServeArgs {
     /// UDP ports that may be opened for an ssh copy
     #[arg(long, hide = true, requires = "ssh", value_parser = parse_ports)]
     ports: Option<(u16, u16)>,
-    /// Admit this client of ssh to the rooms of this user, or serve these rooms
+    /// ID: connect this ssh client to the process that serves this user's channels, streams and
+    /// calls. serve: be that process
     #[arg(long, hide = true, requires = "ssh", value_name = "ID|serve")]
     rooms: Option<String>,
 }
@@ -282,7 +285,7 @@ fn first_clients(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
             "let clients of HTTP in by --http-tokens FILE or --http-public, and clients of lh:// \
              by --allow ID"
         }
-        false => "let a client in by --allow ID; `longhaul id` prints its id there",
+        false => "let a client in by --allow ID; `longhaul id` on the client's host prints the ID",
     };
     let what = "nobody could connect to this server";
     Err(Error::new(ErrorKind::Usage, what).advise(advice))

@@ -30,7 +30,8 @@ Examples:
 /// Read, change and watch small values that the clients of a server share
 ///
 /// The server runs with `longhaul serve --share FILE`. A key is a path of words; a value has at
-/// most 64 KiB. When the command ends, the change is on the server's disk.
+/// most 64 KiB. A change is on the server's disk before the command ends, except one of
+/// `put --presence`, which the server never writes to its disk.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]

@@ -69,7 +69,8 @@ enum Behind {
 enum Way {
     /// Repair or code, whichever sends less on the measured path
     Auto,
-    /// The frames that are sent within one deadline are one transfer; lost datagrams are sent again
+    /// The frames of one deadline's length (at most 16Mi) are sent together as one transfer; its
+    /// lost datagrams are sent again
     Payloads,
     /// Lost datagrams of a frame are sent again while they can be in time
     Repair,

@@ -271,11 +271,12 @@ pub(crate) static FIG7: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.3, Fig. 7",
     setup: "RBUDP sends payloads of 2 to 900 MB in one segment, without coded symbols \
-            (`tail-copies` 1), over 1 Gbit/s and 100 ms. It sends at 611 Mbit/s of object data \
-            without loss. It sends at 682 Mbit/s in the runs in which each packet towards the \
-            receiver is lost with a probability of 12 %, in every round. The model is the paper's \
-            equations 1, 2 and 7 with T_ack = 0, and equation 6 as longhaul reconstructs it. \
-            Emulated: the binary's own `serve` and `cp` with files in memory, up to 450 MB.",
+            (`tail-copies` 1), over 1 Gbit/s and a round trip of 100 ms. It sends at 611 \
+            Mbit/s of object data without loss. It sends at 682 Mbit/s in the runs in which each \
+            packet towards the receiver is lost with a probability of 12 %, in every round. The \
+            model is the paper's equations 1, 2 and 7 with T_ack = 0, and equation 6 as longhaul \
+            reconstructs it. Emulated: the binary's own `serve` and `cp` with files in memory, up \
+            to 450 MB.",
     cases: || {
         let cases = FIG7_LINES.iter().flat_map(|line| FIG7_MEGABYTES.map(|size| (line, size)));
         cases
@@ -338,8 +339,9 @@ pub(crate) static FIG7: Experiment = Experiment {
               lost independently, with the same chance in every round, as equation 6 assumes.\n\n\
               The paper's text lacks the formula of equation 6. It says that rounds go on \"until \
               the amount of data left is less than 1 packet\". longhaul's reconstruction counts \
-              from the whole payload, although the first round repairs nothing, so it predicts one \
-              round more than those words require. Chance also decides whether a round leaves a \
+              the repair rounds that reduce the whole payload to one packet. But the first round \
+              already leaves only 12 % of the payload, so by those words one repair round fewer is \
+              enough. Chance also decides whether a round leaves a \
               packet over. So the simulated number of rounds is the model's number, or one or two \
               fewer. The emulated number differs from the simulated number by at most 1; this \
               matters where a round trip is a large part of the time.",

@@ -6,8 +6,8 @@ use alloc::string::{String, ToString};
 
 use crate::quantity::{self, Quantity};
 
-/// The meaning of a setting's number. Numbers are in base units: bit/s, seconds, bytes, shares of
-/// 1.
+/// The meaning of a setting's number. Numbers are in base units: bit/s, seconds, bytes, fractions
+/// of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A rate in bit/s, written `950Mbit/s`.
@@ -16,7 +16,7 @@ pub enum Kind {
     Time,
     /// A size in bytes, written `64MiB`.
     Size,
-    /// A share of 1, written `0.5%`. Some shares may exceed 1.
+    /// A fraction: `0.5%` is 0.005. Some settings allow more than 100 %.
     Ratio,
     /// A whole number.
     Count,

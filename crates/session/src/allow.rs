@@ -130,7 +130,8 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
                 return Err(format!("`{unknown}` is not a service; services: {FILES}, {known}"));
             }
         }
-        // A call is neither a read nor a write, so the value in the list has no mode; add one.
+        // `rpc=/PREFIX` has no mode, because a remote call neither reads nor writes. `rw:` is put
+        // before it, so that the stored value is MODE:FOLDER as for the other services.
         let mode = if word == "rpc" { "rw:" } else { "" };
         if word != FILES {
             allow.others.push((word.to_owned(), format!("{mode}{value}")));

@@ -15,11 +15,11 @@ use super::window::Window;
 /// Limit on unacknowledged data of the connection, until much data is announced.
 pub(super) const SEND_WINDOW: u64 = 1 << 20;
 
-/// Limit on unread and on unacknowledged bytes for streams with much data.
+/// Limit on unread and on unacknowledged bytes of the connection, once much data is announced.
 pub(super) const MUCH: u32 = 4 << 20;
 
-/// Limit on unacknowledged bytes for streams with the content of files: more than the 12.5 MB that
-/// a path of 1 Gbit/s and 100 ms holds.
+/// Limit on unacknowledged bytes of the connection while a stream sends the content of files: more
+/// than the 12.5 MB that a path of 1 Gbit/s and 100 ms holds.
 pub(super) const BULK: u32 = 16 << 20;
 
 /// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. They
@@ -27,8 +27,8 @@ pub(super) const BULK: u32 = 16 << 20;
 /// doubles during the outage.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Delays of the pulses after a write. QUIC declares a packet lost when the third later packet is
-/// acknowledged (RFC 9002 section 6.1.1).
+/// Pauses before the three pulses after a write: before the first, the second and the third. QUIC
+/// declares a packet lost when the third later packet is acknowledged (RFC 9002 section 6.1.1).
 const PULSES: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
 
@@ -103,9 +103,10 @@ impl Keeper {
         self.wrote.notify_one();
     }
 
-    /// Prepares for much data in one direction: allows [`MUCH`] unread and unacknowledged bytes.
+    /// Prepares for much data in one direction. Raises this side's limits to [`MUCH`]:
+    /// unacknowledged bytes for sending and, with one stream, unread bytes for receiving.
     pub(super) fn expect_much(&self) {
-        // With several streams the connection allows more, so no unread stream blocks the others.
+        // With several streams, `carry` has already set a larger limit on unread bytes.
         if !self.has_many() {
             self.connection.set_receive_window(VarInt::from_u32(MUCH));
         }
@@ -135,7 +136,7 @@ impl Keeper {
         self.window.lock().unwrap().bytes()
     }
 
-    /// Allows the window to jump to a flight of `bytes`; see [`Window::resume`].
+    /// Allows the congestion window to jump to `bytes` in flight; see [`Window::resume`].
     pub(super) fn resume(&self, bytes: u64) {
         if let Ok(window) = self.connection.congestion_state().into_any().downcast::<Window>() {
             window.resume(bytes, Instant::now());
@@ -151,13 +152,13 @@ impl Keeper {
         })
     }
 
-    /// Returns how many frames of the stream have left this process.
+    /// Returns how many STREAM frames (of all streams) the connection has sent.
     pub(super) fn frames_sent(&self) -> u64 {
         self.connection.stats().frame_tx.stream
     }
 
-    /// Waits until more than `before` frames of the stream have left this process, and with them
-    /// all data that the path takes immediately. Waits at most [`LAST_PACKETS`].
+    /// Waits until the connection has sent more than `before` STREAM frames, and probably all data
+    /// that the congestion window and pacing let out at once. Waits at most [`LAST_PACKETS`].
     pub(super) async fn sent_more_than(&self, before: u64) {
         self.until_more(|stats| stats.frame_tx.stream, before).await;
     }
@@ -300,7 +301,8 @@ mod tests {
         taken
     }
 
-    /// Compares `bytes` with a limit, less the bytes of the first messages and of one part.
+    /// Whether `bytes` is at most `limit`, and at most 64 KiB less: the first messages and one part
+    /// account for the gap.
     fn is_near(bytes: u32, limit: u32) -> bool {
         (limit - (64 << 10)..=limit).contains(&bytes)
     }

@@ -196,7 +196,8 @@ impl Watch<'_> {
         }
     }
 
-    /// The exit status after an event. After a signal, the deciding program gets some time to end.
+    /// The exit status after an event. After a signal, the program that `decides` the status, the
+    /// last of the list, gets some time to end.
     fn end_of(&mut self, event: Event, decides: Option<Pid>) -> Result<u8, EmulationError> {
         match event {
             Event::Ended(_, status) => {
@@ -220,7 +221,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits for the deciding program, or for the next signal.
+    /// Waits up to [`GRACE`] for the last program of the list, or for the next signal.
     fn linger(&self) {
         let deadline = Instant::now() + GRACE;
         loop {

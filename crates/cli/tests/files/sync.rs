@@ -26,7 +26,8 @@ fn names(root: &Path) -> Vec<String> {
     content(root).into_keys().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-/// A source of three names below `root`, and other names below `old`.
+/// Writes `root/run` with three names (a, d, d/b), and `old/run` with d and six names that the
+/// source lacks.
 fn trees(root: &Path, old: &Path) {
     write(&root.join("run/a"), &bytes(300_000, 1));
     write(&root.join("run/d/b"), b"b");

@@ -295,7 +295,7 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     sender.say("meanwhile");
     sender.child.event(|event| event["event"] == "lost");
     let _server = start(&address);
-    // The receiver may join after the message, because a room keeps its last message.
+    // The receiver may join only after the message: a room keeps the last message of each key.
     hears(&mut receiver, "meanwhile");
     sender.say("after");
     hears(&mut receiver, "after");
@@ -419,14 +419,16 @@ fn a_server_refuses_false_values_in_each_message_and_continues() {
     ] {
         refuses(asks, "");
     }
-    // A receiver that lies about its path gets more repairs, up to a limit, and harms nobody.
+    // Lies about the path are accepted: they only get the receiver more repairs, up to a limit. The
+    // `Publish` after them, which a subscriber may not send, ends the stream.
     let with_deadline = Subscribe { mode: 3, deadline_micros: 1_000_000, ..by_datagrams() };
     let mut asks = vec![ask(ChannelAsked::Subscribe(with_deadline))];
     asks.extend(vec![ask(ChannelAsked::Hop(lies())); 3]);
     refuses([asks, vec![ask(ChannelAsked::Publish(publish()))]].concat(), "is not allowed on this");
     let kept = Part { number: 1, bytes: b"kept".into(), ..Part::default() };
     told(&pair, part(kept));
-    // The subscriber names the run and position of another server; this server accepts it.
+    // The subscriber names another run of the room (as after a restart of the server) and a
+    // position in it. The server ignores both and admits the subscriber.
     let ahead = Subscribe { run: 7, next: u64::MAX, ..subscribe() };
     let (heard, _) = told(&pair, vec![ask(ChannelAsked::Subscribe(ahead))]);
     assert!(matches!(heard[0].told, Some(ChannelTold::Room(_))), "{heard:?}");

@@ -2,7 +2,8 @@
 //! real client. The messages and fields come from `docs/wire.md`, which a test compares with the
 //! source. So a new field needs no line here, and a new message needs only an honest value.
 //!
-//! After each lie the honest end either answers a ping, or ends the session with a reason.
+//! After each lie the honest end either answers a ping, or ends the session with a reason. Two
+//! cases are exempt: a lie that begins no transfer, and a lie after a probe (`to_server`).
 
 mod to_client;
 mod to_server;
@@ -35,7 +36,7 @@ const LONG: usize = 100_000;
 /// Number of elements of lists that are too long.
 const MANY: usize = 10_000;
 
-/// A message whose field `named` lies.
+/// A message with one false value; `named` says which message, field and value.
 #[derive(Clone, Debug)]
 struct Lie {
     named: String,
@@ -181,7 +182,8 @@ fn fixed(tag: u32, value: impl ToString, wire_type: u64, bytes: &[u8]) -> (Strin
     (value.to_string(), [&key(tag, wire_type)[..], bytes].concat())
 }
 
-/// An encoded message without its field `tag`, and the field's first value, if it has a length.
+/// An encoded message without its field `tag`, and the bytes of the field's first value: none for a
+/// varint. `None` if the field is absent.
 fn without(encoded: &[u8], tag: u32) -> (Vec<u8>, Option<Vec<u8>>) {
     let (mut rest, mut kept, mut own) = (encoded, Vec::new(), None);
     while !rest.is_empty() {
@@ -391,6 +393,8 @@ fn all_lies() -> Vec<Lie> {
 fn each_field_of_each_message_has_a_false_value() {
     let (control, protocols) = Schema::both();
     let lies: Vec<String> = all_lies().into_iter().map(|lie| lie.named).collect();
+    // Only the variants of `Message` and `Body` are checked. The page's other messages belong to
+    // other streams, or are parts of messages of the control stream.
     for variant in control.fields("Message") {
         for field in control.fields(variant.kind.trim_matches('`')) {
             let start = format!("{} {}: ", variant.name, field.name);
@@ -402,8 +406,6 @@ fn each_field_of_each_message_has_a_false_value() {
         let start = format!("Relay of {} ", variant.name);
         assert!(lies.iter().any(|lie| lie.starts_with(&start)), "{start}");
     }
-    // The page's other messages belong to other streams, or are parts of messages of the control
-    // stream.
     let known: Vec<&String> = control.0.keys().collect();
     assert!(known.len() >= 30 && lies.len() > 600, "{} messages, {} lies", known.len(), lies.len());
 }

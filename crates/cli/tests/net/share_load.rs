@@ -1,8 +1,9 @@
 //! The shared tree under load: each change reaches each watcher.
 //!
-//! `results/figures.sh sharing` starts servers and runs the same load against them. It names the
-//! load in `LONGHAUL_SHARE_LOAD="SERVER HOST PORT ID PID WATCHERS WRITERS DEPTH RATE SECONDS
-//! CHANGES"`. `SERVER` is `longhaul`, `redis` or `etcd`. If `RATE` is 0, each writer always has
+//! `results/figures.sh sharing` starts servers, and runs this test against them with other loads.
+//! It names each load in `LONGHAUL_SHARE_LOAD="SERVER HOST PORT ID PID WATCHERS WRITERS DEPTH RATE
+//! SECONDS CHANGES"`. `SERVER` is `longhaul`, `redis` or `etcd`. If `RATE` is 0, each writer always
+//! has
 //! `DEPTH` unanswered changes in flight; otherwise it makes `RATE` changes a second. A writer ends
 //! after `SECONDS`. If `CHANGES` is not 0, it ends after this many changes at the latest, and each
 //! change has a new key.

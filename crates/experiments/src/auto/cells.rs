@@ -278,7 +278,7 @@ impl Cell {
             Queue::CoDel => (4.0, QueueControl::CoDel(CoDel::default())),
         };
         let bdp = rate.over(delay * 2).get() as f64;
-        // A queue with less than ten packets, or less than a host's burst, would make the path
+        // A queue of fewer than ten packets, or smaller than a host's burst, would make the path
         // unusable.
         let at_once = rate.over(Span::from_millis(1)).min(Bytes::new(65_536)).get();
         let queue = Bytes::new((bdp * times * part()) as u64).max(Bytes::new(at_once.max(15_380)));

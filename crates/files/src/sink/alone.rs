@@ -1,5 +1,6 @@
-//! Locks on folders while a copy runs. Two copies of a tree into one place would take each other's
-//! files, and neither would be complete. So the second copy is refused, as for a single file.
+//! Locks on folders while a copy runs. Each of two copies of a tree into one place would lock files
+//! that the other needs, so neither would be complete. So the second copy is refused, as for a
+//! single file.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,8 +14,9 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// A copy of several top folders locks at most this many of them. A second run of the same command
-/// fails at the first lock anyway.
+/// A copy of several top folders locks at most this many of them, unless it shares its locks with
+/// other sources ([`Together`], which has no limit). A second run of the same command fails at the
+/// first lock anyway.
 const MOST: usize = 32;
 
 /// A folder that is locked until drop.
@@ -23,8 +25,8 @@ pub(super) struct Alone {
     _handle: SharedFolder,
 }
 
-/// The folders that the sources of one command share. They stay locked until the command ends, so
-/// another command cannot lock them between two sources.
+/// All top folders that the sources of one command have locked. They stay locked until the command
+/// ends, so another command cannot lock them after one source ends and before the next begins.
 #[derive(Debug, Default)]
 pub struct Together {
     locked: Mutex<BTreeMap<(u64, u64), Alone>>,
@@ -45,8 +47,8 @@ impl Together {
 
 impl Sink {
     /// Locks the entry `number` for this copy or this command, if it is a top folder of the copy.
-    /// The content of a folder that is copied into an existing folder is not locked: several copies
-    /// may write there.
+    /// A copy of only a folder's content (`folder/`) locks no folder: several such copies may write
+    /// into one destination.
     ///
     /// # Errors
     /// Another copy has locked the folder.

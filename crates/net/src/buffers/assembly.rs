@@ -210,7 +210,7 @@ impl Assembly {
         };
         let size = self.layout.block_size() as usize;
         let Filling { buffer, present, symbols, .. } = &mut self.open[at];
-        // Skipped blocks of a chunk are padding, which the sender codes as zeros.
+        // A chunk is skipped in part only where it has padding, which the sender codes as zeros.
         for run in self.skipped.get(&chunk).into_iter().flatten() {
             let end = (run.first + run.count) as usize * size;
             let end = end.min(buffer.len());
@@ -259,8 +259,9 @@ impl Assembly {
         if self.is_done(chunk) {
             return None;
         }
-        // If another chunk was lent before, the prediction may have been wrong: give its buffer
-        // back if the chunk has received nothing.
+        // The caller lends the places of the blocks that it expects next. If it lent those of
+        // another chunk before, that prediction may have been wrong: free that chunk's buffer if it
+        // has received nothing.
         if let Some(&at) = self.lent.filter(|lent| *lent != chunk).and_then(|c| self.index.get(&c))
         {
             self.close_unbegun(at);

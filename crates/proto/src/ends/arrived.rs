@@ -64,9 +64,10 @@ impl Arrived {
         self.insert(end, run)
     }
 
-    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip). `lost` returns how many blocks of a
-    /// gap below an arrived block were counted as lost; these blocks are subtracted from the
-    /// losses. Returns the number of new blocks.
+    /// As [`Receiver::skip`](crate::endpoint::Receiver::skip). `lost` gets each run of missing
+    /// blocks within `blocks` that is below the highest arrived block, and returns how many of them
+    /// were counted as lost. These blocks are subtracted from the losses. Returns the number of new
+    /// blocks.
     pub(crate) fn skip(
         &mut self,
         end: &mut ReceivingEnd,

@@ -98,7 +98,8 @@ impl ReceivingEnd {
     }
 
     /// Subtracts blocks that were counted as lost but need not arrive. Example: this end has the
-    /// blocks from another source, and the sender skipped them before this end noted them.
+    /// blocks from another source. The sender left them out before `skip` was called here, so the
+    /// gap was counted as lost.
     pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);

@@ -26,7 +26,8 @@ pub(crate) struct Flow {
     delay: Span,
     /// When an acknowledgement is due even with fewer new blocks.
     due: Option<Time>,
-    /// When the receiver next reports some unchanged blocks again (see `telling`).
+    /// When the receiver next repeats a part of its report in which nothing has changed (see
+    /// `telling`).
     again: Time,
     /// Number of acknowledgements so far.
     sequence: u64,
@@ -115,8 +116,8 @@ impl ReceivingFlow for Flow {
         }
         self.end.count(received, new);
         self.fresh += new;
-        // A block that arrives again shows that its acknowledgement is late or lost, so the block
-        // is reported again.
+        // Duplicates start the timer too (`received`, not `new`): they show that the sender does
+        // not know yet that the block arrived.
         if received > 0 {
             self.due.get_or_insert(now + self.delay);
         }

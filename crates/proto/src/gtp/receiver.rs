@@ -185,7 +185,8 @@ impl GtpReceiver {
         }
     }
 
-    /// Updates the estimates of all flows and of the total, at the end of an interval.
+    /// Updates the estimates of all flows, of the receiver's capacity and of other traffic on the
+    /// link, at the end of an interval.
     fn estimate(&mut self, now: Time, rules: &Rules) {
         let searching = self.capacity.is_searching();
         let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);
@@ -206,9 +207,9 @@ impl GtpReceiver {
             }
         }
         // A queue at the receiver's link delays all flows; a queue on one path delays only the flow
-        // of this path and must not count. The shortest queue of all flows would not count it, but
-        // would rise only after the farthest sender has reported. The geometric mean of the
-        // shortest and the longest queue rises earlier, and is also zero while one flow has no
+        // of this path and must not count. The shortest of all flows' queues ignores the queue of
+        // one path, but rises only after the farthest sender has reported. The geometric mean of
+        // the shortest and the longest queue rises earlier, and is also zero while one flow has no
         // queue.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
         let whole = Whole { unmeasured, queue, trains, ..Whole::of(&mut did) };

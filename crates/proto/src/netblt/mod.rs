@@ -25,8 +25,9 @@
 //!   the others again.
 //! - Buffers never straddle our segments.
 //!
-//! Files by decision: `buffers` divides the object, `sender` and `sending` (one buffer) send it,
-//! `receiver` decides, `incoming` (one buffer) has the data timer.
+//! Source files: `buffers` divides the object. `sender` sends it, one buffer by `sending`.
+//! `receiver` allows buffers (GO) and answers with OK or RESEND. `incoming` has the data timer and
+//! the missing blocks of one buffer.
 
 mod buffers;
 mod incoming;
@@ -60,8 +61,8 @@ pub(crate) const BUFFERS: ProtocolOption = ProtocolOption::new(
     "buffers",
     "buffers in flight at a time",
     (1.0, 1e6),
-    // Eight buffers of 16 MiB, as large as our segments, hold a second of data at 1 Gbit/s: ten
-    // round trips of a long path.
+    // A buffer is at most a segment (16 MiB by default). Eight of that size hold a second of data
+    // at 1 Gbit/s: ten round trips of 100 ms.
     8.0,
 );
 
@@ -69,8 +70,8 @@ pub(crate) const BUFFERS: ProtocolOption = ProtocolOption::new(
 pub const BURST: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "burst",
-    "datagrams of a burst (0: as many as the rate sends in a millisecond, at most 88 and 128 KiB); \
-     the receiver offers the same number as its limit (0: no limit)",
+    "datagrams of a burst (0: what the rate sends in 1 ms, up to 128 KiB, or in 0.25 ms if that is \
+     more; at most 88 datagrams); the receiver offers the same number as its limit (0: no limit)",
     (0.0, 4096.0),
     0.0,
 );

@@ -38,15 +38,16 @@ struct Path {
 const STALL_EVERY: Span = Span::from_millis(100);
 
 struct Run {
-    /// Bytes that arrived after the start-up, as a share of the path's first capacity.
+    /// Bytes that arrived after the start-up, as a share of what the path's first capacity delivers
+    /// after random loss.
     goodput: f64,
-    /// Share of the datagrams sent after the start-up that the queue dropped.
+    /// Share of the datagrams sent after the start-up that the queue or a full socket dropped.
     dropped: f64,
     /// The sender's rate after each pulse (the receiver's periodic report).
     rates: Vec<(Time, Rate)>,
     /// Datagrams sent during the start-up.
     sent_at_start: u64,
-    /// Datagrams sent during the start-up that the queue dropped.
+    /// Datagrams sent during the start-up that the queue or a full socket dropped.
     dropped_at_start: u64,
     /// Datagrams sent before the first report.
     sent_before_report: u64,
@@ -132,7 +133,7 @@ impl Model {
         self.now + Span::from_nanos(left)
     }
 
-    /// Hands over the arrivals, and makes the pulse if one is due.
+    /// Passes the arrivals to the receiver if its host is awake, and makes the pulse if one is due.
     fn receive(&mut self) {
         if self.awake() > self.now {
             return;

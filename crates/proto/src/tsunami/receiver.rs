@@ -7,8 +7,8 @@ use crate::ends::{Arrived, Flows, ReceivingEnd, ReceivingFlow};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Control, ErrorRate};
 
-/// Factor from a loss ratio to an error rate, in thousandths of a percent. As in the public tool, a
-/// loss of 100 % is an error rate of 50 %.
+/// Factor from a loss ratio to an error rate, in thousandths of a percent. As in the tool that
+/// Tsunami's authors released, a loss of 100 % is an error rate of 50 %.
 const SCALE: f64 = 50_000.0;
 
 /// Tsunami's receiver for any number of flows.
@@ -43,8 +43,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Updates the error rate with the public tool's smoothing; `requests` blocks were requested
-    /// since the last report.
+    /// Updates the error rate with the smoothing of the authors' tool; `requests` blocks were
+    /// requested since the last report.
     fn note_errors(&mut self, requests: u64) {
         let received = self.end.accounting.received;
         let came = received - core::mem::replace(&mut self.received, received);

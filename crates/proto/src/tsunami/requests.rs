@@ -26,6 +26,7 @@ struct Passing {
 
 /// Missing blocks, as far as known, and requested blocks.
 pub(super) struct Requests {
+    /// Number of missing blocks from which a restart replaces the list.
     table: u64,
     /// Time after which a block is requested again.
     wait: Span,

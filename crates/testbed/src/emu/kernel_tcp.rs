@@ -21,8 +21,9 @@ use crate::scenario::Amount;
 const PIECE: usize = 256 * 1024;
 /// How often to check for a stop request.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of buffer for each byte of window. Linux charges its bookkeeping to the socket's buffer:
-/// about one byte per byte of data in packets of 1500 bytes, and two in smaller packets.
+/// Bytes of buffer for each byte of window. Linux charges its bookkeeping to the socket's buffer. A
+/// byte of data therefore takes about two bytes of buffer in packets of 1500 bytes, and three in
+/// smaller packets; 4 leaves room.
 const BUFFER_FOR_WINDOW: u64 = 4;
 /// Connections that may wait for accept.
 const BACKLOG: i32 = 1_024;
@@ -148,7 +149,8 @@ impl Running {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until every byte has arrived; returns the time since the start.
+    /// Waits until all connections have ended; returns the time from the start until the last one
+    /// was complete.
     ///
     /// # Errors
     /// A broken connection.

@@ -35,7 +35,7 @@ pub(super) struct Slot {
 }
 
 impl Slab {
-    /// A slab of at most `most_bytes`.
+    /// A slab of at most `most_bytes`, but at least two chunks.
     pub(super) fn new(most_bytes: usize) -> Slab {
         let most_chunks = (most_bytes / CHUNK).max(2);
         let ready = READY.min(most_chunks as u32);

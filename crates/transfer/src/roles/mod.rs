@@ -41,8 +41,8 @@ use longhaul_files::watch::Held;
 use longhaul_files::{Failure, Manifest};
 
 /// Returns the timeout for closing the files after `result`. After a stall the timeout is short,
-/// because the disk probably still hangs. A later run hashes the chunks that are not in the
-/// journal.
+/// because the disk probably still hangs. If the timeout is too short, the journal lacks chunks; a
+/// later run finds them by hashing the file.
 fn closing<T>(result: &Result<T, End>) -> Duration {
     match result {
         Err(End::Fatal(error)) => closing_after(Some(error.kind)),
@@ -114,8 +114,8 @@ pub(crate) trait Hooks {
     /// end of that copy.
     fn held(&self, _held: &Held) {}
 
-    /// Reports how long the other end has been silent, or `None` at the end of the silence. The
-    /// sending end sends nothing meanwhile.
+    /// Reports how long the other end has been silent, or `None` at the end of the silence. During
+    /// the silence the sending role, at whichever end, sends no data.
     fn silence(&self, _since: Option<Span>) {}
 
     /// Reports the complete plan: skipped entries, and existing bytes.

@@ -205,7 +205,7 @@ impl Reading {
             // Both are kept until the disk answers, which may be after the client has disconnected.
             let _kept = (disk, uncached);
             let change = change.check()?;
-            // Its reads are complete, so there is no other handle.
+            // All reads of the file are complete, so nothing else refers to it.
             let mut file = Arc::into_inner(file).ok_or_else(|| ended(()))?;
             match change {
                 Change::Write(at, bytes) => file.write(at, &bytes)?,
@@ -267,7 +267,7 @@ impl Reading {
     }
 }
 
-/// Returns the right that a file needs.
+/// Returns the right that a request needs.
 fn access_of(asked: &FileAsk) -> Access {
     if asked.edit { Access::Change } else { Access::Read }
 }
