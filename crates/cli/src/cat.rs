@@ -1,6 +1,5 @@
 //! `longhaul cat`: writes remote files, or ranges of them, to stdout.
 
-use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::reach::{ReachArgs, advise_scheme};
 use crate::screen::{Screen, Show};
-use crate::{exit, plain};
+use crate::{console, exit, plain};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,8 +90,8 @@ impl Part {
 pub(crate) fn run(args: &CatArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
-    match start(args, settings, &screen, &cancel) {
-        Ok(()) => exit::DONE,
+    match exit::of_view(start(args, settings, &screen, &cancel).map(|()| exit::DONE)) {
+        Ok(status) => status,
         Err(error) => {
             let error = advise_scheme(error, &args.paths);
             screen.failed(&error);
@@ -109,21 +108,17 @@ fn start(
 ) -> Result<(), Error> {
     let places: Vec<&Location> = args.paths.iter().collect();
     let client = args.reach.remote(&places, settings, screen, cancel)?;
-    for path in &args.paths {
-        if !write_file(args, &client, path, cancel)? {
-            break;
-        }
-    }
-    Ok(())
+    console::cancel_with_stdout(cancel)?;
+    args.paths.iter().try_for_each(|path| write_file(args, &client, path, cancel))
 }
 
-/// Writes the ranges of one file. Returns false if the reader of stdout has closed the pipe.
+/// Writes the ranges of one file.
 fn write_file(
     args: &CatArgs,
     client: &Client,
     path: &Location,
     cancel: &CancelHandle,
-) -> Result<bool, Error> {
+) -> Result<(), Error> {
     let request = client.connect(path.clone()).reach(args.reach.options()).cancel_with(cancel);
     let connection = blocking::wait(request.into_future())?;
     let written = write_ranges(args, &connection, path);
@@ -131,7 +126,7 @@ fn write_file(
     written
 }
 
-fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Result<bool, Error> {
+fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Result<(), Error> {
     let mut reads = match early(&args.range) {
         Some(early) => {
             let (file, reads) = blocking::wait(connection.read_file(path.path(), early))?;
@@ -144,17 +139,9 @@ fn write_ranges(args: &CatArgs, connection: &Connection, path: &Location) -> Res
         }
     };
     while let Some(piece) = blocking::wait(reads.next()) {
-        let written = io::stdout().lock().write_all(&piece?.bytes);
-        match written {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
-            Err(error) => {
-                let what = format!("cannot write to stdout: {error}");
-                return Err(Error::new(ErrorKind::LocalFile, what));
-            }
-        }
+        console::out_whole(&piece?.bytes);
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Returns the ranges to request when the file is opened, before its size is known; `None` if a

@@ -249,38 +249,29 @@ fn watch(
 fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     let link = &args.link;
     let (client, cancel) = link.client(settings)?;
+    console::cancel_with_stdout(&cancel)?;
     let lines = Lines::new(link.live.json, link.live.quiet);
     let mut wanted = link.settings()?;
     wanted.keys.clone_from(&args.key);
     let request = client.receive_channel(link.url.clone(), wanted);
     let request = request.reach(link.reach()).retry_for(link.live.retry_for());
     let mut channel = blocking::wait(request.cancel_with(&cancel).into_future())?;
-    let read = read(&mut channel, args, &lines, &cancel);
-    if read.as_ref().err().is_none_or(|error| error.kind == ErrorKind::Cancelled) {
+    let read = read(&mut channel, args, &lines);
+    if read.is_ok() || cancel.is_cancelled() {
         lines.received(&channel.status());
     }
     blocking::wait(channel.close());
     read.map(|()| exit::DONE)
 }
 
-/// Reads the channel until it has enough messages, or is cancelled.
-fn read(
-    channel: &mut ChannelReceiver,
-    args: &ReceiveArgs,
-    lines: &Lines,
-    cancel: &CancelHandle,
-) -> Result<(), Error> {
+/// Reads the channel until it has enough messages.
+fn read(channel: &mut ChannelReceiver, args: &ReceiveArgs, lines: &Lines) -> Result<(), Error> {
     let most = if args.whole { 1 } else { args.count.unwrap_or(u64::MAX) };
     let (mut count, mut is_admitted) = (0, false);
     while count < most
         && let Some(event) = blocking::wait(channel.next())
     {
-        let event = match event {
-            Err(_) if cancel.is_cancelled() => {
-                return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
-            }
-            event => event?,
-        };
+        let event = event?;
         if !std::mem::replace(&mut is_admitted, true) {
             lines.waiting(&plain::text(&args.link.url.to_string()));
         }

@@ -4,10 +4,15 @@
 use std::env;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use crate::error::Error;
+use longhaul::CancelHandle;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
+use crate::error::{Error, ErrorKind as Failure};
 use crate::plain;
 
 /// Whether stderr is a terminal.
@@ -30,6 +35,8 @@ pub(crate) fn columns() -> Option<u16> {
 static LOST: AtomicBool = AtomicBool::new(false);
 /// Whether the reader of stdout has closed its pipe.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+/// Cancels the command when nobody can read its output, if the output is all that it is for.
+static VIEW: OnceLock<CancelHandle> = OnceLock::new();
 
 /// Prints a line to stdout. A closed pipe is not an error. Any other failure is reported once, and
 /// [`has_lost`] returns true.
@@ -49,9 +56,41 @@ pub(crate) fn has_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Whether the reader of stdout has closed its pipe. Commands that only show something end then.
-pub(crate) fn is_closed() -> bool {
-    CLOSED.load(Ordering::Relaxed)
+/// Cancels the command as soon as the reader of stdout closes its pipe, even if there is nothing to
+/// write, or when a write to stdout fails. For commands that only write to stdout;
+/// [`crate::exit::of_view`] makes their exit status.
+///
+/// # Errors
+/// No thread can be started.
+pub(crate) fn cancel_with_stdout(cancel: &CancelHandle) -> Result<(), Error> {
+    let _ = VIEW.set(cancel.clone());
+    let wait = || {
+        let stdout = io::stdout();
+        // Without requested events, poll returns only when the other end of the pipe is closed.
+        let mut pipe = [PollFd::new(&stdout, PollFlags::empty())];
+        while poll(&mut pipe, None) == Err(Errno::INTR) {}
+        if pipe[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+            note_loss(Err(ErrorKind::BrokenPipe.into()));
+        }
+    };
+    let started = thread::Builder::new().name("stdout".into()).spawn(wait);
+    let failed = |error| Error::new(Failure::LocalFile, format!("cannot watch stdout: {error}"));
+    started.map(drop).map_err(failed)
+}
+
+/// Why a command of [`cancel_with_stdout`] was cancelled.
+pub(crate) enum Cancelled {
+    /// Nobody can read its output.
+    Unread,
+    /// By a signal.
+    Interrupted,
+}
+
+/// Whether and why a command of [`cancel_with_stdout`] was cancelled.
+pub(crate) fn cancelled() -> Option<Cancelled> {
+    VIEW.get().filter(|view| view.is_cancelled())?;
+    let is_unread = has_lost() || CLOSED.load(Ordering::Relaxed);
+    Some(if is_unread { Cancelled::Unread } else { Cancelled::Interrupted })
 }
 
 fn note_loss(written: io::Result<()>) {
@@ -60,6 +99,9 @@ fn note_loss(written: io::Result<()>) {
         CLOSED.store(true, Ordering::Relaxed);
     } else if !LOST.swap(true, Ordering::Relaxed) {
         warn(format_args!("stdout cannot be written: {error}; the output is lost"));
+    }
+    if let Some(view) = VIEW.get() {
+        view.cancel();
     }
 }
 

@@ -1,8 +1,7 @@
 //! Exit statuses, and printing of errors.
 
+use crate::console::{self, Cancelled};
 use crate::error::{Error, ErrorKind};
-
-use crate::console;
 
 /// Done and verified.
 pub(crate) const DONE: u8 = 0;
@@ -51,6 +50,19 @@ pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
         ErrorKind::SomeFiles => "some-files",
         ErrorKind::Cancelled => "interrupted",
         _ => "unfinished",
+    }
+}
+
+/// The result of a command that only writes to stdout. If nobody can read the output, the command
+/// has nothing left to do. A failed write, unlike a closed pipe, then still sets the exit status.
+pub(crate) fn of_view(done: Result<u8, Error>) -> Result<u8, Error> {
+    match (done, console::cancelled()) {
+        (Err(_), Some(Cancelled::Unread)) => Ok(DONE),
+        // The reason that the library gives depends on the call that was under way.
+        (Err(_), Some(Cancelled::Interrupted)) => {
+            Err(Error::new(ErrorKind::Cancelled, "interrupted"))
+        }
+        (done, _) => done,
     }
 }
 

@@ -59,7 +59,7 @@ impl LiveArgs {
 
     /// Prints the error of a command; returns the exit status.
     pub(crate) fn status(&self, done: Result<u8, Error>) -> u8 {
-        match done {
+        match exit::of_view(done) {
             Ok(status) => status,
             Err(error) if self.json => {
                 console::out(json::error(&error, exit::status(error.kind)));

@@ -55,8 +55,8 @@ pub(crate) struct LsArgs {
 pub(crate) fn run(args: &LsArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));
-    match start(args, settings, &screen, cancel) {
-        Ok(()) => exit::DONE,
+    match exit::of_view(start(args, settings, &screen, cancel).map(|()| exit::DONE)) {
+        Ok(status) => status,
         Err(error) => {
             let error = advise_scheme(error, std::slice::from_ref(&args.path));
             screen.failed(&error);
@@ -72,6 +72,7 @@ fn start(
     cancel: CancelHandle,
 ) -> Result<(), Error> {
     let client = args.reach.remote(&[&args.path], settings, screen, &cancel)?;
+    console::cancel_with_stdout(&cancel)?;
     let expanded = client.expand(args.path.clone(), args.reach.options(), &cancel);
     let expanded = blocking::wait(expanded)?;
     let matches = expanded.into_iter().filter_map(|Expanded { location, named, .. }| {

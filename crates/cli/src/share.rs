@@ -2,15 +2,13 @@
 
 mod lines;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use longhaul::{
-    CancelHandle, Edited, Location, Share, ShareEvent, ShareWatch, SharedValue, blocking,
-};
+use longhaul::{CancelHandle, Edited, Location, Share, ShareEvent, SharedValue, blocking};
 use serde_json::json;
 
 use crate::config::Setting;
@@ -116,8 +114,9 @@ struct RmArgs {
 
 /// Runs the command; returns the exit status.
 pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
+    let changes = matches!(args.what, What::Put(_) | What::Rm(_) | What::Import(_));
     let on = |one, work: &dyn Fn(&Tree) -> Result<(), Error>| {
-        let tree = open(one, settings)?;
+        let tree = open(one, settings, !changes)?;
         let done = work(&tree);
         blocking::wait(tree.share.close());
         done
@@ -131,8 +130,8 @@ pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
         What::Import(args) => on(args, &|tree| import(tree)),
         What::Export(args) => on(args, &|tree| export(tree)),
     };
-    match done {
-        Ok(()) => exit::DONE,
+    match exit::of_view(done.map(|()| exit::DONE)) {
+        Ok(status) => status,
         Err(error) => exit::fail(&error),
     }
 }
@@ -144,7 +143,8 @@ struct Tree {
     cancel: CancelHandle,
 }
 
-fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
+/// Connects to the server. A command that `only_shows` something ends when nobody can read stdout.
+fn open(args: &OneArgs, settings: &[Setting], only_shows: bool) -> Result<Tree, Error> {
     let usage = |what: String| {
         let error = Error::new(ErrorKind::Usage, what);
         error.advise("name a key of a server: lh://host/key")
@@ -158,19 +158,14 @@ fn open(args: &OneArgs, settings: &[Setting]) -> Result<Tree, Error> {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
     let client = args.reach.remote(&[&args.url], settings, &screen, &cancel)?;
+    if only_shows {
+        console::cancel_with_stdout(&cancel)?;
+    }
     let request = client.share(args.url.clone()).reach(args.reach.options());
     let request =
         request.retry_for(Duration::from_nanos(args.retry_for.as_nanos())).cancel_with(&cancel);
     let share = blocking::wait(request.into_future())?;
     Ok(Tree { share, key, cancel })
-}
-
-fn write(bytes: &[u8]) -> Result<(), Error> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(bytes).and_then(|()| out.flush());
-    written.map_err(|error| {
-        Error::new(ErrorKind::LocalFile, format!("cannot write to stdout: {error}"))
-    })
 }
 
 fn get(tree: &Tree, json: bool) -> Result<(), Error> {
@@ -180,7 +175,7 @@ fn get(tree: &Tree, json: bool) -> Result<(), Error> {
     };
     match json {
         true => console::out(lines::value(&tree.key, &value)),
-        false => write(&value.bytes)?,
+        false => console::out_whole(&value.bytes),
     }
     Ok(())
 }
@@ -266,8 +261,8 @@ fn list(tree: &Tree, json: bool) -> Result<(), Error> {
 
 fn watch(tree: &Tree, json: bool) -> Result<(), Error> {
     let mut watch = blocking::wait(tree.share.watch(&tree.key))?;
-    while let Some(event) = next(tree, &mut watch)? {
-        match event {
+    while let Some(event) = blocking::wait(watch.next()) {
+        match event? {
             ShareEvent::Snapshot(values) => {
                 if json {
                     console::out(json!({"event": "snapshot", "values": values.len()}));
@@ -283,21 +278,8 @@ fn watch(tree: &Tree, json: bool) -> Result<(), Error> {
             },
             _ => {}
         }
-        if console::is_closed() {
-            break;
-        }
     }
     Ok(())
-}
-
-/// Waits for the next event; a signal ends the watch.
-fn next(tree: &Tree, watch: &mut ShareWatch) -> Result<Option<ShareEvent>, Error> {
-    match blocking::wait(watch.next()).transpose() {
-        Err(_) if tree.cancel.is_cancelled() => {
-            Err(Error::new(ErrorKind::Cancelled, "interrupted"))
-        }
-        ended => Ok(ended?),
-    }
 }
 
 fn show(key: &str, value: &SharedValue, json: bool) {

@@ -19,7 +19,7 @@ use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
 use crate::live::{Feeding, LiveArgs};
 use crate::quantity::{parse_bytes, parse_span};
-use crate::{exit, plain};
+use crate::{console, exit, plain};
 use lines::Lines;
 use output::Output;
 use source::{Source, feed};
@@ -229,6 +229,9 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     if args.link.json && output.is_stdout() {
         let what = "frames and JSON lines cannot both go to stdout";
         return Err(Error::new(ErrorKind::Usage, what).advise("write frames to a file or folder"));
+    }
+    if args.link.json || output.is_stdout() {
+        console::cancel_with_stdout(&cancel)?;
     }
     let lines = Lines::new(args.link.json, args.link.quiet);
     let request = client.receive_stream(args.url.clone()).reach(args.link.reach.options());

@@ -76,8 +76,8 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &TopArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));
-    match start(args, settings, &screen, &cancel) {
-        Ok(()) => exit::DONE,
+    match exit::of_view(start(args, settings, &screen, &cancel).map(|()| exit::DONE)) {
+        Ok(status) => status,
         // Ctrl-C is the normal end of a view.
         Err(error) if error.kind == ErrorKind::Cancelled && !args.once => exit::DONE,
         Err(error) => {
@@ -94,6 +94,7 @@ fn start(
     cancel: &CancelHandle,
 ) -> Result<(), Error> {
     let client = args.reach.remote(&[&args.host], settings, screen, cancel)?;
+    console::cancel_with_stdout(cancel)?;
     let request = client.connect(args.host.clone()).reach(args.reach.options());
     let connection = blocking::wait(request.cancel_with(cancel).into_future())?;
     let shown = show(args, &connection);
@@ -120,7 +121,7 @@ fn show(args: &TopArgs, connection: &Connection) -> Result<(), Error> {
                 console::out(format_args!("{erase}{}", view(&status, &args.host.to_string())));
             }
         }
-        if args.once || console::has_lost() || console::is_closed() {
+        if args.once {
             return Ok(());
         }
     }

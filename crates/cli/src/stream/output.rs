@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul::StreamFrame;
 
+use crate::console;
 use crate::error::{Error, ErrorKind};
 
 #[derive(Debug)]
@@ -54,9 +55,8 @@ impl Output {
         match self {
             Output::None => Ok(()),
             Output::Stdout => {
-                let mut out = io::stdout().lock();
-                let written = out.write_all(&frame.bytes).and_then(|()| out.flush());
-                written.map_err(|error| failed(Path::new("stdout"), &error))
+                console::out_whole(&frame.bytes);
+                Ok(())
             }
             Output::File(file, path) => {
                 file.write_all(&frame.bytes).map_err(|error| failed(path, &error))

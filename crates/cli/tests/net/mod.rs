@@ -6,6 +6,7 @@ mod blocked;
 mod cat;
 mod cells;
 mod channel;
+mod closed_pipe;
 mod coming_from;
 mod compared;
 mod damage;

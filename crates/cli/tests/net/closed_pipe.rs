@@ -1,0 +1,63 @@
+//! Commands that only write to stdout end when the reader of stdout closes its pipe.
+
+use std::fs;
+
+use super::share::{pair, share};
+use crate::rig::{Child, bytes, side_by_side, write};
+
+/// Prints the status of a command to stderr, and passes its output to a reader.
+const PIPELINE: &str = r#"reader=$1; shift; { "$@"; echo "status $?" >&2; } | $reader"#;
+
+#[test]
+fn a_command_that_only_shows_something_ends_when_the_reader_of_its_output_has_gone() {
+    let sharing = pair("files=rw,share=rw,channel=rw,stream=rw,status=ro");
+    let pair = &sharing.pair;
+    write(&pair.there.join("large"), &bytes(30 << 20, 1));
+    share(pair, "put", "key", &["value"]).is(0, &[]);
+    write(&pair.here.join("line"), b"message\n");
+    let mut send = pair.of_name(["channel", "send"], "room", &[]);
+    let line = fs::File::open(pair.here.join("line")).expect("it was just written");
+    Child::spawn(send.stdin(line)).end().is(0, &[]);
+    let commands: &[(&[&str], &str)] = &[
+        (&["channel", "receive"], "room"),
+        (&["channel", "receive", "--json", "--mode=datagram"], "room"),
+        (&["share", "watch"], "key"),
+        (&["share", "watch", "--json"], ""),
+        (&["top", "--json"], ""),
+        (&["cat"], "large"),
+        (&["ls", "--json"], ""),
+        // These write nothing, so only the pipe can tell them.
+        (&["stream", "receive", "--json"], "stream"),
+        (&["stream", "receive", "--output=-"], "stream"),
+        (&["share", "watch"], "nothing"),
+        (&["channel", "receive"], "empty"),
+    ];
+    let (with_output, id) = (7, format!("--server-id={}", pair.server.id));
+    let of_heads = commands[..with_output].iter().map(|command| (command, "head -c 1"));
+    let cases = commands.iter().map(|command| (command, "true")).chain(of_heads);
+    side_by_side(cases, |((words, name), reader)| {
+        let url = pair.at(name).into_string().expect("our own name");
+        let words = [words, &[id.as_str(), &url][..]].concat();
+        let mut command = pair.client.wrapped(&["sh", "-c", PIPELINE, "sh", reader], &words);
+        let ended = Child::spawn(&mut command).end();
+        ended.is(0, &["status 0"]);
+        assert_eq!(ended.stdout.len(), usize::from(reader != "true"), "{words:?}: {ended}");
+    });
+}
+
+#[test]
+fn a_command_that_only_shows_something_ends_when_its_output_cannot_be_written() {
+    let sharing = pair("files=rw,share=rw,status=ro");
+    let pair = &sharing.pair;
+    write(&pair.there.join("large"), &bytes(30 << 20, 1));
+    share(pair, "put", "key", &["value"]).is(0, &[]);
+    let (id, full) = (format!("--server-id={}", pair.server.id), r#"exec "$@" >/dev/full"#);
+    for (words, name) in
+        [(["share", "watch"], "key"), (["top", "--json"], ""), (["cat", "--range=0-"], "large")]
+    {
+        let url = pair.at(name).into_string().expect("our own name");
+        let words = [&words[..], &[&id, &url]].concat();
+        let ended = Child::spawn(&mut pair.client.wrapped(&["sh", "-c", full, "sh"], &words)).end();
+        ended.is(4, &["stdout cannot be written: No space left"]);
+    }
+}
