@@ -353,5 +353,11 @@ mod tests {
         assert_eq!(known.get(&stamp(0), 0), None);
         assert_eq!(known.get(&stamp(1), 0), Some([1; 32]));
         assert_eq!(known.get(&stamp(2), 0), Some([2; 32]));
+        // The values of the other files keep their order.
+        let known = Arc::new(known);
+        drop(known.forget((1, 1)));
+        (3..5).for_each(|n| known.put(stamp(n), 0, [n as u8; 32]));
+        let kept = (0..5).filter(|n| known.get(&stamp(*n), 0).is_some());
+        assert_eq!(kept.collect::<Vec<_>>(), [3, 4]);
     }
 }

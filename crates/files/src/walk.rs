@@ -192,12 +192,7 @@ impl Walk {
 
     /// Checks the limits, and charges the memory for the entries.
     fn bound(&mut self) -> Result<(), Error> {
-        if self.listing.len() > MAX_ENTRIES {
-            let what = "more than ten million files and folders in one copy";
-            return Err(
-                Error::new(FileErrorKind::Request, what).advise("copy its folders one by one")
-            );
-        }
+        check_count(self.listing.len())?;
         self.memory.hold(self.bytes())
     }
 
@@ -260,6 +255,15 @@ impl Walk {
         self.said += (size_of::<String>() + warning.len()) as u64;
         self.warnings.push(warning);
     }
+}
+
+/// Checks that a manifest may have `entries` entries.
+fn check_count(entries: u64) -> Result<(), Error> {
+    if entries <= MAX_ENTRIES {
+        return Ok(());
+    }
+    let what = "more than ten million files and folders in one copy";
+    Err(Error::new(FileErrorKind::Request, what).advise("copy its folders one by one"))
 }
 
 /// Checks that a file can be read, and finds its holes.
@@ -339,6 +343,13 @@ mod tests {
         folder.put(OsStr::new("x"), b"12345".to_vec());
         let found = folder.look(b"x").expect("it is there");
         (folder, found)
+    }
+
+    #[test]
+    fn a_copy_has_at_most_ten_million_entries() {
+        assert_eq!(check_count(10_000_000).map_err(|error| error.kind), Ok(()));
+        let kind = check_count(10_000_001).map_err(|error| error.kind);
+        assert_eq!(kind, Err(FileErrorKind::Request));
     }
 
     #[test]

@@ -142,6 +142,9 @@ mod tests {
         let text = "x".repeat(MAX_FRAME);
         let error = encode(&text, &mut out).expect_err("the tag makes it longer than the limit");
         assert_eq!((error.kind, out.len()), (Kind::Usage, 1));
+        // The tag takes one byte and the text's length three.
+        encode(&text[4..].to_owned(), &mut out).expect("exactly the limit");
+        assert_eq!(out.len(), 1 + HEADER + MAX_FRAME);
     }
 
     fn told(error: Option<&Error>) -> Option<Error> {

@@ -159,7 +159,7 @@ impl Keeper {
     /// Waits until more than `before` frames of the stream have left this process, and with them
     /// all data that the path takes immediately. Waits at most [`LAST_PACKETS`].
     pub(super) async fn sent_more_than(&self, before: u64) {
-        self.until(|stats| stats.frame_tx.stream > before).await;
+        self.until_more(|stats| stats.frame_tx.stream, before).await;
     }
 
     /// Ends the connection; returns after its last packet has left this process, at the latest
@@ -170,14 +170,14 @@ impl Keeper {
         }
         let before = self.connection.stats().udp_tx.datagrams;
         self.connection.close(NO_ERROR, b"");
-        self.until(|stats| stats.udp_tx.datagrams > before).await;
+        self.until_more(|stats| stats.udp_tx.datagrams, before).await;
     }
 
-    /// Waits for `is_sent`, at most for [`LAST_PACKETS`]. The connection's own task sends the
-    /// packets when it is scheduled.
-    async fn until(&self, is_sent: impl Fn(&ConnectionStats) -> bool) {
+    /// Waits until `sent` exceeds `before`, at most for [`LAST_PACKETS`]. The connection's own task
+    /// sends the packets when it is scheduled.
+    async fn until_more(&self, sent: impl Fn(&ConnectionStats) -> u64, before: u64) {
         let sent = async {
-            while !is_sent(&self.connection.stats()) {
+            while sent(&self.connection.stats()) <= before {
                 yield_now().await;
             }
         };
@@ -233,6 +233,24 @@ mod tests {
             let _ = timeout(Duration::ZERO, keeper.wrote.notified()).await;
             keeper.wrote();
             assert!(timeout(Duration::ZERO, keeper.wrote.notified()).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn a_wait_for_sent_frames_ends_with_the_first_additional_frame() {
+        run(async {
+            let (mut near, _far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
+            let before = near.keeper().expect("it is QUIC").frames_sent();
+            assert!(before > 0, "the first message is sent");
+            near.write(&1u32).await.expect("open");
+            let keeper = near.keeper().expect("it is QUIC");
+            while keeper.frames_sent() == before {
+                yield_now().await;
+            }
+            let mut context = Context::from_waker(Waker::noop());
+            let now = keeper.frames_sent();
+            let mut is_over = |count| pin!(keeper.sent_more_than(count)).poll(&mut context);
+            assert!(is_over(now - 1).is_ready() && is_over(now).is_pending());
         });
     }
 

@@ -433,6 +433,31 @@ mod tests {
         assert_eq!(writer.queued(), all - 3);
     }
 
+    /// Polls the end of a stream once: does it wait for the other side, whose input is silent?
+    fn waits(is_broken: bool, peer_done: bool) -> bool {
+        let (input, _silent) = tokio::io::duplex(8);
+        let (out, far) = tokio::io::duplex(1 << 10);
+        if is_broken {
+            drop(far);
+        }
+        let mut writer = writer(Vec::new(), None);
+        writer.out = Box::new(out);
+        writer.line.peer_done.store(peer_done, Ordering::Relaxed);
+        let mut reader = reader(Vec::new());
+        reader.input = Box::new(input);
+        block_on_time(async {
+            let end = std::pin::pin!(writer.close(reader, None));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            end.poll(&mut context).is_pending()
+        })
+    }
+
+    #[test]
+    fn an_end_waits_unless_the_other_side_has_ended_or_cannot_be_reached() {
+        let cases = [(false, false), (false, true), (true, false), (true, true)];
+        assert_eq!(cases.map(|(broken, done)| waits(broken, done)), [true, false, false, false]);
+    }
+
     #[test]
     fn an_end_reads_what_the_other_side_still_sends() {
         let (input, mut far) = tokio::io::duplex(8);

@@ -311,6 +311,17 @@ mod tests {
     }
 
     #[test]
+    fn a_close_returns_after_the_way_out_is_shut() {
+        crate::tests::run(async {
+            let seen = Arc::new(Lock::new(Seen::default()));
+            let (input, _other_end) = tokio::io::duplex(64);
+            let mux = Mux::server(Box::new(input), Box::new(Recorded(seen.clone())));
+            mux.close().await;
+            assert_eq!(seen.lock().expect("one thread").shut, 1);
+        });
+    }
+
+    #[test]
     fn small_writes_leave_together_with_a_flush_and_a_close_shuts_the_way_out() {
         let seen = Arc::new(Lock::new(Seen::default()));
         let out: Out = Box::new(Recorded(seen.clone()));

@@ -163,6 +163,7 @@ mod tests {
     struct Counting {
         sent: Mutex<usize>,
         failing: usize,
+        fragments: bool,
     }
 
     impl AsyncUdpSocket for Counting {
@@ -198,7 +199,7 @@ mod tests {
         }
 
         fn may_fragment(&self) -> bool {
-            false
+            self.fragments
         }
     }
 
@@ -238,7 +239,10 @@ mod tests {
         assert!(matches!(twice.poll_recv(&mut context, &mut [], &mut []), Poll::Ready(Ok(3))));
         assert_eq!(twice.local_addr().expect("it has one").port(), 7);
         assert_eq!((twice.max_transmit_segments(), twice.max_receive_segments()), (5, 6));
-        assert!(!twice.may_fragment());
+        for fragments in [false, true] {
+            let inner = Counting { fragments, ..Counting::default() };
+            assert_eq!(Twice::new(Arc::new(inner), Copies::All).may_fragment(), fragments);
+        }
         assert!(format!("{twice:?}").starts_with("Twice(Counting "), "{twice:?}");
     }
 }

@@ -348,6 +348,19 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_with_too_many_bytes_or_too_many_numbers_is_refused_before_it_is_decoded() {
+        let why = |byte: u8, len: usize| {
+            let mut encoded = head(Shape::Contents, None, 1);
+            prost::encode_length_delimiter(len, &mut encoded).expect("a vector grows");
+            encoded.resize(encoded.len() + len, byte);
+            Manifest::decode(&encoded).expect_err("it is no entry").reason
+        };
+        // Bytes from 128 on end no number.
+        assert_eq!([why(0x80, MAX_MESSAGE), why(0x80, MAX_MESSAGE + 1)], [TORN, HOLES]);
+        assert_eq!([why(0, MAX_NUMBERS), why(0, MAX_NUMBERS + 1)], [TORN, HOLES]);
+    }
+
+    #[test]
     fn an_entry_shares_no_more_than_the_path_before() {
         let read = |shared| {
             let mut encoded = head(Shape::Contents, None, 2);

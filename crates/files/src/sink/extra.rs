@@ -504,6 +504,21 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_cannot_be_deleted_stays_with_the_reason() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir(top.path().join("x")).unwrap();
+        let place = Place::Ambient(top.path().to_owned());
+        let ground = Ground::open(&place, &manifest(true), true).unwrap();
+        let (extra, watch) = (extra(&place, None), Watch::default());
+        let mut walk = Walk::new(&ground, &extra, &watch, true, 4);
+        walk.remove(b"x", false);
+        let error = std::fs::remove_file(top.path().join("x")).unwrap_err();
+        let reason = format!("cannot be deleted: {}", longhaul_text::reason(&error));
+        let failure = Failure { path: b"x".to_vec(), reason, ..Failure::default() };
+        assert_eq!((walk.deleted.count, walk.deleted.failures), (0, vec![failure]));
+    }
+
+    #[test]
     fn deletion_is_refused_by_other_filters_and_at_a_link() {
         let top = tempfile::tempdir().unwrap();
         std::fs::create_dir(top.path().join("d")).unwrap();

@@ -683,6 +683,26 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_file_opens_again_and_only_if_it_is_unchanged() {
+        let top = tempfile::tempdir().unwrap();
+        let place = crate::Place::Ambient(top.path().join("x"));
+        let manifest = crate::Manifest::of_file(b"x", 2 * CHUNK, FileTime::default(), 0).unwrap();
+        let mut ground = Ground::open(&place, &std::sync::Arc::new(manifest), true).unwrap();
+        let mut large = Large::create(0, &mut ground).unwrap();
+        assert!(large.is_open());
+        large.close(&mut ground).unwrap();
+        assert!(!large.is_open());
+        large.file(&mut ground).unwrap();
+        assert!(large.is_open());
+        large.close(&mut ground).unwrap();
+        let partial = top.path().join(".x.lh-part");
+        let partial = std::fs::File::options().write(true).open(partial).unwrap();
+        partial.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        let error = large.file(&mut ground).unwrap_err();
+        assert!(partial::is_busy(&error) && !large.is_open());
+    }
+
+    #[test]
     fn a_hole_reads_as_zeros_whatever_was_there_before() {
         let folder = crate::MemoryFolder::new(6 * CHUNK);
         let file = folder.create(b"x", 0o600).unwrap();

@@ -256,6 +256,20 @@ mod tests {
     }
 
     #[test]
+    fn a_partial_file_that_its_owner_may_not_write_or_read_is_opened_or_replaced() {
+        for (mode, is_kept) in [(0o600, true), (0o400, true), (0o000, false)] {
+            let disk = crate::store::memory::Disk::new(1);
+            disk.obey_modes();
+            let folder = disk.root();
+            let made = folder.create(b"part", mode).unwrap().attributes().unwrap();
+            let file = open(&*folder, b"part", true).unwrap().expect("it is created");
+            file.write_all_at(b"x", 0).unwrap();
+            let found = file.attributes().unwrap();
+            assert_eq!((found.mode, found.identity == made.identity), (0o600, is_kept), "{mode:o}");
+        }
+    }
+
+    #[test]
     fn a_replaced_partial_file_gets_no_final_name_without_a_lock_and_is_kept() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();

@@ -150,3 +150,70 @@ impl Sink {
 }
 
 const ADVICE: &str = "check the device and the kernel's log, then run the same command again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::buffers::Store;
+    use crate::store::memory::Disk;
+    use crate::{CHUNK, LARGE, Place, SinkOptions, Source, SourceOptions, Watch};
+
+    /// The copy of a folder with one file to a new folder.
+    struct Copy {
+        source: Source,
+        sink: Sink,
+    }
+
+    impl Copy {
+        fn begin(to: &Disk, size: u64) -> Copy {
+            let from = Disk::new(1);
+            let file = from.root().create(b"file", 0o600).unwrap();
+            file.set_len(size).unwrap();
+            file.write_all_at(b"x", 0).unwrap();
+            let place = |disk: &Disk, path: &str| Place::Stored {
+                root: Store(disk.root()),
+                path: path.into(),
+            };
+            let options = SourceOptions { recursive: true, ..SourceOptions::default() };
+            let source = Source::open(&[place(&from, "")], &options).unwrap();
+            let (manifest, options) = (source.manifest().clone(), SinkOptions::default());
+            let watch = Watch::default();
+            let (sink, _) = Sink::open(&place(to, "new/"), &manifest, 0, &options, &watch).unwrap();
+            Copy { source, sink }
+        }
+
+        /// Writes the first missing chunk, and returns its number.
+        fn write(&mut self) -> u64 {
+            let chunk = self.sink.missing()[0].start;
+            let mut buffer = vec![0; CHUNK as usize];
+            let read = self.source.read_chunk(chunk, &mut buffer).unwrap();
+            self.sink.write_chunk(chunk, &buffer[..read.len], &read.value).unwrap();
+            chunk
+        }
+    }
+
+    #[test]
+    fn new_folders_are_synced_for_a_large_file_and_not_for_a_small_one() {
+        for (size, is_synced) in [(10, false), (LARGE, true)] {
+            let mut copy = Copy::begin(&Disk::new(2), size);
+            copy.write();
+            copy.sink.sync().unwrap();
+            assert_eq!(copy.sink.has_synced_folders, is_synced, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_small_file_whose_sync_fails_is_requested_again_and_then_given_up() {
+        let to = Disk::new(2);
+        let mut copy = Copy::begin(&to, 10);
+        let chunk = copy.write();
+        to.fail_next_sync();
+        copy.sink.sync().unwrap();
+        assert_eq!((copy.sink.take_changed(), copy.sink.failures().len()), (vec![chunk], 0));
+        assert_eq!(copy.write(), chunk);
+        to.fail_next_sync();
+        copy.sink.sync().unwrap();
+        assert_eq!((copy.sink.take_changed(), copy.sink.failures().len()), (vec![], 1));
+        assert!(copy.sink.is_complete());
+    }
+}

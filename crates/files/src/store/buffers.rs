@@ -283,9 +283,8 @@ impl File for Handle {
         let end = at.checked_add(content.len() as u64).ok_or_else(no_room)?;
         self.make_room(&mut body, end)?;
         let (at, end) = (at as usize, end as usize);
-        if body.bytes.len() < end {
-            body.bytes.resize(end, 0);
-        }
+        let len = body.bytes.len().max(end);
+        body.bytes.resize(len, 0);
         body.bytes[at..end].copy_from_slice(content);
         (body.modified, body.changed) = (now(), now());
         Ok(content.len())
@@ -318,15 +317,9 @@ impl File for Handle {
         self.make_room(&mut self.content.body(), size)
     }
 
-    fn punch(&self, range: Range<u64>) -> io::Result<()> {
-        self.may_change()?;
-        let mut body = self.content.body();
-        let len = body.bytes.len() as u64;
-        let (start, end) = (range.start.min(len) as usize, range.end.min(len) as usize);
-        if start < end {
-            body.bytes[start..end].fill(0);
-        }
-        Ok(())
+    /// Memory has no holes: the caller writes zeros.
+    fn punch(&self, _: Range<u64>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
@@ -389,18 +382,6 @@ mod tests {
         assert_eq!(file.read_at(&mut buf, 3).unwrap(), 4);
         assert_eq!(&buf[..4], b"tent");
         assert_eq!(file.read_at(&mut buf, 7).unwrap(), 0);
-        assert!(file.punch(0..7).is_err());
-    }
-
-    #[test]
-    fn a_hole_reads_as_zeros_and_ends_with_the_file() {
-        let folder = MemoryFolder::new(100);
-        let file = folder.create(b"a", 0o600).unwrap();
-        file.write_all_at(b"content", 0).unwrap();
-        file.punch(2..4).unwrap();
-        file.punch(6..50).unwrap();
-        file.punch(60..70).unwrap();
-        assert_eq!(folder.take(OsStr::new("a")).unwrap(), b"co\0\0en\0");
     }
 
     #[test]

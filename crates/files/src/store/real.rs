@@ -371,6 +371,27 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn linux_reports_the_umask_that_a_child_inherits() {
+        let shell = std::process::Command::new("sh").args(["-c", "umask"]).output().unwrap();
+        let umask = String::from_utf8(shell.stdout).unwrap();
+        assert_eq!(told_umask(), u32::from_str_radix(umask.trim(), 8).ok());
+        let memory = crate::MemoryFolder::new(1);
+        assert_eq!(Some(memory.withheld()), told_umask(), "it has no default list");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_is_in_memory_where_stat_reports_a_tmpfs() {
+        for path in ["/dev/shm/.", "/proc/self/status", concat!(env!("CARGO_MANIFEST_DIR"), "/.")] {
+            let Ok(file) = fs::File::open(path) else { continue };
+            let stat = std::process::Command::new("stat").args(["-f", "-c", "%t", path]).output();
+            let is_tmpfs = stat.unwrap().stdout == b"1021994\n";
+            assert_eq!(RealFile(Handle::new(file)).is_in_memory().unwrap(), is_tmpfs, "{path}");
+        }
+    }
+
+    #[test]
     fn new_files_lack_the_bits_of_the_umask() {
         let folder = tempfile::tempdir().unwrap();
         let made = fs::File::create(folder.path().join("file")).unwrap();

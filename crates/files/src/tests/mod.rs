@@ -6,6 +6,7 @@ mod deleted;
 mod hostile;
 mod meeting;
 mod resume;
+mod steps;
 mod storage;
 mod told;
 mod trouble;

@@ -47,6 +47,8 @@ use crate::wire::Pulse;
 pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
 /// Number of datagrams sent at [`TRICKLE`], after which the rate drops to the minimum.
 const TRICKLE_LEN: u64 = 128;
+/// A sender that sent more before its first rate may have filled a queue: a remembered path.
+const MOST_TRICKLED: u64 = 256;
 /// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
 /// Round-trip times that vary less than this are not called jitter: hosts that wake up late cause as
@@ -572,10 +574,9 @@ impl RateController for Trains {
         // The drain rate may reflect only our own sending, so it gets 10 % of headroom.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         self.min_rtt = feedback.min_rtt;
-        if let Some(rtt) = feedback.sample
-            && self.mode != Mode::Start
-            && feedback.pulse.highest <= self.trickled
-        {
+        let highest = feedback.pulse.highest;
+        let is_quiet = highest <= self.trickled && self.trickled <= MOST_TRICKLED;
+        if let Some(rtt) = feedback.sample.filter(|_| is_quiet && self.mode != Mode::Start) {
             self.spread.note(rtt);
         }
         self.note_train(feedback);

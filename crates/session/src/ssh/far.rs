@@ -128,10 +128,15 @@ impl SshSide {
             let what = format!("the client behind ssh has the id {came} instead of {expected}");
             return Err(Error::new(Kind::Unreachable, what));
         }
-        match self.listener.carried(session).await {
-            Err(error) if error.kind == Kind::Lost => Ok(None),
-            carried => carried.map(Some),
-        }
+        unless_lost(self.listener.carried(session).await)
+    }
+}
+
+/// Returns `None` if the client left before its first message.
+fn unless_lost<T>(carried: Result<T, Error>) -> Result<Option<T>, Error> {
+    match carried {
+        Err(error) if error.kind == Kind::Lost => Ok(None),
+        carried => carried.map(Some),
     }
 }
 
@@ -176,4 +181,17 @@ fn in_range<T>(
     };
     Err(Error::new(Kind::Unreachable, what)
         .advise(format!("give a wider range as {}", CallOption::Ports)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_has_left_is_no_error_and_any_other_failure_is() {
+        let after = |kind| unless_lost::<u8>(Err(Error::new(kind, "x"))).map_err(|e| e.kind);
+        assert_eq!(after(Kind::Lost), Ok(None));
+        assert_eq!(after(Kind::Unreachable), Err(Kind::Unreachable));
+        assert_eq!(unless_lost(Ok(7)), Ok(Some(7)));
+    }
 }

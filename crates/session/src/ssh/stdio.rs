@@ -95,3 +95,31 @@ impl AsyncWrite for Stdio {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[test]
+    fn a_shutdown_ends_the_output_and_keeps_the_input() {
+        crate::tests::run(async {
+            let (far, near) = std::os::unix::net::UnixStream::pair().expect("two ends");
+            let (written, output) = std::io::pipe().expect("two ends");
+            let mut stdio = Stdio {
+                input: polled(near.into(), Interest::READABLE).expect("a socket"),
+                output: Some(polled(output.into(), Interest::WRITABLE).expect("a pipe")),
+            };
+            stdio.write_all(b"last").await.expect("open");
+            stdio.shutdown().await.expect("open");
+            assert_eq!(io::read_to_string(written).expect("it ends"), "last");
+            let error = stdio.write_all(b"more").await.expect_err("it has ended");
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+            io::Write::write_all(&mut &far, b"answer").expect("open");
+            let mut answer = [0; 6];
+            stdio.read_exact(&mut answer).await.expect("open");
+            assert_eq!(&answer, b"answer");
+        });
+    }
+}

@@ -121,6 +121,22 @@ pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
 }
 
 #[test]
+fn the_first_message_of_a_stream_names_its_service() {
+    run(async {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        let (near_in, near_out) = tokio::io::split(near);
+        let (far_in, far_out) = tokio::io::split(far);
+        let mut near = Session::over(PeerId([1; 32]), near_in, near_out);
+        let mut far = Session::over(PeerId([2; 32]), far_in, far_out);
+        near.ask_for("lists", 3);
+        assert_eq!(far.asked(), ("", 0));
+        near.write(&7u32).await.expect("open");
+        assert_eq!(far.first::<u32>().await, Ok(Some(7)));
+        assert_eq!(far.asked(), ("lists", 3));
+    });
+}
+
+#[test]
 fn each_choice_of_carriers_has_its_own() {
     let has = |carriers: Carriers| (carriers.quic(), carriers.tcp());
     assert_eq!(has(Carriers::Both), (true, true));

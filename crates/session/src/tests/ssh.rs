@@ -183,6 +183,27 @@ fn the_far_side_offers_the_address_that_ssh_has_reached() {
 }
 
 #[test]
+fn a_message_that_is_no_switch_does_not_start_a_session_through_ssh() {
+    run(async {
+        let host = Host::new(None, "");
+        let mut far = tokio::process::Command::new(&host.remote_path)
+            .args(["serve", "--ssh"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a script");
+        let mut input = far.stdin.take().expect("it is piped");
+        let client = Identity::ephemeral().id();
+        let messages = format!("longhaul-ssh/1 client id={client}\nlonghaul-ssh/1 newer\n");
+        tokio::io::AsyncWriteExt::write_all(&mut input, messages.as_bytes()).await.expect("open");
+        drop(input);
+        // A session through ssh would fail here, because there is no handshake.
+        assert!(far.wait().await.expect("it ends").success());
+    });
+}
+
+#[test]
 fn ssh_starts_the_far_side_and_the_session_is_direct() {
     run(async {
         let host = Host::new(Some(LOOPBACKS[0]), "echo 'Welcome to host'; printf 'prompt> '");

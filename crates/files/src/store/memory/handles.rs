@@ -49,6 +49,9 @@ impl Handle {
     }
 
     fn lock(&self, state: &mut State) -> io::Result<bool> {
+        if state.fails_locks {
+            return Err(eio());
+        }
         if !state.has_locks {
             return Ok(false);
         }
@@ -93,7 +96,17 @@ impl Folder for Handle {
     fn open(&self, name: &[u8], access: Access) -> io::Result<OpenFile> {
         self.with(|state| {
             let number = state.find(self.number, name)?;
-            match state.inode(number)?.body {
+            let needed = match access {
+                Access::Read => 0o400,
+                Access::Write => 0o200,
+                Access::ReadWrite => 0o600,
+            };
+            let inode = state.inode(number)?;
+            let (mode, body) = (inode.cached.mode, inode.body.clone());
+            if state.obeys_modes && mode & needed != needed {
+                return Err(Errno::ACCESS.into());
+            }
+            match body {
                 Body::File => Ok(Box::new(Handle::new(&self.disk, state, number, access)?) as _),
                 Body::Folder => Err(Errno::ISDIR.into()),
                 Body::Link(_) => Err(Errno::LOOP.into()),

@@ -110,8 +110,11 @@ struct State {
     clock: i64,
     changes: Vec<Change>,
     locks: BTreeMap<u64, u64>,
-    /// Whether the file system has locks.
+    /// Whether the file system has locks, and whether each request for a lock fails.
     has_locks: bool,
+    fails_locks: bool,
+    /// Whether the modes of files limit this process, as they limit any user but root.
+    obeys_modes: bool,
     faults: Faults,
     rng: Rng,
     /// Errors that syncs of the file system report, once for each handle.
@@ -461,6 +464,8 @@ impl Disk {
             changes: Vec::new(),
             locks: BTreeMap::new(),
             has_locks: true,
+            fails_locks: false,
+            obeys_modes: false,
             faults: Faults::default(),
             rng: Rng::new(seed),
             errors: 0,
@@ -478,6 +483,15 @@ impl Disk {
     /// Disables locks, as on some network file systems.
     pub(crate) fn lose_locks(&self) {
         self.state().has_locks = false;
+    }
+
+    pub(crate) fn fail_locks(&self) {
+        self.state().fails_locks = true;
+    }
+
+    /// Lets the modes of files limit this process.
+    pub(crate) fn obey_modes(&self) {
+        self.state().obeys_modes = true;
     }
 
     /// Makes names case-insensitive.

@@ -36,6 +36,18 @@ fn later_round_trip_times_do_not_count_as_jitter() {
 }
 
 #[test]
+fn round_trip_times_of_a_remembered_path_that_is_being_filled_are_no_jitter() {
+    for (trickled, range) in [(256, ms(10)), (257, Span::ZERO)] {
+        let mut trains = Trains { trickled, ..up() };
+        for rtt in [ms(20), ms(30)] {
+            let pulse = Pulse { highest: 100, ..Pulse::default() };
+            trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(rtt)));
+        }
+        assert_eq!(trains.spread.range(), range);
+    }
+}
+
+#[test]
 fn poorly_timed_trains_set_the_rate_and_let_it_grow_by_a_quarter() {
     let mut trains = Trains { growth: GUESSED, ..asked([1024, 2048, 3072]) };
     for start in [1024, 2048] {

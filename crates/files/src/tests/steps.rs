@@ -1,0 +1,154 @@
+//! Single steps of a copy, each with its exact outcome.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::store::buffers::Store;
+use crate::store::memory::{Disk, Faults};
+
+fn open(ends: &Ends, options: &SinkOptions) -> Copy {
+    Copy::open(source(&[&slash(&ends.from)]), &ambient(&ends.to), options).unwrap()
+}
+
+fn place(disk: &Disk, path: &str) -> Place {
+    Place::Stored { root: Store(disk.root()), path: path.into() }
+}
+
+/// The content of a small file may arrive before the sender's answer about the existing file.
+#[test]
+fn content_before_the_answer_replaces_a_different_file_and_leaves_an_equal_one() {
+    let options = SinkOptions { checksum: true, ..Default::default() };
+    for (there, written) in [(content(1000, 1), 0), (content(1000, 2), 1), (vec![0; 1000], 1)] {
+        let ends = ends();
+        write(ends.from.join("file"), &content(1000, 1));
+        write(ends.to.join("file"), &there);
+        let mut copy = open(&ends, &options);
+        assert_eq!(copy.plan.compare.len(), 1);
+        copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+        let outcome = copy.sink.finish().unwrap();
+        assert_eq!((outcome.files, outcome.skipped), (written, 1 - written));
+        assert_eq!(std::fs::read(ends.to.join("file")).unwrap(), content(1000, 1));
+    }
+}
+
+#[test]
+fn zeros_before_the_answer_replace_a_file_that_has_shrunk_since_it_was_compared() {
+    let options = SinkOptions { checksum: true, ..Default::default() };
+    let ends = ends();
+    write(ends.from.join("file"), &[0; 1000]);
+    write(ends.to.join("file"), &[0; 1000]);
+    let mut copy = open(&ends, &options);
+    assert_eq!(copy.plan.compare.len(), 1);
+    write(ends.to.join("file"), &[0; 999]);
+    copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+    assert_eq!(copy.sink.finish().unwrap().files, 1);
+    assert_eq!(std::fs::read(ends.to.join("file")).unwrap(), [0; 1000]);
+}
+
+#[test]
+fn only_a_copy_by_checksum_asks_about_a_file_of_another_time() {
+    for checksum in [false, true] {
+        let ends = ends();
+        write(ends.from.join("file"), &content(1000, 1));
+        std::fs::write(ends.to.join("file"), content(1000, 1)).unwrap();
+        let copy = open(&ends, &SinkOptions { checksum, ..Default::default() });
+        assert_eq!(copy.plan.compare.len(), usize::from(checksum));
+        assert_eq!(copy.missing(), [0]);
+    }
+}
+
+#[test]
+fn an_outcome_counts_the_bytes_of_the_failed_files_only() {
+    let ends = ends();
+    for (name, size) in [("a", 100), ("b", 20), ("c", 3)] {
+        write(ends.from.join(name), &content(size, size));
+    }
+    write(ends.to.join("a"), &content(100, 100));
+    std::fs::create_dir(ends.to.join("b")).unwrap();
+    let outcome = open(&ends, &SinkOptions::default()).run().unwrap();
+    assert_eq!((outcome.skipped, outcome.files, outcome.failures.len()), (1, 1, 1));
+    assert_eq!(outcome.failed_bytes, 20);
+}
+
+/// A file that is copied alone is handled like a large file, which syncs its name itself. An empty
+/// file is not.
+#[test]
+fn only_names_that_are_not_on_disk_cost_a_sync_of_the_file_system() {
+    for (size, is_synced) in [(1000, false), (0, true)] {
+        let (from, to) = (Disk::new(1), Disk::new(2));
+        let file = from.root().create(b"file", 0o644).unwrap();
+        file.write_all_at(&content(size, 1), 0).unwrap();
+        let source = Source::open(&[place(&from, "file")], &SourceOptions::default()).unwrap();
+        let options = SinkOptions::default();
+        let mut copy = Copy::open(source, &place(&to, "copy"), &options).unwrap();
+        copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
+        to.set_faults(Faults { sync: 10_000, ..Faults::default() });
+        let is_done = copy.sink.finish().is_ok_and(|outcome| outcome.files == 1);
+        assert_eq!((is_done, to.struck().0.sync > 0), (!is_synced, is_synced), "{size}");
+    }
+}
+
+#[test]
+fn an_outcome_names_each_entry_once() {
+    let ends = ends();
+    write(ends.from.join("folder/file"), b"x");
+    symlink("file", ends.from.join("folder/link")).unwrap();
+    let mut named =
+        open(&ends, &SinkOptions { names: true, ..Default::default() }).run().unwrap().named;
+    named.sort_unstable();
+    assert_eq!(named, [0, 1, 2]);
+}
+
+#[test]
+fn a_replaced_file_passes_its_mode_on() {
+    for (is_there, mode) in
+        [(true, 0o640), (false, 0o604 & !ambient("/").folder().unwrap().withheld())]
+    {
+        let ends = ends();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        write(ends.from.join("file"), b"new");
+        set(&ends.from.join("file"), 0o604);
+        if is_there {
+            write(ends.to.join("file"), b"older");
+            set(&ends.to.join("file"), 0o640);
+        }
+        assert_eq!(open(&ends, &SinkOptions::default()).run().unwrap().files, 1);
+        let found = ends.to.join("file").metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!(found, mode, "{found:o}");
+    }
+}
+
+#[test]
+fn a_dry_run_needs_no_lock_and_a_lock_that_fails_stops_no_copy() {
+    let ends = ends();
+    std::fs::create_dir(ends.from.join("tree")).unwrap();
+    let copy = |to: &Place, dry_run| {
+        let options = SinkOptions { dry_run, ..Default::default() };
+        Copy::open(source(&[&ends.from.join("tree")]), to, &options)
+    };
+    let _first = copy(&ambient(&ends.to), false).unwrap();
+    assert!(copy(&ambient(&ends.to), false).is_err());
+    assert!(copy(&ambient(&ends.to), true).is_ok());
+    let disk = Disk::new(1);
+    disk.fail_locks();
+    assert_eq!(copy(&place(&disk, ""), false).unwrap().run().unwrap().folders, 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_an_error() {
+    let disk = Disk::new(1);
+    disk.set_faults(Faults { room: 10_000, ..Faults::default() });
+    let error = make_folders(&place(&disk, "new")).unwrap_err();
+    assert!(error.what.starts_with("cannot make the folder new: "), "{error}");
+}
+
+#[test]
+fn a_file_has_no_contents() {
+    let disk = Disk::new(1);
+    disk.root().create(b"file", 0o600).unwrap();
+    let open = |path| Source::open(&[place(&disk, path)], &SourceOptions::default()).map(drop);
+    assert!(open("file").is_ok());
+    assert!(open("file/").unwrap_err().what.contains("Not a directory"), "{:?}", open("file/"));
+}
