@@ -8,7 +8,7 @@ use longhaul_proto::quantity::parse_bytes;
 
 use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
-use crate::reach::{ReachArgs, advise_scheme};
+use crate::reach::{ReachArgs, advise_names, advise_scheme};
 use crate::screen::{Screen, Show};
 use crate::{console, exit, plain};
 
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &CatArgs, settings: &[Setting]) -> u8 {
     match exit::of_view(start(args, settings, &screen, &cancel).map(|()| exit::DONE)) {
         Ok(status) => status,
         Err(error) => {
-            let error = advise_scheme(error, &args.paths);
+            let error = advise_names(advise_scheme(error, &args.paths));
             screen.failed(&error);
             exit::status(error.kind)
         }

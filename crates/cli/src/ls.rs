@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
-use crate::reach::{ReachArgs, advise_scheme};
+use crate::reach::{ReachArgs, advise_names, advise_scheme};
 use crate::screen::{Screen, Show};
 use crate::{console, exit, json, plain, utc};
 
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &LsArgs, settings: &[Setting]) -> u8 {
     match exit::of_view(start(args, settings, &screen, cancel).map(|()| exit::DONE)) {
         Ok(status) => status,
         Err(error) => {
-            let error = advise_scheme(error, std::slice::from_ref(&args.path));
+            let error = advise_names(advise_scheme(error, std::slice::from_ref(&args.path)));
             screen.failed(&error);
             exit::status(error.kind)
         }

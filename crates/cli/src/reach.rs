@@ -91,6 +91,15 @@ pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
     }
 }
 
+/// Adds advice to an error about a path that the other host does not have.
+pub(crate) fn advise_names(error: Error) -> Error {
+    let is_missing = error.what.ends_with("No such file or directory");
+    if is_missing && error.kind == ErrorKind::RemoteFile && error.advice.is_none() {
+        return error.advise("`longhaul ls` of its parent folder shows the names there");
+    }
+    error
+}
+
 /// Reads `--server-id`.
 pub(crate) fn parse_pin(text: &str) -> Result<ServerPin, String> {
     let (server, id) = match text.rsplit_once('=') {

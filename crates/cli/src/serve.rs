@@ -29,13 +29,28 @@ use ui::UiArgs;
 
 pub(crate) use reflect::{ReflectArgs, run as run_reflect};
 
-/// Serve a folder to the ids that are allowed
+const EXAMPLES: &str = "\
+Examples:
+  longhaul serve --root /data --allow ID              the client ID may read and write
+  longhaul serve --root /data --allow ID:ro:run42     it may only read, below /data/run42
+  longhaul serve --root /data --allow ID,files=ro,channel=rw,stream=rw
+                                                      named services, with a right each
+  longhaul serve --root /data --http 127.0.0.1:8080 --http-public
+                                                      browsers and curl, on this host
+ID is the output of `longhaul id` on the client's host.
+";
+
+/// Serve a folder, and more services, to the ids that are allowed
+///
+/// Clients copy, list, read and mount the files of the folder. With the rights for it they also
+/// meet in rooms (`longhaul channel`), send streams, call procedures, share values (--share), and
+/// watch the server (`longhaul top`).
 ///
 /// Prints one line with address and id when it is ready. Needs the inbound ports UDP P (control),
 /// UDP P+1 (data of all transfers) and TCP P (fallback where UDP is blocked); P is the port of
 /// --listen, 7717 by default.
 #[derive(clap::Args)]
-#[command(after_help = exit::TABLE)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
 pub(crate) struct ServeArgs {
     /// Listen here: ADDRESS:PORT, ADDRESS or :PORT; [fe80::1%eth0]:PORT on one interface
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:7717")]
@@ -52,8 +67,9 @@ pub(crate) struct ServeArgs {
     read_only: bool,
     /// Allow an id to read (ro), write (wo) or both (rw, the default). With SUBFOLDER, which must
     /// exist, the id has access only below it. If the subfolder's name looks like a mode, write
-    /// rw:SUBFOLDER. This form allows files only. The long form names each allowed service:
-    /// ID,files=ro:/SUBFOLDER,share=rw:/PREFIX
+    /// rw:SUBFOLDER. The long form allows only the named services, as in
+    /// ID,files=ro:/SUBFOLDER,channel=rw. The services are files, share, stream, channel, link, rpc
+    /// and status
     #[arg(long, value_name = "ID[:ro|wo|rw][:SUBFOLDER]", value_parser = access_list::parse)]
     allow: Vec<Allow>,
     /// Read --allow entries from this file, one a line; '#' starts a comment. Only this user and
@@ -192,7 +208,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     };
     let mut server = blocking::wait(builder.start())?;
     let gateway = Arc::new(args.http.start(root, args.read_only, &log)?);
-    let page = args.ui.start(root, &server)?;
+    let page = args.ui.start(root, &server, (*gateway).as_ref())?;
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());
     let (reopened, http, served) = (log.clone(), args.http.clone(), gateway.clone());

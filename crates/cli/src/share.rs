@@ -29,9 +29,10 @@ Examples:
 
 /// Read, change and watch small values that the clients of a server share
 ///
-/// The server runs with `longhaul serve --share FILE`. A key is a path of words; a value has at
-/// most 64 KiB. A change is on the server's disk before the command ends, except one of
-/// `put --presence`, which the server never writes to its disk.
+/// The server runs with `longhaul serve --share FILE`, and its --allow gives your id the right
+/// `share=rw:/` (or ro, or only a prefix of the keys). A key is a path of words, such as
+/// world/camera; a value has at most 64 KiB. When `put`, `rm` or `import` ends, the change is on
+/// the disk of the server.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]

@@ -171,7 +171,7 @@ mod tests {
             Some((b'/', path)) => (path, Kind::Folder),
             Some((b'@', path)) => (path, Kind::Link { target: b"t".as_slice().into() }),
             _ => {
-                let kind = Kind::File { size: 1, sparse: false, holes: Box::default() };
+                let kind = Kind::file(1);
                 (text.as_bytes(), kind)
             }
         };

@@ -108,6 +108,13 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    /// A regular file of `size` bytes, without holes.
+    pub fn file(size: u64) -> Kind {
+        Kind::File { size, sparse: false, holes: Box::default() }
+    }
+}
+
 /// A file, folder or link. The manifest returns its [name](Manifest::name) and
 /// [path](Manifest::path).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -289,7 +296,7 @@ impl Manifest {
         modified: FileTime,
         version: u64,
     ) -> Result<Manifest, ManifestError> {
-        let kind = Kind::File { size, sparse: false, holes: Box::default() };
+        let kind = Kind::file(size);
         let listed = Listed { path: name.into(), kind, mode: 0o644, modified };
         let mut manifest = Manifest::new(Shape::File, vec![listed])?;
         manifest.entries[0].version = version;
@@ -398,7 +405,7 @@ mod tests {
     }
 
     fn file(path: &str, size: u64) -> Listed {
-        listed(path, Kind::File { size, sparse: false, holes: Box::default() })
+        listed(path, Kind::file(size))
     }
 
     fn tree() -> Manifest {
@@ -457,7 +464,7 @@ mod tests {
     fn a_manifest_without_holes_has_the_same_files() {
         let filled = tree().without_holes();
         assert_eq!(filled.entries()[3].size(), Some(LARGE));
-        let kind = Kind::File { size: LARGE, sparse: false, holes: Box::default() };
+        let kind = Kind::file(LARGE);
         assert_eq!(filled.entries()[3].kind, kind);
     }
 

@@ -1,11 +1,13 @@
 //! Accepts connections and limits them.
 //!
 //! Closes a connection if its header arrives too slowly ([`HEAD`]) or is too long ([`HEADER`]), if
-//! its client does not read ([`UNREAD`]), or if there are too many connections ([`MOST`]).
+//! its client does not read ([`Serving::idle`]), or if there are too many connections ([`MOST`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::error::Error as _;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
@@ -30,9 +32,11 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::Error;
-use crate::patient::{Patient, UNREAD};
+use crate::patient::Patient;
 use crate::reply::Reply;
+use crate::shared::Told;
 use crate::tokens::read_private;
+use crate::traffic::Traffic;
 
 /// Maximum number of concurrent connections.
 const MOST: usize = 512;
@@ -70,8 +74,10 @@ pub(crate) fn tls(cert: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
 }
 
 /// Number of connections of each address.
-#[derive(Default)]
-struct Places(RefCell<HashMap<IpAddr, usize>>);
+struct Places {
+    taken: RefCell<HashMap<IpAddr, usize>>,
+    traffic: Arc<Traffic>,
+}
 
 /// A counted connection. Dropping this value releases the connection's place.
 struct Place {
@@ -81,7 +87,7 @@ struct Place {
 
 impl Places {
     fn take(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
-        let mut taken = self.0.borrow_mut();
+        let mut taken = self.taken.borrow_mut();
         // A proxy on this host may serve many clients.
         let most = if address.is_loopback() { MOST } else { MOST_OF_ONE };
         let own = taken.get(&address).copied().unwrap_or(0);
@@ -89,13 +95,15 @@ impl Places {
             return None;
         }
         taken.insert(address, own + 1);
+        self.traffic.opened();
         Some(Place { places: self.clone(), address })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.0.borrow_mut();
+        self.places.traffic.closed();
+        let mut taken = self.places.taken.borrow_mut();
         if let Some(own) = taken.get_mut(&self.address) {
             *own -= 1;
         }
@@ -103,27 +111,41 @@ impl Drop for Place {
     }
 }
 
+/// What all connections of a listener share.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub(crate) acceptor: Option<TlsAcceptor>,
+    pub(crate) answers: Arc<dyn Answers>,
+    /// Time limit of a client that neither receives nor sends a byte.
+    pub(crate) idle: Duration,
+    pub(crate) traffic: Arc<Traffic>,
+}
+
 /// A handler of requests.
 pub(crate) trait Answers: Send + Sync + 'static {
-    /// Answers a request from `address`.
+    /// Answers a request from `address`. The reply may carry a [`Told`] for
+    /// [`Answers::disconnected`].
     fn answer(
         self: Arc<Self>,
         address: SocketAddr,
         request: Request<Incoming>,
     ) -> Pin<Box<dyn Future<Output = Reply>>>;
+
+    /// The client did not read the reply, and was disconnected.
+    fn disconnected(&self, _: Told) {}
 }
 
 /// Answers all connections until `stopped`.
 pub(crate) fn run(
     listener: std::net::TcpListener,
-    acceptor: Option<TlsAcceptor>,
-    answers: Arc<dyn Answers>,
+    serving: Serving,
     stopped: oneshot::Receiver<()>,
 ) {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
     let serve = async {
         let Ok(listener) = TcpListener::from_std(listener) else { return };
-        let places = Rc::new(Places::default());
+        let traffic = serving.traffic.clone();
+        let places = Rc::new(Places { taken: RefCell::default(), traffic });
         loop {
             let Ok((stream, address)) = listener.accept().await else {
                 // No file descriptor is free; wait until one is.
@@ -132,9 +154,9 @@ pub(crate) fn run(
             };
             // Over the limit: the connection is closed.
             let Some(place) = places.take(address.ip().to_canonical()) else { continue };
-            let (answers, acceptor) = (answers.clone(), acceptor.clone());
+            let serving = serving.clone();
             tokio::task::spawn_local(async move {
-                connection(stream, address, acceptor, answers).await;
+                connection(stream, address, serving).await;
                 drop(place);
             });
         }
@@ -153,12 +175,11 @@ pub(crate) fn run(
 async fn connection(
     stream: TcpStream,
     address: SocketAddr,
-    acceptor: Option<TlsAcceptor>,
-    answers: Arc<dyn Answers>,
+    Serving { acceptor, answers, idle, traffic }: Serving,
 ) {
     // Send small replies immediately. If the option fails, they are only delayed.
     let _ = stream.set_nodelay(true);
-    let stream = Patient::new(stream, UNREAD);
+    let stream = Patient::new(stream, idle, traffic);
     match acceptor {
         None => requests(stream, address, answers).await,
         Some(acceptor) => {
@@ -174,15 +195,28 @@ async fn requests(
     address: SocketAddr,
     answers: Arc<dyn Answers>,
 ) {
-    let service = service_fn(move |request| {
-        let answers = answers.clone();
-        async move { Ok::<_, Infallible>(answers.answer(address, request).await) }
+    let last = RefCell::new(None);
+    let service = service_fn(|request| async {
+        let mut reply = answers.clone().answer(address, request).await;
+        last.replace(reply.extensions_mut().remove::<Told>());
+        Ok::<_, Infallible>(reply)
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.max_buf_size(HEADER).max_headers(FIELDS);
-    // After an error, the client has disconnected, or hyper has answered invalid HTTP.
-    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    // After another error, the client has disconnected, or hyper has answered invalid HTTP.
+    let ended = builder.serve_connection(TokioIo::new(stream), service).await;
+    if ended.is_err_and(|error| is_unread(&error))
+        && let Some(told) = last.take()
+    {
+        answers.disconnected(told);
+    }
+}
+
+/// Whether [`Patient`] has failed, or the kernel, because the client received nothing.
+fn is_unread(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
 #[cfg(test)]
@@ -212,7 +246,7 @@ mod tests {
         let work = async {
             let (near, mut far) = duplex(1 << 10);
             far.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
-            let near = Patient::new(near, Duration::from_millis(1));
+            let near = Patient::new(near, Duration::from_millis(1), Arc::default());
             let served = requests(near, ([127, 0, 0, 1], 1).into(), Arc::new(Large));
             timeout(Duration::from_secs(60), served).await.expect("it ends");
             drop(far);

@@ -31,6 +31,10 @@ impl Answers for Shared {
     ) -> Pin<Box<dyn Future<Output = Reply>>> {
         Box::pin(answer(self, address, request))
     }
+
+    fn disconnected(&self, told: Told) {
+        self.tell(Told { disconnected_after: Some(self.idle()), ..told });
+    }
 }
 
 /// Answers a request from `address`.
@@ -59,12 +63,17 @@ async fn answer(
         Err(reply) => (reply, None),
     };
     let status = reply.status();
-    let told = Told { address, name, method, path, destination, bytes, status: status.as_u16() };
-    if told.is_refused() || told.is_write() {
-        shared.tell(told);
+    shared.traffic().answered(&method, status);
+    let disconnected_after = (status == StatusCode::REQUEST_TIMEOUT).then(|| shared.idle());
+    let status = status.as_u16();
+    let told = Told { address, name, method, path, destination, bytes, status, disconnected_after };
+    if told.is_refused() || told.is_write() || told.disconnected_after.is_some() {
+        shared.tell(told.clone());
     }
     let nosniff = HeaderName::from_static("x-content-type-options");
-    reply::with(reply, nosniff, "nosniff")
+    let mut reply = reply::with(reply, nosniff, "nosniff");
+    reply.extensions_mut().insert(told);
+    reply
 }
 
 /// Returns the right of the request's token; without a token, the public right.

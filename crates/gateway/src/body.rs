@@ -8,7 +8,7 @@ use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 /// Maximum number of queued pieces.
-const WAITING: usize = 2;
+const WAITING: usize = 1;
 
 #[derive(Debug)]
 pub(crate) enum Body {
@@ -39,6 +39,12 @@ impl Pieces {
     /// connection ends if its client does not read ([`Patient`](crate::patient::Patient)).
     pub(crate) async fn send(&self, piece: io::Result<Vec<u8>>) -> bool {
         self.0.send(piece.map(|bytes| Some(bytes.into()))).await.is_ok()
+    }
+
+    /// Waits until there is room for a piece, so that a piece is not read before it can be sent;
+    /// `false` if the client has disconnected.
+    pub(crate) async fn has_room(&self) -> bool {
+        self.0.reserve().await.is_ok()
     }
 
     /// Ends the body and marks it as complete.
@@ -93,14 +99,14 @@ mod tests {
         runtime.block_on(async {
             for is_complete in [true, false] {
                 let (pieces, mut body) = Body::pieces();
+                let mut next =
+                    async || std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
                 assert!(pieces.send(Ok(vec![7])).await);
+                assert_eq!(next().await.unwrap().unwrap().into_data().unwrap(), [7][..]);
                 if is_complete {
                     pieces.end().await;
                 }
                 drop(pieces);
-                let mut next =
-                    async || std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
-                assert_eq!(next().await.unwrap().unwrap().into_data().unwrap(), [7][..]);
                 let end = next().await.map(|end| end.map(|_| ()).unwrap_err().kind());
                 assert_eq!(end, (!is_complete).then_some(io::ErrorKind::UnexpectedEof));
             }

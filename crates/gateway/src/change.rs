@@ -3,7 +3,6 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
@@ -19,8 +18,6 @@ use crate::shared::Shared;
 
 /// Bytes in one write.
 const PIECE: usize = 1 << 20;
-/// Timeout for a client that sends no data.
-const SILENT: Duration = Duration::from_secs(60);
 
 /// Checks the conditions of a request that changes `place`. Returns whether something exists there.
 async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bool, Reply> {
@@ -84,8 +81,11 @@ async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), 
     let mut piece = Vec::new();
     loop {
         let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-        let late = |_| reply::plain(StatusCode::REQUEST_TIMEOUT, "no data for 60 s");
-        let frame = match timeout(SILENT, next).await.map_err(late)? {
+        let late = |_| {
+            let text = format!("no data for {} s", shared.idle().as_secs_f64());
+            reply::plain(StatusCode::REQUEST_TIMEOUT, text)
+        };
+        let frame = match timeout(shared.idle(), next).await.map_err(late)? {
             Some(Ok(frame)) => frame,
             Some(Err(_)) => {
                 return Err(reply::plain(StatusCode::BAD_REQUEST, "the body ended early"));

@@ -4,15 +4,17 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_files::Root;
 use longhaul_text::reason;
 
-use crate::accept;
+use crate::accept::{self, Serving};
 use crate::error::Error;
 use crate::listening::Listening;
 use crate::shared::{Shared, Told};
 use crate::tokens::Token;
+use crate::traffic::Traffic;
 
 /// Settings of a gateway.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Settings {
     pub read_only: bool,
     /// The PEM files of TLS: certificates and private key; `None` for HTTP without TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// How long a client may neither receive nor send a byte before the gateway disconnects it.
+    pub idle: Duration,
 }
 
 /// A running gateway. Dropping this value stops the gateway and ends pending requests.
@@ -46,7 +50,8 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     /// Starts a gateway on a separate thread. The thread calls `tell` for each request that lacks a
-    /// right or has changed the folder.
+    /// right, has changed the folder, or was given up because
+    /// its client did not read the reply or send the body.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the
@@ -55,7 +60,7 @@ impl Gateway {
         settings: Settings,
         tell: impl Fn(Told) + Send + Sync + 'static,
     ) -> Result<Gateway, Error> {
-        let Settings { listen, root, tokens, public, read_only, tls } = settings;
+        let Settings { listen, root, tokens, public, read_only, tls, idle } = settings;
         if tokens.is_empty() && !public {
             let advice = "name a file of tokens, or let everybody read";
             return Err(Error::usage("without a token no client could use HTTP", advice));
@@ -70,9 +75,11 @@ impl Gateway {
             let what = format!("cannot serve {}: {}", root.display(), reason(&error));
             Error::host(what, "name a folder that exists")
         })?;
-        let shared = Arc::new(Shared::new(opened, tokens, (public, read_only), tell));
+        let shared = Arc::new(Shared::new(opened, tokens, (public, read_only), idle, tell));
         let is_tls = acceptor.is_some();
-        let listening = Listening::start("longhaul http", listen, acceptor, shared.clone())?;
+        let (answers, traffic) = (shared.clone(), shared.traffic().clone());
+        let serving = Serving { acceptor, answers, idle, traffic };
+        let listening = Listening::start("longhaul http", listen, serving)?;
         Ok(Gateway { listening, is_tls, shared })
     }
 
@@ -85,6 +92,11 @@ impl Gateway {
     pub fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}/", self.address())
+    }
+
+    /// Returns the counters of requests and connections.
+    pub fn traffic(&self) -> Arc<Traffic> {
+        self.shared.traffic().clone()
     }
 
     /// Replaces the tokens for new requests.

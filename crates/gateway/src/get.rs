@@ -134,7 +134,7 @@ async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, piece
             Part::Bytes(range) => range,
         };
         let mut start = range.start;
-        while start < range.end {
+        while start < range.end && pieces.has_room().await {
             let (file, len) = (file.clone(), (range.end - start).min(PIECE));
             let read = shared.at_disk(move || {
                 let mut bytes = vec![0; len as usize];

@@ -3,7 +3,7 @@
 //! Modules in reading order:
 //! - [`Gateway`] starts and stops the service; `tokens` has the rights, `shared` the limits.
 //! - `listening` runs the thread on which `accept` accepts connections; `patient` ends connections
-//!   whose client does not read; `answer` dispatches a request by its method.
+//!   whose client does not read; `traffic` counts; `answer` dispatches a request by its method.
 //! - handlers: `get` (files and their ranges), `folder` (listings, PROPFIND), `change` (PUT,
 //!   MKCOL, DELETE, MOVE).
 //! - parts of requests and replies: `url` (paths), `range` (the header `Range`), `condition` (ETags
@@ -32,6 +32,7 @@ mod range;
 mod reply;
 mod shared;
 mod tokens;
+mod traffic;
 mod url;
 
 pub use error::Error;
@@ -39,3 +40,4 @@ pub use gateway::{Gateway, Settings};
 pub use page::{Page, PageSettings, Watched, Watching};
 pub use shared::Told;
 pub use tokens::{Token, load as load_tokens, parse as parse_tokens};
+pub use traffic::{HttpCounts, Traffic};

@@ -2,14 +2,12 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use longhaul_text::reason;
 use tokio::sync::oneshot;
-use tokio_rustls::TlsAcceptor;
 
-use crate::accept::{self, Answers};
+use crate::accept::{self, Serving};
 use crate::error::Error;
 
 /// A running listener. Dropping this value stops the listener and ends pending requests.
@@ -27,8 +25,7 @@ impl Listening {
     pub(crate) fn start(
         thread: &str,
         listen: SocketAddr,
-        acceptor: Option<TlsAcceptor>,
-        answers: Arc<dyn Answers>,
+        serving: Serving,
     ) -> Result<Listening, Error> {
         let unusable = |error: io::Error| {
             let what = format!("cannot listen on {listen}: {}", reason(&error));
@@ -38,7 +35,7 @@ impl Listening {
         listener.set_nonblocking(true).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let (stop, stopped) = oneshot::channel();
-        let run = move || accept::run(listener, acceptor, answers, stopped);
+        let run = move || accept::run(listener, serving, stopped);
         let thread = std::thread::Builder::new().name(thread.to_owned()).spawn(run);
         let thread = Some(thread.map_err(unusable)?);
         Ok(Listening { address, stop: Some(stop), thread })

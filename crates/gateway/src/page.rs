@@ -18,7 +18,7 @@ use hyper::{Method, Request, StatusCode};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::accept::Answers;
+use crate::accept::{Answers, Serving};
 use crate::body::{Body, Pieces};
 use crate::condition;
 use crate::error::Error;
@@ -35,6 +35,8 @@ const WATCHERS: usize = 32;
 const EVERY: Duration = Duration::from_millis(100);
 /// Interval of keep-alive comments while the state does not change.
 const SIGN: Duration = Duration::from_secs(5);
+/// Time limit of a browser that does not read.
+const UNREAD: Duration = Duration::from_secs(60);
 /// The content type of OpenMetrics.
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -88,7 +90,9 @@ impl Page {
         let watchers = Arc::new(Semaphore::new(WATCHERS));
         let (token_hash, last) = (hash(&token), Mutex::new(None));
         let pages = Arc::new(Pages { watched: Box::new(watched), token_hash, last, watchers });
-        let listening = Listening::start("longhaul page", listen, None, pages)?;
+        let traffic = Arc::default();
+        let serving = Serving { acceptor: None, answers: pages, idle: UNREAD, traffic };
+        let listening = Listening::start("longhaul page", listen, serving)?;
         Ok(Page { listening, token })
     }
 

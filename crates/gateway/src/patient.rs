@@ -1,7 +1,8 @@
-//! A connection that fails when its client does not read.
+//! A connection that counts its bytes, and fails when its client does not read.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -10,18 +11,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Timeout for a client that does not read.
-pub(crate) const UNREAD: Duration = Duration::from_secs(60);
+use crate::traffic::Traffic;
 
 /// A stream that counts the bytes that the other side has received.
 pub(crate) trait Delivers {
     fn delivered(&self) -> u64;
+
+    /// Makes the close discard unsent bytes.
+    fn discard(&self) {}
 }
 
 impl Delivers for TcpStream {
     fn delivered(&self) -> u64 {
         // Without a count, only completed writes are progress.
         tcp_acknowledged(self).unwrap_or(0)
+    }
+
+    fn discard(&self) {
+        // Otherwise the kernel would hold megabytes for this client after the close. If the option
+        // fails, it holds them for its own time limit.
+        let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
     }
 }
 
@@ -34,6 +43,7 @@ impl Delivers for TcpStream {
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
+    traffic: Arc<Traffic>,
     limit: Duration,
     /// Exists while a write waits for the client.
     waits: Option<Wait>,
@@ -47,8 +57,8 @@ struct Wait {
 }
 
 impl<S: AsyncWrite + Delivers + Unpin> Patient<S> {
-    pub(crate) fn new(stream: S, limit: Duration) -> Patient<S> {
-        Patient { stream, limit, waits: None }
+    pub(crate) fn new(stream: S, limit: Duration, traffic: Arc<Traffic>) -> Patient<S> {
+        Patient { stream, traffic, limit, waits: None }
     }
 
     /// Passes on the result of a write, or fails at the limit.
@@ -57,9 +67,10 @@ impl<S: AsyncWrite + Delivers + Unpin> Patient<S> {
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
+        if let Poll::Ready(written) = written {
             self.waits = None;
-            return written;
+            self.traffic.sent(*written.as_ref().unwrap_or(&0));
+            return Poll::Ready(written);
         }
         let (stream, limit) = (&self.stream, self.limit);
         let waits = self.waits.get_or_insert_with(|| Wait {
@@ -70,6 +81,7 @@ impl<S: AsyncWrite + Delivers + Unpin> Patient<S> {
             ready!(waits.timer.as_mut().poll(cx));
             let delivered = stream.delivered();
             if delivered == waits.delivered {
+                stream.discard();
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             waits.delivered = delivered;
@@ -116,7 +128,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.traffic.received(buffer.filled().len() - before);
+        read
     }
 }
 
@@ -173,12 +188,12 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = duplex(8);
-            let mut near = Patient::new(near, Duration::from_millis(1));
+            let mut near = Patient::new(near, Duration::from_millis(1), Arc::default());
             let error = near.write_all(&[7; 9]).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             // A completed write ends the wait.
             let hour = Duration::from_secs(3600);
-            let mut near = Patient::new(near.stream, hour);
+            let mut near = Patient::new(near.stream, hour, Arc::default());
             assert!(timeout(Duration::ZERO, near.write(&[8])).await.is_err());
             assert!(near.waits.is_some());
             far.read_exact(&mut [0; 8]).await.unwrap();
@@ -191,7 +206,8 @@ mod tests {
     fn a_write_into_a_full_buffer_waits_as_long_as_bytes_arrive_at_the_other_side() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let mut near = Patient::new(Full { left: Cell::new(5) }, Duration::from_millis(1));
+            let full = Full { left: Cell::new(5) };
+            let mut near = Patient::new(full, Duration::from_millis(1), Arc::default());
             let error = near.write_all(&[7]).await.unwrap_err();
             assert_eq!((error.kind(), near.stream.left.get()), (io::ErrorKind::TimedOut, 0));
         });

@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::tokens::{Right, Token, Tokens};
+use crate::traffic::Traffic;
 
 /// Maximum number of concurrent disk accesses.
 const AT_DISK: usize = 16;
@@ -21,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TOLD: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A request that was refused because of a missing right, or that changed the folder.
+/// A request that was refused because of a missing right, that changed the folder, or whose client
+/// was disconnected because it neither received nor sent a byte.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// The client's address.
@@ -38,6 +40,8 @@ pub struct Told {
     pub bytes: Option<u64>,
     /// The status of the reply.
     pub status: u16,
+    /// The time limit, if the client was disconnected because of it.
+    pub disconnected_after: Option<Duration>,
 }
 
 impl Told {
@@ -49,7 +53,7 @@ impl Told {
     /// Returns whether the request has changed the folder.
     pub fn is_write(&self) -> bool {
         let changes = ["PUT", "MKCOL", "DELETE", "MOVE"].contains(&self.method.as_str());
-        changes && (200..300).contains(&self.status)
+        changes && self.disconnected_after.is_none() && (200..300).contains(&self.status)
     }
 }
 
@@ -62,6 +66,8 @@ pub(crate) struct Shared {
     disk: Arc<Semaphore>,
     listings: Arc<Semaphore>,
     refusals: Mutex<Refusals>,
+    idle: Duration,
+    traffic: Arc<Traffic>,
     tell: Box<dyn Fn(Told) + Send + Sync>,
 }
 
@@ -72,11 +78,12 @@ struct Refusals {
 }
 
 impl Shared {
-    /// Makes the state; `tell` is called for refusals and changes.
+    /// Makes the state; `tell` is called for refusals, changes and disconnected clients.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,
         (public, read_only): (bool, bool),
+        idle: Duration,
         tell: impl Fn(Told) + Send + Sync + 'static,
     ) -> Shared {
         Shared {
@@ -87,8 +94,19 @@ impl Shared {
             disk: Arc::new(Semaphore::new(AT_DISK)),
             listings: Arc::new(Semaphore::new(LISTINGS)),
             refusals: Mutex::new(Refusals { since: Instant::now(), count: 0 }),
+            idle,
+            traffic: Arc::default(),
             tell: Box::new(tell),
         }
+    }
+
+    pub(crate) fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    /// Returns the time limit of a client that neither receives nor sends a byte.
+    pub(crate) fn idle(&self) -> Duration {
+        self.idle
     }
 
     pub(crate) fn set_tokens(&self, tokens: Vec<Token>) {

@@ -26,6 +26,10 @@ pub fn reason(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         return "it leads out of the served folder".to_owned();
     }
+    if error.kind() == io::ErrorKind::NotFound && error.get_ref().is_none() {
+        // The library's own words for this kind are "entity not found".
+        return "No such file or directory".to_owned();
+    }
     let text = error.to_string();
     match text.split_once(" (os error ") {
         Some((text, _)) => text.to_owned(),

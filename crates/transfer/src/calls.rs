@@ -60,10 +60,7 @@ impl Again {
     /// # Errors
     /// The host cannot be reached, or is not trusted.
     pub(crate) async fn connect(&self) -> Result<(Connection, Session), session::Error> {
-        self.reach().await.map_err(|error: Error| {
-            let is_silence = error.is_silence;
-            session::Error { is_silence, ..session::Error::from(&error) }
-        })
+        self.reach().await.map_err(|error| session::Error::from(&error))
     }
 }
 

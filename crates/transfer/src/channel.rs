@@ -1,5 +1,6 @@
 //! The client's side of channels: the connections for `longhaul_stream`.
 
+use longhaul_stream::Link;
 use longhaul_stream::channel::{publish, subscribe};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -20,16 +21,11 @@ pub(crate) fn send_channel(
     ready: oneshot::Sender<Result<Sending, Error>>,
 ) -> Result<publish::Status, Error> {
     let work = async {
-        let first = match or_cancelled(ways.connect(), &ways.cancel).await {
-            Ok(first) => first,
-            Err(error) => {
-                // The receiver may be gone.
-                let _ = ready.send(Err(error.clone()));
-                return Err(error);
-            }
+        let make = |_: &Link| {
+            let (source, control, status) = publish::new(wish, random_u64());
+            Ok(((source, status), control))
         };
-        let (source, control, status) = publish::new(wish, random_u64());
-        let _ = ready.send(Ok((source, status)));
+        let (first, control) = ways.begin(ready, make).await?;
         let again = async || ways.again().await;
         let sent = async { Ok(control.run(first, again, ways.retry_for).await?) };
         or_cancelled(sent, &ways.cancel).await
@@ -47,15 +43,11 @@ pub(crate) fn receive_channel(
     ready: oneshot::Sender<Result<Receiving, Error>>,
 ) -> Result<(), Error> {
     let work = async {
-        let first = match or_cancelled(ways.connect(), &ways.cancel).await {
-            Ok(first) => first,
-            Err(error) => {
-                let _ = ready.send(Err(error.clone()));
-                return Err(error);
-            }
+        let make = |_: &Link| {
+            let (items, control, board) = subscribe::new(wish);
+            Ok(((items, board), control))
         };
-        let (items, control, board) = subscribe::new(wish);
-        let _ = ready.send(Ok((items, board)));
+        let (first, control) = ways.begin(ready, make).await?;
         let again = async || ways.again().await;
         control.run(first, again, ways.retry_for, ways.cancel.wished()).await?;
         // A cancelled receiver has said goodbye to the server.

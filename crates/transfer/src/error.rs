@@ -106,7 +106,8 @@ impl From<&Error> for longhaul_session::Error {
     fn from(error: &Error) -> longhaul_session::Error {
         let kind = Kind::of_code(error.kind.code().into());
         let ended = longhaul_session::Error::new(kind, error.what.clone());
-        longhaul_session::Error { advice: error.advice.clone(), ..ended }
+        let (advice, is_silence) = (error.advice.clone(), error.is_silence);
+        longhaul_session::Error { advice, is_silence, ..ended }
     }
 }
 

@@ -41,10 +41,26 @@ impl Ways {
     }
 
     pub(crate) async fn again(&self) -> Result<Link, session::Error> {
-        self.connect().await.map_err(|error| {
-            let is_silence = error.is_silence;
-            session::Error { is_silence, ..session::Error::from(&error) }
-        })
+        self.connect().await.map_err(|error| session::Error::from(&error))
+    }
+
+    /// Connects, and makes an end with `make`: the part for the program and the part that keeps the
+    /// connection. Reports on `ready` with the program's part, or why there is none.
+    pub(crate) async fn begin<P, C>(
+        &self,
+        ready: oneshot::Sender<Result<P, Error>>,
+        make: impl FnOnce(&Link) -> Result<(P, C), Error>,
+    ) -> Result<(Link, C), Error> {
+        let begun = or_cancelled(self.connect(), &self.cancel).await;
+        let begun =
+            begun.and_then(|link| make(&link).map(|(part, control)| (part, (link, control))));
+        let (told, kept) = match begun {
+            Ok((part, kept)) => (Ok(part), Ok(kept)),
+            Err(error) => (Err(error.clone()), Err(error)),
+        };
+        // The program may have given up.
+        let _ = ready.send(told);
+        kept
     }
 }
 
@@ -59,19 +75,11 @@ pub(crate) fn send_stream(
     finished: impl Future<Output = u32>,
 ) -> Result<Status, Error> {
     let work = async {
-        let begun = or_cancelled(ways.connect(), &ways.cancel).await.and_then(|link| {
-            let (source, control, status) = send::new(wish, random_u64(), &link)?;
-            Ok((link, (source, status), control))
-        });
-        let (first, sending, control) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                // The receiver may be gone.
-                let _ = ready.send(Err(error.clone()));
-                return Err(error);
-            }
+        let make = |link: &Link| {
+            let (source, control, status) = send::new(wish, random_u64(), link)?;
+            Ok(((source, status), control))
         };
-        let _ = ready.send(Ok(sending));
+        let (first, control) = ways.begin(ready, make).await?;
         let again = async || ways.again().await;
         let sent = async { Ok(control.run(first, again, ways.retry_for, finished).await?) };
         or_cancelled(sent, &ways.cancel).await
@@ -89,18 +97,11 @@ pub(crate) fn receive_stream(
     ready: oneshot::Sender<Result<Receiving, Error>>,
 ) -> Result<(), Error> {
     let work = async {
-        let begun = or_cancelled(ways.connect(), &ways.cancel).await.and_then(|link| {
+        let make = |_: &Link| {
             let (items, control, board) = receive::new(name)?;
-            Ok((link, (items, board), control))
-        });
-        let (first, receiving, control) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                let _ = ready.send(Err(error.clone()));
-                return Err(error);
-            }
+            Ok(((items, board), control))
         };
-        let _ = ready.send(Ok(receiving));
+        let (first, control) = ways.begin(ready, make).await?;
         let again = async || ways.again().await;
         control.run(first, again, ways.retry_for, ways.cancel.wished()).await?;
         // A cancelled receiver has said goodbye to the server.

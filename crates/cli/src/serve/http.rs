@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use longhaul::units::Span;
 use longhaul_gateway::{Gateway, Settings, Told, load_tokens};
 
 use super::log::Log;
 use crate::error::{Error, ErrorKind};
+use crate::quantity::parse_span;
 
 /// Flags of HTTP and WebDAV.
 #[derive(Clone, clap::Args)]
@@ -29,6 +32,10 @@ pub(super) struct HttpArgs {
     /// Private key for HTTPS, as PEM; the file must be readable only by this user
     #[arg(long, value_name = "FILE", requires = "http_cert")]
     http_key: Option<PathBuf>,
+    /// Disconnect an HTTP client that neither receives nor sends a byte for this long
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "http")]
+    #[arg(value_parser = parse_span)]
+    http_timeout: Span,
 }
 
 /// Converts an error of the gateway or the status page into an error of the program.
@@ -63,6 +70,7 @@ impl HttpArgs {
             tokens: tokens.unwrap_or_default(),
             public: self.http_public,
             read_only,
+            idle: Duration::from_nanos(self.http_timeout.as_nanos()),
             tls: self.http_cert.clone().zip(self.http_key.clone()),
         };
         let log = log.clone();

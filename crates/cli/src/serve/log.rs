@@ -58,7 +58,8 @@ impl Log {
         self.line(|| json::server_event(event), || said(event));
     }
 
-    /// Logs an HTTP request that was refused or has changed the folder.
+    /// Logs an HTTP request that was refused or has changed the folder, or whose client was
+    /// disconnected.
     pub(super) fn write_http(&self, told: &Told) {
         if told.is_refused() {
             return self.write_refused(told);
@@ -67,8 +68,15 @@ impl Log {
         let to = destination.as_ref().map(|to| format!(" to {to}")).unwrap_or_default();
         let size = bytes.map(|bytes| format!(", {}", Bytes::new(bytes))).unwrap_or_default();
         let by = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-        let line = format!("{} {address}{by} HTTP {method} {path}{to}: done{size}", utc::now());
-        self.line(|| Some(json::http_written(told)), || Some(plain::text(&line)));
+        let end = match told.disconnected_after {
+            Some(limit) => format!(
+                "disconnected, because the client neither received nor sent a byte for {} s",
+                limit.as_secs_f64()
+            ),
+            None => format!("done{size}"),
+        };
+        let line = format!("{} {address}{by} HTTP {method} {path}{to}: {end}", utc::now());
+        self.line(|| Some(json::http(told)), || Some(plain::text(&line)));
     }
 
     fn write_refused(&self, refused: &Told) {

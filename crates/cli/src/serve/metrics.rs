@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use longhaul::{RoomStatus, ServerStatus, TransferStatus};
+use longhaul_gateway::HttpCounts;
 
 /// The text, to which each metric family is appended.
 struct Text(String);
@@ -45,13 +46,16 @@ const IN: &str = "way=\"in\"";
 const OUT: &str = "way=\"out\"";
 
 /// The metrics of a server.
-pub(super) fn text(status: &ServerStatus) -> String {
+pub(super) fn text(status: &ServerStatus, http: Option<&HttpCounts>) -> String {
     let mut text = Text(String::new());
     let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
     let build = (Kind::Info, "longhaul_build", "");
     text.family(build, "The release that runs.", [(version, 1.0)]);
     totals(&mut text, status);
     now(&mut text, status);
+    if let Some(http) = http {
+        gateway(&mut text, http);
+    }
     process(&mut text);
     text.0 + "# EOF\n"
 }
@@ -154,6 +158,25 @@ fn now(text: &mut Text, status: &ServerStatus) {
         let watches = (Kind::Gauge, "longhaul_shared_tree_watches", "");
         text.family(watches, "Watches under way.", [("", tree.watches as f64)]);
     }
+}
+
+fn gateway(text: &mut Text, http: &HttpCounts) {
+    let labelled = http.requests.iter().map(|(method, status, count)| {
+        (format!("method=\"{method}\",status=\"{status}\""), *count as f64)
+    });
+    let labelled: Vec<_> = labelled.collect();
+    text.family(
+        (Kind::Counter, "longhaul_http_requests", ""),
+        "Answered HTTP requests, by method and class of the status.",
+        labelled.iter().map(|(labels, count)| (labels.as_str(), *count)),
+    );
+    text.family(
+        (Kind::Counter, "longhaul_http_bytes", "bytes"),
+        "Bytes of all HTTP connections, with headers and TLS.",
+        [(IN, http.received_bytes as f64), (OUT, http.sent_bytes as f64)],
+    );
+    let connections = (Kind::Gauge, "longhaul_http_connections", "");
+    text.family(connections, "Open HTTP connections.", [("", http.connections as f64)]);
 }
 
 fn process(text: &mut Text) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul::{Server, ServerControl};
-use longhaul_gateway::{Page, PageSettings, Watched, Watching};
+use longhaul_gateway::{Gateway, Page, PageSettings, Traffic, Watched, Watching};
 
 use super::metrics;
 use crate::error::{Error, ErrorKind};
@@ -31,7 +31,12 @@ pub(super) struct UiArgs {
 
 impl UiArgs {
     /// Starts the page, if the flags request one.
-    pub(super) fn start(&self, root: &Path, server: &Server) -> Result<Option<Page>, Error> {
+    pub(super) fn start(
+        &self,
+        root: &Path,
+        server: &Server,
+        gateway: Option<&Gateway>,
+    ) -> Result<Option<Page>, Error> {
         let Some(listen) = self.ui else { return Ok(None) };
         let token = self.ui_token.as_deref().map(read_token).transpose()?;
         let at = ServedAt {
@@ -39,7 +44,11 @@ impl UiArgs {
             address: server.address().to_string(),
             id: server.id().to_owned(),
         };
-        let watched = View { control: server.control(), at: Arc::new(at) };
+        let watched = View {
+            control: server.control(),
+            http: gateway.map(Gateway::traffic),
+            at: Arc::new(at),
+        };
         let page = Page::start(PageSettings { listen, token }, watched);
         page.map(Some).map_err(super::http::cli_error)
     }
@@ -68,6 +77,8 @@ fn read_token(path: &Path) -> Result<String, Error> {
 /// The view of a server that its page needs.
 struct View {
     control: ServerControl,
+    /// The counters of HTTP, if it is enabled.
+    http: Option<Arc<Traffic>>,
     at: Arc<ServedAt>,
 }
 
@@ -78,7 +89,10 @@ impl Watched for View {
     }
 
     fn metrics(&self) -> Watching {
-        let control = self.control.clone();
-        Box::pin(async move { Some(metrics::text(&control.status().await.ok()?)) })
+        let (control, http) = (self.control.clone(), self.http.clone());
+        Box::pin(async move {
+            let http = http.map(|http| http.counts());
+            Some(metrics::text(&control.status().await.ok()?, http.as_ref()))
+        })
     }
 }

@@ -310,3 +310,16 @@ fn delete_enters_no_file_system_that_is_mounted_in_the_destination() {
     assert!(!to.join("extra/y").exists() && to.join("extra/mounted/z").exists(), "{ended}");
     assert!(to.join("other/x").exists() && to.join("a").exists(), "{ended}");
 }
+
+#[test]
+fn an_error_names_the_file_in_the_destination_folder() {
+    let pair = Pair::new();
+    write(&pair.here.join("file"), b"content");
+    for destination in [pair.here.join("d"), pair.there.join("d")] {
+        fs::create_dir_all(destination.join("file")).unwrap();
+    }
+    let expected = ["cannot write d/file: a folder is in its place"];
+    let mut local = pair.client.command(["cp", "file", "d"]);
+    Child::spawn(local.current_dir(&pair.here)).end().is(4, &expected);
+    pair.cp(&[&"file", &pair.at("d")]).is(5, &expected);
+}

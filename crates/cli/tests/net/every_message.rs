@@ -221,7 +221,7 @@ fn content() -> Vec<u8> {
 }
 
 fn manifest() -> Vec<u8> {
-    let kind = Kind::File { size: LEN as u64, sparse: false, holes: Box::default() };
+    let kind = Kind::file(LEN as u64);
     let path = NAME.as_bytes().into();
     let entry = Listed { path, kind, mode: 0o644, modified: FileTime::default() };
     Manifest::new(Shape::File, vec![entry]).expect("it is sound").encode()

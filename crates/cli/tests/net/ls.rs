@@ -62,7 +62,8 @@ fn names_are_sorted_and_have_mode_size_and_time_on_request() {
     assert!(rows.iter().any(|row| row["name_hex"] == "6f6464ff0a"), "{events}");
     let root = of_pair(&pair, &[], "");
     assert_eq!(root.is(0, &[]).stdout, ["folder"]);
-    of_pair(&pair, &[], "none").is(5, &["cannot list none"]);
+    let missing = ["cannot list none: No such file or directory; `longhaul ls`"];
+    of_pair(&pair, &[], "none").is(5, &missing);
 }
 
 #[test]

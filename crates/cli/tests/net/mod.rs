@@ -20,6 +20,7 @@ mod holes;
 mod hostile_lists;
 mod http;
 mod http_readers;
+mod http_slow;
 mod killed;
 mod liar;
 mod live_faults;

@@ -20,6 +20,8 @@ const TOKEN: &str = "page-token-0123456789";
 struct Seen {
     server: Server,
     page: SocketAddr,
+    /// The address of HTTP, if enabled.
+    http: Option<SocketAddr>,
     client: Host,
     _host: Host,
     scratch: TempDir,
@@ -27,6 +29,11 @@ struct Seen {
 
 impl Seen {
     fn new() -> Seen {
+        Seen::with(&[])
+    }
+
+    /// Like [`Seen::new`], with further arguments for `serve`.
+    fn with(more: &[&str]) -> Seen {
         let scratch = tempfile::tempdir().expect("there is room for a folder");
         let folder = |name: &str| scratch.path().join(name);
         let (client, host) = (Host::new(&folder("client")), Host::new(&folder("server")));
@@ -37,15 +44,17 @@ impl Seen {
         let (tree, token) = (folder("tree"), token.to_str().expect("our own name").to_owned());
         let args = ["--allow", &allow, "--share", tree.to_str().expect("our own name")];
         let ui = ["--ui", "127.0.0.1:0", "--ui-token", &token];
-        let words = Server::words("127.0.0.1:0", &data, &[&args[..], &ui].concat());
+        let words = Server::words("127.0.0.1:0", &data, &[&args[..], &ui, more].concat());
         let mut child = Child::spawn(&mut host.command(words));
         let ready = child.event(|event| event["event"] == "ready");
         let text = |name: &str| ready[name].as_str().expect("it is a text").to_owned();
-        let page = text("ui");
-        let address = page.strip_prefix("http://").and_then(|rest| rest.split('/').next());
-        let page = address.expect("a URL").parse().expect("an address");
+        let at = |name: &str| {
+            let host = ready[name].as_str()?.strip_prefix("http://")?.split('/').next()?;
+            host.parse().ok()
+        };
+        let (page, http) = (at("ui").expect("an address"), at("http"));
         let server = Server { child, address: text("address"), data_port: 0, id: text("id") };
-        Seen { server, page, client, _host: host, scratch }
+        Seen { server, page, http, client, _host: host, scratch }
     }
 
     fn url(&self) -> String {
@@ -53,7 +62,11 @@ impl Seen {
     }
 
     fn open(&self, head: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(self.page).expect("it listens");
+        Seen::open_at(self.page, head)
+    }
+
+    fn open_at(address: SocketAddr, head: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");
         let head = format!("{head}Host: h\nConnection: close\n\n").replace('\n', "\r\n");
         stream.write_all(head.as_bytes()).expect("it reads");
@@ -143,7 +156,10 @@ fn lint(text: &str) -> BTreeMap<String, Family> {
         assert!(labels.is_empty() || labels.starts_with('{') && labels.ends_with("\"}"), "{line}");
         for pair in labels.trim_matches(['{', '}']).split(',').filter(|pair| !pair.is_empty()) {
             let key = pair.split('=').next().unwrap_or_default();
-            assert!(["way", "result", "where", "version"].contains(&key), "a new label: {line}");
+            assert!(
+                ["way", "result", "where", "version", "method", "status"].contains(&key),
+                "a new label: {line}"
+            );
         }
         let is_new = family.samples.insert(series.to_owned(), value).is_none();
         assert!(is_new, "{series} comes twice");
@@ -216,6 +232,39 @@ fn downloads_and_reads_of_ranges_are_counted() {
     seen.client.run(crate::rig::words(&words)).is(0, &[]);
     crate::rig::wait_until("the read is counted", || out("bytes") == 3_000_007.0);
     assert_eq!(out("files"), 1.0);
+}
+
+#[test]
+fn http_requests_are_counted_without_their_paths() {
+    let seen = Seen::with(&["--http", "127.0.0.1:0", "--http-public"]);
+    let http = seen.http.expect("it is enabled");
+    write(&seen.scratch.path().join("data/secret-name"), &bytes(300_000, 1));
+    let reply = |head: &str| {
+        let mut reply = Vec::new();
+        Seen::open_at(http, head).read_to_end(&mut reply).expect("it answers");
+        reply.len() as f64
+    };
+    let mut sent = reply("GET /secret-name HTTP/1.1\n");
+    sent += reply("GET /secret-name HTTP/1.1\nRange: bytes=0-9\n");
+    sent += reply("GET /nothing HTTP/1.1\n");
+    sent += reply("SECRET-METHOD / HTTP/1.1\n");
+    crate::rig::wait_until("the connections are closed", || {
+        value(&lint(&seen.get("/metrics")), "longhaul_http_connections") == 0.0
+    });
+    let _open = TcpStream::connect(http).expect("it listens");
+    crate::rig::wait_until("a connection is open", || {
+        value(&lint(&seen.get("/metrics")), "longhaul_http_connections") == 1.0
+    });
+    let text = seen.get("/metrics");
+    let families = lint(&text);
+    for (method, status, count) in [("GET", "2xx", 2.0), ("GET", "4xx", 1.0), ("other", "4xx", 1.0)]
+    {
+        let labels = format!("method=\"{method}\",status=\"{status}\"");
+        assert_eq!(value(&families, &format!("longhaul_http_requests_total{{{labels}}}")), count);
+    }
+    assert_eq!(value(&families, "longhaul_http_bytes_total{way=\"out\"}"), sent, "{text}");
+    assert!(value(&families, "longhaul_http_bytes_total{way=\"in\"}") > 100.0, "{text}");
+    assert!(!text.to_lowercase().contains("secret"), "{text}");
 }
 
 #[test]

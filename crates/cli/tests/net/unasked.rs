@@ -22,7 +22,7 @@ fn list(shape: Shape, entries: &[&str]) -> Vec<u8> {
 }
 
 fn file(size: u64) -> Kind {
-    Kind::File { size, sparse: false, holes: Box::default() }
+    Kind::file(size)
 }
 
 /// Runs `cp` with the arguments `words` and the destination `.`.

@@ -154,7 +154,7 @@ fn flags_of_scp_and_rsync_are_refused_with_the_replacement() {
         ("--rsync-path=/x", "--remote-path"),
         ("--append-verify", "only after"),
         ("--out-format=%n", "--json"),
-        ("-R", "last name"),
+        ("-R", "last part"),
         ("-O", "leave it out"),
         ("-i", "-e 'ssh -i KEY"),
         ("-4", "-e 'ssh -4'"),

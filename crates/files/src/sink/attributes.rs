@@ -128,7 +128,7 @@ mod tests {
     }
 
     fn entry(mode: u32) -> Entry {
-        let kind = crate::Kind::File { size: 1, sparse: false, holes: Box::default() };
+        let kind = crate::Kind::file(1);
         Entry::new(kind, mode, crate::manifest::FileTime { seconds: 5, nanos: 6 })
     }
 

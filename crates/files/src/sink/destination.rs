@@ -15,7 +15,7 @@ use crate::error::{Advice, Error, FileErrorKind};
 use crate::folders::Folders;
 use crate::manifest::{self, Kind, Manifest, Shape};
 use crate::names;
-use crate::place::{Found, Place, file_error};
+use crate::place::{Found, Place, as_path, file_error};
 use crate::store::{Access, FileKind, Folder, SharedFolder};
 use longhaul_text::mkdir;
 
@@ -107,7 +107,11 @@ impl Ground {
         let has_new_base = !dry
             && manifest.shape() == Shape::Contents
             && place.parent().folder().and_then(|parent| parent.sync()).is_err();
-        Ground { has_new_base, ..Ground::below(base, place, manifest) }
+        let mut ground = Ground { has_new_base, ..Ground::below(base, place, manifest) };
+        if manifest.is_single() {
+            ground.place = place.path().join(as_path(&manifest.path(0)));
+        }
+        ground
     }
 
     /// Returns the ground of a copy whose destination does not exist: `name` is the name of the new

@@ -460,7 +460,7 @@ mod tests {
     }
 
     fn manifest(has_file: bool) -> Arc<Manifest> {
-        let file = Kind::File { size: 1, sparse: false, holes: Box::default() };
+        let file = Kind::file(1);
         let kind = if has_file { file } else { Kind::Folder };
         Arc::new(Manifest::new(Shape::Contents, vec![listed("a", kind)]).unwrap())
     }

@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn large_files_and_packed_chunks_are_numbered_apart() {
         let file = |name: &str, size| {
-            let kind = Kind::File { size, sparse: false, holes: Box::default() };
+            let kind = Kind::file(size);
             let modified = FileTime::default();
             Listed { path: name.as_bytes().into(), kind, mode: 0o600, modified }
         };

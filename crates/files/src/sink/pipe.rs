@@ -177,7 +177,7 @@ fn manifest(place: &Place) -> Result<Arc<Manifest>, Error> {
     };
     let listed = Listed {
         path: place.name().ok_or_else(unnamed)?.into(),
-        kind: Kind::File { size: 0, sparse: false, holes: Box::default() },
+        kind: Kind::file(0),
         mode: 0o666,
         modified: FileTime::default(),
     };

@@ -518,7 +518,7 @@ mod tests {
     use crate::{Listed, Manifest, Shape};
 
     fn entry(size: u64, modified: FileTime) -> Entry {
-        let kind = Kind::File { size, sparse: false, holes: Box::default() };
+        let kind = Kind::file(size);
         let listed = Listed { path: b"x"[..].into(), kind, mode: 0o600, modified };
         let manifest = Manifest::new(Shape::File, vec![listed]).expect("it is sound");
         manifest.entries()[0].clone()
@@ -553,7 +553,7 @@ mod tests {
     #[test]
     fn an_entry_is_below_a_folder_if_its_own_folder_is_that_or_a_later_one() {
         let file = |path: &str| {
-            let kind = Kind::File { size: 1, sparse: false, holes: Box::default() };
+            let kind = Kind::file(1);
             Listed { path: path.as_bytes().into(), kind, mode: 0, modified: FileTime::default() }
         };
         let folder = |path: &str| Listed { kind: Kind::Folder, ..file(path) };

@@ -114,7 +114,7 @@ mod tests {
     /// Returns a destination for a folder with a large file and a small one.
     fn sink(top: &std::path::Path) -> Sink {
         let file = |path: &str, size| {
-            let kind = Kind::File { size, sparse: false, holes: Box::default() };
+            let kind = Kind::file(size);
             Listed {
                 path: path.as_bytes().into(),
                 kind,

@@ -13,7 +13,7 @@ fn entry(path: &[u8], kind: Kind) -> Listed {
 }
 
 fn file(path: &[u8]) -> Listed {
-    entry(path, Kind::File { size: 5, sparse: false, holes: Box::new([]) })
+    entry(path, Kind::file(5))
 }
 
 fn link(path: &[u8], target: &[u8]) -> Listed {

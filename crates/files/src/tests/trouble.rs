@@ -217,13 +217,13 @@ fn a_file_that_another_copy_has_is_waited_for_as_long_as_that_may_take() {
     let first = open(Duration::ZERO).unwrap();
     let error = open(Duration::from_millis(120)).map(|_| ()).unwrap_err();
     assert!(error.what.contains("another copy is writing it"), "{error}");
-    // The wait is reported with the requested path.
+    // The wait is reported with the path of the file, although the destination is its folder.
     let (watch, source) = (Watch::default(), source(&[&from]));
     let patience = Duration::from_millis(20);
     let options = SinkOptions { patience, ..SinkOptions::default() };
     let waited = Sink::open(&ambient(&ends.to), &source.manifest().clone(), 0, &options, &watch);
     assert!(waited.is_err());
-    let path = ends.to.display().to_string();
+    let path = ends.to.join("file").display().to_string();
     assert_eq!(watch.take_held(), Some(Held { path, patience }));
     let second = std::thread::scope(|scope| {
         let second = scope.spawn(|| open(Duration::from_secs(60)));

@@ -189,7 +189,13 @@ impl Control {
         retry_for: Duration,
         ends: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let mut ends = pin!(ends);
+        let items = self.items.clone();
+        let mut ends = pin!(async move {
+            tokio::select! {
+                () = ends => {}
+                () = items.closed() => {}
+            }
+        });
         if self.wish.mode == Mode::Multicast {
             return self.listen(first, connect, retry_for, ends).await;
         }
@@ -257,9 +263,12 @@ impl Control {
             tokio::select! {
                 _ = tick.tick(), if deadline.is_some() => self.say_seen(&mut writer, &rtt).await?,
                 error = &mut silent => return Err(error),
-                () = self.items.closed() => break,
                 () = ends.as_mut() => break,
-                Some(came) = received(&mut came) => self.came(came).await,
+                came = received(&mut came) => {
+                    // Without its flow the subscriber would wait for messages for ever.
+                    let closed = || Error::new(Kind::Lost, "the data port has closed");
+                    self.came(came.ok_or_else(closed)?).await;
+                }
                 told = reader.read::<ChannelTell>() => {
                     let ended = || Error::new(Kind::Lost, "the server ended the session");
                     let told = told?.ok_or_else(ended)?.told;

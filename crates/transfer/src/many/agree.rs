@@ -151,7 +151,7 @@ mod tests {
     use longhaul_files::manifest::FileTime;
 
     fn found(name: &str, size: u64, value: u8, seconds: i64) -> Found {
-        let kind = Kind::File { size, sparse: false, holes: Box::default() };
+        let kind = Kind::file(size);
         let modified = FileTime { seconds, nanos: 0 };
         let entry = Listed { path: name.as_bytes().into(), kind, mode: 0o644, modified };
         let manifest = Arc::new(Manifest::new(Shape::File, vec![entry]).unwrap());

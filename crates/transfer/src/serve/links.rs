@@ -42,10 +42,7 @@ impl LinkTo {
     async fn connect(&self) -> Result<Session, session::Error> {
         let reached = reach::open_rooms(&self.options, &*self.observer, Look::No).await;
         let session = reached.map(|reached| reached.session);
-        session.map_err(|error: Error| {
-            let is_silence = error.is_silence;
-            session::Error { is_silence, ..session::Error::from(&error) }
-        })
+        session.map_err(|error| session::Error::from(&error))
     }
 }
 

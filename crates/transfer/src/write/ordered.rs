@@ -258,7 +258,7 @@ mod tests {
     type Events = mpsc::UnboundedReceiver<WriterEvent>;
 
     fn open(output: &Output, room: u64, modified: i64) -> Result<(Box<dyn Opened>, Events), Error> {
-        let kind = Kind::File { size: SIZE as u64, sparse: false, holes: Box::default() };
+        let kind = Kind::file(SIZE as u64);
         let modified = FileTime { seconds: modified, nanos: 0 };
         let listed = Listed { path: b"x"[..].into(), kind, mode: 0o644, modified };
         let manifest = Arc::new(Manifest::new(Shape::File, vec![listed]).unwrap());

@@ -74,7 +74,6 @@ impl Control {
                 }
                 tokio::select! {
                     link = again(&connect, retry_for) => next = link?,
-                    () = self.items.closed() => return Ok(()),
                     () = ends.as_mut() => return Ok(()),
                 }
             }
@@ -114,7 +113,6 @@ impl Shared<'_> {
                     continue;
                 }
                 told = reader.read::<ChannelTell>() => told?,
-                () = self.control.items.closed() => break,
                 () = ends.as_mut() => break,
             };
             let ended = || Error::new(Kind::Lost, "the server ended the session");
