@@ -2,10 +2,11 @@
 # Makes the measurements of the hand-written pages in results/. Run it as root, on a machine that does
 # nothing else:
 # bash results/figures.sh [throughput|pairs|protocols|stalls|wan|ssh|tcp|memory|small|resume|multi|striping|mounted|ranges|rooms|streams|sharing|watching|senders|join|takeover|beside|alone|shares|all]
-# all is the default: wan, ssh, tcp, resume, multi, throughput, protocols, small and memory.
+# all, the default, runs wan, ssh, tcp, resume, multi, throughput, protocols, small and memory.
 # Three more names write their pages: emulator (accuracy; the table of emulator.md), simulator (speed;
 # simulator.md) and scheduler (GTP's decisions; scheduler.md).
-# Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd.
+# Needs: cargo build --release (done here), ip, and for the comparisons iperf3, rsync, scp, sshd. Some
+# measurements need further programs: strace, openssl, curl, mosquitto, redis-server, etcd.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."

@@ -136,7 +136,7 @@ pub(crate) async fn move_to(
 ) -> Reply {
     let overwrite = condition::text(headers, overwrite()).is_none_or(|said| said.trim() != "F");
     if from.path() == to.path() || to.path().starts_with(from.path()) {
-        return reply::plain(StatusCode::FORBIDDEN, "a folder cannot move into itself");
+        return reply::plain(StatusCode::FORBIDDEN, "nothing can move onto or into itself");
     }
     if let Err(reply) = judge(shared, &from, headers).await {
         return reply;

@@ -250,7 +250,8 @@ impl FrameReader {
         FrameReader { input, line, ours, theirs: None, came: Vec::new(), start: 0 }
     }
 
-    /// Prepares for much data in one direction: over QUIC, allows 4 MiB unread and unacknowledged.
+    /// Prepares for much data in one direction: over QUIC, allows 4 MiB unacknowledged, and 4 MiB
+    /// unread if the connection carries only this stream.
     pub fn expect_much(&self) {
         if let Some(keeper) = &self.line.below.quic {
             keeper.expect_much();

@@ -5,9 +5,10 @@ use alloc::collections::VecDeque;
 
 use crate::time::{Span, Time};
 
-/// Minimum time between two notes. Between two notes the sending rate is taken to be constant.
+/// Minimum time between two notes; a note of the last datagram before a pause may follow sooner.
+/// Between two notes the sending rate is taken to be constant.
 const SPACING: Span = Span::from_millis(1);
-/// Two notes are at least 1/`SHARE` of a round trip apart.
+/// A note of [`Departures::note`] is also at least 1/`SHARE` of a round trip after the one before.
 const SHARE: u64 = 256;
 
 /// Departure times over the last round trips.

@@ -60,7 +60,8 @@ pub struct SshTarget<'a> {
 ///
 /// # Errors
 /// [`Kind::Unreachable`]: ssh fails (it has printed why on standard error), or there is no
-/// `longhaul` on the remote side.
+/// `longhaul` on the remote side, or neither a direct session nor one through ssh's channel opens.
+/// [`Kind::Usage`]: the ssh command is empty, or the destination is no host name.
 pub async fn connect_ssh(
     target: &SshTarget<'_>,
     identity: &Identity,

@@ -1,5 +1,6 @@
 //! The bridge between a room and its multicast group, at the server. An epoch is the time during
-//! which the members have the same keys; after a member has left, a new epoch begins.
+//! which the members have the same keys. A new epoch begins after a member has left, and when the
+//! sender numbers of the epoch are used up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,7 +32,8 @@ use crate::send::ethernet;
 /// meanwhile.
 const SOON: Duration = Duration::from_secs(1);
 /// Delay from the loss of a member without a goodbye to the new epoch: short, because the server
-/// may have withdrawn the right of this member. Also the minimum length of an epoch.
+/// may have withdrawn the right of this member. Also the minimum length of an epoch, unless its
+/// sender numbers are used up earlier.
 const AT_ONCE: Duration = Duration::from_millis(100);
 /// Maximum number of sending members. Each may use two sender numbers in an epoch.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
