@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::terms::{OVERHEAD, Terms};
 
-/// Frames that wait behind the frame being sent.
+/// Maximum number of frames that wait behind the frame being sent.
 const WAITING: usize = 1;
 /// Maximum number of unsent frames in the thread and its channel: the frame being sent, and the
 /// frames that wait behind it.
@@ -36,7 +36,8 @@ pub(crate) enum Order {
     Frame(Vec<u8>, OwnedSemaphorePermit),
     /// Sets where datagrams go; `None` while the connection is lost.
     Link(Option<Outgoing>),
-    /// The measurements of the path, and the number of receivers.
+    /// The measurements of the path, and the number of receivers. `keeps`: frames have no repairs,
+    /// so sent frames are kept for requests of lost symbols.
     Follow { path: Span, losses: Losses, rate: Rate, keeps: bool, receivers: u32 },
     /// A receiver, by its number, lacks symbols.
     Again(Request, u32),

@@ -22,10 +22,10 @@
 //!    that share anyway, less arrives. On a lossy path a short dip repeats this check from time to
 //!    time.
 //!
-//! **Jitter** spoils single trains: if the round-trip time varies before the first rate takes effect,
-//! the rate doubles, and then follows several trains together ([`pool`](super::pool)). **Short
-//! queues** overflow when a burst arrives: before the rate falls below the rate of the trains, the
-//! sender tries shorter bursts.
+//! **Jitter** spoils single trains: if the round-trip time varies before the first rate takes
+//! effect, the rate doubles, and then follows several trains together ([`pool`](super::pool)).
+//! **Short queues** overflow when a burst arrives: before the rate falls below the rate of the
+//! trains, the sender tries shorter bursts.
 //!
 //! The receiver's drain rate caps the rate, and so does the user's limit.
 
@@ -51,8 +51,8 @@ const TRICKLE_LEN: u64 = 128;
 const MOST_TRICKLED: u64 = 256;
 /// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
-/// Round-trip times that vary less than this are not called jitter: hosts that wake up late cause as
-/// much.
+/// Round-trip times that vary less than this do not count as jitter: hosts that wake up late cause
+/// as much variation.
 const MIN_SPREAD: Span = Span::from_micros(500);
 /// Share of the first train's rate that the sender takes: other flows may use the path too.
 pub(crate) const FIRST_SHARE: f64 = 0.9;
@@ -70,8 +70,8 @@ const EXCESS: f64 = 0.02;
 const TRIED: f64 = 1.25;
 /// A raised rate is tested only if the loss is below this.
 const TRIED_LOSS: f64 = 0.2;
-/// Length of a short burst, in datagrams. It is tested whether short bursts end a loss if the queue is
-/// shorter than [`SHALLOW`], because an ordinary burst makes such a queue.
+/// Length of a short burst, in datagrams. Short bursts are tried against a loss only if the queue
+/// is shorter than [`SHALLOW`]: an ordinary burst alone makes such a queue.
 const SHORT_BURST: u64 = 8;
 const SHALLOW: Span = Span::from_millis(1);
 /// Share of a ceiling to which the rate goes.
@@ -156,8 +156,8 @@ enum Mode {
     Check(Measure),
 }
 
-/// The initial rate, from the report on a flow's first train: `share` of the train's rate. A train
-/// that was too fast to be timed counts as a train of [`INSTANT`]. `None` until the report arrives.
+/// The initial rate, from the report on a flow's first train: `share` of the train's rate, or the
+/// full rate of a train of [`INSTANT`] if it was too fast to be timed. `None` before the report.
 pub(crate) fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<Rate> {
     match pulse.train.filter(|train| train.first.0 == 0) {
         Some(train) => Some((train.bytes / train.span).scale(share)),
@@ -450,7 +450,7 @@ impl Trains {
         }
     }
 
-    /// Reacts to a loss that we caused: we sent too fast, or in bursts that overfilled a short queue.
+    /// Reacts to a loss that we caused by a high rate, or by bursts that overfilled a short queue.
     fn caused(&mut self, before: &Measure) {
         let is_below = self.shown().is_some_and(|shown| before.rate <= shown);
         if is_below && before.queue < SHALLOW && !self.was_smoothed {

@@ -16,6 +16,7 @@ const LONGEST: f64 = 0.01;
 pub(super) struct Delay {
     /// Size of a full datagram in bits.
     datagram: f64,
+    /// The delay at the target, in seconds.
     target: f64,
     delay: f64,
     slow_down: f64,
@@ -62,9 +63,9 @@ impl Delay {
         self.delay = delay.clamp(self.target, LONGEST.max(self.target));
     }
 
-    /// Handles a reported error rate, in thousandths of a percent, by the public tool's rule. Above
-    /// the tolerated rate, the delay grows in proportion to the excess. Otherwise it shrinks by a
-    /// fixed factor.
+    /// Handles a reported error rate, in thousandths of a percent, by the rule of Tsunami's public
+    /// tool. Above the tolerated rate, the delay grows by a share that is proportional to the
+    /// excess. Otherwise it shrinks by a fixed factor.
     pub(super) fn on_error_rate(&mut self, rate: u32) {
         let all = f64::from(ErrorRate::ALL);
         let above = f64::from(rate) - self.tolerated;

@@ -124,7 +124,8 @@ impl Answer {
                 return Err(nonsense("a part of the list of files arrived after the first hashes"));
             }
             if (self.encoded.len() + piece.manifest.len()) as u64 > MAX_MANIFEST {
-                return Err(nonsense(format!("a list of files longer than {MAX_MANIFEST} bytes")));
+                let what = format!("the list of files is longer than {MAX_MANIFEST} bytes");
+                return Err(nonsense(what));
             }
             self.memory.hold((self.encoded.len() + piece.manifest.len()) as u64)?;
             self.encoded.extend_from_slice(&piece.manifest);
@@ -157,7 +158,7 @@ impl Answer {
             return Err(nonsense("the other side's list of files has holes"));
         }
         if object.chunks() > MOST_CHUNKS {
-            let what = format!("{} MiB are more than can be compared", object.chunks());
+            let what = format!("an object of {} MiB is too large to compare", object.chunks());
             return Err(Error::new(ErrorKind::Usage, what)
                 .advise(format!("copy at most {MOST_CHUNKS} MiB at a time")));
         }

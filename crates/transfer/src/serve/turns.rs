@@ -1,6 +1,6 @@
-//! A turn is the permission for one access of a remote file to the disk. The number of turns at a
-//! time is limited for each client, and for all clients together. So a client whose files are on a
-//! hanging disk cannot block the other clients.
+//! A turn is the permission for one disk access on behalf of a client that has opened a file of
+//! this server. The number of turns at a time is limited for each client, and for all clients
+//! together. So one client whose files are on a hanging disk cannot block the other clients.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -36,8 +36,8 @@ impl Turns {
     pub(super) async fn take(&self, peer: PeerId) -> Turn {
         let own = {
             let mut each = self.each.borrow_mut();
-            // Forget the clients without turns and without waiting calls, which hold references to
-            // the client's semaphore.
+            // Forget the clients without turns and waiting calls: each turn and each waiting call
+            // holds a reference to the client's semaphore.
             each.retain(|_, own| Arc::strong_count(own) > 1);
             each.entry(peer).or_insert_with(|| Arc::new(Semaphore::new(OF_ONE))).clone()
         };

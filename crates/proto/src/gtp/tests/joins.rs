@@ -1,4 +1,4 @@
-//! When the receiver requests new rates. It times the requests so that all rates take effect
+//! Tests of when the receiver requests new rates after flows have joined. All new rates take effect
 //! together, so the sender with the longest round trip gets the first request. A flow whose rate
 //! falls sharply gets its request immediately, to make room for the others.
 
