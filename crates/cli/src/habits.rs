@@ -110,7 +110,7 @@ const OF_SERVE: &Habits = &[
     ),
     (
         &["--user", "--pass", "--password", "--auth"],
-        "clients have ids, not passwords: use --allow ID; `longhaul id` on the client prints the ID",
+        "clients have ids, not passwords: use --allow ID; `longhaul id` on the client prints it",
     ),
     (
         &["--cert", "--key", "--tls"],

@@ -15,9 +15,9 @@ List or forget the rates of earlier copies
 
 A copy without --rate and --bwlimit remembers for 30 days the rate and the loss that it found. It \
 keeps one entry for each network of the other host, address of this host, and direction of the \
-data. The next copy over \
-the same path in the same direction starts at half of that rate, adds coded symbols for that loss, \
-and then searches for the current rate. cp --no-path-memory turns this off.";
+data. The next copy over the same path in the same direction starts at half of that rate, adds \
+coded symbols for that loss, and then searches for the current rate. cp --no-path-memory turns \
+this off.";
 
 /// List or forget the rates of earlier copies
 #[derive(clap::Args)]

@@ -105,9 +105,9 @@ pub(crate) struct ServeArgs {
     #[arg(short, long)]
     quiet: bool,
     /// Append the log to FILE instead of stderr: one line for each finished transfer and each
-    /// refused client. With --json each line is a JSON object, and stdout gets only the first
-    /// object, the server's address. Only this user can read a new FILE. SIGHUP reopens it, for
-    /// logrotate
+    /// refused client. With --json each line is a JSON object, and stdout gets only the server's
+    /// address and an error that ends the server. Only this user can read a new FILE. SIGHUP
+    /// reopens it, for logrotate
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Serve the one client whose ssh started this process, over standard input and output

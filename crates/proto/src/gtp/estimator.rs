@@ -142,8 +142,7 @@ mod tests {
         for total in [100.0, 66.0, 70.0, 98.0, 66.0, 97.0, 70.0, 50.0].repeat(50) {
             assert!(turn(total) > 100.0);
         }
-        // A third slow interval in a row: the estimate follows the best of the three (70), plus 2
-        // %.
+        // A third slow interval in a row: the estimate follows the best of them (70), plus 2 %.
         assert!((turn(60.0) - 71.4).abs() < 0.1);
     }
 

@@ -109,7 +109,7 @@ impl Leases {
         had.collect()
     }
 
-    /// Opens a written chunk again, because a failed sync lost it.
+    /// Opens a written chunk again, for example because a failed sync lost it.
     pub(crate) fn reopen(&mut self, chunk: u64) {
         self.open.insert(chunk..chunk + 1);
     }
