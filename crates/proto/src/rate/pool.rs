@@ -1,8 +1,9 @@
 //! The rate that several packet trains show together.
 //!
 //! Jitter stretches or squeezes a train: on a path of 1 Gbit/s and 2 ms of jitter, a train of 32
-//! datagrams can arrive in four times its own duration. The sum over several trains is much closer to
-//! the capacity. A host that reads its socket rarely also spoils single trains, but not their sum.
+//! datagrams can arrive in four times its own duration. The sum over several trains is much closer
+//! to the capacity. A host that reads its socket rarely also spoils single trains, but not their
+//! sum.
 
 use crate::pulse::TRAIN_LEN;
 use crate::time::Span;
@@ -83,9 +84,9 @@ impl Pool {
     }
 }
 
-/// Lower bound of the capacity if `trains` trains of `train_bits` bits with their timing error showed
-/// the rate `shown`, in bits a second. The error of several trains shrinks with the square root of
-/// their number.
+/// Lower bound of the capacity if `trains` trains of `train_bits` bits with their timing error
+/// showed the rate `shown`, in bits a second. The error of several trains shrinks with the square
+/// root of their number.
 pub(super) fn at_least(shown: f64, trains: f64, train_bits: f64) -> f64 {
     let error = MISDATED / libm::sqrt(trains);
     shown / (1.0 + error * shown / train_bits)
