@@ -18,9 +18,10 @@ pub(super) const SEND_WINDOW: u64 = 1 << 20;
 /// Limit on unread and on unacknowledged bytes of the connection, once much data is announced.
 pub(super) const MUCH: u32 = 4 << 20;
 
-/// Limit on unacknowledged bytes of the connection while a stream sends the content of files: more
-/// than the 12.5 MB that a path of 1 Gbit/s and 100 ms holds.
-pub(super) const BULK: u32 = 16 << 20;
+/// Limit on unacknowledged bytes of the connection while a stream sends the content of files: the
+/// 12.5 MB that a path of 1 Gbit/s and 100 ms holds, and as much again while a lost packet is
+/// repeated.
+pub(super) const BULK: u32 = 32 << 20;
 
 /// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. They
 /// also revive the connection soon after an outage, whereas QUIC's own retransmission timeout

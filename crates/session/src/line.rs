@@ -258,8 +258,8 @@ impl FrameReader {
         }
     }
 
-    /// Prepares to send the content of files, until the stream ends: over QUIC, allows 16 MiB
-    /// unacknowledged, more than a path of 1 Gbit/s and 100 ms holds.
+    /// Prepares to send the content of files, until the stream ends: over QUIC, allows 32 MiB
+    /// unacknowledged, more than twice what a path of 1 Gbit/s and 100 ms holds.
     pub fn expect_bulk(&self) {
         if let Some(keeper) = &self.line.below.quic
             && !self.line.is_bulk.swap(true, Ordering::Relaxed)

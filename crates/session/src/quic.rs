@@ -295,8 +295,8 @@ mod tests {
     #[test]
     fn buffers_have_the_documented_sizes() {
         assert_eq!(WAITING, (16_384, 4_194_304));
-        assert_eq!((SEND_WINDOW, RECEIVE_BUFFER, UNREAD_ALL), (1_048_576, 8_388_608, 67_108_864));
-        assert_eq!((MUCH, BULK, UNREAD), (4_194_304, 16_777_216, 262_144));
+        assert_eq!((SEND_WINDOW, RECEIVE_BUFFER, UNREAD_ALL), (1_048_576, 8_388_608, 134_217_728));
+        assert_eq!((MUCH, BULK, UNREAD), (4_194_304, 33_554_432, 262_144));
         assert_eq!((ANNOUNCED, PULSES_OUT), (18, 4_096));
     }
 

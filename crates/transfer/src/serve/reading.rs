@@ -33,7 +33,7 @@ use longhaul_proto::time::Span;
 const MOST: usize = 256;
 /// Maximum number of open files of one client.
 const MOST_OF_ONE: usize = 64;
-/// Streams with a full window, enough for a long path; further streams get a quarter of it.
+/// Streams with a full window, enough for a long path; further streams get an eighth of it.
 const BULK: usize = 8;
 /// Maximum number of cached chunk hashes, enough for 64 GiB of files.
 const VALUES: usize = 64 << 10;
