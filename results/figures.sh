@@ -929,13 +929,13 @@ beside() {
 # OTHER=/path/to/longhaul RUNS=8 bash results/figures.sh alone
 alone() {
     : "${OTHER:?the other binary}"
-    local path rate delay loss size run one
+    local path rate delay loss size jitter run one
     echo "| path | pairs | median, s | of the other | the other's time / ours - 1 |"
     echo "| --- | --- | --- | --- | --- |"
-    for path in "1G 50ms none 300MB" "1G 50ms 0.1% 300MB" "1G 150ms 0.1% 300MB" "100M 15ms none 50MB"; do
-        read -r rate delay loss size <<< "$path"
-        printf '[topology]\nkind = "pair"\nlink = { rate = "%s", delay = "%s", loss = "%s", back = { loss = "none" } }\n[[flow]]\nname = "copy"\nfrom = "a"\nto = "b"\nprotocol = "rbudp"\nsize = "%s"\n' \
-            "$rate" "$delay" "$loss" "$size" > "$WORK/alone.toml"
+    for path in "1G 50ms none 300MB" "1G 50ms 0.1% 300MB" "1G 150ms 0.1% 300MB" "100M 15ms none 50MB" "1G 50ms 0.01% 300MB 2ms"; do
+        read -r rate delay loss size jitter <<< "$path"
+        printf '[topology]\nkind = "pair"\nlink = { rate = "%s", delay = "%s", loss = "%s", jitter = "%s", back = { loss = "none" } }\n[[flow]]\nname = "copy"\nfrom = "a"\nto = "b"\nprotocol = "rbudp"\nsize = "%s"\n' \
+            "$rate" "$delay" "$loss" "${jitter:-0s}" "$size" > "$WORK/alone.toml"
         for run in $(seq "$RUNS"); do for one in "$LONGHAUL" "$OTHER"; do
             echo "$run" "$([ "$one" = "$LONGHAUL" ] && echo mine || echo other)" \
                 "$("$one" emulate --json --quiet --seed "$run" "$WORK/alone.toml" | grep '"event":"flow"' | field seconds)"

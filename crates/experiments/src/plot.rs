@@ -63,7 +63,7 @@ pub enum Scale {
     /// Logarithmic; values of zero and below are omitted.
     Log,
     /// By name: the value 0 is the first name, 1 the second. For the horizontal axis of bars, and
-    /// for both axes of a map, whose series are classes of values.
+    /// for both axes of a map: coloured tiles, with one series (colour) for each range of values.
     Names(Vec<String>),
 }
 

@@ -59,7 +59,8 @@ impl RootBuilder {
         }
         self.given += 1;
         let (mut level, mut number, mut value) = (0, chunk, value);
-        // Do not merge pairs at the end of the file here: the root has a different merge.
+        // A pair that reaches the end of the file may be the root, which has a different merge, so
+        // `root` merges these pairs.
         while ((number >> 1) + 1) << (level + 1) < self.chunks
             && let Some(sibling) = self.subtrees.remove(&(level, number ^ 1))
         {
@@ -80,8 +81,8 @@ impl RootBuilder {
         if !self.is_complete() {
             return None;
         }
-        // The remaining subtrees become smaller from left to right, down to the pairs at the end of
-        // the file. Merge them from the right.
+        // From left to right, no remaining subtree is larger than the one before. Merge them from the
+        // right.
         let mut spine: Vec<(u64, Digest)> =
             self.subtrees.iter().map(|((level, n), value)| (n << level, *value)).collect();
         spine.sort_unstable_by_key(|(start, _)| *start);

@@ -38,7 +38,7 @@ impl RpcOptions {
     }
 }
 
-/// A request of the program, or of one of its methods.
+/// An order to the connection's state, from a handle of the program or from a method that it runs.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Begins a call.
@@ -51,7 +51,7 @@ pub(crate) enum Order {
     Finish(u64),
     /// An item was read.
     Read(Whose),
-    /// A method has ended: the number of its call, and of its run.
+    /// A method has ended: the number of its call, the number of this run, and the answer.
     Done(u64, u64, Answer),
     /// The program has dropped its handles.
     Released,

@@ -114,7 +114,7 @@ mod tests {
             assert_eq!((kind.code(), Kind::of_code(code)), (code, kind));
         }
         assert_eq!((Kind::Service(6).code(), Kind::of_code(6)), (6, Kind::Service(6)));
-        assert_eq!(Kind::of_code(0), Kind::Lost, "code 0 (ended well) contradicts the error");
+        assert_eq!(Kind::of_code(0), Kind::Lost, "an error has no code 0 (ended well)");
     }
 
     #[test]

@@ -157,8 +157,8 @@ pub struct Summary {
     /// CPU time of the other end's threads that received datagrams and wrote; `None` if the other
     /// end sent, because it does not report CPU time.
     pub far_cpu: Option<Span>,
-    /// The receive capacity of this host and how it was found, if the protocol divides the
-    /// capacity.
+    /// The receive capacity of this host and how it was found; `None` unless the receiver divides
+    /// the capacity among its flows.
     pub receives: Option<ReceiveCapacity>,
     /// The sources, if the copy had several.
     pub sources: Vec<SourceRow>,

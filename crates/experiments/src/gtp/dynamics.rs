@@ -253,15 +253,15 @@ pub(super) static FIG9: Experiment = Experiment {
               which it does not report: flow 1 | 1} or {* 300 Mbit/s, which it does not report: \
               flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not report: flow 1] / [* 200 \
               Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not report: flow \
-              1] / [* 300 Mbit/s: flow 1] | 1} % less, because the receiver repeatedly requests a \
-              little more from flow 2. With the paper's rules flow 1 has {* 200 Mbit/s, by the \
+              1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, because the \
+              receiver repeatedly requests a little more from flow 2. With the paper's rules flow 1 has {* 200 Mbit/s, by the \
               paper's rules: flow 1 | 1} and {* 300 Mbit/s, by the paper's rules: flow 1 | 1} \
               where the limit is reported, and {* 200 Mbit/s, which it does not report, by the \
               paper's rules: flow 1 | 1} and {* 300 Mbit/s, which it does not report, by the \
               paper's rules: flow 1 | 1} where it is not. In all of these cases flow 1 takes \
-              nearly all that flow 2 leaves, as in the paper. Over real sockets, where the \
-              emulator's card makes the program wait but reports no rate, flow 1 and flow 2 are \
-              within {off [* | from simulated]} % of the simulated values.",
+              nearly all that flow 2 leaves, as in the paper. Over real sockets the emulator's \
+              card slows the sending program down, but tells it no rate. Even so, flow 1 and flow \
+              2 are within {off [* | from simulated]} % of the simulated values.",
     set: Set::Full,
 };
 
@@ -437,9 +437,9 @@ pub(super) static FIG12: Experiment = Experiment {
     differs: "The paper's text has no value except the bound on loss. The paper's router and hosts \
               themselves lost packets.\n\n\
               Over real sockets each flow is a copy with its own sender. All senders, the receiver \
-              and the emulator share two cores; each of the simulator's hosts has its own. A copy \
-              that is stopped counts the data of its last report, up to a tenth of a second \
-              earlier, which is 2 % of five seconds.",
+              and the emulator share two cores; each of the simulator's hosts has its own. If a \
+              copy is stopped, only the data up to its last report count. That report may be a \
+              tenth of a second old, so up to 2 % of the five seconds are missing.",
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
               than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \

@@ -242,8 +242,8 @@ impl Run {
         };
         let again = again.iter().filter(is_large).count() as u64;
         // The next attempt may repeat the data that waited for a sync, and the chunk at which the
-        // attempt ended. A failed write to the device may be detected much later; it also loses the
-        // chunks that waited at that time. A failed sync of a folder also loses chunks, if the
+        // attempt ended. A device may fail to write cached data long before a sync reports it: each
+        // failure may cost as many chunks as may wait for a sync. A failed sync of a folder also loses chunks, if the
         // power fails before the next sync. A journal that lost a page proves nothing: all chunks
         // of its file are sent again. A failed read loses one chunk; a failed read of a journal
         // loses all chunks of its file.
@@ -554,7 +554,8 @@ fn a_name_that_cannot_be_synced_costs_neither_the_new_content_nor_on_the_disk_th
     };
     let fine = Faults::default();
     let folder_fails = Faults { folder_sync: 10_000, ..fine };
-    // The sync of the file system at the end of the copy is a third try.
+    // When the file gets its name, its folder is synced, and once more if that fails. Both fail
+    // here, but the sync of the file system at the end stores the name.
     assert_eq!(copy(folder_fails, fine).unwrap().files, 1);
     assert!(content(false) == new && content(true) == new);
 

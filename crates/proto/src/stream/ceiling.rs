@@ -29,8 +29,9 @@ struct Arriving {
     index: u16,
     first: Time,
     last: Time,
-    /// Bytes, of this and of older frames, that arrived after `first`: until now, and until `last`.
+    /// Bytes of this and of older frames that have arrived after `first`.
     bytes: u64,
+    /// The value of `bytes` at `last`.
     until_last: u64,
     symbols: u32,
 }
@@ -228,7 +229,7 @@ mod tests {
         let limited = period(1);
         measure(&mut ceiling, limited, 981);
         assert_eq!(ceiling.cap(mbps(1_300)), mbps(981));
-        // A rate that passes is not limited further.
+        // 975 is more than 15/16 of 981, so it neither lowers nor renews the limit.
         let last = limited + (KEPT - Span::from_nanos(1));
         measure(&mut ceiling, last, 975);
         assert_eq!(ceiling.cap(mbps(1_300)), mbps(981));

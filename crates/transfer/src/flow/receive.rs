@@ -49,7 +49,8 @@ pub(crate) enum Letter {
     Relay(Relay),
     /// The receiver does not need these blocks.
     Skip(Vec<BlockRange>),
-    /// Send this message by datagram, because the datagram arrives before the copy on the stream.
+    /// Send this message by datagram. It is sent over the stream too, but the datagram arrives
+    /// earlier.
     Ahead(Box<Message>),
     /// The writer has freed memory.
     Drained,

@@ -44,8 +44,8 @@ const TOGETHER: Span = Span::from_millis(20);
 /// Minimum interval of keep-alive datagrams.
 const ALIVE: Span = Span::from_millis(250);
 
-/// If the path drops every full datagram, at most one datagram in this many still arrives. Only
-/// each chunk's last block may be short, and a chunk has at least 17 blocks.
+/// A path that drops all full datagrams still delivers short ones. Only the last block of a chunk
+/// can be short, and a chunk has at least 17 blocks, so at most one datagram in this many arrives.
 const SHORT_ONES: u64 = 16;
 
 /// A command to a sending thread.

@@ -134,8 +134,9 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Do not wait for a copy with a living client. For any other copy, also one of another
-        // process, wait until the session of a lost client would have ended.
+        // Another copy may have locked the files. If its client is alive, do not wait for the lock.
+        // Otherwise (also if the copy belongs to another process) wait for the idle timeout of a
+        // session: if its client is lost, the copy ends in that time.
         files.options.patience =
             if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }
@@ -158,7 +159,8 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
 
 /// Waits until the client disconnects. `mark` is the mark of the folder that the copy has created:
 /// while it exists, a repeated copy writes into the same folder. Removes the mark when the client
-/// says that it has received the outcome. Otherwise the client will repeat the copy.
+/// says that it has received the outcome. Without that message the mark stays, because the client
+/// may repeat the copy.
 async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
     while let Ok(message) = wire.next().await {
         if matches!(message, Message::Heard(_)) {
