@@ -57,13 +57,18 @@ pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
 /// has nothing left to do. A failed write, unlike a closed pipe, then still sets the exit status.
 pub(crate) fn of_view(done: Result<u8, Error>) -> Result<u8, Error> {
     match (done, console::cancelled()) {
-        (Err(_), Some(Cancelled::Unread)) => Ok(DONE),
+        (Err(error), Some(Cancelled::Unread)) if is_cancel(error.kind) => Ok(DONE),
         // The reason that the library gives depends on the call that was under way.
         (Err(_), Some(Cancelled::Interrupted)) => {
             Err(Error::new(ErrorKind::Cancelled, "interrupted"))
         }
         (done, _) => done,
     }
+}
+
+/// Whether a cancelled call may end with an error of this kind. Other errors have another cause.
+fn is_cancel(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Cancelled | ErrorKind::Unfinished)
 }
 
 /// Prints the error to stderr and returns its exit status.

@@ -231,7 +231,8 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
         let what = "frames and JSON lines cannot both go to stdout";
         return Err(Error::new(ErrorKind::Usage, what).advise("write frames to a file or folder"));
     }
-    if args.link.json || output.is_stdout() {
+    // Frames for files are still wanted if nobody reads the events any more.
+    if output.is_stdout() || args.link.json && args.output.is_none() {
         console::cancel_with_stdout(&cancel)?;
     }
     let lines = Lines::new(args.link.json, args.link.quiet);

@@ -31,7 +31,7 @@ use jump::{Jump, State};
 
 /// Minimum bytes in flight.
 const FLOOR: u64 = 64 << 10;
-/// Maximum bytes in flight: more than the ends keep unacknowledged for any stream.
+/// Maximum bytes in flight: as many as the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
 /// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
 /// met no queue. At 100 ms, 1 MiB is 10 MB/s. A path's first packets rarely exceed this rate.

@@ -34,8 +34,16 @@ pub(super) struct HttpArgs {
     http_key: Option<PathBuf>,
     /// Disconnect an HTTP client that neither receives nor sends a byte for this long
     #[arg(long, value_name = "TIME", default_value = "60s", requires = "http")]
-    #[arg(value_parser = parse_span)]
+    #[arg(value_parser = parse_timeout)]
     http_timeout: Span,
+}
+
+/// Parses a time that is not zero.
+fn parse_timeout(text: &str) -> Result<Span, String> {
+    match parse_span(text)? {
+        Span::ZERO => Err("0s would disconnect every client; write 60s".to_owned()),
+        span => Ok(span),
+    }
 }
 
 /// Converts an error of the gateway or the status page into an error of the program.

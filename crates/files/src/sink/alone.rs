@@ -14,9 +14,9 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// A copy of several top folders locks at most this many of them, unless it shares its locks with
-/// other sources ([`Together`], which has no limit). A second run of the same command fails at the
-/// first lock anyway.
+/// A copy of several top folders locks at most this many of them, and so does each of several sources
+/// that share their locks ([`Together`]). A second run of the same command fails at the first lock
+/// anyway.
 const MOST: usize = 32;
 
 /// A folder that is locked until drop.
@@ -65,7 +65,7 @@ impl Sink {
             }
         });
         match locked {
-            Ok(alone) => self.alone.extend(alone),
+            Ok(alone) => self.alone.push(alone),
             Err(_) if self.watch.is_over() => {}
             Err(error) if partial::is_busy(&error) => {
                 let path = self.place_of(number);

@@ -168,8 +168,8 @@ pub struct Sink {
     held_since: Option<Instant>,
     keep: Keep,
     ground: Ground,
-    /// Folders that this copy has locked.
-    alone: Vec<Alone>,
+    /// Folders that this copy has locked; `None` for a lock that its sources share.
+    alone: Vec<Option<Alone>>,
     states: Vec<State>,
     larges: BTreeMap<u32, Large>,
     small: Small,

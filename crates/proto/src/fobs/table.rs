@@ -175,6 +175,10 @@ impl RateController for Table {
         if self.top.is_some() { 0 } else { self.finder.train(now, next) }
     }
 
+    fn burst(&self) -> u64 {
+        if self.top.is_some() { u64::MAX } else { self.finder.burst() }
+    }
+
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64) {
         self.sent = first.0 + count;
         if self.top.is_none() {

@@ -27,7 +27,7 @@ pub(super) struct Pool {
     span: f64,
     /// Number of trains.
     count: f64,
-    /// Number of distinct arrival times.
+    /// Number of distinct arrival times, of all trains.
     steps: u32,
     /// Whether a train was not timed well, or the path has jitter.
     is_poor: bool,
@@ -46,7 +46,7 @@ impl Pool {
         if self.count >= MOST {
             let half = |value: f64| value / 2.0;
             (self.bits, self.span) = (half(self.bits), half(self.span));
-            (self.count, self.steps) = (half(self.count), self.steps / 2);
+            self.count = half(self.count);
         }
         self.bits += train.bytes.bits();
         self.span += train.span.as_secs_f64();
@@ -168,7 +168,7 @@ mod tests {
         let mut trains = [train(1024, 480, 6); 9];
         trains[8] = train(2048, 240, 6);
         let pool = pool(&trains);
-        assert_eq!((pool.bits, pool.count, pool.steps), (1_200_000.0, 5.0, 30));
+        assert_eq!((pool.bits, pool.count, pool.steps), (1_200_000.0, 5.0, 54));
         assert!((pool.span - 0.002_16).abs() < 1e-12);
     }
 

@@ -31,7 +31,7 @@
 
 mod measure;
 
-use self::measure::{Epoch, MIN_QUEUE, Measure, Snapshot, fills};
+use self::measure::{Ceiling, Epoch, MIN_QUEUE, Measure, Snapshot, fills};
 use super::asked::Asked;
 use super::departures::Departures;
 use super::pool::{Pool, Spread};
@@ -80,12 +80,14 @@ const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Growth factors of the rate without a usable train: [`GUESSED`] if nothing is known, [`DOUBLED`]
 /// if jitter made the first train useless, [`CAREFUL`] after a ceiling was refuted or if the trains
-/// were timed poorly, [`NEAR`] after a train was timed well. While the controller is `blind`,
+/// were timed poorly, [`NEAR`] after a train was timed well, [`JUMP`] at most after poorly timed
+/// trains. While the controller is `blind`,
 /// each clean epoch adds [`FASTER`] to the factor, up to [`FASTEST`].
 const GUESSED: f64 = 1.5;
 const DOUBLED: f64 = 2.0;
 const CAREFUL: f64 = 1.25;
 const NEAR: f64 = 1.04;
+const JUMP: f64 = 4.0;
 const FASTER: f64 = 0.07;
 const FASTEST: f64 = 1.6;
 /// Number of epochs for which a ceiling is believed. Also the number of epochs between checks of
@@ -168,12 +170,6 @@ pub(crate) fn first_rate(datagram: Bytes, pulse: &Pulse, share: f64) -> Option<R
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Ceiling {
-    rate: f64,
-    epochs: u32,
-}
-
 impl Trains {
     /// A controller for datagrams of `datagram` bytes; it never exceeds `limit`.
     pub(crate) fn new(datagram: Bytes, limit: Option<Rate>) -> Trains {
@@ -214,7 +210,9 @@ impl Trains {
 
     /// Continues from `rate`, in bits a second, which is taken to be near the path's ceiling.
     pub(super) fn resume(&mut self, rate: f64) {
+        self.is_smooth &= !matches!(self.mode, Mode::Smooth(_));
         (self.mode, self.ceiling, self.pool) = (Mode::Up, None, Pool::default());
+        self.first_train = None;
         (self.blind, self.bounded, self.unchecked) = (false, true, 0);
         self.set_rate(rate);
     }
@@ -297,7 +295,8 @@ impl Trains {
         let loss = 1.0 - came as f64 / sent.max(1) as f64;
         let shortest = if self.blind { BLIND_EPOCH } else { MIN_EPOCH };
         let is_whole = span >= shortest.max(feedback.min_rtt / 2);
-        if !is_whole && (span < shortest || !self.is_guess()) || sent < self.epoch_len(loss) {
+        let is_early = self.mode == Mode::Up && self.is_guess();
+        if !is_whole && (span < shortest || !is_early) || sent < self.epoch_len(loss) {
             return None;
         }
         let over = |count: u64, span: Span| {
@@ -438,7 +437,9 @@ impl Trains {
         }
         let shown = self.shown().map(|shown| shown / (1.0 - self.loss.min(0.9)) * BELOW);
         match shown {
-            Some(shown) if shown > rate * 1.05 && self.is_guess() => shown.max(rate * CAREFUL),
+            Some(shown) if shown > rate * 1.05 && self.is_guess() => {
+                shown.clamp(rate * CAREFUL, rate * JUMP)
+            }
             Some(shown) if shown > rate * 1.05 => shown.min(rate * 1.25),
             _ if self.bounded => rate * NEAR,
             _ if self.is_guess() => rate * self.growth,
@@ -467,7 +468,7 @@ impl Trains {
     /// Judges short bursts at an unchanged rate: was the loss halved?
     fn smoothed(&mut self, before: &Measure, measure: &Measure) {
         self.mode = Mode::Up;
-        self.is_smooth = measure.loss < before.loss / 2.0;
+        self.is_smooth = measure.is_used() && measure.loss < before.loss / 2.0;
         if self.is_smooth { self.up(measure) } else { self.caused(before) }
     }
 
@@ -574,8 +575,7 @@ impl RateController for Trains {
         // The drain rate may reflect only our own sending, so it gets 10 % of headroom.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         self.min_rtt = feedback.min_rtt;
-        let highest = feedback.pulse.highest;
-        let is_quiet = highest <= self.trickled && self.trickled <= MOST_TRICKLED;
+        let is_quiet = (feedback.pulse.highest..=MOST_TRICKLED).contains(&self.trickled);
         if let Some(rtt) = feedback.sample.filter(|_| is_quiet && self.mode != Mode::Start) {
             self.spread.note(rtt);
         }

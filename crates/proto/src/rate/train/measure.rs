@@ -78,3 +78,10 @@ pub(super) fn fills(queue: Span, growth: Span, span: Span, stretch: f64, min_rtt
     let expected = span.as_secs_f64() * (1.0 - stretch) / 4.0;
     stretch < STRETCHED && queue > MIN_FILLING.max(min_rtt / 20) && growth.as_secs_f64() > expected
 }
+
+/// A rate that was too high, and for how many more epochs that is believed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ceiling {
+    pub(super) rate: f64,
+    pub(super) epochs: u32,
+}

@@ -100,7 +100,8 @@ fn a_train_goes_whole_or_not_at_all() {
     (later.pool, later.blind) = (shows(1.0), false);
     assert_eq!(room(&mut later, 2048), 0, "the last train was timed");
     assert_eq!(room(&mut with_ceiling(100.0), 1024), 0);
-    for mode in [Mode::Try(epoch(100.0, 0.0)), Mode::Check(epoch(100.0, 0.0))] {
+    let before = epoch(100.0, 0.0);
+    for mode in [Mode::Smooth(before), Mode::Try(before), Mode::Check(before)] {
         assert_eq!(room(&mut Trains { mode, ..up() }, 1024), 0);
     }
 }
