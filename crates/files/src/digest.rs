@@ -81,8 +81,8 @@ impl RootBuilder {
         if !self.is_complete() {
             return None;
         }
-        // From left to right, no remaining subtree is larger than the one before. Merge them from the
-        // right.
+        // From left to right, no remaining subtree is larger than the one before. Merge them from
+        // the right.
         let mut spine: Vec<(u64, Digest)> =
             self.subtrees.iter().map(|((level, n), value)| (n << level, *value)).collect();
         spine.sort_unstable_by_key(|(start, _)| *start);

@@ -254,8 +254,8 @@ pub(super) static FIG9: Experiment = Experiment {
               flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not report: flow 1] / [* 200 \
               Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not report: flow \
               1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, because the \
-              receiver repeatedly requests a little more from flow 2. With the paper's rules flow 1 has {* 200 Mbit/s, by the \
-              paper's rules: flow 1 | 1} and {* 300 Mbit/s, by the paper's rules: flow 1 | 1} \
+              receiver repeatedly requests a little more from flow 2. With the paper's rules flow \
+              1 has {* 200 Mbit/s, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, by the paper's rules: flow 1 | 1} \
               where the limit is reported, and {* 200 Mbit/s, which it does not report, by the \
               paper's rules: flow 1 | 1} and {* 300 Mbit/s, which it does not report, by the \
               paper's rules: flow 1 | 1} where it is not. In all of these cases flow 1 takes \

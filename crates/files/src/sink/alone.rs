@@ -14,9 +14,9 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// A copy of several top folders locks at most this many of them, and so does each of several sources
-/// that share their locks ([`Together`]). A second run of the same command fails at the first lock
-/// anyway.
+/// A copy of several top folders locks at most this many of them, and so does each of several
+/// sources that share their locks ([`Together`]). A second run of the same command fails at the
+/// first lock anyway.
 const MOST: usize = 32;
 
 /// A folder that is locked until drop.

@@ -243,10 +243,10 @@ impl Run {
         let again = again.iter().filter(is_large).count() as u64;
         // The next attempt may repeat the data that waited for a sync, and the chunk at which the
         // attempt ended. A device may fail to write cached data long before a sync reports it: each
-        // failure may cost as many chunks as may wait for a sync. A failed sync of a folder also loses chunks, if the
-        // power fails before the next sync. A journal that lost a page proves nothing: all chunks
-        // of its file are sent again. A failed read loses one chunk; a failed read of a journal
-        // loses all chunks of its file.
+        // failure may cost as many chunks as may wait for a sync. A failed sync of a folder also
+        // loses chunks, if the power fails before the next sync. A journal that lost a page proves
+        // nothing: all chunks of its file are sent again. A failed read loses one chunk; a failed
+        // read of a journal loses all chunks of its file.
         let waited = UNSYNCED / CHUNK + 1;
         let (faults, (lost, lost_journals)) = self.to.struck();
         let (unread, unread_journals) = self.to.unread();
