@@ -255,13 +255,13 @@ pub(super) static FIG9: Experiment = Experiment {
               Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not report: flow \
               1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, because the \
               receiver repeatedly requests a little more from flow 2. With the paper's rules flow \
-              1 has {* 200 Mbit/s, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, by the paper's rules: flow 1 | 1} \
-              where the limit is reported, and {* 200 Mbit/s, which it does not report, by the \
-              paper's rules: flow 1 | 1} and {* 300 Mbit/s, which it does not report, by the \
-              paper's rules: flow 1 | 1} where it is not. In all of these cases flow 1 takes \
-              nearly all that flow 2 leaves, as in the paper. Over real sockets the emulator's \
-              card slows the sending program down, but tells it no rate. Even so, flow 1 and flow \
-              2 are within {off [* | from simulated]} % of the simulated values.",
+              1 has {* 200 Mbit/s, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, by the \
+              paper's rules: flow 1 | 1} where the limit is reported, and {* 200 Mbit/s, which it \
+              does not report, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, which it does \
+              not report, by the paper's rules: flow 1 | 1} where it is not. In all of these cases \
+              flow 1 takes nearly all that flow 2 leaves, as in the paper. Over real sockets the \
+              emulator's card slows the sending program down, but tells it no rate. Even so, flow \
+              1 and flow 2 are within {off [* | from simulated]} % of the simulated values.",
     set: Set::Full,
 };
 
