@@ -35,7 +35,7 @@ pub(crate) fn columns() -> Option<u16> {
 static LOST: AtomicBool = AtomicBool::new(false);
 /// Whether the reader of stdout has closed its pipe.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Cancels the command when nobody can read its output, if the output is all that it is for.
+/// Cancels a command that only writes to stdout, as soon as nobody can read its output.
 static VIEW: OnceLock<CancelHandle> = OnceLock::new();
 
 /// Prints a line to stdout. A closed pipe is not an error. Any other failure is reported once, and

@@ -410,22 +410,23 @@ fn server_totals(all: &ServerTotals) -> Value {
     })
 }
 
-/// The event for an HTTP request that has changed the folder.
+/// The event for an HTTP request that has changed the folder, or whose client was disconnected.
 pub(crate) fn http(told: &Told) -> String {
-    let mut value = match told.disconnected_after {
-        Some(limit) => {
-            json!({"event": "http-disconnected", "after_seconds": limit.as_secs_f64()})
-        }
-        None => json!({"event": "http-write"}),
-    };
-    value["time"] = json!(utc::now());
-    value["address"] = json!(told.address.to_string());
-    value["name"] = json!(told.name);
-    value["method"] = json!(told.method);
-    value["path"] = json!(told.path);
-    value["destination"] = json!(told.destination);
-    value["bytes"] = json!(told.bytes);
-    value["http_status"] = json!(told.status);
+    let after = told.disconnected_after;
+    let mut value = json!({
+        "event": if after.is_some() { "http-disconnected" } else { "http-write" },
+        "time": utc::now(),
+        "address": told.address.to_string(),
+        "name": told.name,
+        "method": told.method,
+        "path": told.path,
+        "destination": told.destination,
+        "bytes": told.bytes,
+        "http_status": told.status,
+    });
+    if let Some(limit) = after {
+        value["after_seconds"] = json!(limit.as_secs_f64());
+    }
     line(&value)
 }
 

@@ -50,11 +50,10 @@ pub(super) fn html(
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
          <div class=\"wide\">\n<table>\n{}</table>\n</div>\n<ul>\n\
-         <li>Medians of the successful runs. Lost on the way: datagrams that did not arrive. \
-         Found missing: missing blocks, once each. Reported: losses reported to the sender, \
-         repeats included.</li>\n{notes}</ul>\n\
+         <li>{}</li>\n{notes}</ul>\n\
          <figure>\n{svg}\n</figure>\n{failures}<p>longhaul {}</p>\n</body>\n</html>\n",
         rows(standings),
+        table::COUNTED,
         env!("CARGO_PKG_VERSION"),
     ))
 }

@@ -5,6 +5,11 @@ use super::runs::{Counts, Figures, Standing};
 use crate::console::bold;
 use crate::table;
 
+/// What the values are, and what the columns of losses count.
+pub(super) const COUNTED: &str = "Medians of the successful runs. Lost on the way: datagrams that \
+    did not arrive. Found missing: missing blocks, once each. Reported: losses reported to the \
+    sender, repeats included.";
+
 /// A column: its heading, and its cell text.
 struct Column {
     heading: &'static str,
@@ -81,12 +86,7 @@ pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
 pub(super) fn lines(setting: &Setting, standings: &[Standing]) -> Vec<String> {
     let mut lines = vec![bold(&setting.title)];
     lines.extend(table::lines(&cells(standings), 1));
-    lines.push(
-        "  Medians of the successful runs. Lost on the way: datagrams that did not arrive. Found \
-         missing: missing blocks, once each. Reported: losses reported to the sender, repeats \
-         included."
-            .into(),
-    );
+    lines.push(format!("  {COUNTED}"));
     lines.extend(setting.notes.iter().map(|note| format!("  {note}.")));
     lines
 }

@@ -2,18 +2,24 @@
 
 use std::fs;
 
-use super::share::{pair, share};
+use super::share::{Sharing, pair, share};
 use crate::rig::{Child, bytes, side_by_side, write};
 
 /// Prints the status of a command to stderr, and passes its output to a reader.
 const PIPELINE: &str = r#"reader=$1; shift; { "$@"; echo "status $?" >&2; } | $reader"#;
 
+/// A server with a file `large` and a value `key`, for a client with these rights.
+fn with_content(rights: &str) -> Sharing {
+    let sharing = pair(rights);
+    write(&sharing.pair.there.join("large"), &bytes(30 << 20, 1));
+    share(&sharing.pair, "put", "key", &["value"]).is(0, &[]);
+    sharing
+}
+
 #[test]
 fn a_command_that_only_shows_something_ends_when_the_reader_of_its_output_has_gone() {
-    let sharing = pair("files=rw,share=rw,channel=rw,stream=rw,status=ro");
+    let sharing = with_content("files=rw,share=rw,channel=rw,stream=rw,status=ro");
     let pair = &sharing.pair;
-    write(&pair.there.join("large"), &bytes(30 << 20, 1));
-    share(pair, "put", "key", &["value"]).is(0, &[]);
     write(&pair.here.join("line"), b"message\n");
     let mut send = pair.of_name(["channel", "send"], "room", &[]);
     let line = fs::File::open(pair.here.join("line")).expect("it was just written");
@@ -47,10 +53,8 @@ fn a_command_that_only_shows_something_ends_when_the_reader_of_its_output_has_go
 
 #[test]
 fn a_command_that_only_shows_something_ends_when_its_output_cannot_be_written() {
-    let sharing = pair("files=rw,share=rw,status=ro");
+    let sharing = with_content("files=rw,share=rw,status=ro");
     let pair = &sharing.pair;
-    write(&pair.there.join("large"), &bytes(30 << 20, 1));
-    share(pair, "put", "key", &["value"]).is(0, &[]);
     let (id, full) = (format!("--server-id={}", pair.server.id), r#"exec "$@" >/dev/full"#);
     for (words, name) in
         [(["share", "watch"], "key"), (["top", "--json"], ""), (["cat", "--range=0-"], "large")]

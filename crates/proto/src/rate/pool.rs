@@ -44,9 +44,9 @@ impl Pool {
             return;
         }
         if self.count >= MOST {
-            let half = |value: f64| value / 2.0;
-            (self.bits, self.span) = (half(self.bits), half(self.span));
-            self.count = half(self.count);
+            self.bits /= 2.0;
+            self.span /= 2.0;
+            self.count /= 2.0;
         }
         self.bits += train.bytes.bits();
         self.span += train.span.as_secs_f64();

@@ -112,8 +112,6 @@ pub(crate) struct Trains {
     spread: Spread,
     /// Duration of the first train, until the first epoch ends.
     first_train: Option<Span>,
-    /// Number of datagrams that had left when the first rate was set.
-    trickled: u64,
     /// Whether the path's rate is unknown: no train has been timed well and no overload has shown a
     /// ceiling, or the last ceiling was refuted. The rate then grows by the factor `growth` each
     /// epoch.
@@ -185,7 +183,6 @@ impl Trains {
             pool: Pool::default(),
             spread: Spread::default(),
             first_train: None,
-            trickled: 0,
             blind: true,
             growth: GUESSED,
             bounded: false,
@@ -269,7 +266,6 @@ impl Trains {
             self.growth = if self.blind { GUESSED } else { NEAR };
         }
         self.mode = Mode::Up;
-        self.trickled = self.sent;
         self.set_rate(rate.as_bps() as f64);
     }
 
@@ -575,7 +571,8 @@ impl RateController for Trains {
         // The drain rate may reflect only our own sending, so it gets 10 % of headroom.
         self.drain = feedback.pulse.drain.map_or(f64::INFINITY, |rate| rate.as_bps() as f64 * 1.1);
         self.min_rtt = feedback.min_rtt;
-        let is_quiet = (feedback.pulse.highest..=MOST_TRICKLED).contains(&self.trickled);
+        // In the first epoch, datagrams below its first number are the trickle.
+        let is_quiet = (feedback.pulse.highest..=MOST_TRICKLED).contains(&self.epoch.from);
         if let Some(rtt) = feedback.sample.filter(|_| is_quiet && self.mode != Mode::Start) {
             self.spread.note(rtt);
         }

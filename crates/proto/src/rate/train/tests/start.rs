@@ -5,7 +5,7 @@ use super::*;
 /// A report of a pulse that arrived before the datagrams of the first rate.
 fn trickled(trains: &mut Trains, rtt: Span) {
     let pulse = Pulse { highest: 100, ..Pulse::default() };
-    trains.trickled = 160;
+    trains.epoch.from = 160;
     trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(rtt)));
 }
 
@@ -38,7 +38,8 @@ fn later_round_trip_times_do_not_count_as_jitter() {
 #[test]
 fn round_trip_times_of_a_remembered_path_that_is_being_filled_are_no_jitter() {
     for (trickled, range) in [(256, ms(10)), (257, Span::ZERO)] {
-        let mut trains = Trains { trickled, ..up() };
+        let mut trains = up();
+        trains.epoch.from = trickled;
         for rtt in [ms(20), ms(30)] {
             let pulse = Pulse { highest: 100, ..Pulse::default() };
             trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(rtt)));
