@@ -140,7 +140,7 @@ impl Entry {
         Entry { parent: TOP, name: 0, name_len: 0, kind, mode, modified, version: 0 }
     }
 
-    /// Sets the folder, and the name of `name_len` bytes from `name` on.
+    /// Sets the folder, and the name: `name_len` bytes from offset `name` on.
     fn at(mut self, parent: Option<u32>, name: usize, name_len: usize) -> Entry {
         self.parent = parent.unwrap_or(TOP);
         // Ten million names of 255 bytes take fewer than 2^32 bytes.
@@ -286,7 +286,7 @@ impl Manifest {
         Ok(Manifest { shape, folder_mode: None, entries: sound, names })
     }
 
-    /// Returns the manifest of one file that no walk has found. `version` is the stamp of the file.
+    /// Returns the manifest of one file, without a walk. `version` is the stamp of the file.
     ///
     /// # Errors
     /// The name is not one path component, or the size is beyond the limit.
@@ -314,7 +314,7 @@ impl Manifest {
         self.folder_mode
     }
 
-    /// Returns the same files without holes.
+    /// Returns a manifest with the same files, but without their holes.
     pub(crate) fn without_holes(&self) -> Manifest {
         let mut filled = self.clone();
         for entry in &mut filled.entries {
@@ -388,7 +388,7 @@ fn whole(reason: &'static str) -> ManifestError {
 }
 
 fn at_path(path: &[u8], reason: &'static str) -> ManifestError {
-    // Show enough of the path to find it, whatever its length.
+    // Show enough of a long path to identify the entry.
     let shown = String::from_utf8_lossy(path).chars().take(300).collect();
     ManifestError { entry: Some(shown), reason }
 }

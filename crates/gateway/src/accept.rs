@@ -111,7 +111,7 @@ impl Drop for Place {
     }
 }
 
-/// What all connections of a listener share.
+/// State that all connections of a listener share.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) acceptor: Option<TlsAcceptor>,
@@ -131,7 +131,7 @@ pub(crate) trait Answers: Send + Sync + 'static {
         request: Request<Incoming>,
     ) -> Pin<Box<dyn Future<Output = Reply>>>;
 
-    /// The client did not read the reply, and was disconnected.
+    /// Called after the client was disconnected because it did not read the reply.
     fn disconnected(&self, _: Told) {}
 }
 
@@ -213,7 +213,8 @@ async fn requests(
     }
 }
 
-/// Whether [`Patient`] has failed, or the kernel, because the client received nothing.
+/// Returns whether [`Patient`] or the kernel ended the connection because the client received
+/// nothing.
 fn is_unread(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
     use crate::body::Body;
 
-    /// Answers each request with more than the client takes.
+    /// Answers each request with more bytes than the client reads.
     struct Large;
 
     impl Answers for Large {

@@ -50,8 +50,8 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     /// Starts a gateway on a separate thread. The thread calls `tell` for each request that lacks a
-    /// right, has changed the folder, or was given up because
-    /// its client did not read the reply or send the body.
+    /// right, has changed the folder, or was given up because its client did not read the reply or
+    /// send the body.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the

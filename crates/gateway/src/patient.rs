@@ -35,8 +35,7 @@ impl Delivers for TcpStream {
 }
 
 /// A stream whose writes fail when the other side receives nothing for a while. Without this limit
-/// a client that reads nothing would keep its connection for ever, and with it one of the limited
-/// number of connections.
+/// a client that reads nothing would occupy one of the limited number of connections for ever.
 ///
 /// A slow client may take longer than the limit to make room in a full socket buffer, which holds
 /// megabytes. So at the limit, the stream fails only if no byte has been delivered meanwhile.

@@ -57,7 +57,7 @@ impl<K: Copy + Eq + Hash> Meter<K> {
         self.charge(now, key) + self.tariff.each <= self.tariff.free
     }
 
-    /// Returns the time until `key` is within its limit again; zero if it is.
+    /// Returns the time until `key` is within its limit again; zero if `key` is within it now.
     pub fn over_for(&self, now: Time, key: K) -> Span {
         self.charge(now, key).saturating_sub(self.tariff.free)
     }

@@ -104,16 +104,16 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
     Shape::new(Scheme::ReedSolomon, blocks, SYMBOLS.into(), symbol).ok()
 }
 
-/// Returns for each chunk the number of symbols to add to a round; `sent` has the number of
-/// blocks that the round sends of each chunk. With these symbols a chunk rarely stays
-/// incomplete. All chunks together get at most `budget` symbols. If that is too few, they share
-/// `budget`; each symbol still saves a repair. A first round that almost certainly needs another
+/// Returns for each chunk the number of symbols to add to a round; `sent` has the number of blocks
+/// that the round sends of each chunk. With these symbols a chunk rarely stays incomplete. All
+/// chunks together get at most `budget` symbols. If `budget` is too small for this, the chunks
+/// share it; each symbol still saves a repair. A first round that almost certainly needs another
 /// round sends only symbols that replace a loss in any case, and keeps the others for that round.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64, is_first: bool) -> Vec<u8> {
     let sum = |all: &[u8]| all.iter().map(|count| u64::from(*count)).sum::<u64>();
     let enough = |failure: f64| {
         let each = failure / sent.len() as f64;
-        // Most chunks send the same number of blocks.
+        // Reuse the last result: most chunks send the same number of blocks.
         let mut last = None;
         let mut of = |blocks: u32| match last {
             Some((same, symbols)) if same == blocks => symbols,
@@ -270,10 +270,12 @@ mod tests {
     fn a_first_round_that_almost_surely_needs_another_keeps_the_symbols_that_may_be_too_many() {
         let five = Losses::independent(LossRatio::new(0.05).unwrap());
         let first = |sent: &[u32], budget| amounts(sent, five, budget, true);
-        // P(Bin(200 + m, 0.05) > m) is 0.366 for 11 symbols and 0.48 for 10: two chunks fail with a
-        // probability below 0.8 with 11 each.
+        // P(Bin(200 + m, 0.05) > m) is 0.366 for 11 symbols and 0.48 for 10. Each of the two chunks
+        // may fail with a probability of [`LIKELY`] / 2 = 0.4, so 11 symbols are enough and 10 are
+        // not.
         assert_eq!(first(&[200, 200], 22), [11, 11]);
-        // Ten losses less √10, of 0.95 of the symbols: 7.2 symbols.
+        // Ten expected losses less √10 are 6.84. Only 95 % of the symbols arrive, so this takes
+        // 7.2.
         assert_eq!(first(&[200, 200], 21), [7, 7]);
         assert_eq!(amounts(&[200, 200], five, 21, false), [10, 10]);
         assert_eq!(first(&[200, 200], 13), [6, 6]);

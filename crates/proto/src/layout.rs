@@ -52,8 +52,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Divides `object` into segments of `segment` bytes, those into chunks of `chunk` bytes, and
-    /// those into blocks of `block` bytes.
+    /// Divides `object` into segments of `segment` bytes, each segment into chunks of `chunk`
+    /// bytes, and each chunk into blocks of `block` bytes.
     ///
     /// A `segment` of zero means the whole object (rounded up to whole chunks).
     ///

@@ -351,10 +351,10 @@ mod tests {
         assert_eq!(resends(size, 1000, loss(1.0)), None);
         // One packet may be left, so a payload of one packet needs no repair round.
         assert_eq!(resends(Bytes::new(1000), 1000, loss(1.0)), Some(0));
-        // Exactly three rounds of a tenth leave exactly one packet of a thousand.
+        // Three rounds that each lose a tenth leave exactly one packet of a thousand.
         assert_eq!(resends(size, 1000, loss(0.1)), Some(3));
-        // Exactly three rounds of a fifth leave one packet of 125; the quotient of the logarithms
-        // is slightly above 3.
+        // Three rounds that each lose a fifth leave one packet of 125. The quotient of the
+        // logarithms is slightly above 3 because of rounding.
         assert_eq!(resends(Bytes::new(125_000), 1000, loss(0.2)), Some(3));
     }
 

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_have_their_numbers_and_no_other_number_is_one() {
+    fn each_shape_has_its_number_and_other_numbers_are_refused() {
         let shapes = [Shape::File, Shape::Named, Shape::Contents, Shape::Several];
         for (shape, number) in shapes.into_iter().zip(1..) {
             assert_eq!((shape.number(), Shape::of_number(number)), (number, Some(shape)));
@@ -355,7 +355,7 @@ mod tests {
             encoded.resize(encoded.len() + len, byte);
             Manifest::decode(&encoded).expect_err("it is no entry").reason
         };
-        // Bytes from 128 on end no number.
+        // A byte of 128 or more does not end a number.
         assert_eq!([why(0x80, MAX_MESSAGE), why(0x80, MAX_MESSAGE + 1)], [TORN, HOLES]);
         assert_eq!([why(0, MAX_NUMBERS), why(0, MAX_NUMBERS + 1)], [TORN, HOLES]);
     }

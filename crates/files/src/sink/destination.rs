@@ -400,7 +400,7 @@ mod tests {
             assert_eq!(check_name(name, &place).unwrap_err().kind, FileErrorKind::Request);
         }
         let made = |len| make_folders(&Place::Ambient("x".repeat(len).into())).unwrap_err().kind;
-        // The system refuses the shorter one.
+        // The system refuses the path of 4096 bytes, the check refuses the longer path.
         assert_eq!((made(4096), made(4097)), (FileErrorKind::File, FileErrorKind::Request));
     }
 

@@ -168,7 +168,7 @@ pub struct Sink {
     held_since: Option<Instant>,
     keep: Keep,
     ground: Ground,
-    /// Folders that this copy has locked; `None` for a lock that its sources share.
+    /// Folders that this copy has locked; `None` for a lock that the sources of a command share.
     alone: Vec<Option<Alone>>,
     states: Vec<State>,
     larges: BTreeMap<u32, Large>,

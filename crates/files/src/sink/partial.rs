@@ -172,7 +172,7 @@ static ZEROS: [u8; PAGE] = [0; PAGE];
 /// How to write content to a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
-    /// Whether zero pages need not be written.
+    /// Whether zero pages may be left as holes.
     pub(super) sparse: bool,
     /// Whether the file is new, so that unwritten parts read as zeros.
     pub(super) fresh: bool,
@@ -318,7 +318,7 @@ mod tests {
         // A file system without holes has content everywhere.
         let everywhere = 0..6;
         assert!(found == [0..2, 4..5] || found == [everywhere], "{found:?}");
-        // The source is shorter than the file: content after its end does not count.
+        // The source is shorter than the file: content after the source's end does not count.
         for chunks in [3, 4] {
             let found = chunks_with_content(&*file, chunks * CHUNK);
             let (content, everywhere) = (0..2, 0..chunks);

@@ -50,8 +50,8 @@ impl Basis {
         Ok(Basis { file, attributes })
     }
 
-    /// Returns whether this is the file that `earlier` describes, and unchanged. Every change
-    /// except one through a memory map changes these attributes.
+    /// Returns whether this is the file that `earlier` describes, without a change since then.
+    /// Every change except one through a memory map changes these attributes.
     pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
         let now = self.file.attributes()?;
         let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);

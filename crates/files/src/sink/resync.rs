@@ -4,8 +4,8 @@
 //! sync then succeeds although the data are not on disk, and reads return the data until the cache
 //! drops them. So after a failed sync, the sink trusts nothing that was written since the last
 //! successful sync. A large file continues in a new partial file ([`Large::restart`]). Small files
-//! are written again. The sender repeats the chunks that may not be on disk. After a second failure
-//! the sink gives up the file.
+//! are written again. The sender repeats the chunks that may be missing on disk. After a second
+//! failure the sink gives up the file.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl Sink {
     pub fn sync(&mut self) -> Result<(), Error> {
         self.synced = Instant::now();
         self.unsynced = 0;
-        // Folders of a killed run count as new: their names may not be on disk yet.
+        // Folders of a killed run count as new: their names may be missing on disk.
         let has_new_folders = !self.unfinished.is_empty() || self.ground.has_new_base;
         let for_folders = has_new_folders && self.uses > 0 && !self.has_synced_folders;
         let one_sync = for_folders || self.small.wants_one_sync();

@@ -457,7 +457,7 @@ mod tests {
         let stamps = [one.version(), later.version(), moved.version()];
         assert!(stamps[0] != stamps[1] && stamps[0] != stamps[2] && stamps[1] != stamps[2]);
         assert!(is_same_change(stamps[0], stamps[2]) && !is_same_change(stamps[0], stamps[1]));
-        // Both halves are set.
+        // The low half depends on device and inode, the high half on the change time.
         assert_eq!(stamps[0] as u32, stamps[1] as u32);
         assert_ne!(stamps[0] >> 32, stamps[1] >> 32);
     }

@@ -131,7 +131,7 @@ fn a_lost_torn_or_damaged_journal_is_rebuilt_from_existing_data() {
 }
 
 #[test]
-fn a_rotten_partial_file_is_found_out_where_no_journal_vouches() {
+fn a_damaged_chunk_of_a_partial_file_is_detected_without_a_journal() {
     let ends = ends();
     let from = half(&ends, false);
     let partial = ends.to.join(".file.lh-part");
@@ -183,7 +183,7 @@ fn only_the_changed_parts_of_a_source_are_sent_again() {
 }
 
 #[test]
-fn a_kill_before_the_comparison_never_lets_an_old_journal_speak_of_new_content() {
+fn after_a_kill_before_the_comparison_no_old_journal_describes_new_content() {
     let ends = ends();
     let from = half(&ends, true);
     let mut new = content(LARGE * 2, 1);
@@ -372,7 +372,7 @@ fn corruption_is_found_if_the_journal_is_of_another_version_or_distrusted() {
 }
 
 #[test]
-fn a_folder_that_a_killed_copy_of_another_one_named_is_gone_into() {
+fn a_copy_goes_into_the_folder_that_a_killed_copy_of_another_folder_created() {
     let ends = ends();
     write(ends.from.join("a/f"), b"f");
     write(ends.from.join("b/g"), b"g");

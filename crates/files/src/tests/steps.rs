@@ -71,7 +71,7 @@ fn an_outcome_counts_the_bytes_of_the_failed_files_only() {
 }
 
 /// A file that is copied alone is handled like a large file, which syncs its name itself. An empty
-/// file is not.
+/// file is handled like a small file.
 #[test]
 fn only_names_that_are_not_on_disk_cost_a_sync_of_the_file_system() {
     for (size, is_synced) in [(1000, false), (0, true)] {
@@ -165,7 +165,7 @@ fn a_source_has_a_name_of_at_most_255_bytes() {
 }
 
 #[test]
-fn a_file_has_no_contents() {
+fn a_file_with_a_trailing_slash_is_refused() {
     let disk = Disk::new(1);
     disk.root().create(b"file", 0o600).unwrap();
     let open = |path| Source::open(&[place(&disk, path)], &SourceOptions::default()).map(drop);
@@ -185,7 +185,7 @@ fn a_file_that_loses_its_name_while_it_is_open_is_read_to_its_end() {
         (buffer, source.failures().len())
     };
     read(0);
-    // The removal has a later time than the file once any other file has.
+    // Wait until another file gets a later change time, so that the removal sets a later one too.
     let changed = |path: &Path| path.metadata().map(|it| (it.ctime(), it.ctime_nsec())).unwrap();
     let other = ends.from.join("other");
     while std::fs::write(&other, b"x").is_ok() && changed(&other) <= changed(&path) {}
@@ -206,8 +206,8 @@ fn a_link_does_not_replace_a_folder() {
     assert!(failure.reason.ends_with("a folder is in its place"), "{failure:?}");
 }
 
-/// Each chunk holds the end of a file and the start of the next one. With every second chunk, more
-/// files have begun than may be open.
+/// Each chunk holds the end of a file and the start of the next one. The even chunks alone begin
+/// more files than may be open.
 #[test]
 fn small_files_in_pieces_are_closed_and_continued_and_a_removed_one_fails() {
     for removes in [false, true] {
@@ -237,7 +237,8 @@ fn small_files_in_pieces_are_closed_and_continued_and_a_removed_one_fails() {
     }
 }
 
-/// Only a process that has written the file itself may skip the read, so a bad sector is not found.
+/// A process trusts the chunks that it has written itself, so it does not detect the bad sector.
+/// Another process reads every chunk.
 #[test]
 fn a_later_attempt_of_one_process_does_not_read_what_an_earlier_one_has_left() {
     let (from, to) = (Disk::new(1), Disk::new(2));

@@ -63,7 +63,7 @@ impl Run {
         let is_single = rng.below(10) < 7;
         let mut sizes = Vec::new();
         if is_single {
-            // Often not a whole number of chunks.
+            // About half of these files end within a chunk.
             let short = if rng.coin() { rng.below(CHUNK) } else { 0 };
             sizes.push((1 + rng.below(6)) * CHUNK + short);
         } else {

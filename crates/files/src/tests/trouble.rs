@@ -58,7 +58,7 @@ fn a_source_that_vanishes_shrinks_grows_or_changes_never_gets_its_final_name() {
 }
 
 #[test]
-fn zeros_that_stood_in_for_content_are_sent_again_even_if_the_time_is_the_same() {
+fn content_that_was_sent_as_zeros_is_sent_again_even_if_the_time_is_the_same() {
     let ends = ends();
     let from = ends.from.join("b");
     write(&from, &content(LARGE, 1));
@@ -109,7 +109,7 @@ fn a_failed_entry_names_its_needless_chunks() {
 }
 
 #[test]
-fn devices_sockets_and_our_own_remains_are_left_out_with_a_word() {
+fn devices_sockets_and_our_own_remains_are_left_out_with_a_warning() {
     let ends = ends();
     let _socket = UnixListener::bind(ends.from.join("socket")).unwrap();
     write(ends.from.join(".x.lh-part"), b"x");
@@ -206,7 +206,7 @@ fn two_concurrent_copies_into_one_file_do_not_mix() {
 }
 
 #[test]
-fn a_file_that_another_copy_has_is_waited_for_as_long_as_that_may_take() {
+fn a_copy_waits_its_patience_for_a_file_that_another_copy_has_locked() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));

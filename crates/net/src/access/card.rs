@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gigabit_takes_957_of_payload_in_full_datagrams() {
+    fn a_card_of_1_gbit_per_s_carries_957_mbit_per_s_of_payload() {
         let of = |datagram, headers| payload(Rate::from_mbps(1000), datagram, headers).as_bps();
         assert_eq!(of(1472, 28) / 1_000_000, 957);
         assert_eq!(of(1452, 48) / 1_000_000, 944);

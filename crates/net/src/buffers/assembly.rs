@@ -259,9 +259,9 @@ impl Assembly {
         if self.is_done(chunk) {
             return None;
         }
-        // The caller lends the places of the blocks that it expects next. If it lent those of
-        // another chunk before, that prediction may have been wrong: free that chunk's buffer if it
-        // has received nothing.
+        // The caller lends the places of the blocks that it expects next. If it lent places of
+        // another chunk before, that prediction may have been wrong. Free the other chunk's buffer
+        // if that chunk has received nothing.
         if let Some(&at) = self.lent.filter(|lent| *lent != chunk).and_then(|c| self.index.get(&c))
         {
             self.close_unbegun(at);
@@ -701,7 +701,7 @@ mod tests {
         for number in 1..per_chunk {
             put(&mut assembly, number);
         }
-        assert_eq!(put(&mut assembly, 2 * per_chunk), Placed::NoRoom, "the writer has it");
+        assert_eq!(put(&mut assembly, 2 * per_chunk), Placed::NoRoom, "the writer has the buffer");
         drop(assembly.pop_whole());
         assert!(matches!(put(&mut assembly, 2 * per_chunk), Placed::Filled(_)));
     }

@@ -187,7 +187,7 @@ pub(super) enum PortCommand {
 /// State that the handles and the receive thread share.
 pub(super) struct Shared {
     pub(super) socket: Arc<Socket>,
-    /// Written after every command, so that it ends the thread's wait.
+    /// Written after every command, so that the write ends the thread's wait.
     pub(super) bell: OwnedFd,
     pub(super) counters: Counters,
     /// Flow ids in use; the sinks themselves live on the thread.

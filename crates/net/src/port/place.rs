@@ -123,7 +123,7 @@ impl Placer {
                 self.counts.unfit += 1;
                 Ok(None)
             }
-            // Only a datagram that opens counts as lack of memory; a stranger's does not.
+            // Only a datagram that opens counts as lack of memory; a forged datagram does not.
             Placed::NoRoom => {
                 opener.open(now, header, bytes, scratch)?;
                 self.counts.no_room += 1;

@@ -89,7 +89,7 @@ impl<'a> ScatterCall<'a> {
 /// Receives one flow's trains into their predicted places.
 pub struct Scatter {
     flow: FlowId,
-    /// The next expected block, numbered through the object.
+    /// The next expected block, counted from the start of the object.
     next: u64,
     heads: Box<[[u8; Header::LEN]; MOST]>,
     tags: Box<[[u8; TAG_LEN]; MOST]>,

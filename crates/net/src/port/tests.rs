@@ -146,7 +146,7 @@ fn first_datagrams_wait_for_their_flow() {
     let (port, sender) = (port(), loopback());
     port.expect(Ipv4Addr::LOCALHOST.into());
     // The command `expect` and the datagrams race. The port processes commands in order, so it has
-    // processed `expect` once the flow that is registered last has a letter.
+    // processed `expect` once the flow that is registered last has a message.
     let (probe, told) = teller();
     port.register(FlowId(9), probe).unwrap();
     let (mailbox, letters) = port.mailbox(FlowId(10));

@@ -405,7 +405,7 @@ mod tests {
         assert!(receiver.kernel_drops().is_some_and(|drops| drops > 0));
     }
 
-    /// Returns two sockets; the second one's kernel timestamps are on.
+    /// Returns two sockets. The kernel timestamps the datagrams that the second socket receives.
     fn dated() -> (Socket, Socket) {
         let (sender, receiver) = (loopback(), loopback());
         // Timestamps begin a moment after the request.

@@ -31,7 +31,8 @@ pub(crate) struct LossWindow {
 }
 
 impl LossWindow {
-    /// A window without counts, on a path that lost the share `remembered` of an earlier flow.
+    /// A window without counts, on a path that lost the share `remembered` of an earlier flow's
+    /// datagrams.
     pub(crate) fn new(remembered: Option<LossRatio>) -> LossWindow {
         LossWindow { remembered, ..LossWindow::default() }
     }

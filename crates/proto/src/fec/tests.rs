@@ -32,7 +32,8 @@ fn the_number_of_repairs_is_the_binomial_quantile() {
     assert_eq!([0.001, 0.01, 0.05].map(|loss| of(1000, loss)), [Some(6), Some(24), Some(83)]);
 }
 
-/// At k = 1 and L = 1 %, one repair fails with a chance of 10⁻⁴: both packets are lost.
+/// At k = 1 and L = 1 %, a block with one repair fails with probability 10⁻⁴: both packets are
+/// lost.
 #[test]
 fn the_failure_ratio_may_be_met_exactly_and_no_more() {
     let of = |epsilon| repairs(1, independent(0.01), epsilon);

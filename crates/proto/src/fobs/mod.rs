@@ -29,11 +29,11 @@
 //!   would waste a round trip of useless repeats, C·RTT, at the end of each segment. With this rule
 //!   that cost occurs once, at the object's end.
 //! - The receiver's grant (the bytes that may be sent for the first time) limits the greed too.
-//!   Without grant a sender resends only known losses. An acknowledgement names the highest packet
-//!   number that had arrived. A block that was sent under a lower number and is not acknowledged is
-//!   lost. Blocks in flight are not resent: the receiver waits for its disk, and copies would not
-//!   make room. The circle's rule then applies to the lost blocks only. Resent blocks need no
-//!   grant.
+//!   Without a grant a sender resends only known losses. An acknowledgement names the highest
+//!   packet number that had arrived. A block that was sent under a lower number and is not
+//!   acknowledged is lost. Blocks in flight are not resent: the receiver waits for its disk, and
+//!   copies would not make room. The circle's rule then applies to the lost blocks only. Resent
+//!   blocks need no grant.
 //! - If acknowledgements set the batch size ([`BATCH`]: 0), an acknowledgement without new blocks
 //!   also restricts the sender to known losses.
 //!

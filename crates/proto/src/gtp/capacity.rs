@@ -268,7 +268,8 @@ impl Capacity {
         if self.searching {
             self.found *= self.tuning.search;
         } else if self.share == 1.0 {
-            // With a smaller share, requests never fill the link, so nothing would show its limit.
+            // With a `receive-share` below 1, requests never fill the link, so nothing would show
+            // the link's limit.
             let Tuning { train, below_ceiling, step_growth, past, .. } = self.tuning;
             let goal = self.several.map_or(self.shown, |trains| trains.sum) * train;
             let is_far = goal.is_finite() && self.found < goal;

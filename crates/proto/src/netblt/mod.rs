@@ -25,9 +25,9 @@
 //!   the others again.
 //! - Buffers never straddle our segments.
 //!
-//! Source files: `buffers` divides the object. `sender` sends it, one buffer by `sending`.
-//! `receiver` allows buffers (GO) and answers with OK or RESEND. `incoming` has the data timer and
-//! the missing blocks of one buffer.
+//! Source files: `buffers` divides the object. `sender` sends all buffers; `sending` has the state
+//! of one buffer. `receiver` allows buffers (GO) and answers with OK or RESEND. `incoming` has the
+//! data timer and the missing blocks of one buffer.
 
 mod buffers;
 mod incoming;

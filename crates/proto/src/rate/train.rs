@@ -47,7 +47,8 @@ use crate::wire::Pulse;
 pub(crate) const TRICKLE: Rate = Rate::from_mbps(8);
 /// Number of datagrams sent at [`TRICKLE`], after which the rate drops to the minimum.
 const TRICKLE_LEN: u64 = 128;
-/// A sender that sent more before its first rate may have filled a queue: a remembered path.
+/// Maximum number of datagrams before the first rate while the round-trip times still show jitter.
+/// On a remembered path the sender sends more, and may fill a queue.
 const MOST_TRICKLED: u64 = 256;
 /// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
@@ -81,8 +82,8 @@ const REFUTED: f64 = 1.07;
 /// Growth factors of the rate without a usable train: [`GUESSED`] if nothing is known, [`DOUBLED`]
 /// if jitter made the first train useless, [`CAREFUL`] after a ceiling was refuted or if the trains
 /// were timed poorly, [`NEAR`] after a train was timed well, [`JUMP`] at most after poorly timed
-/// trains. While the controller is `blind`,
-/// each clean epoch adds [`FASTER`] to the factor, up to [`FASTEST`].
+/// trains. While the controller is `blind`, each clean epoch adds [`FASTER`] to the factor, up to
+/// [`FASTEST`].
 const GUESSED: f64 = 1.5;
 const DOUBLED: f64 = 2.0;
 const CAREFUL: f64 = 1.25;

@@ -38,7 +38,8 @@ pub(crate) struct Faults {
     pub(crate) room: u32,
     /// Failed syncs of a file, of a folder, or of the file system.
     pub(crate) sync: u32,
-    /// Failed syncs of a folder. The rate is in addition to `sync`; the count includes all of them.
+    /// Failed syncs of a folder. The rate is in addition to `sync`; the count includes every failed
+    /// sync of a folder.
     pub(crate) folder_sync: u32,
     /// Renames that fail.
     pub(crate) rename: u32,
@@ -94,7 +95,7 @@ struct Inode {
     stored_entries: BTreeMap<Vec<u8>, u64>,
 }
 
-/// A change of a folder that is not on the device yet.
+/// A change of a folder's entries. The device does not have the change yet.
 #[derive(Clone, Debug)]
 struct Change {
     folder: u64,

@@ -313,9 +313,9 @@ impl Stretch {
         self.left.keys().next().copied()
     }
 
-    /// Whether the blocks with the fewest sends, which are sent next, are known to be lost. They
-    /// are if their last packet number is below `highest`, so that an acknowledgement covers it.
-    /// They also are if this number is at most `by_time_to` and was sent `patience` ago or earlier.
+    /// Whether the blocks with the fewest sends, which are sent next, are known to be lost. This
+    /// has two possible reasons. Their last packet number is below `highest`, so an acknowledgement
+    /// covers it. Or this number is at most `by_time_to` and was sent `patience` ago or earlier.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
             let (last, at) = self.gone[least as usize - 1];

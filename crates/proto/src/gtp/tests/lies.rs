@@ -53,7 +53,8 @@ fn the_others_recover_when_a_flooding_sender_is_removed() {
 fn a_sender_above_its_rate_is_counted_and_the_others_recover_when_it_is_removed() {
     let mut star = three();
     // The liar has the shortest round trip: in each round trip a sender can send at most the
-    // requested data that it has in hand, so a shorter one lets it exceed its rate further.
+    // requested data that it has in hand, so a shorter round trip lets the sender exceed its rate
+    // further.
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(10);
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Fast(10));
     star.run(ms(3000));
