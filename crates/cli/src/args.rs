@@ -64,7 +64,7 @@ enum SubcommandArgs {
 /// Parses the arguments, runs the subcommand, and returns the exit status.
 pub(crate) fn run() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
-    // clap's own `help` takes no third word, as in `help cp gtp`.
+    // clap's own `help` refuses a third word, such as `gtp` in `help cp gtp`.
     if let Some(status) = help::answer(&argv) {
         return status;
     }
@@ -174,7 +174,7 @@ fn wants_events(argv: &[OsString]) -> bool {
     words.next().is_some_and(has_events) && words.any(|word| word == "--json")
 }
 
-/// Converts the parser's error: its first line becomes the error, its tips the advice.
+/// Converts the parser's error: its first line becomes the error, and its tips become the advice.
 fn as_event(said: &str, subcommand: &str) -> Error {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

@@ -36,7 +36,7 @@ Examples:
 ///
 /// The server runs `longhaul serve` or `longhaul reflect` and passes each message to all
 /// subscribers of the room. A room is created on first use. A new subscriber first gets the last
-/// message of each key. A slow subscriber loses its own messages, and delays nobody.
+/// message of each key. A slow subscriber loses messages, and delays nobody else.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]
@@ -102,8 +102,8 @@ struct LinkArgs {
     /// How messages travel between this host and the server
     #[arg(long, value_name = "MODE", default_value = "reliable")]
     mode: Mode,
-    /// Maximum age of a message, for --mode deadline. For a receiver it covers the whole way from
-    /// the sender, for a sender the way to the server
+    /// Maximum age of a message, for --mode deadline: at a receiver the time since the message was
+    /// sent, at a sender the time until the server has the message
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     #[arg(required_if_eq("mode", "deadline"))]
     deadline: Option<Span>,
@@ -120,8 +120,8 @@ struct LinkArgs {
     /// server, at most 1452]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1232..=8900))]
     datagram: Option<u16>,
-    /// TCP connections to the server, if UDP is blocked. On a long path with losses, several carry
-    /// more than one
+    /// Number of TCP connections to the server, if UDP is blocked. Several connections are faster
+    /// than one on a long path with losses
     #[arg(long, value_name = "COUNT", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=16))]
     streams: u8,
@@ -212,7 +212,7 @@ fn feed(input: &ChannelInput, key: Option<&str>, whole: bool) -> Result<(), Erro
             return Err(long());
         }
         match blocking::wait(input.send(key, message)) {
-            // `finish` returns the reason.
+            // The channel has ended; its `finish` returns the reason.
             Err(error) if error.kind == ErrorKind::Unfinished => return Ok(()),
             sent => sent?,
         }
@@ -240,7 +240,7 @@ fn watch(
         }
         lines.sending(&now);
         if sender.is_over() || cancel.is_cancelled() {
-            // `finish` returns the reason.
+            // The channel's `finish` returns the reason.
             return Ok(());
         }
     }

@@ -130,8 +130,8 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     base.runtime_dir().filter(|folder| folder.is_dir())
 }
 
-/// The file of remembered paths: in the state folder, or in the folder that `LONGHAUL_CONFIG_DIR`
-/// names.
+/// The file of remembered network paths: in the state folder, or in the folder that
+/// `LONGHAUL_CONFIG_DIR` names.
 ///
 /// # Errors
 /// There is no home folder.

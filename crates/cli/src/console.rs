@@ -58,7 +58,7 @@ pub(crate) fn has_lost() -> bool {
 
 /// Cancels the command as soon as the reader of stdout closes its pipe, even if there is nothing to
 /// write, or when a write to stdout fails. For commands that only write to stdout;
-/// [`crate::exit::of_view`] makes their exit status.
+/// [`crate::exit::of_view`] returns their exit status.
 ///
 /// # Errors
 /// No thread can be started.
@@ -80,9 +80,9 @@ pub(crate) fn cancel_with_stdout(cancel: &CancelHandle) -> Result<(), Error> {
 
 /// Why a command of [`cancel_with_stdout`] was cancelled.
 pub(crate) enum Cancelled {
-    /// Nobody can read its output.
+    /// Nobody can read the command's output.
     Unread,
-    /// By a signal.
+    /// A signal arrived.
     Interrupted,
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn warn(line: impl Display) {
 
 /// Prints an error and its advice to stderr.
 pub(crate) fn error(error: &Error) {
-    // The text may contain words of a peer.
+    // Escapes control characters, because the text may come from a peer.
     let said = plain::text(&error.to_string());
     note(format_args!("{} {said}", paint("longhaul:", "1;31")));
 }
@@ -132,7 +132,7 @@ fn paint(text: &str, code: &str) -> String {
     if colour(is_terminal(), set) { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Whether to use colours, from the environment and whether stderr is a terminal.
+/// Whether to use colours: depends on the environment, and on whether stderr is a terminal.
 fn colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     let given = |name: &str| variable(name).filter(|value| !value.is_empty());
     if given("NO_COLOR").is_some() {

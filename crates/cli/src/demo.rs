@@ -52,8 +52,7 @@ pub(crate) struct DemoArgs {
 
 /// Runs the demonstration; returns the exit status.
 pub(crate) fn run(args: &DemoArgs) -> u8 {
-    // Before the first thread starts: without root the process enters a user namespace, which the
-    // kernel permits only to a process with a single thread.
+    // Creates the path before the first thread starts; see `contest::track`.
     #[cfg(target_os = "linux")]
     let track = contest::track();
     let cancel = CancelHandle::default();

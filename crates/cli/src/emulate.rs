@@ -73,8 +73,8 @@ pub(crate) struct EmulateArgs {
     /// the status of the first other command that failed
     #[arg(long, num_args = 2, value_names = ["HOST", "COMMAND"], conflicts_with = "command")]
     run: Vec<String>,
-    /// Stop after this long with exit status 124 (default: the scenario's limit if its own commands
-    /// run, otherwise none)
+    /// Stop after this long with exit status 124 (default: the scenario's limit, but no limit if
+    /// this command line starts a command or a shell)
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     time_limit: Option<Span>,
     /// Do not start the scenario's flows and commands, only its network
@@ -115,7 +115,7 @@ struct PathArgs {
     /// (default: 1bdp, at least 100 packets)
     #[arg(long, value_name = "SIZE|Nbdp")]
     queue: Option<String>,
-    /// Extra random delay of each packet, uniform from 0 to this; keeps the order
+    /// Extra random delay of each packet, uniform from 0 to this; packets keep their order
     #[arg(long, value_name = "TIME", value_parser = parse_span, default_value = "0ms")]
     jitter: Span,
     /// Ratio of packets that are delayed by --reorder-by, so that later ones overtake them
@@ -188,7 +188,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     };
     // Signals are caught from here on, before anything exists that must be removed at the end.
     let asked = Asked::watch()?;
-    // Before the first thread starts: without root the process enters a user namespace, which the
+    // No thread may have started yet: without root the process enters a user namespace, which the
     // kernel permits only to a process with a single thread.
     let emulation = Emulation::start(plan.spec.clone())?;
     for notice in emulation.notices() {

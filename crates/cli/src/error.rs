@@ -86,13 +86,13 @@ fn flag(option: CallOption) -> &'static str {
     }
 }
 
-/// The text of the library, or of a peer, with flags for the options that it names.
+/// Replaces each option that a text of the library or of a peer names with the option's flag.
 fn in_flags(text: &str) -> String {
     let named = CallOption::named_in(text).into_iter();
     named.fold(text.to_owned(), |text, option| text.replace(&option.to_string(), flag(option)))
 }
 
-/// The event with flags for the options that its texts name.
+/// Replaces the options that the event's texts name with flags.
 pub(crate) fn event_in_flags(event: Event) -> Event {
     match event {
         Event::Fallback { carrier, advice } => {

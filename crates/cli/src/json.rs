@@ -262,7 +262,7 @@ pub(crate) fn served_result(moved: &Moved, has_error: bool) -> &'static str {
     }
 }
 
-/// A refused request, like [`ServerEvent::Refused`].
+/// The event of a refused HTTP request, with the fields of [`ServerEvent::Refused`].
 pub(crate) fn refused(address: std::net::SocketAddr, error: &Error) -> String {
     let mut value = json!({"event": "refused", "address": address.to_string()});
     put_error(&mut value, error);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use crate::{console, exit};
 
-/// Header and tag of a data datagram, which `cp --rate` counts and the model does not.
+/// Bytes of header and tag of a data datagram, which `cp --rate` counts and the model does not.
 const OVERHEAD: u64 = 32;
 
 /// Predict a copy or a stream from RBUDP's equations

@@ -35,7 +35,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Forget the paths to the network of a host, or all of them
+    /// Forget the paths to the network of a host, or all paths
     #[command(arg_required_else_help = true)]
     Forget {
         /// The host, by name or address

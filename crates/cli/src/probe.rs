@@ -87,7 +87,7 @@ pub(crate) fn run(args: &ProbeArgs, settings: &[Setting]) -> u8 {
     }
 }
 
-/// Runs all measurements; returns the exit status of the first that failed, or success.
+/// Runs all measurements; returns the exit status of the first failed measurement, or success.
 fn start(
     args: &ProbeArgs,
     settings: &[Setting],

@@ -38,7 +38,7 @@ pub(crate) struct Calm {
 }
 
 /// A bar for the whole copy; above it a line for each of several sources; below it the losses and
-/// the file's name. One line would exceed 80 columns.
+/// the file's name. All of them in one line would exceed 80 columns.
 pub(crate) struct Bars {
     all: MultiProgress,
     whole: ProgressBar,

@@ -63,7 +63,7 @@ pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     if let Some(meant) = meant {
         return refuse(format!("did you mean {meant}?"));
     }
-    // An ssh host needs no colon here.
+    // A colon outside the brackets of an IPv6 address starts a path.
     let has_path = text.rsplit(']').next().is_some_and(|end| end.contains(':'));
     let bare = !text.contains("://") && !has_path;
     let location: Location = if bare { format!("{text}:").parse()? } else { text.parse()? };

@@ -105,7 +105,7 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
     ids.iter().map(find).collect()
 }
 
-/// Whether all pages match the committed ones, or were updated.
+/// Runs the experiments. Returns whether all pages match the committed ones, or were updated.
 fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Result<bool, Error> {
     let folder = match &args.results {
         Some(folder) => Some(folder.clone()),

@@ -24,8 +24,8 @@ pub(crate) fn text(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// Parses the scenario `text` of the file at `path`; `settings` override its keys. Paths of traces
-/// are relative to the file's folder.
+/// Parses the scenario `text` of the file at `path`; `settings` override keys of the scenario.
+/// Paths of traces are relative to the file's folder.
 ///
 /// # Errors
 /// Describes the mistake, with its line.

@@ -69,8 +69,8 @@ enum Behind {
 enum Way {
     /// Repair or code, whichever sends less on the measured path
     Auto,
-    /// The frames of one deadline's length (at most 16Mi) are sent together as one transfer; its
-    /// lost datagrams are sent again
+    /// All frames of a period as long as the deadline (at most 16Mi) are sent as one transfer; lost
+    /// datagrams are sent again
     Payloads,
     /// Lost datagrams of a frame are sent again while they can be in time
     Repair,
@@ -218,7 +218,7 @@ fn watch(
         lines.sending(&now);
         before = now;
         if sender.is_over() || cancel.is_cancelled() {
-            // `finish` returns the reason.
+            // The stream's `finish` returns the reason.
             return Ok(());
         }
     }

@@ -32,7 +32,7 @@ const PATHS: [(&str, &str); 2] = [("short haul", "13ms"), ("long haul", "32.5ms"
 /// Overhead of a datagram on the wire: 28 bytes of IP and UDP, 38 of Ethernet.
 const AROUND: u32 = 66;
 
-/// The UDP payload that a card of `rate` sends in blocks of `block`.
+/// The rate of UDP payload through a card of `rate`, in datagrams with `block` bytes of the object.
 fn ceiling(rate: Rate, block: u32) -> Rate {
     let payload = f64::from(block + OVERHEAD);
     rate.scale(payload / (payload + f64::from(AROUND)))

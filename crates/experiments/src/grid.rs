@@ -29,8 +29,8 @@ const fn at_100_ms(name: &'static str, flow: &'static str, losses: &'static [u64
 }
 
 /// RBUDP runs on all paths. The other protocols run on the long paths, without loss and with 1 %.
-/// SABUL runs with 0.001 % instead: it treats all loss as congestion, and would need minutes at 0.1
-/// %.
+/// SABUL runs with 0.001 % instead of 1 %: it treats all loss as congestion, and would need minutes
+/// even at 0.1 %.
 const CONTENDERS: [Contender; 7] = [
     Contender { rtts: &[10, 100], ..at_100_ms("RBUDP", "rbudp", &[0, 100, 1_000, 5_000]) },
     at_100_ms("FOBS, greedy", "fobs", &[0, 1_000]),

@@ -19,9 +19,10 @@ const LINK: Rate = Rate::from_mbps(1_000);
 const TOLD: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];
-/// The flow that is configured with the whole link's rate, and its number of receivers. With one
-/// receiver the share is the whole rate anyway; sixteen receivers show nothing new.
+/// The flow that is configured with the whole link's rate.
 const BLIND: &str = "blind";
+/// The number of receivers of [`BLIND`]. With one receiver the share is the whole rate anyway;
+/// sixteen receivers show nothing new.
 const BLIND_TO: usize = 4;
 /// The flow whose receivers request the rate of their own links.
 const ASKED: &str = "gtp";

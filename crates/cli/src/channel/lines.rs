@@ -80,7 +80,7 @@ impl Lines {
         ));
     }
 
-    /// The server has admitted the subscriber.
+    /// Prints that the server has admitted the subscriber.
     pub(super) fn waiting(&self, url: &str) {
         self.note(format_args!("longhaul: receives {url}"));
     }

@@ -29,7 +29,7 @@ pub(super) struct Measured {
     pub(super) counts: Option<Counts>,
     /// CPU time; `None` for a simulated run.
     pub(super) cpu: Option<Cpu>,
-    /// Goodputs of a copy and a concurrent TCP flow, if such a run was made.
+    /// Goodputs of a copy and a concurrent TCP flow, if the comparison measures them.
     pub(super) beside_tcp: Option<Shares>,
     /// Rates of arrival: seconds since the start, Mbit/s.
     pub(super) rates: Vec<(f64, f64)>,
@@ -53,7 +53,7 @@ pub(super) struct Counts {
     pub(super) duplicates: Option<f64>,
 }
 
-/// CPU time of both ends, in seconds a GB of the object.
+/// CPU time of both ends, in seconds per GB of the object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cpu {
     /// CPU time of this process.

@@ -56,7 +56,7 @@ pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Fil
     Ok(paths.into_iter().map(Filter::Only).collect())
 }
 
-/// Reads zero-terminated paths, up to an empty one.
+/// Reads zero-terminated paths, up to an empty path.
 fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize> {
     let mut all = 0;
     loop {

@@ -168,16 +168,16 @@ impl Copy<'_> {
         Err(ended(&mut child, "it ended before it could be killed"))
     }
 
-    /// Runs the copy to its end, and calls `told` with the copied bytes of each progress line.
+    /// Runs the copy to its end, and calls `report` with the copied bytes of each progress line.
     pub(super) fn to_the_end(
         &self,
         cancel: &CancelHandle,
-        mut told: impl FnMut(u64),
+        mut report: impl FnMut(u64),
     ) -> Result<Finished, Error> {
         let (mut child, lines) = self.spawn()?;
         let mut last = None;
         while let Some(line) = next(&lines, cancel, None)? {
-            told(Half::of(&line).bytes);
+            report(Half::of(&line).bytes);
             last = Some(line);
         }
         let summary = last.and_then(|line| serde_json::from_str(&line).ok());

@@ -102,7 +102,7 @@ fn by_tcp(
     let mut running = track.start_tcp(&tcp).map_err(|error| emulating(&error))?;
     while !running.is_finished() && running.elapsed() < PATIENCE {
         bar.set_position(running.received().get());
-        // There are no progress events, so the bar polls.
+        // The kernel's TCP sends no progress events, so this loop polls.
         thread::sleep(LOOK_EVERY);
         if cancel.is_cancelled() {
             return Err(interrupted());

@@ -32,7 +32,7 @@ pub(super) fn table(flows: &[FlowEnd]) -> Vec<String> {
     lines
 }
 
-/// The reason why a flow did not finish; `None` for a flow that finished.
+/// The reason why a flow failed or did not finish; `None` after a success.
 fn trouble(flow: &FlowEnd) -> Option<String> {
     match (&flow.error, flow.finished, flow.object) {
         (Some(error), ..) => Some(format!("FAILED: {error}")),

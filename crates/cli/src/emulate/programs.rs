@@ -81,8 +81,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Creates the receiver. Each signal that ends a run stops the flows and becomes an event, also
-    /// one that arrived earlier.
+    /// Creates the receiver. Each signal that ends a run stops the flows and becomes an event, even
+    /// a signal that arrived before this call.
     ///
     /// # Errors
     /// No thread can be started.

@@ -129,7 +129,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     let lives = |place: usize| flows[place]["lives_seconds"].as_array().map(Vec::len);
     assert_eq!((lives(5), lives(6)), (Some(6), Some(3)), "{ended}");
     assert!(flows[5]["lives_seconds"][0].as_f64() > Some(0.016), "a SYN and the data: {ended}");
-    // At most three fifths of 5 Mbit/s, for 0.4 s.
+    // The flow `bursts` is on for 30 of 50 ms, and sends at 5 Mbit/s for at most 0.4 s.
     assert!(count(7, "delivered_bytes") < 200_000 && count(7, "sent") > 10, "{ended}");
     let truth = ended.summary();
     assert!(truth["valid"].is_boolean() && truth["own_drops"].is_u64(), "{truth}");

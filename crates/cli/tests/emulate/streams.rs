@@ -72,13 +72,13 @@ fn stream_over(
 
 #[test]
 fn lost_datagrams_of_frames_and_of_payloads_are_sent_again() {
-    // `auto` takes the way that sends less on this path.
+    // `auto` takes `repair`, which sends less than `code` on this path.
     for (way, name) in [("payloads", "payloads"), ("auto", "repair")] {
         let (sent, came) = need!(stream_by(way));
         assert!(sent["way"].as_str().is_some_and(|words| words.starts_with(name)), "{sent}");
         let number = |of: &serde_json::Value, field: &str| of[field].as_u64().expect("a number");
-        // About four of a frame's 210 datagrams are lost, so each frame needs repairs. A busy
-        // host may miss a few frames.
+        // About four of a frame's 210 datagrams are lost, so nearly every frame needs repairs. A
+        // busy host may miss a few frames.
         assert!(number(&came, "on_time") >= 50, "{way} {sent} {came}");
         assert_eq!((number(&came, "wrong"), number(&came, "restored")), (0, 0), "{way} {came}");
         assert!(number(&sent, "resent") > 100, "{way} {sent}");

@@ -519,7 +519,7 @@ fn a_pattern_matches_nothing_outside_the_root_even_through_a_link() {
         assert_ne!(ended.status, Some(0), "{pattern}: {ended}");
         assert!(names(&pair.here).is_empty(), "{pattern}");
     }
-    // Without -r the copy follows a link, and this link leads out.
+    // Without -r the copy follows a link, and this link leads out of the root.
     assert_ne!(pair.cp(&[&pair.at("to s*"), &"."]).status, Some(0));
     pair.cp(&[&pair.at("*/secret"), &"mine"]).summary();
     assert_eq!(fs::read(pair.here.join("mine")).unwrap(), b"mine");

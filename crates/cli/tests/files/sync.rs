@@ -81,7 +81,7 @@ fn an_empty_source_and_a_plan_beyond_the_limit_are_refused_and_delete_nothing() 
     write(&pair.here.join("to/x"), b"x");
     let said = "the source has no files";
     sync(&pair, &["--delete"], "empty/", pair.at("run")).is(5, &[said]);
-    // An empty list from a server, which may be wrong or a lie, deletes nothing either.
+    // An empty list from a server deletes nothing either, because the server may be lying.
     sync(&pair, &["--delete"], pair.at("empty/"), "to").is(4, &[said]);
     sync(&pair, &["--delete"], "empty/", "to").is(4, &[said]);
     let limit = ["--delete", "--max-delete=4"];

@@ -32,7 +32,7 @@ fn a_command_that_only_shows_something_ends_when_the_reader_of_its_output_has_go
         (&["top", "--json"], ""),
         (&["cat"], "large"),
         (&["ls", "--json"], ""),
-        // These write nothing, so only the pipe can tell them.
+        // These commands write nothing, so they must watch the pipe to notice that it is closed.
         (&["stream", "receive", "--json"], "stream"),
         (&["stream", "receive", "--output=-"], "stream"),
         (&["share", "watch"], "nothing"),

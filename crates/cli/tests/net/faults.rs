@@ -114,7 +114,7 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy() {
     assert_eq!(ended.summary()["verified"], true, "{ended}");
     assert_copied(&pair, Way::Push, &content);
     let more = peak(id) - before;
-    // Besides the memory limit: stacks, batches of datagrams, memory that the allocator keeps.
+    // 24 MiB besides the limit: stacks, batches of datagrams, memory that the allocator keeps.
     assert!(more < MEMORY + (24 << 20), "{more} bytes more than {before}");
 }
 
@@ -301,8 +301,8 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_without_losses() {
         assert_eq!(summary["memory_lost"], 0, "{ended}");
         assert_eq!(summary["verified"], true, "{ended}");
     }
-    // Besides the limit: the program, and datagrams that arrive before their flow is known (64 MB
-    // at most).
+    // The limit, plus at most 64 MB of datagrams that arrive before their flow is known, plus the
+    // program.
     let peak = peak(server);
     assert!(peak < (64 << 20) + 128_000_000, "{peak} bytes");
     for name in names {

@@ -83,7 +83,7 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// Datagrams sent while the copy is frozen: half a second's worth.
+    /// Minimum number of datagrams while the copy's sender is frozen: half a second's worth.
     fn least(self) -> u64 {
         u64::from(self.per_millisecond) * 500
     }
@@ -206,8 +206,8 @@ pub(super) fn copy_through(
     let refused = summary["refused_datagrams"].as_u64().expect("it is a count");
     let sent = tally.sent.load(Ordering::Relaxed);
     assert!((1..=sent).contains(&refused), "{way:?}: {refused} of {sent}: {ended}");
-    // While the copy is frozen, its receiver reads everything unless its kernel drops it. One in
-    // 256 random datagrams looks like a path probe and is answered.
+    // While the sender is frozen, the receiver refuses each hostile datagram that its kernel does
+    // not drop. But one in 256 random datagrams looks like a path probe and is answered.
     let seen = refused + dropped;
     assert!(20 * seen >= 19 * between, "{way:?}: of {between} {refused}, {dropped}: {ended}");
 }

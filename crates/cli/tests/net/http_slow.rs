@@ -50,7 +50,7 @@ fn clients_that_do_not_read_hold_no_memory_delay_nobody_and_are_disconnected() {
             }
             ended.store(true, Ordering::Relaxed);
         });
-        // Meanwhile others are served, and one reads a little after each of their requests.
+        // Meanwhile the server answers other clients, and one slow client reads a little at a time.
         while !ended.load(Ordering::Relaxed) {
             let mut reply = String::new();
             get(address, "/small").read_to_string(&mut reply).expect("the reply is text");

@@ -58,7 +58,7 @@ pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
             let mut listener =
                 Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
             let _ = ready.send((listener.local_addr(), identity.id().to_string()));
-            // The first stream sends its request without waiting.
+            // A session here is one stream: the client's first, which begins with a request.
             let mut session: Session = listener.accept().await;
             assert_eq!(session.asked().0, service);
             while let Ok(Some(asked)) = session.read::<Asked>().await

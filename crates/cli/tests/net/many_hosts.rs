@@ -112,7 +112,7 @@ fn a_weight_multiplies_the_share_of_a_source() {
     // Flows that are slower than requested cannot use a larger share.
     let in_time = summary["seconds"].as_f64() <= Some(12.0);
     need!(skip::unless(in_time, "this machine is too busy for 16 Mbit/s: weights decide nothing"));
-    // Four to one, except for data before the first schedule.
+    // The shares are four to one, except for data before the first schedule.
     assert!(heavy > 2 * light, "{heavy} and {light}: {ended}");
 }
 

@@ -156,7 +156,7 @@ fn two_domains(family: Family) {
         let everybody = here.iter_mut().chain(&mut there).chain([&mut by_unicast]);
         everybody.for_each(|child| hears(child, text));
     }
-    // Without its reflector, a domain still hears its own members.
+    // Without their reflector, the members of a domain still hear each other.
     two.into_child().kill();
     far.say("three");
     there.iter_mut().for_each(|child| hears(child, "three"));

@@ -79,7 +79,7 @@ pub(super) fn path_with_longhaul(tools: &Path) -> String {
 
 /// A reader of a page, with a shell on each of the page's two hosts.
 struct Reader {
-    /// What stands on the page, and what the test uses in its place.
+    /// A host, address or folder on the page, and its replacement in the test.
     places: Vec<(&'static str, String)>,
     own: Shell,
     server: Shell,

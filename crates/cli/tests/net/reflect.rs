@@ -91,7 +91,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[], &[room(&b)]);
-    // Sent before anybody subscribes: each room gets the last message.
+    // Nobody has subscribed yet: the reflectors pass each other the last message of their room.
     net.say(&a, "first");
     let mut ends = [&a, &b, &c].map(|server| net.receive(server, &[]));
     for end in &mut ends {

@@ -274,7 +274,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
         }
         let _ends = Ends(&ends);
         for kill in 0..kills {
-            // At least one edit since the server's start, plus a random time.
+            // Waits for at least one edit since the server's start, then for a random time.
             made.grow();
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             thread::sleep(Duration::from_micros(seed >> 47));

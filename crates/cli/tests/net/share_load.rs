@@ -3,10 +3,9 @@
 //! `results/figures.sh sharing` starts servers, and runs this test against them with other loads.
 //! It names each load in `LONGHAUL_SHARE_LOAD="SERVER HOST PORT ID PID WATCHERS WRITERS DEPTH RATE
 //! SECONDS CHANGES"`. `SERVER` is `longhaul`, `redis` or `etcd`. If `RATE` is 0, each writer always
-//! has
-//! `DEPTH` unanswered changes in flight; otherwise it makes `RATE` changes a second. A writer ends
-//! after `SECONDS`. If `CHANGES` is not 0, it ends after this many changes at the latest, and each
-//! change has a new key.
+//! has `DEPTH` unanswered changes in flight; otherwise it makes `RATE` changes a second. A writer
+//! ends after `SECONDS`. If `CHANGES` is not 0, a writer makes at most this many changes, each with
+//! a new key.
 
 mod etcd;
 mod redis;
@@ -173,7 +172,7 @@ impl Writer for Ours {
     }
 }
 
-/// Watches the tree; returns after the first snapshot, which is empty or is not counted.
+/// Starts a watch of the tree. Returns after the first snapshot, which is not counted.
 async fn watch(load: &Load, base: Instant, seen: Rc<Seen>) {
     let mut session = open(load).await;
     let watch = Watch { prefix: "load".to_owned(), anew: true, ..Watch::default() };
@@ -241,7 +240,7 @@ async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
             seen.came.notified().await;
         }
     };
-    // A server may have skipped changes.
+    // The wait has a limit, because a server may have skipped changes.
     let _ = tokio::time::timeout(PATIENCE, all).await;
     (made, seconds)
 }

@@ -45,7 +45,7 @@ impl Watched {
     fn left(&self) -> (Vec<Vec<u8>>, usize) {
         let mut data_port = self.rig.relay.address();
         data_port.set_port(data_port.port() + 1);
-        // A port forwards in order, so earlier datagrams have been counted.
+        // The relay keeps the order at each port, so earlier datagrams have been counted.
         let last = b"so much";
         let asking = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         asking.send_to(last, data_port).expect("loopback");

@@ -14,7 +14,7 @@ use crate::quantity::{Quantity, Unit};
 use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
-/// Fresh seeds: earlier seeds were used while the laws were tuned.
+/// The page's first seed. The rate laws were tuned with lower seeds.
 const FIRST_SEED: u64 = 41;
 const SEEDS: u64 = 20;
 /// The short form for CI: one seed, and every twelfth cell.

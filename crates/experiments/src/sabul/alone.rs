@@ -117,7 +117,7 @@ pub(super) static FIG5: Experiment = Experiment {
         let all: Option<Vec<f64>> = ROUTES.iter().map(|(case, _)| of(case)).collect();
         let sum = all.map(|all| all.iter().sum());
         rows.push(Row::new("all three", GOODPUT, sum).published(2_712.8));
-        // The initial rate is near the published rates.
+        // All rows are fitted: the initial rate is near the published rates.
         vec![Table::new("", rows).fitted(|_| true)]
     },
     courses: Experiment::NO_COURSES,

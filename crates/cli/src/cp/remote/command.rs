@@ -101,9 +101,9 @@ fn host(location: &Location) -> Option<&str> {
 }
 
 impl Plan {
-    /// Completes the command with the words of `ssh`, the path of longhaul there, the flags of
-    /// `matches`, and `verbose` times `-v`. `filters` replace the flags that name files on this
-    /// host.
+    /// Completes the command with the words of `ssh`, the path of longhaul on the other host, the
+    /// flags of `matches`, and `verbose` times `-v`. `filters` replace the flags that name files on
+    /// this host.
     ///
     /// # Errors
     /// The command is too long for a shell.

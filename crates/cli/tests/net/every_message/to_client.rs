@@ -141,7 +141,7 @@ async fn lie(mut session: Session, moment: Moment, shared: &Shared) {
         Message::Request(request) => request,
         Message::Survey(_) => Request::default(),
         Message::Probe(_) => return count(session, shared).await,
-        // A second, idle stream.
+        // Another stream of the client gets no lies.
         _ => return while let Ok(Some(_)) = session.read::<Frame>().await {},
     };
     let mut say = moment.before(&request);
@@ -276,7 +276,7 @@ fn tell_all(moment: Moment, lies: Vec<Lie>) {
             Ok(_) => whole += 1,
             Err(error) => {
                 refused += 1;
-                // A path of 4096 bytes that are not UTF-8, and a reason.
+                // Room for a path of 4096 bytes, each shown as 3 bytes, and a reason.
                 let bounded = !error.what.is_empty() && error.what.len() < 3 * 4096 + 3000;
                 assert!(bounded, "{moment:?}, {last}: {} bytes", error.what.len());
                 // A server may report a file as failed although it has sent it.
