@@ -25,8 +25,8 @@ impl Remembered {
     }
 
     /// Returns the bytes that may be in flight before a path with this round-trip time is
-    /// validated: half of what the path carried in the shorter of both round trips (RFC 9959,
-    /// section 3.3).
+    /// validated: half of what the remembered rate carries in the shorter of the two round-trip
+    /// times (RFC 9959, section 3.3).
     pub fn flight(&self, rtt: Span) -> Bytes {
         self.rate.scale(0.5).over(self.rtt.min(rtt))
     }
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flight_is_half_of_a_round_trip_the_shorter_of_both() {
+    fn a_flight_is_half_of_what_the_shorter_round_trip_carries() {
         let (rate, loss) = (Rate::from_mbps(800), LossRatio::NONE);
         let path = Remembered { rate, rtt: Span::from_millis(100), loss };
         assert_eq!(path.flight(Span::from_millis(120)), Bytes::new(5_000_000));

@@ -69,7 +69,7 @@ fn a_lossy_path_is_kept_full_and_the_waste_is_bounded() {
 #[test]
 fn a_killed_receiver_loses_at_most_two_segments_and_two_round_trips() {
     // Chunks of 50 blocks: at a loss of 5 % almost none (0.95⁵⁰ = 8 %) is complete after the first
-    // sends. A round trip is a quarter of a segment.
+    // sends. The path carries a quarter of a segment in a round trip.
     let most = 2 * (1_000_000 + RATE.over(RTT).get());
     for name in ["fobs", "fobs-table"] {
         for loss in [0.01, 0.05] {
@@ -114,8 +114,8 @@ fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
 #[test]
 fn the_path_never_idles_while_the_receiver_has_room() {
     // A disk that writes at 80 Mbit/s for 50 ms and pauses for 50 ms: on average 40 Mbit/s, slower
-    // than the path's 50. The memory holds a pause and two round trips. A chunk of `fobs-table` is
-    // a fifth of this memory.
+    // than the path's 50. The memory holds the data of a pause and two round trips. A chunk of
+    // `fobs-table` is a fifth of this memory.
     let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
     for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 200e3)])] {
         for loss in [0.0, 0.005] {

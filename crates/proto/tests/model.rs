@@ -95,7 +95,8 @@ struct Pair {
     next_first: u64,
     /// Whether the receiver has requested blocks by number.
     asked: bool,
-    /// Timeouts after which a silent flow's sender may resend by itself.
+    /// Number of timeouts so far; after each timeout, the sender may resend a block that no message
+    /// named.
     waits: u32,
     sequence: u64,
     requests: u64,
@@ -386,7 +387,7 @@ proptest! {
 
     #[test]
     fn every_sender_conforms_to_a_simple_model(
-        // In bursts of one block, and of several.
+        // Rates at which a burst has one block, or several blocks.
         mbps in prop::sample::select(vec![40, 400]), steps in steps(),
     ) {
         for row in all() {

@@ -1,5 +1,5 @@
-//! A property of NETBLT: several buffers in flight keep a path full at a loss of up to 5 %, and
-//! hardly more than the lost blocks is sent again.
+//! A property of NETBLT: several buffers in flight keep a path full at a loss of up to 5 %, and the
+//! sender resends hardly more than the lost blocks.
 
 use longhaul_proto::netblt::ROW;
 use longhaul_proto::registry::find;

@@ -64,7 +64,7 @@ pub(crate) struct Channel {
     pub(crate) delay: Span,
     /// The bottleneck towards the receiver, and its queue.
     pub(crate) bottleneck: Option<(Rate, Bytes)>,
-    /// Loss of data datagrams, and of control messages by datagram, in both directions.
+    /// Loss ratio of data datagrams and of control messages in datagrams, in both directions.
     pub(crate) loss: f64,
     pub(crate) duplicate: f64,
     /// Share of datagrams that are delayed, by up to `lateness`.

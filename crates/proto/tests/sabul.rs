@@ -11,7 +11,7 @@ use crate::rig::{Channel, Host, Rig, setup};
 
 const CAPACITY: Rate = Rate::from_mbps(80);
 
-/// A path of 80 Mbit/s with a queue of a round trip.
+/// A path of 80 Mbit/s whose queue holds as much as the path carries in a round trip.
 fn path(rtt: Span) -> Channel {
     let queue = CAPACITY.over(rtt).max(Bytes::new(10_320));
     Channel { bottleneck: Some((CAPACITY, queue)), ..Channel::perfect(rtt / 2) }
@@ -108,16 +108,16 @@ fn the_release_sends_its_losses_several_times_and_the_paper_does_not() {
     assert!(sent.retransmitted > came.blocks_lost * 2 && came.duplicates > 30, "{sent:?}");
 }
 
-/// The shares of three flows over delays of 10, 40 and 100 ms, times three (1 is a fair share).
-/// `longer` is added to the two longer delays.
-fn shares_over_unlike_ways(longer: Span) -> [f64; 3] {
-    // The queue is a round trip of the middle flow.
+/// The shares of three flows with round trips of 10, 40 and 100 ms, times three (1 is a fair
+/// share). `longer` is added to the two longer round trips.
+fn shares_over_unlike_paths(longer: Span) -> [f64; 3] {
+    // The queue holds as much as the path carries in a round trip of the middle flow.
     let queue = CAPACITY.over(Span::from_millis(40));
     let nearest = Span::from_millis(10);
     let channel = Channel { bottleneck: Some((CAPACITY, queue)), ..Channel::perfect(nearest / 2) };
     let mut rig = Rig::new(&ROW, 1, channel);
-    let ways = [(10, Span::ZERO, 70e6), (40, longer, 30e6), (100, longer, 15e6)];
-    for (flow, (rtt, longer, initial)) in (1..).zip(ways) {
+    let flows = [(10, Span::ZERO, 70e6), (40, longer, 30e6), (100, longer, 15e6)];
+    for (flow, (rtt, longer, initial)) in (1..).zip(flows) {
         let rtt = Span::from_millis(rtt) + longer;
         let mut setup = setup(flow, 1_000_000, 0, None, rtt);
         let settings = Settings::default().with(&ROW, "initial-rate", initial);
@@ -141,13 +141,13 @@ fn shares_over_unlike_ways(longer: Span) -> [f64; 3] {
 }
 
 #[test]
-fn flows_over_unlike_ways_that_begin_at_unlike_rates_end_at_equal_shares() {
+fn flows_over_unlike_paths_from_unlike_rates_end_at_equal_shares() {
     // Nothing here is random, and the relative phase of the three sawteeth changes the shares by 3
-    // %. The test therefore uses the mean over slightly different delays.
-    const WAYS: u64 = 8;
+    // %. The test therefore uses the mean over slightly different round trips.
+    const RUNS: u64 = 8;
     let runs: Vec<_> =
-        (0..WAYS).map(|way| shares_over_unlike_ways(Span::from_micros(250) * way)).collect();
-    let mean = [0, 1, 2].map(|flow| runs.iter().map(|run| run[flow]).sum::<f64>() / WAYS as f64);
+        (0..RUNS).map(|run| shares_over_unlike_paths(Span::from_micros(250) * run)).collect();
+    let mean = [0, 1, 2].map(|flow| runs.iter().map(|run| run[flow]).sum::<f64>() / RUNS as f64);
     // TCP's shares would be 10 : 2.5 : 1. The middle flow has 4.8 % more than a third and the
     // farthest flow 5.1 % less, because a loss freezes the farthest longer than the nearest.
     assert!(mean.iter().all(|share| (share - 1.0).abs() < 0.055), "{mean:?} of {runs:?}");

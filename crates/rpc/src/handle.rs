@@ -38,7 +38,8 @@ impl RpcOptions {
     }
 }
 
-/// An order to the connection's state, from a handle of the program or from a method that it runs.
+/// An order to [`Ends`](crate::ends::Ends), from a handle of the program or from a method that the
+/// program runs.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Begins a call.

@@ -16,9 +16,9 @@ use crate::{Error, Kind};
 use longhaul_text::CallOption;
 
 /// Opens a session to the server at `host` and `port`, if the client trusts the server. A pin in
-/// `trust` decides; without a pin, the server's id in `known_servers`. For an unknown server,
-/// `trust.accept_new` or the user's answer from `ask` decides. A server with another id receives
-/// nothing, not even this client's id.
+/// `trust` decides; without a pin, the server's id in `known_servers` decides. For an unknown
+/// server, `trust.accept_new` or the user's answer from `ask` decides. A server with another id
+/// receives nothing, not even this client's id.
 ///
 /// # Errors
 /// [`Kind::Unreachable`] if nobody answers (the error names the attempts and the ports to open), if

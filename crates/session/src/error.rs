@@ -1,4 +1,4 @@
-//! Why a session cannot start, or ended.
+//! The errors that prevent a session or end it.
 
 use std::fmt;
 use std::path::PathBuf;

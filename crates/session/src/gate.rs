@@ -28,7 +28,7 @@ struct Inside {
     counts: HashMap<Network, usize>,
 }
 
-/// A place, returned on drop.
+/// A place; its drop returns the place to the gate.
 #[derive(Debug)]
 pub(crate) struct Place {
     gate: Gate,

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::window::Window;
 
-/// Limit on unacknowledged data of the connection, until much data is announced.
+/// Limit on unacknowledged bytes of the connection, until much data is announced.
 pub(super) const SEND_WINDOW: u64 = 1 << 20;
 
 /// Limit on unread and on unacknowledged bytes of the connection, once much data is announced.

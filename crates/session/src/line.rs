@@ -364,7 +364,7 @@ impl FrameReader {
         }
     }
 
-    /// Reads to the end. Without this, some carriers discard undelivered data.
+    /// Reads the input to its end. Without this read, some carriers discard undelivered data.
     async fn drain(mut self) {
         loop {
             self.came.clear();
@@ -435,7 +435,8 @@ mod tests {
         assert_eq!(writer.queued(), all - 3);
     }
 
-    /// Polls the end of a stream once: does it wait for the other side, whose input is silent?
+    /// Polls the end of a stream once while the other side sends nothing. Returns whether the end
+    /// waits for the other side.
     fn waits(is_broken: bool, peer_done: bool) -> bool {
         let (input, _silent) = tokio::io::duplex(8);
         let (out, far) = tokio::io::duplex(1 << 10);

@@ -303,7 +303,7 @@ fn one_number<T, U>(
     }
 }
 
-/// Binds `address` with `exactly`.
+/// Binds `address` with `exactly`; if IPv6 is unavailable, binds the unspecified IPv4 address.
 fn bind<T>(address: SocketAddr, exactly: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let everywhere = address.is_ipv6() && address.ip().is_unspecified();
     match exactly(address) {

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_returns_after_the_way_out_is_shut() {
+    fn a_close_returns_after_the_writer_is_shut_down() {
         crate::tests::run(async {
             let seen = Arc::new(Lock::new(Seen::default()));
             let (input, _other_end) = tokio::io::duplex(64);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn small_writes_leave_together_with_a_flush_and_a_close_shuts_the_way_out() {
+    fn a_flush_sends_small_writes_together_and_a_close_shuts_the_writer_down() {
         let seen = Arc::new(Lock::new(Seen::default()));
         let out: Out = Box::new(Recorded(seen.clone()));
         let input: In = Box::new(io::Cursor::new(b"came".to_vec()));

@@ -44,13 +44,13 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// How long the first attempt may be unanswered before a second attempt starts.
 const REPEAT_AFTER: Duration = Duration::from_millis(40);
 
-/// Limit on unread data of one side, until much data is announced.
+/// Limit on unread bytes of one side, until much data is announced.
 const UNREAD: u32 = 256 << 10;
 
-/// Limit on unread data in each stream of a client that opens several streams. The limit keeps an
+/// Limit on unread bytes in each stream of a client that opens several streams. The limit keeps an
 /// unread stream from blocking the other streams.
 const UNREAD_EACH: u32 = BULK;
-/// Limit on unread data in all streams of a client that opens several streams. Up to three unread
+/// Limit on unread bytes in all streams of a client that opens several streams. Up to three unread
 /// streams do not block the others.
 const UNREAD_ALL: u32 = 4 * BULK;
 

@@ -484,10 +484,10 @@ mod tests {
         assert_eq!((window.bytes, window.shortest), (512 << 10, Some(RTT / 2)));
     }
 
+    /// Half of what a path of 1 Gbit/s carries in a round trip.
     const FLIGHT: u64 = 6_250_000;
 
-    /// Returns a path that carries 12.5 MB in a round trip, and whose window may jump to half of
-    /// that.
+    /// Returns a path whose window may jump to `flight` bytes.
     fn remembered(rate: u64, one_in: u64, flight: u64) -> Path {
         let path = Path::new(rate, one_in);
         // As a session does: through a clone.
@@ -553,7 +553,7 @@ mod tests {
         assert_eq!((window.bytes, window.jump.state), (4 * FLOOR, State::None));
     }
 
-    /// Returns a window of which a flight of [`FLIGHT`] bytes was sent, as packet 47.
+    /// Returns a window after its flight of [`FLIGHT`] bytes was sent, as packet 47.
     fn sent() -> (Window, Instant) {
         let (mut window, now) = confirmed();
         window.on_sent(now, FLIGHT, 47);
@@ -568,8 +568,8 @@ mod tests {
         window.on_congestion_event(now, now, false, 1);
         let rest = FLIGHT - FLIGHT / TOO_MUCH - 1;
         assert_eq!((window.bytes, window.met_the_end), (rest / 2, true));
-        // Losses of the same flight that are found later, before and after its first packet's
-        // acknowledgement.
+        // Later losses of the same flight count too, before and after the acknowledgement of its
+        // first packet.
         window.on_congestion_event(now, now, false, 1_000_000);
         assert_eq!(window.bytes, (rest - 1_000_000) / 2);
         window.on_end_acks(now + RTT, 0, false, Some(47));
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_a_fiftieth_of_the_remembered_rate_gets_little_more_than_the_flight() {
+    fn a_path_that_carries_a_hundredth_of_the_remembered_rate_gets_little_more_than_the_flight() {
         // 10 Mbit/s and a queue of a round trip; the rest of the flight is lost.
         let mut path = remembered(1_250_000, NEVER, FLIGHT);
         let room = 250_000;

@@ -387,8 +387,8 @@ async fn write(
     }
 }
 
-/// Runs a watch until the connection is lost, its receiver is dropped, or `stopped` is true. In the
-/// last two cases the watch says goodbye to the server.
+/// Runs a watch until the connection is lost, the program drops its receiver, or `stopped` is true.
+/// In the last two cases the watch says goodbye to the server.
 async fn watch(
     connection: Connection,
     mut watching: Watching,

@@ -101,7 +101,7 @@ pub(crate) fn answered(answer: &Answer, asked: &Key) -> Result<Option<Entry>, Er
 }
 
 /// Returns the message of a piece, which is a part of a watch's snapshot or changes. `run` is the
-/// number of the server's run, in which the revisions count.
+/// number of the server's run, to which the revisions belong.
 pub fn part(run: u64, piece: Piece) -> Part {
     match piece {
         Piece::Snapshot { revision, is_first, is_last, entries } => {

@@ -64,7 +64,7 @@ pub struct Hold {
     /// The version that the presence had.
     #[prost(uint64, tag = "4")]
     pub version: u64,
-    /// Fail unless the server still has the presence.
+    /// Whether the call fails unless the server still has the presence.
     #[prost(bool, tag = "5")]
     pub strict: bool,
 }

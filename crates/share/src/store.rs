@@ -180,7 +180,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Answers while the file cannot be read. Watchers wait, because the old tree may be wrong.
+    /// Refuses the commands of `batch` while the file cannot be read. Watchers wait, because the
+    /// old tree may be wrong.
     fn refuse(&mut self, batch: impl Iterator<Item = Command>, why: &str) {
         let closed = || Failed::Closed(why.to_owned());
         for command in batch {

@@ -36,7 +36,7 @@ pub struct Streams {
     port: PortHandle,
 }
 
-/// A flow of the port, until it is dropped.
+/// A flow registered at the port; its drop unregisters the flow.
 pub(crate) struct Flow<'a>(pub(crate) &'a PortHandle, pub(crate) FlowId);
 
 impl Drop for Flow<'_> {

@@ -35,15 +35,16 @@ pub(super) struct Segment {
 /// One message of a report, which covers a slice of the segment, and its effect on the counters.
 pub(super) struct Slice {
     pub(super) report: Report,
-    /// Missing blocks that no earlier report named.
+    /// Missing blocks in the part of the slice that no earlier report covered.
     pub(super) newly_lost: u32,
-    /// Blocks missing after the round, if this is the report's last message.
+    /// Number of missing blocks among those that DONE covers; `None` unless this is the report's
+    /// last message.
     pub(super) round_left: Option<u32>,
 }
 
 impl Segment {
-    /// Handles DONE. A DONE counts as a copy and is ignored in three cases: it is older than the
-    /// last, it is being answered, or it was answered less than `recent` ago.
+    /// Handles DONE. Ignores a DONE that is older than the last, that is being answered, or that
+    /// was answered less than `recent` ago: it counts as a copy.
     pub(super) fn on_done(&mut self, now: Time, done: &Done, grace: Span, recent: Span) {
         let known = done.round == self.round;
         let answered = self.answered.is_some_and(|at| now.since(at) >= recent);

@@ -24,8 +24,8 @@ pub(super) struct TailCopies {
 }
 
 impl TailCopies {
-    /// How many more times a round of `blocks` may be sent. A round takes at most half of the
-    /// remaining budget, because the following rounds are smaller and gain more from copies.
+    /// How many more times a round of `blocks` blocks may be sent. A round takes at most half of
+    /// the remaining budget, because the following rounds are smaller and gain more from copies.
     fn more(self, blocks: u64) -> u64 {
         let most = u64::from(self.times.saturating_sub(1));
         (self.budget / 2).checked_div(blocks).unwrap_or(0).min(most)
@@ -130,7 +130,7 @@ impl Segment {
     }
 
     /// The next run of at most `max` blocks to repair. `skipped` holds the blocks that the receiver
-    /// has from elsewhere, numbered from the start of the object; `base` is the number of the
+    /// has from other sources, numbered from the start of the object. `base` is the number of the
     /// segment's first block.
     pub(super) fn next_repair(
         &mut self,
@@ -167,7 +167,7 @@ impl Segment {
         Some(run)
     }
 
-    /// Counts a repair of the round, to add symbols for its chunk.
+    /// Counts a run of repairs, so that the round ends with symbols for their chunk.
     pub(super) fn note_repeated(&mut self, layout: &Layout, segment: u32, run: &Range<u32>) {
         for index in run.clone() {
             *self.repeated.entry(layout.chunk_of(Block { segment, index })).or_default() += 1;
@@ -180,9 +180,9 @@ impl Segment {
     }
 
     /// Queues symbols for the chunks of the round, after all blocks and repairs of the round were
-    /// sent. `there` holds the blocks that the receiver has from elsewhere. The segment's repairs
-    /// and symbols together are limited to its expected losses plus the share `spare` of its
-    /// blocks; beyond this limit, no symbols are added. A second call in the same round does
+    /// sent. `there` holds the blocks that the receiver has from other sources. The segment's
+    /// repairs and symbols together are limited to its expected losses plus the share `spare` of
+    /// its blocks; beyond this limit, no symbols are added. A second call in the same round does
     /// nothing.
     pub(super) fn code_round(
         &mut self,
@@ -245,7 +245,7 @@ impl Segment {
         }
     }
 
-    /// Keeps a repair of the round for copies, as long as there are few.
+    /// Keeps a run of repairs for copies, as long as the round has few repairs.
     pub(super) fn list_repair(&mut self, run: Range<u32>, copies: TailCopies) {
         if self.copied {
             return;

@@ -191,10 +191,10 @@ fn silence_stops_the_flow_and_a_message_resumes_it() {
 fn the_tail_is_copied_list_after_list_within_its_budget() {
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
     assert_eq!(out.run().len(), 2048);
-    // 2048 / 256 = 8 extra blocks, of which a round takes at most half. The first round has five
-    // blocks, too many for copies. The next round has three blocks, which are sent twice. Five
-    // extra blocks are left. The last round has one block and takes two extra blocks, so the
-    // block is sent three times.
+    // 2048 / 256 = 8 extra blocks, of which a round takes at most half. The first repair round has
+    // five blocks, too many for copies. The next round has three blocks, which are sent twice. Five
+    // extra blocks are left. The last round has one block and takes two extra blocks, so the block
+    // is sent three times.
     out.report(1, 2048, &[0..1, 5..6, 9..10, 20..22]);
     assert_eq!(out.run(), [0, 5, 9, 20, 21]);
     out.report(2, 2048, &[0..1, 9..10, 20..21]);

@@ -11,7 +11,7 @@ use crate::time::{Span, Time};
 
 /// Limit of the calls of one end that wait to be sent.
 const WAITING: usize = 1 << 16;
-/// Answers that may arrive before the caller confirms them.
+/// Number of answers that the caller confirms in one message.
 const SILENT: usize = 32;
 const MILLI: u64 = 1_000_000;
 
@@ -46,7 +46,7 @@ pub struct Caller {
     open: BTreeMap<u64, Open>,
     /// Calls that were not sent, in order.
     unsent: VecDeque<u64>,
-    /// Messages of calls that were sent.
+    /// Messages that are ready to be sent, about calls that were sent before.
     queue: VecDeque<Message>,
     /// Calls whose answers have arrived and are not yet confirmed.
     have: Vec<u64>,

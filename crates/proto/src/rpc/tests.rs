@@ -140,7 +140,7 @@ fn a_call_whose_answer_is_forgotten_fails_and_is_not_made_again() {
     let mut callee = Callee::new(true, true);
     assert_eq!(callee.heard(again(1), ROOM), Ok(None));
     assert!(unknown(callee.poll()));
-    // The same client's new calls are made.
+    // New calls of the same client run.
     assert!(matches!(callee.heard(Message::Call(call(3)), ROOM), Ok(Some(Order::Run(_)))));
     // A client that has the answer and asks again.
     callee.answer(3, Ok(Vec::new()));

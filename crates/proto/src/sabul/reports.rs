@@ -14,8 +14,8 @@ use crate::wire::Loss;
 /// Maximum number of loss reports in one synchronization interval.
 pub(super) const MOST_AT_ONCE: u32 = 32;
 
-/// A loss to be reported again: when, with which k (see [`Again::AfterTrips`]), and the first
-/// block and the end of the blocks.
+/// A loss to be reported again: the time, k (see [`Again::AfterTrips`]), the first block, and the
+/// last block plus one.
 type Due = Reverse<(Time, u64, u64, u64)>;
 
 /// The rule for repeated reports.

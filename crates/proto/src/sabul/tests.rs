@@ -155,7 +155,7 @@ fn an_available_window_is_rate_times_delay_and_at_most_the_set_maximum() {
         let size = out.sender.window_room() + out.sender.end.frontier.unacknowledged();
         (size, (out.sent.len() - before) as u64)
     };
-    // Arrivals of the last 110 ms, and sixteen more.
+    // The window has the blocks that arrived in the last 110 ms, and sixteen more.
     let (followed, arrived) = sizes(&[("available-window", 1.0)]);
     assert!(arrived > 100 && followed.abs_diff(arrived + 16) < arrived / 5, "{followed}");
     assert_eq!(sizes(&[("available-window", 1.0), ("window", 40.0)]).0, 40);
@@ -232,7 +232,7 @@ fn an_acknowledgement_takes_blocks_off_the_loss_list() {
 fn a_lost_end_is_found_by_the_last_block_and_then_given_up_whole() {
     let mut out = Out::open(20);
     assert_eq!(out.run_for(20).len(), 20);
-    // Silence: after a timeout the last block is resent, and then with growing waits.
+    // In silence the sender resends the last block after a timeout, and again after growing waits.
     assert_eq!(out.run_until(ms(600)), [19]);
     assert_eq!(out.run_until(ms(990)), [19]);
     // After a second of silence everything in flight counts as lost.

@@ -112,12 +112,13 @@ impl Edits {
         self.next
     }
 
-    /// Number of unacknowledged edits plus presence keys in doubt.
+    /// Number of unacknowledged edits, plus presence keys that the server has not confirmed on this
+    /// connection.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.loose.len() + self.asked.len()
     }
 
-    /// Whether all edits are acknowledged and no presence is in doubt.
+    /// Whether all edits are acknowledged and all presence is confirmed on this connection.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -142,8 +143,8 @@ impl Edits {
         self.connected = true;
     }
 
-    /// Notes that the connection was lost: its unanswered edits are sent again, and all presence is
-    /// in doubt.
+    /// Notes that the connection was lost: its unanswered edits are sent again, and the client asks
+    /// for all its presence again.
     pub fn lost(&mut self) {
         self.connected = false;
         for waiting in self.waiting.values_mut() {

@@ -31,7 +31,7 @@ pub struct Replica {
 }
 
 impl News {
-    /// Approximate bytes of memory of the news.
+    /// Approximate bytes of memory that this output takes.
     pub fn bytes(&self) -> usize {
         let size = |key: &Key, value: Option<&[u8]>| {
             OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)

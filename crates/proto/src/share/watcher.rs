@@ -40,7 +40,7 @@ enum State {
 pub enum Piece {
     /// A part of a snapshot, in key order.
     Snapshot {
-        /// The revision of the tree in the whole snapshot.
+        /// The revision of the tree that the whole snapshot shows.
         revision: u64,
         /// Whether a new snapshot begins, which replaces the watcher's data.
         is_first: bool,
@@ -49,7 +49,7 @@ pub enum Piece {
         /// The entries.
         entries: Vec<(Key, Entry)>,
     },
-    /// Changes, oldest first, complete from the last revision to `through`.
+    /// Changes, oldest first: all those after the watcher's last revision, up to `through`.
     Changes {
         /// After these changes the watcher is complete up to this revision.
         through: u64,

@@ -106,7 +106,7 @@ impl Writers {
     }
 
     /// Begins the stream `stream` of `writer`; streams are numbered from 1. Returns how often
-    /// outcomes of this client were discarded. `seen` is the number returned for the writer's
+    /// outcomes of this client were discarded. `seen` is the count returned for the writer's
     /// previous stream, if the writer received it. `is_first`: the writer had no stream before.
     ///
     /// # Errors

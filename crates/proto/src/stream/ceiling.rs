@@ -18,8 +18,7 @@ const SLOWER: f64 = 15.0 / 16.0;
 /// How long a limit applies. After that time a higher rate is tried, because the path may have
 /// become faster.
 const KEPT: Span = Span::from_secs(60);
-/// A new sending rate has an effect on reports after this time plus a round trip plus two frame
-/// intervals.
+/// Reports describe a new sending rate after this time plus a round trip plus two frame intervals.
 const REPORTED: Span = Span::from_secs(3);
 
 /// The frame that is arriving.
@@ -95,8 +94,8 @@ pub struct Ceiling {
     /// The limit, and since when.
     limit: Option<(Rate, Time)>,
     rate: Option<Rate>,
-    /// The lowest sending rate in the last period and in this one, and when this one ends. Reports
-    /// describe the frames of the last period.
+    /// The lowest sending rate in the last period, and in this one until `ends`. Reports describe
+    /// the frames of the last period.
     lowest: [Option<Rate>; 2],
     ends: Time,
 }
@@ -222,8 +221,9 @@ mod tests {
     fn a_rate_above_the_path_is_lowered_to_what_the_path_carries_for_a_minute() {
         let (mut ceiling, period, measure) = ceiling();
         let mbps = Rate::from_mbps;
-        // The path carries 1 Gbit/s. With the jitter of a full queue, equation 11 of `model` gives
-        // 1.2 Gbit/s. Until the end of a period a report may describe frames of an earlier rate.
+        // The path carries 1 Gbit/s. The jitter of a full queue raises the planned rate (equation
+        // 11 of `model`) to 1.2 Gbit/s. A report before the end of the first period sets no limit,
+        // because it may describe frames of an earlier rate.
         measure(&mut ceiling, Time::from_nanos(4_099_999_999), 570);
         assert_eq!(ceiling.cap(mbps(1_213)), mbps(1_213));
         let limited = period(1);

@@ -77,7 +77,7 @@ impl Way {
     }
 }
 
-/// The sending rate of each way that meets the deadline. Rates are of frames and repairs, without
+/// The sending rate of each way that meets the deadline. The rates count frames and repairs, but no
 /// headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -125,8 +125,8 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
 }
 
 /// Returns the time that the deadline leaves for sending a payload, after the round trips and the
-/// pauses of its repair rounds. The frame of `needs` stands for the payload. `None` if no time is
-/// left. Equation 11 does not count the pauses.
+/// pauses of its repair rounds. The field `frame` of `needs` has the payload's length. `None` if no
+/// time is left. Equation 11 does not count the pauses.
 pub(super) fn payload_time(needs: &Needs, path: &Path) -> Option<Span> {
     let resends = model::resends(needs.frame, path.symbol.into(), path.losses.ratio())?;
     let rounds = (path.rtt + PAUSE) * u64::from(resends) + PAUSE;

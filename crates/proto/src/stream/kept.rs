@@ -12,7 +12,7 @@ use crate::time::{Span, Time};
 /// Maximum bytes of the kept frames.
 const BYTES: usize = 64 << 20;
 /// All receivers together may request this many times the [`share`] of one receiver. So the sender
-/// sends a frame at most about twice.
+/// sends a large frame at most about twice.
 const SHARES: usize = 4;
 
 /// Number of symbols of a frame that one receiver may request. A receiver that requests everything

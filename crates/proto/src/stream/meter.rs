@@ -8,7 +8,7 @@ use crate::units::LossRatio;
 const WINDOW: Span = Span::from_secs(15);
 /// Minimum loss ratio until enough datagrams have arrived.
 const BEFORE: f64 = 0.005;
-/// Number of datagrams that is enough for a first estimate.
+/// Minimum number of datagrams for an estimate of the loss ratio.
 const ENOUGH: u64 = 2_000;
 /// Minimum loss ratio for repairs: a path without loss for a minute may still start to lose.
 const LEAST: f64 = 0.0005;
@@ -17,7 +17,7 @@ const LEAST: f64 = 0.0005;
 const MOST: f64 = 0.1;
 /// Minimum number of losses from which the mean burst length is computed.
 const BURSTS: u64 = 20;
-/// Longest mean burst for repairs.
+/// Longest mean burst for repairs, in datagrams.
 const LONGEST: f64 = 64.0;
 /// Upper limit of a single delay difference, in µs.
 const MOST_JITTER: i64 = 60_000_000;
@@ -118,7 +118,8 @@ impl Meter {
         Losses::bursty(ratio.expect("a share within its limits"), burst.min(LONGEST))
     }
 
-    /// Delay variation of the first symbols of frames: slowest minus fastest, recently.
+    /// Delay variation of the first symbols of frames in the last 15 to 30 s: slowest minus
+    /// fastest.
     pub fn spread(&self) -> Span {
         let offsets = self.windows.iter().filter_map(|counts| counts.offsets);
         let all = offsets.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));

@@ -3,9 +3,10 @@
 //!
 //! The sender splits a frame into k symbols, one for each datagram, and adds m repairs
 //! ([`repairs`](crate::fec::repairs)). Any k of the k + m datagrams restore the frame. The sender
-//! sends the originals as soon as it has the frame, so a lost datagram costs no round trip. If the
-//! deadline leaves time for round trips, a frame can do without repairs: the receiver requests lost
-//! symbols, and the sender sends them again ([`Sender::again`]).
+//! sends the originals as soon as it has the frame, and the repairs without a request. So a lost
+//! datagram costs no round trip. If the deadline leaves time for round trips, a frame can do
+//! without repairs: the receiver requests lost symbols, and the sender sends them again
+//! ([`Sender::again`]).
 //!
 //! As everywhere in this crate, the cores (the state machines of the protocols) name symbols and
 //! never hold their bytes. The driver (the program that does the I/O) of a [`Sender`] keeps the

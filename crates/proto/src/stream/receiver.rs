@@ -261,8 +261,9 @@ impl Receiver {
         // The rest of the frame is on its way, unless this was the last symbol.
         let originals = open.shape.originals();
         let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
-        // After a request in a pause, the sender continues with the frame. It ignored the request,
-        // and a server passes on only a few for a frame.
+        // A new symbol within the frame shows that the sender only paused, and ignored the request.
+        // The next request waits for the frame's end: a server passes on only a few requests for a
+        // frame.
         open.asks.again &= is_last || head.index <= open.highest;
         open.highest = open.highest.max(head.index);
         if !open.asks.again {

@@ -52,7 +52,7 @@ fn sent(sender: &mut Sender, now: Time) -> Vec<Head> {
     core::iter::from_fn(|| sender.poll_transmit(now)).map(|(head, _)| head).collect()
 }
 
-/// How much longer than the path a delivered frame took.
+/// How much longer than the path's own delay a delivered frame took.
 fn beyond_path(delivery: Option<Delivery>) -> Option<Span> {
     match delivery {
         Some(Delivery::Frame { beyond_path, .. }) => Some(beyond_path),
@@ -172,7 +172,7 @@ fn a_frame_is_delivered_up_to_its_deadline_and_missed_after_it() {
 }
 
 #[test]
-fn a_missed_frame_whose_symbols_arrive_late_is_not_one_that_losses_caused() {
+fn a_missed_frame_whose_symbols_arrive_late_counts_as_overdue() {
     let mut receiver = receiver();
     // In time, frames 0 and 1 get one symbol each, and frame 2 gets none.
     for head in [symbol(0, 0, 0), symbol(1, 0, 0)] {
@@ -193,7 +193,7 @@ fn a_missed_frame_whose_symbols_arrive_late_is_not_one_that_losses_caused() {
 }
 
 #[test]
-fn a_missed_frame_is_told_without_another_datagram() {
+fn a_missed_frame_is_reported_without_another_datagram() {
     let mut receiver = receiver();
     receiver.on_symbol(at(50), &symbol(0, 0, 0));
     assert_eq!(receiver.poll(at(120)), None);
@@ -218,7 +218,7 @@ fn frames_are_delivered_in_order_and_no_later_than_their_own_deadline() {
 }
 
 #[test]
-fn a_whole_frame_waits_for_one_of_which_nothing_came_until_it_is_due_itself() {
+fn a_complete_frame_waits_for_an_absent_frame_until_its_own_deadline() {
     let mut receiver = receiver();
     for index in 0..2 {
         receiver.on_symbol(at(70), &symbol(1, index, 20));
@@ -229,7 +229,7 @@ fn a_whole_frame_waits_for_one_of_which_nothing_came_until_it_is_due_itself() {
 }
 
 #[test]
-fn a_frame_waits_for_none_that_was_never_sent() {
+fn a_frame_does_not_wait_for_frames_that_were_never_sent() {
     let mut sender = Sender::new(settings());
     for _ in 0..3 {
         sender.pass();
@@ -369,7 +369,7 @@ fn the_papers_stream_needs_288_by_payloads_and_236_by_code() {
 }
 
 /// Repair becomes possible at a deadline of 1.5 RTT + jitter, two pauses of 10 ms, and the sending
-/// time; tested from both sides.
+/// time; tested at this deadline and just below it.
 #[test]
 fn repair_needs_a_round_trip_and_a_half() {
     let small = |millis, symbols: u64| Needs {

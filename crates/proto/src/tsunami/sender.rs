@@ -26,9 +26,9 @@ pub struct TsunamiSender {
     end: SendingEnd,
     repairs: Repairs,
     delay: Delay,
-    /// The target: the user's rate, or the rate found during the whole flow. One packet train is
-    /// not enough: if the host slept for a moment, the train shows a rate that is far too high or
-    /// too low.
+    /// The target: the user's rate, or a rate that is measured during the whole flow. One packet
+    /// train is not enough: if the host slept for a moment, the train shows a rate that is far too
+    /// high or too low.
     target: Box<dyn RateController>,
     /// Whether the rate was given, or a pulse (the receiver's periodic report) has arrived; before
     /// that the search has no result.

@@ -163,7 +163,7 @@ fn the_last_block_is_resent_a_few_times_not_thousands() {
     let again = out.run_for(60_000);
     assert!(again.iter().all(|index| *index == 99));
     assert!((2..=4).contains(&again.len()), "{again:?}");
-    // No repeats: the receiver has everything.
+    // The sender repeats nothing once the receiver has everything.
     let mut out = Out::new(&setup(100));
     out.run_for(90);
     out.run_for(100);
@@ -321,7 +321,8 @@ fn a_report_is_sent_after_350_ms_at_a_multiple_of_50_datagrams() {
     assert_eq!(inn.said(ms(701)).1.len(), 0);
     inn.arrive(ms(702), 210..260);
     let next = inn.said(ms(702)).1[0].rate;
-    // A quarter of the earlier rate, and the same blocks, requested again after two round trips.
+    // The smoothed rate keeps a quarter of the earlier rate. The same blocks are requested again
+    // after two round trips.
     let again = 0.75 * 50_000.0 * 10.0 / 111.0;
     assert_eq!(next, (0.25 * 0.75 * 50_000.0 * 10.0 / 161.0 + again) as u32);
     assert_eq!(inn.counts(), (10, 20));
@@ -420,8 +421,8 @@ fn a_restart_is_requested_once_and_then_only_blocks_lost_after_it() {
     inn.arrive(ms(1_070), [100, 101, 102, 103, 104]);
     let (asked, rates) = inn.said(ms(1_070));
     assert_eq!((asked, rates[0].restart), (alloc::vec![60..65], None));
-    // The restart makes no further progress. After four waits, the blocks that it has not brought
-    // count as missing.
+    // The restart makes no further progress. After four waits, the blocks of the restart that have
+    // not arrived count as missing.
     inn.arrive(ms(1_900), 500..550);
     assert_eq!(inn.said(ms(1_900)).1[0].restart, Some(60));
     assert_eq!(inn.counts(), (150, 150 + 5 + 100));

@@ -43,8 +43,8 @@ impl Stdio {
 fn polled(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     let flags = fcntl_getfl(&descriptor)?;
     fcntl_setfl(&descriptor, flags.union(OFlags::NONBLOCK))?;
-    // SAFETY: the descriptor is moved in, so it stays open, and `as_raw_fd` of an `OwnedFd` is
-    // always the same one.
+    // SAFETY: the descriptor is moved in, so it stays open, and `as_raw_fd` of an `OwnedFd` always
+    // returns the same descriptor.
     unsafe { AsyncFd::register_with_interest(descriptor, interest) }.map_err(io::Error::from)
 }
 

@@ -15,7 +15,8 @@ use longhaul_proto::wire::header::Kind;
 
 /// How long a group of the code may stay incomplete before its repairs are sent.
 pub(super) const WAIT: Span = Span::from_millis(20);
-/// Possible UDP payload of a datagram. The minimum fits into the smallest IPv6 MTU, 1280 bytes.
+/// Possible UDP payload of a datagram, in bytes. The minimum fits into the smallest IPv6 MTU, 1280
+/// bytes.
 pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 
 /// The outcome of sending a message.

@@ -69,7 +69,7 @@ impl Emulation {
         let remote = Forwarder::start(ports, network.links, ways, spec.seed, awake.rouser())?;
         let mut notices: Vec<String> =
             hosts.iter_mut().flat_map(|host| core::mem::take(&mut host.notices)).collect();
-        // A notice for one host applies to all.
+        // A notice of one host applies to all hosts, so keep equal notices once.
         notices.sort();
         notices.dedup();
         let routers = network.routers;

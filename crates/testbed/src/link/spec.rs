@@ -164,7 +164,7 @@ impl LinkSpec {
         LinkSpec { rate: Some(rate), delay: rtt / 2, queue, ..LinkSpec::default() }
     }
 
-    /// The highest rate that the link ever has; `None` if it is unlimited at any time.
+    /// The highest rate that the link ever has; `None` if the link is ever without a rate limit.
     pub fn fastest(&self) -> Option<Rate> {
         let later = self.schedule.iter().filter_map(|step| match step.change {
             Change::Rate(rate) => Some(rate),

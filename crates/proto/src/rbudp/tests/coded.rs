@@ -50,8 +50,8 @@ fn repairs_are_followed_by_symbols_of_their_chunks() {
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     let mut out = sent(&setup);
     out.dones();
-    // At a loss of 0.05, two blocks with two symbols lose more than two datagrams once in 2,000
-    // times, and a block with a symbol loses both once in 400.
+    // At a loss ratio of 0.05, two blocks and two symbols lose more than two datagrams once in
+    // 2,000 times; a block and a symbol are both lost once in 400 times.
     out.report(1, 800, &[3..5, 799..800]);
     assert_eq!(out.run(), [3, 4, 799, index(0, 0), index(0, 1), index(99, 0)]);
     let highest = PacketNumber(805);
@@ -66,7 +66,7 @@ fn repairs_are_followed_by_symbols_of_their_chunks() {
 }
 
 #[test]
-fn a_segment_sends_no_more_again_than_its_losses_and_three_quarters_of_a_hundredth() {
+fn repairs_and_symbols_exceed_the_expected_losses_by_at_most_0_75_percent() {
     // 5.26 % + 0.75 % of 800 blocks are 48.1, rounded up to 49. After 38 repairs 11 are left: two
     // for each of the five chunks.
     let setup = coded(800, 0, 8);
@@ -75,7 +75,7 @@ fn a_segment_sends_no_more_again_than_its_losses_and_three_quarters_of_a_hundred
     let symbols = out.run().split_off(38);
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     assert_eq!(symbols, (0..5).flat_map(|c| [index(c, 0), index(c, 1)]).collect::<Vec<_>>());
-    // The next round has a budget of one symbol left for six chunks.
+    // The budget has one datagram left. The six repairs use it up, so no symbols follow.
     out.report(2, 800, &[0..1, 8..9, 16..17, 24..25, 32..33, 40..41]);
     assert_eq!(out.run().len(), 6);
 }
@@ -113,7 +113,7 @@ fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
     assert_eq!([0.0, 0.5, 1.0].map(|loss| symbols(&path(loss))), [0, 0, 0]);
     let another = Setup { rtt: path(0.05).rtt / 3, ..path(0.05) };
     assert_eq!(symbols(&another), 0, "the path has changed");
-    // Nothing is lost of 300 datagrams, and 15 ± 3.8 would be.
+    // None of 300 datagrams is lost; at the remembered loss ratio 15 ± 3.8 would be lost.
     let mut out = sender(&Setup { grant: Bytes::new(300_000), ..path(0.05) });
     out.run();
     let (highest, grant) = (300, Bytes::MAX);
@@ -129,7 +129,7 @@ fn segments_whose_repairs_arrive_before_the_last_block_have_no_symbols() {
     out.run();
     hear_of_loss(&mut out, 600);
     out.run();
-    // A repair takes 125 ms, in which 1,514 blocks leave.
+    // A repair arrives 125 ms after its round's end; the sender sends 1,514 blocks in that time.
     let coded = out.sent.iter().filter(|block| block.index >= 400).map(|block| block.segment);
     assert_eq!(coded.min(), Some(6));
 }
@@ -178,7 +178,7 @@ fn as_many_symbols_as_blocks_are_missing_complete_a_chunk() {
     let setup = coded(20, 0, 8);
     let mut far = Far { inn: In::new(&setup), next: 0 };
     let coded = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
-    // Blocks 2 and 5 are missing, and the last chunk.
+    // Blocks 2 and 5 and the whole last chunk are missing.
     assert!(far.take(&[0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]).is_empty());
     // The same symbol a second time does not count.
     assert!(far.take(&[coded(0, 9), coded(0, 9)]).is_empty());
@@ -202,7 +202,7 @@ fn reports_do_not_name_blocks_that_symbols_replace() {
     let setup = coded(20, 0, 8);
     let mut far = Far { inn: In::new(&setup), next: 0 };
     let coded = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
-    // Of the first chunk 1, 3, 4 and 6 are missing, of the last chunk 17 and 19.
+    // Blocks 1, 3, 4 and 6 of the first chunk are missing, and blocks 17 and 19 of the last chunk.
     far.take(&[0, 2, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, coded(0, 1), coded(0, 2)]);
     far.inn.done(ms(1), 1, 20, 15);
     assert_eq!(

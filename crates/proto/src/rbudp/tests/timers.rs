@@ -65,7 +65,7 @@ fn no_done_is_repeated_for_a_complete_segment() {
 }
 
 #[test]
-fn a_part_of_an_answer_puts_the_repeat_off_and_the_whole_of_it_ends_it() {
+fn part_of_an_answer_delays_the_repeat_and_the_whole_answer_ends_it() {
     let mut out = Out::new(&setup(10, 0));
     out.run();
     let asked = out.now;
@@ -107,7 +107,7 @@ fn only_counted_losses_are_uncounted() {
     assert_eq!(inn.reports(ms(1)).len(), 1);
     let lost = |inn: &In| inn.receiver.accounting(FLOW).unwrap().blocks_lost;
     assert_eq!(lost(&inn), 8);
-    // Two of the eight lost blocks, one block that arrived, and ten that no report has named.
+    // Two of the eight lost blocks, one block that arrived, and ten blocks beyond the report.
     let needless = BlockRange { first: Block { segment: 0, index: 7 }, count: 13 };
     for _ in 0..2 {
         inn.receiver.skip(ms(2), FLOW, needless);

@@ -147,8 +147,8 @@ fn the_papers_constants_can_be_set() {
 #[test]
 fn the_sync_interval_can_be_set() {
     let seconds = |interval| set(&ROW, &[("sync-interval", interval)]);
-    // Whatever the length of an interval, it carries one datagram more than the interval before,
-    // and at least one datagram.
+    // Each interval without loss adds one datagram an interval, whatever the interval's length.
+    // Reports lower the rate to one datagram an interval and no further.
     let mut control = PaperRate::new(&mtu_1500(seconds(0.05)), Rate::from_mbps(500), None);
     control.on_interval(100, 0);
     assert!(control.rate().as_bps().abs_diff(500_240_000) <= 1, "{}", control.rate());

@@ -341,7 +341,7 @@ fn a_client_has_as_many_writers_at_a_time_as_are_remembered() {
 }
 
 #[test]
-fn presence_that_cannot_be_taken_up_again_is_said_to_be_lost() {
+fn presence_that_cannot_be_resumed_is_reported_lost() {
     let mut world = World::new();
     for (name, version) in [("open", None), ("lock", Some(0)), ("robbed", None)] {
         world.edits.add(Wish { version, presence: true, ..wish(name, b"me") });

@@ -113,7 +113,7 @@ fn a_frame_of_which_nothing_arrived_is_requested_when_a_later_one_arrives() {
     assert_eq!(receiver.poll_request(at(311)), None);
     assert_eq!(receiver.poll_request(at(312)), Some(request(0, &all)));
     assert_eq!(receiver.poll_request(at(312)), Some(request(1, &[(1, 1)])));
-    // Frame 0 is due at 1,000 ms, frame 1 at 1,050: an answer to frame 0 would be late.
+    // Frame 0 is due at 1,000 ms, frame 1 at 1,050: repeated symbols of frame 0 would be late.
     assert_eq!(receiver.poll_request(at(901)), Some(request(1, &[(1, 1)])));
     assert_eq!((receiver.poll_request(at(901)), receiver.next_request(at(951))), (None, None));
 }

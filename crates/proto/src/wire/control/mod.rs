@@ -59,7 +59,7 @@ pub enum Control {
     Selective(Selective),
     /// Receiver to sender: adjust the rate.
     Sync(Sync),
-    /// Receiver to sender: the share of the sent data that is missing.
+    /// Receiver to sender: the smoothed error rate.
     ErrorRate(ErrorRate),
     /// Receiver to sender: buffers may be sent.
     Go(Go),

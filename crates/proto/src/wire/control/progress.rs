@@ -34,7 +34,7 @@ impl Ack {
     }
 
     pub(super) fn from_wire(wire: &messages::Ack) -> Result<Ack, WireError> {
-        // All blocks below the next one have arrived.
+        // All blocks below `next` have arrived.
         if wire.next > wire.received || wire.received > Header::BLOCKS {
             return Err(WireError::Range);
         }

@@ -32,7 +32,7 @@ pub struct Train {
 /// The state of a flow at the receiver. All counts start with the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// Number of the pulse. From a pulse that arrives after a later one, only the grant counts.
+    /// Number of the pulse. If a pulse arrives after a later one, only its grant is used.
     pub sequence: u64,
     /// Time since the receiver first knew the flow.
     pub clock: Span,

@@ -9,7 +9,7 @@
 //! - [`epoch`]: the keys. An epoch is the time during which the same keys are valid. Each sender of
 //!   an epoch has its own number, flow and key, so no two senders use the same nonce with a key. A
 //!   subscriber has the keys of all flows, a sender only the key of its own flow. A new epoch
-//!   begins whenever a member leaves.
+//!   begins after a member has left, and when the sender numbers are used up.
 //! - [`author`]: proves to the server who sent a message. The encryption does not prove this,
 //!   because every subscriber has the keys of all senders.
 //! - [`voice`] sends to a group, and [`ears`] receives from it.

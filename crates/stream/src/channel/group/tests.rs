@@ -117,7 +117,7 @@ fn only_the_author_makes_its_code_and_a_subscriber_cannot() {
 }
 
 #[test]
-fn the_epoch_before_is_heard_for_a_while_and_a_known_key_forgets_nothing() {
+fn the_previous_epoch_is_heard_for_a_while_and_a_known_key_changes_nothing() {
     let epochs = [epoch(1), epoch(2)];
     let mut voices = [voice(&epochs[0], 1), voice(&epochs[1], 1)];
     let mut ears = Ears::new(epochs[0].clone(), None);

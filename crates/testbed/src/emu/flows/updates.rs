@@ -22,8 +22,8 @@ use crate::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use crate::link::LinkSpec;
 use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
 
-/// After this long without an arrival, missing updates count as lost. Longer than TCP's pause after
-/// several losses of a segment.
+/// After this long without an arrival, missing updates count as lost. This is longer than TCP's
+/// pause after several losses of a segment.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Interval at which a sender tests whether its channel is open.
 const KNOCK: Duration = Duration::from_millis(200);

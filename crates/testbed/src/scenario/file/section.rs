@@ -25,8 +25,8 @@ impl FileError {
         FileError { advice: Some(advice.into()), ..self }
     }
 
-    /// For a word that is not among `known`: suggests the nearest one, or `otherwise` with all of
-    /// them.
+    /// Adds advice for a word that is not among `known`: the nearest known word, or the text
+    /// `otherwise` and all known words.
     pub(super) fn among<'k>(
         self,
         word: &str,
