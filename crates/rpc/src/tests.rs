@@ -138,7 +138,7 @@ fn a_second_connection_of_a_program_ends_the_first_and_a_goodbye_forgets_the_pro
 }
 
 #[test]
-fn a_client_has_few_programs_and_those_that_left_first_go_first() {
+fn the_program_that_disconnected_first_is_evicted_at_the_limit_of_a_client() {
     block_on(async {
         let gate = Gate::default();
         let calls = Calls::new(gate.methods());

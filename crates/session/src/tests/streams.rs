@@ -114,7 +114,7 @@ fn a_connection_ends_with_its_last_user_and_with_all_that_was_written() {
 }
 
 #[test]
-fn streams_beyond_the_limit_are_refused_and_end_no_other_that_obeys() {
+fn streams_beyond_the_limit_are_refused_and_end_no_other_stream() {
     run(async {
         let (mut listener, near, _far) = open(Carriers::Quic).await;
         let connection = near.connection().expect("it was asked for");

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_messages_give_way_when_the_memory_is_full_and_all_of_it_comes_back() {
+    fn the_oldest_messages_are_dropped_when_the_memory_is_full_and_all_memory_is_released() {
         let (rooms, free) = rooms(RoomLimits::default(), 100_000);
         let seat = rooms.enter(&key("a"), ONE, Role::Sender).unwrap();
         let room = seat.room.clone();
