@@ -24,9 +24,9 @@ impl Remembered {
         is >= was / 2 && is <= was * 10
     }
 
-    /// Returns the bytes that may be in flight before a path with this round-trip time is
-    /// validated: half of what the remembered rate carries in the shorter of the two round-trip
-    /// times (RFC 9959, section 3.3).
+    /// Returns the bytes that may be in flight before a path with this round-trip time is validated
+    /// (RFC 9959, section 3.3). They are half of what the remembered rate carries in the shorter of
+    /// the two round-trip times.
     pub fn flight(&self, rtt: Span) -> Bytes {
         self.rate.scale(0.5).over(self.rtt.min(rtt))
     }

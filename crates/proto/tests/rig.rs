@@ -2,9 +2,9 @@
 //!
 //! Several flows go to one receiver. Data datagrams are lost, copied, delayed and reordered.
 //! Control messages pass through the codec and travel on an ordered stream with delays, or on
-//! datagrams that are treated like data. After each run the rig checks three conditions: everything
-//! sent has arrived, was dropped or is in flight; both ends' counters agree with the channel's; and
-//! every block has arrived.
+//! datagrams that are treated like data. After each run the rig checks three conditions. Everything
+//! sent has arrived, was dropped or is in flight. Both ends' counters agree with the channel's.
+//! Every block has arrived.
 //!
 //! A failure prints the seed that repeats it. Not modelled: encryption, the socket's buffer, and
 //! the time that the code around the protocol takes.

@@ -149,7 +149,8 @@ fn flows_over_unlike_paths_from_unlike_rates_end_at_equal_shares() {
         (0..RUNS).map(|run| shares_over_unlike_paths(Span::from_micros(250) * run)).collect();
     let mean = [0, 1, 2].map(|flow| runs.iter().map(|run| run[flow]).sum::<f64>() / RUNS as f64);
     // TCP's shares would be 10 : 2.5 : 1. The middle flow has 4.8 % more than a third and the
-    // farthest flow 5.1 % less, because a loss freezes the farthest longer than the nearest.
+    // farthest flow 5.1 % less. The reason is that a loss freezes the farthest flow for longer than
+    // the others.
     assert!(mean.iter().all(|share| (share - 1.0).abs() < 0.055), "{mean:?} of {runs:?}");
     assert!(runs.iter().flatten().all(|share| (share - 1.0).abs() < 0.1), "{runs:?}");
 }

@@ -14,7 +14,7 @@ pub const HEADER: usize = 4;
 /// The bit of the length that marks the last message.
 const GOODBYE: u32 = 1 << 31;
 
-/// Maximum characters of the other side's text to show.
+/// Maximum characters of a text in a goodbye.
 const LONGEST_TEXT: usize = 2000;
 
 /// The meaning of a header.
@@ -112,7 +112,8 @@ fn append(message: &impl Message, mark: u32, out: &mut Vec<u8>) -> Result<(), Er
     Ok(())
 }
 
-/// Returns a text from the other side without terminal control characters.
+/// Returns at most [`LONGEST_TEXT`] characters of a text, with spaces instead of control
+/// characters.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_TEXT).collect()
 }

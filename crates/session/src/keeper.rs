@@ -18,8 +18,8 @@ pub(super) const SEND_WINDOW: u64 = 1 << 20;
 /// Limit on unread and on unacknowledged bytes of the connection, once much data is announced.
 pub(super) const MUCH: u32 = 4 << 20;
 
-/// Limit on unacknowledged bytes of the connection while a stream sends the content of files: the
-/// 12.5 MB that a path of 1 Gbit/s and 100 ms holds, and as much again while a lost packet is
+/// Limit on unacknowledged bytes of the connection while a stream sends the content of files. A
+/// path of 1 Gbit/s and 100 ms holds 12.5 MB, and as much again is sent while a lost packet is
 /// repeated.
 pub(super) const BULK: u32 = 32 << 20;
 
@@ -42,7 +42,7 @@ const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// Keeps a connection responsive, and ends it when the session is dropped.
 pub(super) struct Keeper {
     connection: Connection,
-    /// Whether more streams may be opened.
+    /// Whether the connection carries several streams.
     many: AtomicBool,
     window: Mutex<SendWindow>,
     wrote: Arc<Notify>,

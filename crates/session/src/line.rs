@@ -177,7 +177,7 @@ impl FrameWriter {
         ended
     }
 
-    /// Sends a goodbye and ends this direction, without waiting.
+    /// Sends a goodbye and ends this direction, without waiting for the delivery.
     ///
     /// # Errors
     /// The session is lost.
@@ -301,9 +301,8 @@ impl FrameReader {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// The error with which the other side ended the session; or the other side supports no common
-    /// version of the protocol, or sent a message that is invalid or too long; or the session is
-    /// lost.
+    /// The error with which the other side ended the session. Otherwise: there is no common version
+    /// of the protocol, the message is invalid or too long, or the session is lost.
     pub async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         self.greet().await?;
         let Some(frame) = self.frame().await? else { return Ok(None) };

@@ -303,7 +303,8 @@ fn one_number<T, U>(
     }
 }
 
-/// Binds `address` with `exactly`; if IPv6 is unavailable, binds the unspecified IPv4 address.
+/// Binds `address` with `exactly`. If that fails for the unspecified IPv6 address, binds the
+/// unspecified IPv4 address.
 fn bind<T>(address: SocketAddr, exactly: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     let everywhere = address.is_ipv6() && address.ip().is_unspecified();
     match exactly(address) {
@@ -511,7 +512,7 @@ impl Door {
         Arrival::Done
     }
 
-    /// Reads the hello of a client that opens several streams, and returns its first stream.
+    /// Returns the session of a client, or of its first stream if the client opens several streams.
     async fn carried(self: Arc<Door>, session: Session) -> Arrival {
         if !session.reader.theirs().is_some_and(|hello| hello.streams) {
             return Arrival::Session(Box::new(session));

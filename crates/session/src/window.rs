@@ -13,8 +13,9 @@
 //! One late packet does not prove a queue, because a host that does not run for a moment also
 //! delays packets. The delay of a round is therefore the smallest delay in its second half (RFC
 //! 6817, section 2.4.2, filters in the same way). The round after a shrink still waits in the old
-//! queue, so that round changes nothing. Loss that grows with the rate is congestion; loss that
-//! does not is a property of the path (as in delay-based controllers: RFC 6817, section 2.4.2).
+//! queue, so its delay does not shrink the window again. Loss that grows with the rate is
+//! congestion; loss that does not is a property of the path (as in delay-based controllers: RFC
+//! 6817, section 2.4.2).
 //!
 //! If an earlier transfer has measured the path, the window may jump (`jump`).
 
@@ -34,12 +35,12 @@ const FLOOR: u64 = 64 << 10;
 /// Maximum bytes in flight: as many as the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
 /// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
-/// met no queue. At 100 ms, 1 MiB is 10 MB/s. A path's first packets rarely exceed this rate.
+/// met no queue. At 100 ms, 1 MiB is 10 MB/s, which rarely overloads a path.
 const FAST: u64 = 1 << 20;
 /// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
 /// A round met a queue if it took longer than the shortest round by more than one part in
-/// [`QUEUE_SHARE`], and by more than [`UNREST`], a host's own jitter.
+/// [`QUEUE_SHARE`], and by more than [`UNREST`]. `UNREST` covers a host's own jitter.
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
 /// Bytes a second that may be sent beyond the window while no acknowledgement arrives, for at most

@@ -55,8 +55,8 @@ pub struct Size {
 
 pub(crate) enum Command {
     /// Starts a stream of a writer. The flag says whether it is the writer's first stream. The
-    /// server counts how often it discards outcomes of the client's edits; the number is this
-    /// count at the time when the writer last had no pending edit.
+    /// server counts how often it discards outcomes of the client's edits. The number is this count
+    /// when the writer last had no pending edit.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether its value is a presence (a value that is deleted when the writer's
     /// stream ends).

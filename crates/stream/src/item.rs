@@ -31,8 +31,8 @@ pub struct Received {
     pub number: u32,
     /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// Delay from the sender to the reader: half of the round-trip times of both hops, plus the
-    /// time by which the frame was slower than the fastest recent datagram.
+    /// Delay from the sender to the reader. It is half of the round-trip times of both hops, plus
+    /// the time by which the frame was slower than the fastest recent datagram.
     pub delay: Span,
     /// Whether the delay is longer than the deadline.
     pub is_late: bool,

@@ -312,7 +312,7 @@ impl Control {
     }
 
     /// Returns the plan for all receivers. If the deadline is too short for the farthest receiver,
-    /// returns the plan for the nearest receiver; if it is too short for the nearest receiver too,
+    /// returns the plan for the nearest receiver. If it is too short for the nearest receiver too,
     /// returns the previous plan.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Serves the calls of the other end. A call with items is a call during which both ends also send
-//! further messages (items); a credit is the number of items that an end may still send.
+//! further messages (items). A credit is the number of items that an end may still send.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

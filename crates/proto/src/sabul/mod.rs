@@ -37,9 +37,9 @@
 //! and because this window shrinks with the rate. The paper does not say how to estimate the
 //! available bandwidth; here it is the arrival rate.
 //!
-//! The variant `sabul-ornl` reproduces the defects of the release: it does not resend the last
-//! block to show a gap, counts reports about recently resent blocks too, and by default has no flow
-//! window.
+//! The variant `sabul-ornl` reproduces the defects of the release. It does not resend the last
+//! block to show a gap. It also counts reports about recently resent blocks. By default it has no
+//! flow window.
 //!
 //! Files by decision: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
 //! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.

@@ -1,9 +1,8 @@
 //! The rate that the path carries, from the arrivals of frames, as a limit of the sending rate.
 //!
-//! The sending rate of a stream is planned from the reported loss and delays: the more datagrams
-//! are lost and the more their delays vary, the higher the rate. If the rate exceeds the path, a
-//! queue fills, so delays and losses grow, and the next plan has a still higher rate. The limit
-//! ends this loop.
+//! The sending rate of a stream is planned from the reported loss and delays. The rate rises with
+//! the loss and with the variation of the delays. If the rate exceeds the path, a queue fills, so
+//! delays and losses grow, and the next plan has a still higher rate. The limit ends this loop.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};

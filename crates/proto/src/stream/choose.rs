@@ -91,7 +91,7 @@ pub struct Choice {
 
 /// Computes the sending rates from the deadline D, the round-trip time, the jitter and the loss
 /// ratio L. ε is the share of frames that may be missed, k the number of datagrams of a frame. A
-/// way that cannot meet the deadline is left out:
+/// way that cannot meet the deadline has no rate. The rates and conditions:
 ///
 /// - **payloads**: equations 8 to 11 of RBUDP's paper ([`crate::model`]), with a round trip for
 ///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).

@@ -215,7 +215,7 @@ impl Receiver {
         Receiver { interval, ..self }
     }
 
-    /// Ends the stream before frame `end`: frames that have not arrived are missed.
+    /// Ends the stream before frame `end`: frames that are not delivered yet are missed.
     pub fn finish(&mut self, end: u32) -> Option<Delivery> {
         (self.next < end).then(|| self.missed(end - 1))
     }
@@ -258,12 +258,13 @@ impl Receiver {
         }
         open.here[word] |= bit;
         open.count += 1;
-        // The rest of the frame is on its way, unless this was the last symbol.
+        // The rest of the frame is on its way, unless this is its last symbol or a newer frame has
+        // begun.
         let originals = open.shape.originals();
         let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
         // A new symbol within the frame shows that the sender only paused, and ignored the request.
-        // The next request waits for the frame's end: a server passes on only a few requests for a
-        // frame.
+        // The next request waits again for a pause or the frame's end: a server passes on only a
+        // few requests for a frame.
         open.asks.again &= is_last || head.index <= open.highest;
         open.highest = open.highest.max(head.index);
         if !open.asks.again {
@@ -325,7 +326,8 @@ impl Receiver {
     }
 
     /// The next request of lost symbols. A frame without repairs is requested after its last symbol
-    /// or after a pause, and again after each round trip, while the answer can be in time.
+    /// or after a pause. The request is repeated after each round trip, while the answer can be in
+    /// time.
     pub fn poll_request(&mut self, now: Time) -> Option<Request> {
         let again = now + self.rtt + PAUSE;
         self.absent = self.absent.split_off(&self.next);

@@ -368,8 +368,8 @@ fn the_papers_stream_needs_288_by_payloads_and_236_by_code() {
     assert_eq!((choice.payloads, choice.repair), (None, None));
 }
 
-/// Repair becomes possible at a deadline of 1.5 RTT + jitter, two pauses of 10 ms, and the sending
-/// time; tested at this deadline and just below it.
+/// Repair becomes possible at a deadline of 1.5 RTT + jitter + two pauses of 10 ms + the sending
+/// time. The test uses this deadline, and one just below it.
 #[test]
 fn repair_needs_a_round_trip_and_a_half() {
     let small = |millis, symbols: u64| Needs {

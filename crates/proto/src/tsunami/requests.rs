@@ -46,10 +46,10 @@ pub(super) struct Requests {
     sequence: u64,
 }
 
-/// The content of a request.
+/// The result of a check for missing blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Number of blocks.
+    /// Number of missing blocks.
     pub(super) blocks: u64,
     /// Instead of a list, requests everything from this block on.
     pub(super) restart: Option<u64>,
@@ -116,7 +116,8 @@ impl Requests {
     ) -> Asked {
         let next = arrived.next();
         self.counted.remove(0..next);
-        // A restart ends when its last block arrived, or when nothing of it arrives any more.
+        // A restart ends when its last block has arrived, or when none of its blocks has arrived
+        // for four waits.
         self.passing = self
             .passing
             .filter(|passing| passing.at < passing.end && now.since(passing.since) < self.wait * 4);

@@ -59,9 +59,9 @@ pub struct SshTarget<'a> {
 /// sent its addresses, `offered` gets the most likely address of its data port.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: ssh fails (it has printed why on standard error), or there is no
-/// `longhaul` on the remote side, or neither a direct session nor one through ssh's channel opens.
-/// [`Kind::Usage`]: the ssh command is empty, or the destination is no host name.
+/// [`Kind::Unreachable`]: ssh fails (it has printed why on standard error), there is no `longhaul`
+/// on the remote side, or no session opens, directly or through ssh's channel. [`Kind::Usage`]: the
+/// ssh command is empty, or the destination is no host name.
 pub async fn connect_ssh(
     target: &SshTarget<'_>,
     identity: &Identity,

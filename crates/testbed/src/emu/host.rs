@@ -196,8 +196,8 @@ pub fn available() -> Result<(), String> {
 /// root of that namespace it may create them. The kernel allows this only before the process starts
 /// threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
-    // This checks the capability instead of creating a namespace in a thread: the kernel may still
-    // count a thread that was just joined, and would then refuse the user namespace.
+    // This checks the capability instead of creating a namespace in a thread. After the join the
+    // kernel may still count that thread, and would then refuse the user namespace.
     let may = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if may {

@@ -20,7 +20,7 @@ pub(super) struct Lane {
     /// The node at the link's end; a host, if the link is the last of a route.
     pub(super) to: usize,
     pub(super) link: Link,
-    /// The latest time at which a packet was offered: a link's time must not go back, and the lanes
+    /// The latest time at which a packet was offered. A link's time must not go back, but the lanes
     /// before this one are not processed in time order.
     pub(super) offered: Time,
     /// Runs in flight, in the order of their due times.

@@ -13,7 +13,7 @@ pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 const OWN_DROP_SHARE: f64 = 1e-4;
 
 /// Drops in bursts that the emulator caused, up to this share of all queue drops, do not invalidate
-/// a run: if a queue overflows often, it would have dropped some of these packets anyway.
+/// a run. A queue that overflows often would have dropped some of these packets anyway.
 const BURST_SHARE: f64 = 0.1;
 
 /// An emulation's statistics so far.
@@ -192,7 +192,7 @@ impl fmt::Display for Statistics {
 /// Buckets per power of two of nanoseconds, for percentiles accurate to 1/16.
 const PARTS: usize = 16;
 
-/// A histogram of the lateness of delivered packets.
+/// A histogram of the lateness of packets, or of their waits.
 #[derive(Clone, Debug)]
 pub struct Lateness {
     buckets: Vec<u64>,
@@ -206,7 +206,7 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts `packets` that were due at `due` and delivered at `now`.
+    /// Counts `packets` packets that were due at `due` and handled at `now`.
     pub(super) fn count(&mut self, due: Time, now: Time, packets: u64) {
         let late = now.since(due);
         self.worst = self.worst.max(late);

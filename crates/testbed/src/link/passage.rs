@@ -486,8 +486,9 @@ mod tests {
         assert_eq!(fates, expected);
     }
 
-    /// A link of 10 Mbit/s whose queue of 250 kB (200 ms) is full at 100 ms, when `change` applies;
-    /// then a packet of 1250 bytes per `every`. Returns the bytes that arrive between two times.
+    /// A link of 10 Mbit/s whose queue of 250 kB (200 ms) is full at 100 ms. Then `change` applies,
+    /// and a packet of 1250 bytes is offered per `every`. Returns the bytes that arrive between two
+    /// times.
     fn after_a_change(
         change: Change,
         control: QueueControl,

@@ -157,8 +157,8 @@ impl Default for LinkSpec {
 }
 
 impl LinkSpec {
-    /// One direction of a path of `rate` and round-trip time `rtt`: half of `rtt` as delay, and a
-    /// queue of one bandwidth-delay product, at least 100 full Ethernet frames.
+    /// One direction of a path of `rate` and round-trip time `rtt`. The delay is half of `rtt`; the
+    /// queue holds one bandwidth-delay product, at least 100 full Ethernet frames.
     pub fn path(rate: Rate, rtt: Span) -> LinkSpec {
         let queue = rate.over(rtt).max(Bytes::new(100 * 1_538));
         LinkSpec { rate: Some(rate), delay: rtt / 2, queue, ..LinkSpec::default() }

@@ -50,8 +50,8 @@ fn repairs_are_followed_by_symbols_of_their_chunks() {
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     let mut out = sent(&setup);
     out.dones();
-    // At a loss ratio of 0.05, two blocks and two symbols lose more than two datagrams once in
-    // 2,000 times; a block and a symbol are both lost once in 400 times.
+    // At a loss ratio of 0.05, more than two of two blocks and two symbols are lost once in 2,000
+    // times. A block and a symbol are both lost once in 400 times.
     out.report(1, 800, &[3..5, 799..800]);
     assert_eq!(out.run(), [3, 4, 799, index(0, 0), index(0, 1), index(99, 0)]);
     let highest = PacketNumber(805);

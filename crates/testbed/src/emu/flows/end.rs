@@ -87,8 +87,9 @@ impl FlowEnd {
         if self.took == Span::ZERO { Rate::ZERO } else { self.delivered / self.took }
     }
 
-    /// Unnecessary data as a share of the necessary data: of the object's blocks if they are known
-    /// and the flow has finished; otherwise of the data sent for the first time.
+    /// Unnecessary data as a share of the necessary data. The necessary data are the object's
+    /// blocks if they are known and the flow has finished, otherwise the data sent for the first
+    /// time.
     pub fn waste(&self) -> Option<f64> {
         let FlowCounts { sent, retransmitted, blocks, .. } = self.counts;
         let (sent, again) = (sent?, retransmitted?);
