@@ -92,7 +92,7 @@ impl Source {
     ///
     /// # Errors
     /// No source exists or can be read (`File`); a folder without `recursive`, two sources with the
-    /// same name, or an invalid filter (`Request`).
+    /// same name, an invalid filter, or more than 65,535 sources (`Request`).
     pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
         Source::open_within(places, options, Box::new(()))
     }

@@ -36,7 +36,7 @@ pub enum ChunkKind {
         /// The number of the chunk within the file.
         chunk: u64,
     },
-    /// Several small files.
+    /// One or more small files.
     Packed,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The page is read-only, and each request needs a token. The page is one file, and its
 //! Content-Security-Policy forbids it to load anything else. All open pages get the same events,
-//! and the server renders the state for them about ten times a second. Each other request for the
-//! state or the metrics renders a new text.
+//! and the server renders the state for them about ten times a second. Each request for `/state` or
+//! `/metrics` renders a new text.
 
 use std::fmt;
 use std::net::SocketAddr;

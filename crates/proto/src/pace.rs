@@ -428,7 +428,8 @@ mod tests {
 
     #[test]
     fn a_driver_on_time_sends_half_a_burst_and_a_late_one_all_of_it() {
-        // The remembered credit adds a burst only where bursts are shorter than 500 µs.
+        // Less than half a burst never leaves, so the credit of 250 µs counts only if bursts are
+        // shorter than 500 µs.
         for (mbps, on_time, most) in [(120, 5, 10), (1_000, 42, 84), (10_000, 44, 176)] {
             let mut pacer = Pacer::new(Rate::from_mbps(mbps), DATAGRAM);
             let mut at_once = |now: Time| {

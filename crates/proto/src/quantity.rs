@@ -12,7 +12,7 @@ use crate::units::{Bytes, LossRatio, Rate};
 /// Reads a rate: `950M`, `950Mbit/s`, `12.5MB/s`, `1Gi`. A number without a unit is bits a second.
 ///
 /// # Errors
-/// The text states the expected form with an example.
+/// The text states the expected form with an example, or that the number is too large.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     rate(text)?.whole(text).map(Rate::from_bps)
 }
@@ -20,7 +20,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
 /// Reads a size: `300MB`, `64Mi`, `1.5GiB`. A number without a unit is bytes.
 ///
 /// # Errors
-/// The text states the expected form with an example.
+/// The text states the expected form with an example, or that the number is too large.
 pub fn parse_bytes(text: &str) -> Result<Bytes, String> {
     bytes(text)?.whole(text).map(Bytes::new)
 }
@@ -28,7 +28,7 @@ pub fn parse_bytes(text: &str) -> Result<Bytes, String> {
 /// Reads a time: `100ms`, `60s`, `5m`. The unit is required, except for zero.
 ///
 /// # Errors
-/// The text states the expected form with an example.
+/// The text states the expected form with an example, or that the number is too large.
 pub fn parse_span(text: &str) -> Result<Span, String> {
     let span = span(text)?;
     if span.needs_unit() {

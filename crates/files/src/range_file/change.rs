@@ -99,7 +99,8 @@ impl RangeFile {
     /// Waits until the content, and the name of a new file, are on the disk.
     ///
     /// # Errors
-    /// The system's error (`File`). Data written since the last sync may then be lost.
+    /// The system's error (`File`), or another program changed or replaced the file (`Unfinished`).
+    /// Data written since the last sync may then be lost.
     pub fn sync(&mut self) -> Result<(), Error> {
         let synced = self.file.sync_all();
         let named = synced.and_then(|()| self.created_in.as_ref().map_or(Ok(()), |in_| in_.sync()));

@@ -158,7 +158,8 @@ impl Sink {
     /// Lists the names that would be removed; none if the copy is incomplete.
     ///
     /// # Errors
-    /// There are more names than the limit, or everything would be removed (`File`).
+    /// There are more names than the limit, the source has no files, or the file system stores
+    /// names in another form (`File`).
     pub fn would_delete(&mut self) -> Result<Deleted, Error> {
         if self.keeps_extra() {
             return Ok(Deleted::default());

@@ -207,8 +207,8 @@ impl Small {
         self.queue.len() > ONE_BY_ONE || self.queue.iter().any(|whole| whole.file.is_none())
     }
 
-    /// Renames the waiting files and returns the results. With `synced`, the file system was synced
-    /// after their writes; otherwise syncs each file first.
+    /// Renames the waiting files and returns the results. With `synced`, the destination's file
+    /// system was synced after their writes. Syncs each other file first.
     pub(super) fn settle(&mut self, ground: &mut Ground, synced: bool) -> Vec<(u32, Settled)> {
         let queue = std::mem::take(&mut self.queue);
         if queue.is_empty() {

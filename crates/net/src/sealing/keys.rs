@@ -26,7 +26,7 @@ const NONCE_LEN: usize = 12;
 /// The cipher for data datagrams, as the user requests it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cipher {
-    /// AES-128-GCM if the CPU has AES instructions, otherwise ChaCha20-Poly1305.
+    /// AES-128-GCM if the CPUs of both ends have AES instructions, otherwise ChaCha20-Poly1305.
     #[default]
     Auto,
     /// AES-128-GCM.

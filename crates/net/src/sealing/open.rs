@@ -2,7 +2,7 @@
 //!
 //! The checks, cheapest first: the replay window, the epoch's key, the cipher. (An epoch is a range
 //! of 2²³ packet numbers with one key.) Only a datagram that opened moves the window or the epoch,
-//! so a forged number has no effect.
+//! so a forged number moves neither.
 
 use std::fmt;
 

@@ -80,8 +80,8 @@ impl Joiner {
         (self.partial_bytes, self.group_bytes) = (0, 0);
     }
 
-    /// Takes an authentic datagram; appends the messages that it completes to `out`. A datagram
-    /// that no honest end sends has no effect.
+    /// Takes an authentic datagram; appends the messages that it completes to `out`. A malformed
+    /// datagram has no effect.
     pub fn take(&mut self, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         let (group, index) = (block >> 16, block & 0xff);
         if block & REPAIR == 0 {

@@ -5,15 +5,15 @@
 //! its card in steps, and all datagrams of a step get one time. A train may therefore have taken
 //! one step longer than it seems. This matters if the train has few steps. A train of many steps is
 //! exact enough to show a ceiling (see below). Without a train C_r doubles in each interval while
-//! flows use all of it without loss. Later C_r follows the total of all flows, by the rules with
-//! which the capacity estimator (CE) follows one flow. Near the train's rate C_r rises slowly,
-//! because a rate that is too high first fills a queue, and the queue is noticed late.
+//! flows use all of it without loss. Later C_r rises in small steps while the flows use all of it,
+//! and falls to a ceiling (see below). Near the train's rate C_r rises slowly, because a rate that
+//! is too high first fills a queue, and the queue is noticed late.
 //!
 //! A *ceiling* is the arrival rate when there is loss, or the value of C_r before a queue grew. The
-//! first loss is enough to set a ceiling. While the ceiling holds, only loss above the CE's
-//! threshold counts, because a path may lose a little at any rate. If flows send far less than
-//! requested, the loss may come from hosts that pause and catch up. Such loss counts only when it
-//! repeats. A confirmed ceiling holds longer.
+//! first loss is enough to set a ceiling. While the ceiling holds, only loss above the threshold of
+//! the capacity estimator (CE, which follows one flow) counts, because a path may lose a little at
+//! any rate. If flows send far less than requested, the loss may come from hosts that pause and
+//! catch up. Such loss counts only when it repeats. A confirmed ceiling holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r: C_r rises in doubling

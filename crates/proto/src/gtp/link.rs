@@ -2,9 +2,10 @@
 //! capacity that the receiver divides among its flows.
 //!
 //! [`Capacity`] finds what our flows alone can carry. The card's speed is an upper limit. If a
-//! flow's first packet train (datagrams sent back to back) arrives nearly at that speed, the card
-//! is the bottleneck and C_r is its full speed. The card's speed alone is not enough, because the
-//! path to the host is often narrower. The user's limit for all flows is a second upper limit.
+//! flow's first packet train (datagrams sent back to back) arrives at the share `like_card` of that
+//! speed or faster, the card is the bottleneck and C_r is its full speed. The card's speed alone is
+//! not enough, because the path to the host is often narrower. The user's limit for all flows is a
+//! second upper limit.
 //!
 //! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
 //! capacity minus the *part* of other traffic, the rate that C_r leaves to it

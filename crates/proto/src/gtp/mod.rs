@@ -22,9 +22,9 @@
 //!   under the old target. Loss is counted after a grace of max(RTT/4, 1 ms), so reordered data do
 //!   not count as lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
-//!   request, back to back; they show how fast the path delivers. Later C_r follows the total rate
-//!   of all flows in the way in which the CE's estimate follows the rate of one flow. C_r stops
-//!   rising when a queue grows on all paths.
+//!   request, back to back; they show how fast the path delivers. Later C_r rises in small steps
+//!   while the flows use all of it. C_r falls to the arrival rate at a loss, and stops rising when
+//!   a queue grows on all paths.
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
 //!   requests missing blocks again without a timeout. Only silent senders need timeouts.

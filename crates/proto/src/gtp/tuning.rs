@@ -1,7 +1,7 @@
 //! Constants of our own: how the paper's quantities are measured, how the receiver's capacity C_r
 //! is found, how silent senders, lossy paths and other traffic are judged. Own loss is the loss of
-//! the path itself, which does not fall with the rate. They are not settings, because no user could
-//! choose better values for a single copy. Tests change single fields.
+//! the path itself, which does not fall with the rate. The constants are not settings, because no
+//! user could choose better values for a single copy. Tests change single fields.
 //!
 //! Limits that protect a host from a hostile peer are in `sender` (runs and waiting requests).
 
@@ -59,7 +59,7 @@ tuning! {
     /// Time after which a silent sender gets a new request; the time doubles with each
     /// repetition.
     silence: Span = Span::from_millis(500);
-    /// The initial wait before a new request, in round trips. It replaces `silence` if it is
+    /// The initial wait before a new request, in round trips. This wait replaces `silence` if it is
     /// longer.
     silence_rtts: u64 = 4;
     /// Longest time between requests to a silent sender.

@@ -56,7 +56,7 @@ impl Pool {
         self.is_first = is_first;
     }
 
-    /// The rate, in bits a second, for datagrams of `datagram` bytes: a lower bound for trains that
+    /// The rate, in bits a second, for datagrams of `datagram` bytes: a lower bound if the trains
     /// were timed well. `None` while too few trains are known.
     ///
     /// The start takes the first train's rate as it is. The rate of a later train is reduced by the

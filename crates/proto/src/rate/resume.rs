@@ -2,8 +2,9 @@
 //!
 //! - **Reconnaissance** (section 3.2): the session measures the round-trip time. If it has changed
 //!   too much, the path is treated as unknown: [`Remembered::fits`].
-//! - **Unvalidated** (section 3.3): until the report on the first packet train arrives, the flow
-//!   sends at most half of the remembered bandwidth-delay product, at half of the remembered rate.
+//! - **Unvalidated** (section 3.3): after the first packet train, the flow sends at half of the
+//!   remembered rate until the report on that train arrives, but at most half of the remembered
+//!   bandwidth-delay product.
 //! - **Validating and Safe Retreat** (sections 3.4 and 3.5): the report on the first packet train
 //!   shows the current capacity. From then on the controller decides alone, and the remembered rate
 //!   has no influence.

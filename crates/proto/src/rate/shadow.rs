@@ -26,13 +26,14 @@
 //! controller would mistake the losses there for the path's own loss. To make up for the losses,
 //! the controller would send faster and starve the other flow.
 //!
-//! [`Trains`] takes over again once all of the capacity arrives, or once others have made no queue
-//! for a long time.
+//! [`Trains`] takes over again once nearly all of the capacity arrives, or once others have made no
+//! queue for a long time.
 //!
-//! The queue is measured as the rise of the one-way delay towards the receiver, by the receiver's
-//! clock. It is capped by the rise of the round-trip time. A delayed report does not look like a
-//! queue, because it does not change the one-way delay. Clock drift does not look like a queue,
-//! because it does not change the round-trip time.
+//! The queue is measured as the rise of the one-way delay towards the receiver: the arrival time by
+//! the receiver's clock minus the departure time by ours. The measured queue is capped by the rise
+//! of the round-trip time. A delayed report does not look like a queue, because it does not change
+//! the one-way delay. Clock drift does not look like a queue, because it does not change the
+//! round-trip time.
 
 mod windows;
 
@@ -105,7 +106,7 @@ const CALM_MOST: f64 = 20_000.0;
 /// If the path's own loss ratio is below this, even a single lost datagram is attributed to our own
 /// sending.
 const CLEAN: f64 = 0.000_2;
-/// Highest rate, as a share of the capacity.
+/// Highest rate while a window is in use, as a share of the capacity.
 const MOST: f64 = 1.1;
 
 /// Sends by [`Trains`], and by a window that follows CUBIC while other traffic shares the path.

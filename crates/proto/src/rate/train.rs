@@ -15,9 +15,9 @@
 //!    show it, because a host that stalls for a moment delays only one pulse. The receiving host's
 //!    socket also counts as a queue: the receiver subtracts from the round-trip time only its own
 //!    delay since it read the datagram.
-//! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. Before a
-//!    ceiling is known, the sender sends a little more: if more arrives, the path loses that share
-//!    at any rate. Once a ceiling is known, the sender instead reduces its rate to the delivery
+//! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
+//!    neither a ceiling nor that ratio is known, the sender sends more: if more arrives, the path
+//!    loses that share at any rate. Later, the sender instead reduces its rate to the delivery
 //!    rate. If we caused the loss, the loss stops and as much arrives as before; if the path loses
 //!    that share anyway, less arrives. On a lossy path a short dip repeats this check from time to
 //!    time.
