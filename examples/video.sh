@@ -4,7 +4,8 @@
 #   examples/video.sh FILM.ts [RECEIVE FLAGS]
 #
 # The film is MPEG-TS of constant rate. If FILM.ts is missing, ffmpeg makes a film of 5 s.
-# LONGHAUL is the binary, DEADLINE the longest time from the camera to the screen.
+# LONGHAUL is the binary, DEADLINE the longest time from the camera to the screen, WAY the method of
+# `stream send` against losses.
 set -eu
 longhaul=${LONGHAUL:-longhaul} film=$(realpath "$1")
 shift

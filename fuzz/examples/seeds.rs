@@ -1,8 +1,8 @@
 //! Writes the first files of each corpus; every run writes the same files. To run it, use
 //! `cargo run --example seeds` in `fuzz/`.
 //!
-//! These seeds are the output of honest ends, so a fuzzer starts with inputs that pass the first
-//! checks. The replay of the corpus calls this file too, so its seeds always match the current wire
+//! Most seeds are the output of honest ends, so a fuzzer starts with inputs that pass the first
+//! checks. The replay of the corpus calls this file too, so the seeds always match the current wire
 //! format.
 
 use std::fs;

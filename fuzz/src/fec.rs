@@ -4,7 +4,7 @@ use longhaul_proto::fec::{Decoder, Encoder, Scheme, Shape};
 
 use super::input::Input;
 
-/// Maximum bytes of a block. Larger blocks take longer and test nothing new.
+/// Maximum bytes of a block and its repairs. Larger blocks take longer and test nothing new.
 const MOST: usize = 1 << 16;
 
 /// Checks that no shape and no symbol makes the decoder panic, and that the decoder restores an

@@ -15,7 +15,8 @@ use super::spoken;
 /// Maximum number of steps of a run; longer inputs show nothing new.
 const STEPS: u32 = 500;
 
-/// Maximum number of polls at one moment; more count as a livelock.
+/// Maximum number of polls at one moment, before a target adds polls for the blocks or segments of
+/// the object. More polls count as a livelock.
 pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.
@@ -64,7 +65,7 @@ pub(crate) const FLOW: FlowId = FlowId(7);
 /// Latest virtual time.
 const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
-/// Blocks of the largest object. More would make its model slow.
+/// Maximum number of blocks of an object. With more blocks, the model of the core would be slow.
 const MOST_BLOCKS: u64 = 12_000;
 
 /// Returns the setup of a flow that two ends could agree on, with an object of limited size. The
@@ -97,7 +98,7 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         weight: longhaul_proto::law::Weight::default(),
         remembered: None,
     };
-    // Reuse two rates that were read above: for a network card, and for a remembered path.
+    // Two rates that were read above also serve as the card's rate and as the remembered rate.
     let remembered =
         setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt, loss: Default::default() });
     Setup { card: setup.rate, remembered, ..setup }

@@ -37,8 +37,8 @@ impl<'a> Input<'a> {
         (0..bytes).fold(0, |value, _| value << 8 | u64::from(self.byte()))
     }
 
-    /// Reads any number. Numbers below 244 take one byte, the largest nine. Numbers near 2^32, 2^40
-    /// and 2^64 are likely.
+    /// Reads any number. Numbers below 244 take one byte, all others at most nine. Numbers near
+    /// 2^32, 2^40 and 2^64 are likely.
     pub(crate) fn any(&mut self) -> u64 {
         match self.byte() {
             length @ 0..=8 => self.number(length.into()),

@@ -1,7 +1,7 @@
 //! The journal of a partial file, which may be torn, corrupted or of another file.
 //!
-//! The first byte says whether the target corrects the checksums. With correct checksums the input
-//! reaches the code after the check.
+//! If the first byte is even, the other bytes are the journal. Otherwise they choose the content of a
+//! journal with correct checksums, so the input reaches the code after the check of the checksums.
 
 use longhaul_files::CHUNK;
 use longhaul_files::journal::{Header, Journal};
@@ -9,7 +9,7 @@ use longhaul_files::manifest::FileTime;
 
 use super::input::Input;
 
-/// Checks that the parsed content equals the content written before the first damage.
+/// Checks that the parsed header and records, encoded again, equal the start of the journal.
 pub fn run(bytes: &[u8]) {
     let Some((mode, bytes)) = bytes.split_first() else { return };
     if mode & 1 == 0 {

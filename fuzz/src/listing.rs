@@ -4,7 +4,7 @@ use longhaul_transfer::api::NameKind;
 use longhaul_transfer::control::list::Listed;
 use prost::Message as _;
 
-/// Checks that an accepted name is a single path component with printable attributes.
+/// Checks that an accepted name is a single path component, and that its attributes are valid.
 pub fn run(bytes: &[u8]) {
     let Ok(listed) = Listed::decode(bytes) else { return };
     for name in listed.names {

@@ -18,7 +18,7 @@ use prost::Message as _;
 const CLIENT: PeerId = PeerId([1; 32]);
 /// An id that is not the client's.
 const OTHER: PeerId = PeerId([2; 32]);
-/// The server's files, and files next to its root.
+/// Content of the server's files, and of a file next to its root.
 const CONTENT: &[u8] = b"longhaul";
 
 /// The first byte chooses the client: a stranger, a client with read access, or a client with write

@@ -52,7 +52,7 @@ fn change(tree: &mut Tree, asked: Asked) {
                 }
             }
         }
-        // The client has left.
+        // A `Get` stands for the departure of the client.
         Asked::Get(_) => drop(tree.vanish(7)),
         Asked::Hold(hold) => drop(convert::hold(hold)),
         Asked::Begin(_) => {}

@@ -12,7 +12,7 @@ use longhaul_transfer::control::{
 use longhaul_transfer::options::Filter;
 use prost::Message as _;
 
-/// Limits for sets of chunks: none, one, some, all.
+/// Limits for ranges: nothing, one number, some, the chunks of the largest object, all numbers.
 const LIMITS: [u64; 5] = [0, 1, 100, MAX_OBJECT / CHUNK, u64::MAX];
 /// Maximum number of patterns compiled in one run, because each compilation is slow.
 const PATTERNS: usize = 4;

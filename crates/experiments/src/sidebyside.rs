@@ -168,23 +168,21 @@ pub(crate) static COMPARE: Experiment = Experiment {
               other without loss. With 3 GB, RBUDP and greedy FOBS keep their rate at all four \
               losses: at 5 % RBUDP has {RBUDP, 3000 MB, loss 5 % | goodput of C·(1 − L)} % of the \
               capacity after loss; the maximum is 97.8. Their cost differs: RBUDP repeats little \
-              more than the lost data; greedy FOBS sends one round trip of data more, and two \
-              with loss. This extra data is \
-              {[FOBS, greedy, 300 MB, loss 0 % | waste] - [RBUDP, 300 MB, loss 0 % | waste]} to \
-              {[FOBS, greedy, 300 MB, loss 5 % | waste] - [RBUDP, 300 MB, loss 5 % | waste]} \
-              % of 300 MB and less than 1 % of 3 GB. At 5 % FOBS with its table stays \
-              {[FOBS, greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its table, \
-              3000 MB, loss 5 % | goodput of C·(1 − L)]} points below greedy FOBS, because it \
-              slows down on loss. Tsunami needs seconds to reach its rate, so it has {least \
-              [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | \
-              goodput of C·(1 − L)]} % of the capacity for the small object and {least \
-              [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | \
-              goodput of C·(1 − L)]} % for the large one. \
-              GTP is the fastest protocol for 3 GB without loss, and recognises the path's own \
-              loss: at 5 % it has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % of the capacity \
-              after loss for the small object and {GTP, 3000 MB, loss 5 % | goodput of C·(1 − L)} \
-              for the large one. SABUL, CUBIC and NewReno, which treat any loss as congestion, \
-              have 5 % or less at one lost packet in a thousand.\n\n\
+              more than the lost data; greedy FOBS sends one round trip of data more, and two with \
+              loss. This extra data is {[FOBS, greedy, 300 MB, loss 0 % | waste] - [RBUDP, 300 MB, \
+              loss 0 % | waste]} to {[FOBS, greedy, 300 MB, loss 5 % | waste] - [RBUDP, 300 MB, \
+              loss 5 % | waste]} % of 300 MB and less than 1 % of 3 GB. At 5 % FOBS with its table \
+              stays {[FOBS, greedy, 3000 MB, loss 5 % | goodput of C·(1 − L)] - [FOBS with its \
+              table, 3000 MB, loss 5 % | goodput of C·(1 − L)]} points below greedy FOBS, because \
+              it slows down on loss. Tsunami needs seconds to reach its rate, so it has {least \
+              [Tsunami, 300 MB, * | goodput of C·(1 − L)]} to {most [Tsunami, 300 MB, * | goodput \
+              of C·(1 − L)]} % of the capacity for the small object and {least [Tsunami, 3000 MB, \
+              * | goodput of C·(1 − L)]} to {most [Tsunami, 3000 MB, * | goodput of C·(1 − L)]} % \
+              for the large one. GTP is the fastest protocol for 3 GB without loss, and recognises \
+              the path's own loss: at 5 % it has {GTP, 300 MB, loss 5 % | goodput of C·(1 − L)} % \
+              of the capacity after loss for the small object and {GTP, 3000 MB, loss 5 % | \
+              goodput of C·(1 − L)} for the large one. SABUL, CUBIC and NewReno, which treat any \
+              loss as congestion, have 5 % or less at one lost packet in a thousand.\n\n\
               All goals for 3 GB are met in the simulator and in every valid emulated run. Over \
               real sockets, RBUDP, greedy FOBS and NETBLT with a given rate are within 1 % of the \
               simulated values for 3 GB at all four losses; FOBS with its table and Tsunami, which \
@@ -192,7 +190,7 @@ pub(crate) static COMPARE: Experiment = Experiment {
               {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from simulated]} % below them \
               at 5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | emulated} Mbit/s for 3 \
               GB at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 %. SABUL's only limit \
-              is the configured rate; without it only loss ends SABUL's increase \
+              here is the configured rate; without such a rate only loss ends SABUL's increase \
               ([sabul](../docs/protocols/sabul.md)).",
     set: Set::Named,
 };

@@ -5,7 +5,7 @@ use prost::Message as _;
 
 /// Returns sequences of messages. A byte with the message's length precedes each message.
 pub(super) fn all() -> Vec<Vec<u8>> {
-    // The fuzz target reads one byte after a call: it selects what the called method does.
+    // The byte after a call selects what the called method does.
     let one = |said: Said, then: &[u8]| {
         let message = Say { said: Some(said) }.encode_to_vec();
         [&[message.len() as u8][..], &message, then].concat()

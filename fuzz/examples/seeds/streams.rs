@@ -11,8 +11,8 @@ use longhaul_stream::messages::{
 };
 use prost::Message as _;
 
-/// Returns sequences of messages. Before each message is the message's length, and after it some
-/// data.
+/// Returns sequences of messages. The length of each message precedes the message, and some data
+/// follow it.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 17]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());
@@ -51,8 +51,8 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns sequences of messages. Before each message is the message's length, and after it the
-/// number of a datagram.
+/// Returns sequences of messages. The length of each message precedes the message, and the number of
+/// a datagram follows it.
 pub(super) fn of_channels() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>, block: u64| {
         [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()

@@ -326,21 +326,20 @@ pub(super) static FIG10: Experiment = Experiment {
               its rate is too high, and TCP fills the gap. The last case of the first table shows \
               this effect alone, in the simulator: packets up to 2 ms late reduce GTP from {GTP \
               with all of the link} to {GTP with all of the link, GTP's *} Mbit/s, about the same \
-              as over real sockets. At 85 % real sockets are within {off [GTP with 85 % of the \
-              link | from simulated]} % of the simulator.",
+              as over real sockets. With 85 % of the link GTP's goodput over real sockets is \
+              within {off [GTP with 85 % of the link | from simulated]} % of the simulated one.",
     learned: "A protocol that counts only its own flows needs a setting for the capacity that it \
               leaves to others. In the simulator GTP with all of the link leaves three TCP flows \
-              {beside GTP with all of the link} Mbit/s. With 85 % of the link it takes no more \
-              than that, and TCP fills the rest, as in the paper and, within {off [GTP with 85 % \
-              of the link | from simulated]} %, over real sockets. With the paper's rules GTP has \
-              {GTP with all of the link, by the paper's rules} Mbit/s with all of the link and \
-              {GTP with 85 % of the link, by the paper's rules} with 85 %, and TCP has {beside GTP \
-              with all of the link, by the paper's rules} and {beside GTP with 85 % of the link, \
-              by the paper's rules}. These values are close to those with longhaul's rules, \
-              because both sets of rules ignore other traffic if the receiver's capacity (C_r) is \
-              configured. With all of the link, GTP on a busy host has less goodput than in the \
-              paper, and TCP has more: GTP's sender sends in clumps, and loses packets at a queue \
-              that TCP keeps full.",
+              {beside GTP with all of the link} Mbit/s. With 85 % of the link GTP takes no more \
+              than its share, and TCP fills the rest, as in the paper and over real sockets. With \
+              the paper's rules GTP has {GTP with all of the link, by the paper's rules} Mbit/s \
+              with all of the link and {GTP with 85 % of the link, by the paper's rules} with 85 \
+              %, and TCP has {beside GTP with all of the link, by the paper's rules} and {beside \
+              GTP with 85 % of the link, by the paper's rules}. These values are close to those \
+              with longhaul's rules, because both sets of rules ignore other traffic if the \
+              receiver's capacity (C_r) is configured. With all of the link, GTP on a busy host \
+              has less goodput than in the paper, and TCP has more: GTP's sender sends in clumps, \
+              and loses packets at a queue that TCP keeps full.",
     set: Set::Full,
 };
 

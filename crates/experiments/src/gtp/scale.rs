@@ -143,8 +143,8 @@ pub(super) static SCALE: Experiment = Experiment {
               | fair after a join within | 2} s, except where a thousand senders share 1 Gbit/s: \
               there it takes {1000 into 1 Gbit/s | fair after a join within | 2} s. When the \
               thousand senders start together at 0 s, the receiver makes one schedule for all of \
-              them. At about 1 Mbit/s each, it requests several blocks of a sender at a time. An \
-              earlier version of longhaul's receiver, which requested single blocks and made a \
-              schedule for each join, could not keep up.",
+              them. At about 1 Mbit/s for each sender, the receiver requests several blocks of a \
+              sender at a time. An earlier version of longhaul's receiver, which requested single \
+              blocks and made a schedule for each join, could not keep up.",
     set: Set::Named,
 };

@@ -86,7 +86,8 @@ pub(super) static FIG1: Experiment = Experiment {
               hosts' programs to wake ([emulator.md](emulator.md) has the times). In a long round \
               trip this hardly matters. Where only congestion limits the window, the waits cost \
               nothing at long round trips, because data are sent meanwhile. At 1 or 2 ms they cost \
-              time: slow start takes only a few round trips, and each is longer than the link's.",
+              time: slow start takes only a few round trips, and each of these takes longer than a \
+              round trip of the link.",
     learned: "Where only congestion limits the window, slow start takes a large part of the time: \
               at long round trips TCP has sent much of the 100 MB before it reaches the full rate, \
               and must repeat the data that it lost at the end of slow start. With an untuned \

@@ -117,12 +117,12 @@ pub(super) static REORDERING: Experiment = Experiment {
               wait. Without it, longhaul's Tsunami reports at most {most [Tsunami without \
               patience, * | lost, as reported]} losses, because it looks for gaps only three times \
               a second. So reordering by up to 5 ms does not explain the losses that the study's \
-              Tsunami reported. RBUDP reports at the end of a round, and reports at \
-              most {most [RBUDP, * | lost, as reported]} packets as lost. FOBS reports once in \
-              10,000 packets. It reports at most {most [FOBS, * | lost, as reported]} packets as \
-              lost, and has at most {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | duplicates]} \
-              more duplicates than without reordering. Neither RBUDP nor FOBS loses a thousandth \
-              of its goodput.\n\n\
+              Tsunami reported. RBUDP reports at the end of a round, and reports at most {most \
+              [RBUDP, * | lost, as reported]} packets as lost. FOBS reports after every 64 \
+              packets, and reports at most {most [FOBS, * | lost, as reported]} packets as lost. \
+              It repeats lost packets only after each 100 MiB of new data, so it has at most \
+              {[FOBS, 5 % by 5 ms | duplicates] - [FOBS, none | duplicates]} more duplicates than \
+              without reordering. Neither RBUDP nor FOBS loses a thousandth of its goodput.\n\n\
               Over real sockets, with one packet in a hundred delayed by a millisecond, only SABUL \
               loses goodput, as in the simulator: SABUL has {SABUL, 1 % by 1 ms | emulated} \
               Mbit/s, and the study's release has {SABUL of the study, 1 % by 1 ms | emulated}. \
