@@ -138,7 +138,7 @@ fn a_card_with_a_queue_drops_what_its_programs_send_too_fast() {
 
 #[test]
 fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
-    // The study's SABUL has no window, so it fills the buffer before the card.
+    // SABUL of the ORNL study has no window, so the sender fills the buffer before the card.
     let finished = |buffer: &str| {
         let keys = format!("nic = \"20M\"\nsend-buffer = \"{buffer}\"");
         let hosts = format!("[[host]]\nname = \"a\"\n{keys}\n");

@@ -27,7 +27,7 @@ pub fn reason(error: &io::Error) -> String {
         return "it leads out of the served folder".to_owned();
     }
     if error.kind() == io::ErrorKind::NotFound && error.get_ref().is_none() {
-        // The library's own words for this kind are "entity not found".
+        // The standard library's text for this kind is "entity not found".
         return "No such file or directory".to_owned();
     }
     let text = error.to_string();

@@ -22,8 +22,8 @@ use crate::session::{Connection, FrameReader, FrameWriter, Session};
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_proto::remembered::Remembered;
 
-/// Maximum number of requested bytes of a file that the program has not taken yet: as much as a
-/// path of 1 Gbit/s carries in 250 ms.
+/// Maximum number of requested bytes of a file that the program has not taken yet: about as much as
+/// a path of 1 Gbit/s carries in 270 ms.
 pub(crate) const WINDOW: usize = 32 << 20;
 /// Maximum number of waiting reads and changes of one file; also the maximum number of unanswered
 /// changes.
@@ -82,8 +82,8 @@ pub(crate) struct Bytes {
 }
 
 /// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
-/// `edit` also for changes. `what` also has the entry of the path memory, if any. Sends the result
-/// to `tell`, and serves calls until all handles are dropped.
+/// `edit` also for changes. `what` is the file, with what earlier copies have learned of the path.
+/// Sends the result to `tell`, and serves calls until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
@@ -224,7 +224,7 @@ impl Reading {
             let Portion { start, .. } = asked.portion;
             let cut = portions(start..asked.portion.end().min(size), size).next();
             let Some(portion) = cut else { return false };
-            // The rest of the credit is given back.
+            // Give back the credit for the bytes that are left out.
             drop(asked.credit.split(asked.portion.len - portion.len));
             (asked.portion, asked.size) = (portion, size);
             true
@@ -430,7 +430,7 @@ mod tests {
         let (input, out) = tokio::io::split(near);
         let (tell, _told) = mpsc::unbounded_channel();
         let early = Read { ranges: ranges.iter().cloned().collect(), tell };
-        // Without its receiver the read would be dropped.
+        // A dropped receiver would end the read.
         std::mem::forget(_told);
         Reading::new("x".to_owned(), Session::over(PeerId([1; 32]), input, out), Some(early))
     }

@@ -93,7 +93,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         let _ = ready.send(Ok(peer));
         let address = first.as_ref().map(|first| first.remote.ip());
         let paths = options.path_memory.as_ref().zip(address);
-        // Looked up for the first file that is opened.
+        // The path memory is read when the first file is opened.
         let path = LazyCell::new(|| paths.and_then(|(memory, at)| memory.find_for_reads(at)));
         let mut calls = JoinSet::new();
         let unused = sleep(UNUSED);

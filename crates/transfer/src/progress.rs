@@ -44,7 +44,7 @@ pub struct Progress {
     pub rtt: Span,
     /// Bytes that existed before, a part of [`bytes`](Progress::bytes).
     pub resumed_bytes: u64,
-    /// The state of the path since the previous progress; with several sources their sum.
+    /// The state of the path since the previous progress; with several sources, of all their paths.
     pub path: PathSample,
     /// The sources, if the copy has several.
     pub sources: Vec<SourceRow>,

@@ -43,11 +43,11 @@ pub struct TransferStatus {
     pub bytes: u64,
     /// Bytes that the destination already had, a part of `bytes`.
     pub resumed_bytes: u64,
-    /// Bytes of the object; 0 until that is known.
+    /// Size of the object in bytes; 0 while it is unknown.
     pub total_bytes: u64,
     /// Files that have their final names at the destination.
     pub files: u64,
-    /// Files of the object; 0 until that is known.
+    /// Number of files of the object; 0 while it is unknown.
     pub total_files: u64,
     /// Recent goodput: since the newest report that is at least a second old.
     pub rate_now: Rate,

@@ -7,20 +7,20 @@ use longhaul_proto::time::Span;
 
 use crate::link::LinkSpec;
 
-/// Routers, links and routes. Hosts are nodes too: node indices count the hosts first, then the
-/// routers.
+/// Routers, links and routes. Nodes are hosts and routers; node indices count the hosts first, then
+/// the routers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
     /// The names of the routers.
     pub routers: Vec<String>,
     /// One-way links, no two with the same ends.
     pub links: Vec<LinkBetween>,
-    /// Given routes, which override computed routes.
+    /// The routes that the scenario sets; they override computed routes.
     pub routes: Vec<Route>,
 }
 
 impl Network {
-    /// Finds routes through the network, with `hosts` hosts; valid while the network is unchanged.
+    /// Returns a finder of routes through the network. The nodes below `hosts` are hosts.
     pub fn routes(&self, hosts: usize) -> Routes<'_> {
         Routes::new(self, hosts + self.routers.len())
     }
@@ -37,7 +37,7 @@ pub struct LinkBetween {
     pub link: LinkSpec,
 }
 
-/// A given route.
+/// A route that the scenario sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The index of the first host.
@@ -48,8 +48,9 @@ pub struct Route {
     pub via: Vec<usize>,
 }
 
-/// Finds the route between two hosts: the given route, otherwise the route with the lowest delay,
-/// then the fewest links, then the links that come first in the scenario.
+/// Finds the route between two hosts: the route that the scenario sets, otherwise the route with
+/// the lowest delay. Of routes with equal delay, the route with the fewest links wins, then the
+/// route whose links come first in the scenario.
 ///
 /// Only routers forward packets: no route leads through a host. Results are cached by destination.
 #[derive(Clone, Debug)]
@@ -97,7 +98,7 @@ impl<'n> Routes<'n> {
         links.iter().fold(Span::ZERO, |sum, link| sum + self.network.links[*link].link.delay)
     }
 
-    /// The links of a given route; `None` if two consecutive nodes have no link.
+    /// The links of a set route; `None` if two consecutive nodes have no link.
     fn along(&self, route: &Route) -> Option<Vec<usize>> {
         let mut at = route.from;
         let nodes = route.via.iter().chain([&route.to]);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_of_least_delay_is_found_and_ties_go_by_links_then_by_order() {
+    fn the_route_of_least_delay_is_found_and_ties_go_by_links_then_by_order() {
         let links = vec![
             link(0, 3, 5), // 0
             link(3, 1, 5), // 1
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_equal_ways_the_first_written_is_taken() {
+    fn of_two_equal_routes_the_first_written_is_taken() {
         for first in [3, 4] {
             let second = 7 - first;
             let links =
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_leads_through_a_host() {
+    fn no_route_leads_through_a_host() {
         let network = network(vec![link(0, 1, 1), link(1, 2, 1)], Vec::new());
         assert_eq!(Routes::new(&network, 5).between(0, 2), None);
     }
@@ -221,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_way_is_one_of_least_delay_and_leads_through_routers_only(
+        fn a_route_has_the_least_delay_and_leads_through_routers_only(
             ends in prop::collection::vec((0usize..8, 0usize..8, 0u64..4), 0..30),
         ) {
             let ends = ends.into_iter().filter(|(from, to, _)| from != to);

@@ -43,7 +43,7 @@ pub struct Host {
     pub disk: Option<Disk>,
 }
 
-/// A program's speed. With both limits, each datagram takes the longer of their two times.
+/// A program's speed. With both limits, each datagram takes the longer of the two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// Datagrams a second.

@@ -76,7 +76,7 @@ impl Scenario {
         self.hosts.len() + self.network.routers.len()
     }
 
-    /// Finds routes through the network; valid while the network is unchanged.
+    /// Returns a finder of routes through the network.
     pub fn routes(&self) -> Routes<'_> {
         self.network.routes(self.hosts.len())
     }

@@ -19,8 +19,8 @@ use super::{SimError, What};
 const DRAIN_TURN: Span = Span::from_millis(5);
 
 impl CopyAgent {
-    /// Records a genuine datagram at the driver (the program around the core); returns whether to
-    /// pass it to the core.
+    /// Records an intact datagram at the driver (the program around the core); returns whether to
+    /// pass the datagram to the core.
     fn accept(&mut self, now: Time, arrival: &Arrival) -> bool {
         if !self.numbers.insert(arrival.number.0) {
             self.replayed += 1;
@@ -251,8 +251,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Shares a disk's work evenly. A copy's unused share goes to the copies after it; a second
-    /// pass over all copies takes the rest.
+    /// Divides a disk's work evenly among copies. A copy's unused share goes to the copies after
+    /// it. A second pass offers the remaining work to all copies.
     fn write(&mut self, drains: &[u32], mut work: Bytes) {
         for turn in 0..2 * drains.len() {
             let place = turn % drains.len();
@@ -282,7 +282,7 @@ impl World<'_> {
             }
             _ => written.unwrap_or(Bytes::ZERO) + MEMORY,
         };
-        // As over real sockets: only the grant reports how much a host has drained.
+        // As over real sockets, only the grant tells the core how much the host has drained.
         self.receivers[receiver].core.set_grant(now, id, grant, None);
         self.pump_receiver(receiver)?;
         self.settle(agent, done);

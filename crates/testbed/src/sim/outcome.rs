@@ -42,7 +42,7 @@ pub struct FlowOutcome {
     /// When the flow started.
     pub started: Time,
     /// When the object was complete at the receiving host (on the disk, for a copy to a disk).
-    /// `None` for a flow without an end, or that did not reach its end.
+    /// `None` for a flow that has no end or did not reach its end.
     pub finished: Option<Time>,
     /// When the sender learned that the object is complete; `None` for UDP.
     pub known: Option<Time>,

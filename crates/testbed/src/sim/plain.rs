@@ -105,7 +105,7 @@ impl Plain {
         }
     }
 
-    /// The length of a phase with this mean.
+    /// The length of a phase: random with this mean, or the mean itself.
     fn length(&mut self, mean: Span) -> Span {
         if self.udp.random { self.random.exponential(mean) } else { mean }
     }

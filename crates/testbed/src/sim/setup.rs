@@ -13,12 +13,13 @@ use super::SimError;
 use super::packet::UDP_IP;
 use crate::scenario::Transfer;
 
-/// Header and tag of a sealed datagram.
+/// Header and tag of a sealed datagram, in bytes.
 pub(super) const OVERHEAD: u32 = 32;
 /// The chunk size of the real program, and its default segment size.
 const CHUNK: Bytes = Bytes::mebi(1);
 const SEGMENT: Bytes = Bytes::mebi(16);
-/// The initial grant of a receiving host that writes to a disk: its memory.
+/// A copy's memory at a receiving host that writes to a disk and sets no limit; also the initial
+/// grant.
 pub(super) const MEMORY: Bytes = Bytes::mebi(512);
 
 /// The protocol that a copy names.

@@ -21,8 +21,8 @@ impl Reduction {
         Reduction { before, after, arrived: 0, sent: 0, allowance: 1 }
     }
 
-    /// Processes an acknowledgement: `arrived` segments arrived, `pipe` are still in flight;
-    /// `clean` if it advanced and reported no loss.
+    /// Processes an acknowledgement: `arrived` segments arrived, `pipe` are still in flight.
+    /// `clean` means that the acknowledgement advanced and reported no loss.
     pub(super) fn on_ack(&mut self, arrived: u32, pipe: u32, clean: bool) {
         let (arrived, pipe) = (u64::from(arrived), u64::from(pipe));
         self.arrived += arrived;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn below_its_target_the_sender_adds_one_datagram_to_the_arrivals_without_loss() {
+    fn below_its_target_the_sender_adds_one_segment_to_the_arrivals_without_loss() {
         let mut reduction = Reduction::new(20, 10);
         assert_eq!(sends(&mut reduction, 1, 4, true), 2);
         assert_eq!(sends(&mut reduction, 1, 4, false), 0, "as many are sent as have arrived");

@@ -238,7 +238,7 @@ fn newreno_follows_the_square_root_law() {
 
 #[test]
 fn cubic_follows_its_response_function() {
-    // RFC 9438, figure 5: AVG_W = ∜(C (3 + β) / 4 (1 − β)) × RTT^(3/4) / p^(3/4); Reno's window
+    // RFC 9438, figure 5: AVG_W = ∜(C (3 + β) / (4 (1 − β))) × RTT^(3/4) / p^(3/4); Reno's window
     // where that is larger.
     for p in [0.01f64, 0.000_3] {
         let cubic = (0.4 * 3.7 / (4.0 * 0.3) * (0.1 / p).powi(3)).powf(0.25);

@@ -10,8 +10,8 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};
 use longhaul_testbed::random::Random;
 
-/// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender stops
-/// after 3 s without a message.
+/// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender
+/// pauses after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
 /// The timer of each protocol, if the timer is not a setting. It makes RBUDP repeat DONE,
 /// NETBLT repeat a buffer request, SABUL and Tsunami count everything in flight as lost, FOBS send
@@ -96,7 +96,7 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     }
     beside(&mut random, &mut text, &network, &path, &mut bounds);
     // A rate above capacity loses most of the data, so the limit allows 20 times the sending time.
-    // It adds four times the longest time without new data.
+    // The limit also includes four times the longest time without new data.
     let arrives = (1.0 - path.loss).powi(network.hops as i32);
     let share = bounds.slowest as f64 * 1e6 / bounds.flows as f64;
     let sending = bounds.bytes as f64 * 8.0 / share / arrives * 20.0;

@@ -60,8 +60,8 @@ impl IntoFuture for ConnectRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. A host that does not admit this client reports
-    /// that to the first call.
+    /// The host cannot be reached or is not trusted. A host that does not admit this client refuses
+    /// the first call.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (peer, orders, serving) = self.0.open(NAME, WAITING, serve_orders).await?;

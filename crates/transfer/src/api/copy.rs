@@ -58,7 +58,7 @@ impl CopyRequest {
         }
     }
 
-    /// Sets options, unless an address is invalid; [`CopyRequest::start`] reports that.
+    /// Sets options, unless an address is invalid; [`CopyRequest::start`] reports the address.
     fn with(mut self, set: impl FnOnce(&mut CopyOptions)) -> CopyRequest {
         if let Ok(options) = &mut self.options {
             set(options);
@@ -210,8 +210,8 @@ impl CopyRequest {
         self.with(|options| options.local = Some(folder.clone()))
     }
 
-    /// Sends everything that `reader` returns instead of the source's content; the content may have
-    /// any length. The source's path only supplies a name. A thread of the engine reads at most
+    /// Replaces the source's content by everything that `reader` returns, which may have any
+    /// length. The source's path only supplies a name. A thread of the engine reads at most
     /// [`CopyRequest::memory`] ahead of the data that have arrived. Content up to a sixteenth of
     /// that limit is sent as a file. A copy of longer content cannot be resumed: it fails when its
     /// connection is lost. The file gets its name when it is complete.

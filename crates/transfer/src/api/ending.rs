@@ -1,4 +1,4 @@
-//! The end of a stream or of a channel, with its handle.
+//! Ends a stream or a channel when its handle is dropped.
 
 use tokio::sync::oneshot;
 
@@ -25,7 +25,7 @@ impl Ending {
     pub(super) async fn wait<T>(self, done: Option<oneshot::Receiver<T>>) {
         self.cancel();
         if let Some(done) = done {
-            // The reason of an earlier end was the last event.
+            // If the stream ended earlier, its last event was the reason.
             let _ = done.await;
         }
     }

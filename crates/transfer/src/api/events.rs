@@ -107,7 +107,7 @@ pub enum Event {
     },
     /// Any other message for the user.
     Warning(String),
-    /// The reader was too slow: this many events were dropped here.
+    /// The reader was too slow: this many events were dropped at this position.
     Lagged(u64),
 }
 

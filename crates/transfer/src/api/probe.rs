@@ -32,7 +32,7 @@ pub enum ProbeEvent {
     Missing(Error),
     /// An event of the session.
     Session(Event),
-    /// The reader was too slow: this many events were dropped here.
+    /// The reader was too slow: this many events were dropped at this position.
     Lagged(u64),
 }
 

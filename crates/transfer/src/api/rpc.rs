@@ -96,8 +96,8 @@ impl IntoFuture for RpcRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. A host that does not admit this client reports
-    /// that to the first call.
+    /// The host cannot be reached or is not trusted. A host that does not admit this client refuses
+    /// the first call.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (program, retry_for) = (Program::new(self.methods?), self.retry_for);

@@ -68,8 +68,8 @@ impl IntoFuture for ShareRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. A host that does not admit this client reports
-    /// that to the first call.
+    /// The host cannot be reached or is not trusted. A host that does not admit this client refuses
+    /// the first call.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let serve = move |calls: Calls<(), Order>| serve_share(calls, self.retry_for);

@@ -23,8 +23,8 @@ use crate::options::Allow;
 use crate::session::ssh::{Word, offer};
 use crate::session::{PeerId, allow};
 
-/// Files that name this host: its host name, which two hosts with one home folder never share, and
-/// its machine id. Systems other than Linux have neither file.
+/// Files that identify this host by its name and its machine id, so that hosts that share a home
+/// folder differ. Systems other than Linux have neither file.
 const HOST: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/machine-id"];
 /// How long a server without clients waits for a new client.
 const IDLE: Duration = Duration::from_secs(5);

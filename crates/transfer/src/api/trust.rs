@@ -66,9 +66,9 @@ impl Trust {
         Trust { folder: folder.into(), ..Trust::default() }
     }
 
-    /// Asks about each new server. The future runs on the tokio runtime in which the transfer was
-    /// started; without such a runtime it runs on its own thread. The transfer waits for the
-    /// answer.
+    /// Calls `decide` for each new server, and waits for the answer of its future. The future runs
+    /// on the tokio runtime in which the transfer was started; without such a runtime it runs on
+    /// its own thread.
     ///
     /// Without [`Trust::known_servers`] an accepted server is remembered for the lifetime of the
     /// client.

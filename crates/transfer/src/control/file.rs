@@ -177,9 +177,9 @@ pub struct FileData {
     #[prost(bytes = "vec", tag = "1")]
     pub bytes: Vec<u8>,
     /// After the last bytes of a whole chunk: the chunk's value, from the server's cache if an
-    /// earlier read of this version has stored it there, otherwise the hash of the bytes. It is the
-    /// BLAKE3 chaining value for the chunk's place in the file, or the hash of the file if it has
-    /// one chunk.
+    /// earlier read of this version has stored it there, otherwise the hash of the bytes. The value
+    /// is the BLAKE3 chaining value for the chunk's place in the file, or the hash of the file if
+    /// the file has one chunk.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
     /// The opened file, in the first message only.

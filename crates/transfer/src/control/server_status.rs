@@ -115,13 +115,13 @@ pub struct TransferTold {
     /// Bytes that the destination already had, a part of `bytes`.
     #[prost(uint64, tag = "9")]
     pub resumed_bytes: u64,
-    /// Bytes of the object; 0 until that is known.
+    /// Size of the object in bytes; 0 while it is unknown.
     #[prost(uint64, tag = "10")]
     pub total_bytes: u64,
     /// Files that have their final names at the destination.
     #[prost(uint64, tag = "11")]
     pub files: u64,
-    /// Files of the object; 0 until that is known.
+    /// Number of files of the object; 0 while it is unknown.
     #[prost(uint64, tag = "12")]
     pub total_files: u64,
     /// Recent goodput, in bits a second: since the newest report that is at least a second old.

@@ -236,7 +236,8 @@ pub struct Status {
     /// Blocks that were not requested (receiving end).
     #[prost(uint64, tag = "30")]
     pub unasked: u64,
-    /// CPU time of the thread that carries the control stream and chunks over streams.
+    /// CPU time, in nanoseconds, of the thread that carries the control stream and chunks over
+    /// streams.
     #[prost(uint64, tag = "29")]
     pub carrier_nanos: u64,
     /// Datagrams with data that arrived before their flow was known and did not fit the memory for
@@ -246,8 +247,8 @@ pub struct Status {
     /// Names looked at and chunks read to find the missing chunks.
     #[prost(uint64, tag = "28")]
     pub looked: u64,
-    /// Time in which the receiving thread did not wait for datagrams, with or without a CPU
-    /// (receiving end).
+    /// Time in which the receiving thread did not wait for datagrams, with or without a CPU, in
+    /// nanoseconds (receiving end).
     #[prost(uint64, tag = "31")]
     pub awake_nanos: u64,
     /// Blocks that had to arrive as datagrams: all but those that existed before or have only
@@ -258,23 +259,25 @@ pub struct Status {
     /// (receiving end).
     #[prost(uint64, tag = "33")]
     pub too_fast: u64,
-    /// Time spent waiting for room in a stream, if chunks go over streams (sending end).
+    /// Time spent waiting for room in a stream, if chunks go over streams, in nanoseconds (sending
+    /// end).
     #[prost(uint64, tag = "34")]
     pub stream_nanos: u64,
-    /// Time spent waiting for memory for chunks from streams, all streams together (receiving end).
+    /// Time spent waiting for memory for chunks from streams, all streams together, in nanoseconds
+    /// (receiving end).
     #[prost(uint64, tag = "35")]
     pub room_nanos: u64,
     /// The rate found for the path, in bits a second; zero: none (sending end).
     #[prost(uint64, tag = "36")]
     pub found_bps: u64,
-    /// Time from the first datagram until the rate was found (sending end).
+    /// Time from the first datagram until the rate was found, in nanoseconds (sending end).
     #[prost(uint64, tag = "37")]
     pub found_nanos: u64,
     /// The path's own loss, in millionths (sending end).
     #[prost(uint32, tag = "38")]
     pub path_loss_ppm: u32,
-    /// How long the sending end detected other traffic on the path; absent if it did not look for
-    /// any (sending end).
+    /// How long the sending end detected other traffic on the path, in nanoseconds; absent if it
+    /// did not look for any (sending end).
     #[prost(uint64, optional, tag = "39")]
     pub shared_nanos: Option<u64>,
     /// The state of the rate search: 1 start, 2 alone, 3 shared; others: none (sending end).

@@ -203,8 +203,8 @@ impl ClientHooks {
         self.observer.progress(&progress);
     }
 
-    /// Reports at the end of an attempt that `bytes` existed before, if the plan had named fewer:
-    /// some bytes are known only after the comparison with the source.
+    /// Reports at the end of an attempt that `bytes` existed before, if the plan had named fewer
+    /// bytes: some bytes are known only after the comparison with the source.
     fn found(&self, bytes: u64) {
         if bytes > self.state.borrow().found {
             self.observer.notice(Notice::Resumed { bytes });
@@ -265,9 +265,9 @@ impl Hooks for ClientHooks {
                 .into());
         }
         // No data arrive before the plan is complete, and planning may take long. So each end
-        // reports how many names and chunks it has examined, and these count as progress. A sign of
-        // life does not: an end's disk may hang while its control stream still works. The end of
-        // the copy needs no extra time, because written data are synced continuously.
+        // reports how many names and chunks it has examined, and these counts are progress. A sign
+        // of life is no progress: an end's disk may hang while its control stream still works. The
+        // end of the copy needs no extra time, because written data are synced continuously.
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
@@ -315,8 +315,8 @@ impl Hooks for ClientHooks {
             let files = entries_of(manifest, skipped).filter_map(|(_, entry)| entry.size());
             state.skipped = files.count() as u64;
         }
-        // While chunks are being compared, the number is not final. The outcome of the attempt
-        // reports the final number.
+        // While chunks are being compared, the number of bytes is not final. The outcome of the
+        // attempt reports the final number.
         state.found = if there.asks { 0 } else { there.bytes };
         if state.found > 0 {
             self.observer.notice(Notice::Resumed { bytes: state.found });

@@ -16,7 +16,7 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// The bottleneck of a shorter copy is not reported, because its times are not accurate enough.
+/// A copy shorter than this gets no bottleneck reported, because its times are not accurate enough.
 const TOO_SHORT: Span = Span::from_millis(200);
 
 /// Returns the summary.

@@ -13,7 +13,7 @@ use crate::control::Status;
 use crate::summary::Segments;
 use longhaul_files::Watch;
 
-/// The published state of one end.
+/// The published state of one end. Times are in nanoseconds of the process's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     mine: Mutex<Counters>,
@@ -27,7 +27,7 @@ pub(crate) struct Board {
     total_bytes: AtomicU64,
     /// Files of the object; 0 before the manifest is known.
     total_files: AtomicU64,
-    /// Time of the first data datagram, in nanoseconds of the process's clock; 0 before it.
+    /// When the first data datagram was sent or received; 0 before it.
     first_datagram: AtomicU64,
     /// The block size of the current or last pass; 0 before the first.
     block: AtomicU32,

@@ -279,7 +279,7 @@ impl Receiving {
 
     /// After input: passes on complete chunks, raises the grant, and sends the core's messages.
     fn settle(&mut self, now: Time) {
-        // Publish the counters before the writer gets the last chunk, which lets the transfer end.
+        // Publish the counters first: once the writer gets the last chunk, the transfer may end.
         if !self.finish_told && self.core.is_finished(self.flow) {
             self.publish(now);
         }

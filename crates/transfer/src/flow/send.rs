@@ -438,8 +438,8 @@ impl Sending {
         }
     }
 
-    /// Sends a keep-alive datagram if the last one was sent at least [`ALIVE`] ago. Otherwise the
-    /// other end would treat a path without data as closed.
+    /// Sends a keep-alive datagram if the last one was sent at least [`ALIVE`] ago. Without
+    /// keep-alives the other end would treat a path without data as closed.
     fn keep_alive(&mut self, now: Time) {
         if now.since(self.alive) >= ALIVE {
             self.alive = now;

@@ -109,7 +109,7 @@ impl SharedCore {
         }
     }
 
-    /// Limits the sum of the flows to `limit`.
+    /// Limits the sum of the flows' rates to `limit`.
     pub(crate) fn limited(self, limit: Option<Rate>) -> SharedCore {
         if let Some(limit) = limit {
             self.inner().core.set_receive_limit(limit);

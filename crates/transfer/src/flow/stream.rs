@@ -164,7 +164,8 @@ fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<C
             let piece = tokio::select! {
                 piece = pieces.recv() => piece,
                 // The system takes data before it sends them, so a write does not always detect
-                // that the connection is lost. The other end sends nothing.
+                // that the connection is lost. The other end sends nothing, so a read that
+                // completes shows the loss.
                 read = reader.read::<Frame>() => match read {
                     Ok(Some(_)) => continue,
                     Ok(None) | Err(_) => return,
@@ -263,7 +264,7 @@ impl Streaming {
                 }
             }
         }
-        // The streams deliver the data that they have taken until the receiver ends the pass.
+        // Until the receiver ends the pass, the streams deliver the data that they have taken.
         let mut lost_since = None;
         loop {
             let since = clock::now();

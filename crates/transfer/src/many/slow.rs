@@ -115,8 +115,8 @@ mod tests {
         let (mut slow, mut at) = (Slow::default(), Instant::now());
         watch(&mut slow, &mut at, 20, [60, 180]);
         let mut reported = Vec::new();
-        // Two chunks of 1 MiB arrive in one second of four. In that second the rate is 17 of 60
-        // Mbit/s; the mean is 4.
+        // Two chunks of 1 MiB arrive in one second of four. The usual rate is 60 Mbit/s, the rate
+        // in that second 17 Mbit/s, and the mean of the four seconds 4 Mbit/s.
         for _ in 0..2 {
             reported.extend(watch(&mut slow, &mut at, 3, [0, 170]));
             reported.extend(watch(&mut slow, &mut at, 1, [17, 170]));

@@ -33,7 +33,7 @@ impl Way<'_> {
 /// Returns the carrier of the first attempt's data.
 pub(crate) fn first_way(options: &CopyOptions) -> Way<'_> {
     match &options.protocol {
-        // A plan needs only the control stream.
+        // A dry run needs only the control stream.
         _ if options.dry_run => Way::Streams(0),
         Protocol::Registry(name) => Way::Datagrams(name),
         Protocol::Tcp { streams } => Way::Streams(*streams),

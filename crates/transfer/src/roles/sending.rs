@@ -42,9 +42,9 @@ const TICK: Duration = Duration::from_millis(100);
 const FIRST_STREAM: Duration = Duration::from_secs(3);
 /// How long to wait for each further stream; two round trips if they take longer.
 const STRAGGLER: Duration = Duration::from_millis(200);
-/// The UDP payload to fall back to if larger datagrams are dropped: what IPv6 guarantees.
+/// The UDP payload to fall back to if larger datagrams are dropped: every IPv6 path carries it.
 const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
-/// The next fallback: what every IPv4 host accepts (RFC 791: 576 bytes).
+/// The next fallback: every IPv4 host accepts packets of 576 bytes (RFC 791).
 const SMALLEST_DATAGRAM: u16 = 576 - 20 - 8;
 
 /// The inputs of a sending end.

@@ -48,8 +48,8 @@ pub(super) struct Right {
     peer: PeerId,
     /// The needed access; `None` if any entry of the list suffices.
     access: Option<Access>,
-    /// The keyword of the needed service, if it is not files. The client's right to it must stay
-    /// the same.
+    /// The keyword of the needed service, if the service is not files. The client's right to this
+    /// service must stay the same.
     word: Option<&'static str>,
 }
 

@@ -134,9 +134,9 @@ async fn enter(
 ) -> Result<Arc<MemoryPart>, Error> {
     let is_held = make_way(registered, wire, request).await;
     if let Some(files) = files {
-        // Another copy may have locked the files. If its client is alive, do not wait for the lock.
-        // Otherwise (also if the copy belongs to another process) wait for the idle timeout of a
-        // session: if its client is lost, the copy ends in that time.
+        // Another copy may have locked the files. If the other client is alive, do not wait for the
+        // lock. Otherwise (also if the other copy belongs to another process) wait for the idle
+        // timeout of a session: if the other client is lost, its copy ends in that time.
         files.options.patience =
             if is_held { Duration::ZERO } else { session::Settings::default().idle };
     }

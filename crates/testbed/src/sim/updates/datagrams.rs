@@ -15,9 +15,9 @@ use crate::link::{Fate, Link, UDP_IP};
 /// its content.
 type Flying = (Time, u64, u64, Vec<u8>);
 
-/// Header and tag of a sealed datagram.
+/// Header and tag of a sealed datagram, in bytes.
 const SEALED: u32 = 32;
-/// The longest content of a datagram.
+/// The longest content of a datagram, in bytes.
 const PAYLOAD: usize = 1_420;
 /// The longest time from the first update of a group (datagrams with common repairs) to the
 /// repairs.

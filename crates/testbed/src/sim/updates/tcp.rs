@@ -8,7 +8,7 @@ use longhaul_proto::time::{Span, Time};
 use super::{Tally, UpdatesRun};
 use crate::link::{Fate, Link};
 
-/// Content of a segment, and the headers of TCP with timestamps and of IP.
+/// Content of a segment, and its headers (IP, and TCP with timestamps), in bytes.
 const SEGMENT: usize = 1_448;
 const HEADERS: u32 = 52;
 /// Segments of the first window.
