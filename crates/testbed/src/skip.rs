@@ -25,7 +25,7 @@ macro_rules! need {
 /// Skips a test that needs the emulator, IPv6, root or a mount. The host or its user may lack these
 /// permanently, and continuous integration cannot install them.
 pub fn forbidden(reason: impl Display) -> Skipped {
-    // The harness captures what `eprintln!` prints.
+    // The test harness hides the output of `eprintln!`, so write to stderr directly.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
     Skipped(())
 }

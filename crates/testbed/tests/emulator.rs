@@ -1,5 +1,5 @@
-//! The emulator on this machine delivers what the specification says. A super-packet is a buffer of
-//! several datagrams (segments) that the kernel handles as one packet.
+//! The emulator on this machine conforms to the specification of its links. A super-packet is a
+//! buffer of several datagrams (segments) that the kernel handles as one packet.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -578,8 +578,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
 
-/// A host's card makes the host's own programs wait. If it did not, 4 MB sent at once would be
-/// three times as much as the card's queue holds, and most of them would be dropped.
+/// A host's card makes the host's own programs wait. Otherwise most of 4 MB sent at once would be
+/// dropped, because the card's queue holds a third of this amount.
 #[test]
 fn a_card_holds_its_own_programs_back() {
     need!(available().map_err(skip::forbidden));

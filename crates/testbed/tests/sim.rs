@@ -241,8 +241,8 @@ fn copies_into_one_host_share_its_memory_in_equal_parts() {
     let outcome = run(&format!("record-every = \"1s\"\n{path}{host}"));
     for flow in &outcome.flows {
         assert_eq!(Some(flow.delivered), flow.object);
-        // After three seconds the memory is full: each copy has half of it, plus what the disk
-        // wrote.
+        // After three seconds the memory is full: each copy has delivered half of the memory, plus
+        // the bytes that the disk has written.
         let there = flow.series[2].delivered.get();
         assert!(there > MEMORY / 2 && there < MEMORY / 2 + 3 * 5_000_000 + (2 << 20), "{there}");
     }

@@ -3,7 +3,7 @@
 //!
 //! A limit ([`WINDOW`]) applies to requested bytes until the program takes them. So the client can
 //! always read the stream, and a slow program blocks only its own file. A change is sent only after
-//! all requested bytes have arrived. Otherwise both ends could wait for the other end to read.
+//! all requested bytes have arrived. Otherwise each end could wait for the other end to read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -82,8 +82,8 @@ pub(crate) struct Bytes {
 }
 
 /// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
-/// `edit` also for changes. `what` is the file, with what earlier copies have learned of the path.
-/// Sends the result to `tell`, and serves calls until all handles are dropped.
+/// `edit` also for changes. `what` is the file, with the rate that earlier copies over the same
+/// path have found. Sends the result to `tell`, and serves calls until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,

@@ -132,8 +132,8 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let _ = reactor::block_on("the connection", work);
 }
 
-/// Answers one order completely. `remembered` is what earlier copies over the same path have
-/// learned.
+/// Answers one order completely. `remembered` has the rate that earlier copies over the same path
+/// have found.
 async fn answer(
     connection: &Connection,
     first: Option<Session>,

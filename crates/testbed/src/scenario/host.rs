@@ -35,8 +35,8 @@ pub struct Host {
     pub report_cost: Span,
     /// The socket's receive buffer; a datagram that does not fit is lost.
     pub socket_buffer: Bytes,
-    /// The memory of all copies to this host for data that are incomplete or not yet written,
-    /// shared in equal parts as a server shares its `--memory`. `None`: each copy has 512 MiB if it
+    /// The memory of all copies to this host for data that are incomplete or not yet written. The
+    /// copies have equal parts, as in a server's `--memory`. `None`: each copy has 512 MiB if it
     /// writes to a disk, and no limit otherwise.
     pub memory: Option<Bytes>,
     /// The disk of copies to and from files. `None`: copies never wait for a disk.

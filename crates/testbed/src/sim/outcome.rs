@@ -143,8 +143,8 @@ pub struct LinkOutcome {
 }
 
 impl FlowOutcome {
-    /// Rates of arrival between the points of the series, repeats included. Each rate has the time
-    /// of the later one of its two points.
+    /// Rates of arrival between successive points of the series, repeats included. Each rate has
+    /// the time of the later point.
     pub fn receive_rates(&self) -> Vec<(Time, Rate)> {
         let start = Point { at: self.started, ..Point::default() };
         let points: Vec<&Point> = core::iter::once(&start).chain(&self.series).collect();

@@ -46,7 +46,7 @@ impl Pair {
         }
     }
 
-    /// Sends what is due.
+    /// Sends the segments that are due.
     fn pump(&mut self) {
         while let Some(segment) = self.sender.poll(self.now) {
             if let Segment::Data(data) = segment {

@@ -13,9 +13,9 @@ use longhaul_testbed::random::Random;
 /// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender
 /// pauses after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// The timer of each protocol, if the timer is not a setting. It makes RBUDP repeat DONE,
-/// NETBLT repeat a buffer request, SABUL and Tsunami count everything in flight as lost, FOBS send
-/// an acknowledgement, and GTP repeat a request to a silent sender.
+/// The timer of each protocol, if the timer is not a setting. When the timer expires, RBUDP repeats
+/// DONE, and NETBLT repeats a buffer request. SABUL and Tsunami count everything in flight as lost.
+/// FOBS sends an acknowledgement, and GTP repeats a request to a silent sender.
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),

@@ -204,7 +204,8 @@ pub struct ChannelInput {
 impl ChannelInput {
     /// Sends a message of up to 16 MiB, with a key (words joined by slashes) or without one. In the
     /// mode `Latest` the call never waits, and the message replaces a waiting message with the same
-    /// key. In the other modes the call waits while 64 MiB wait for the server.
+    /// key. In the other modes the call waits while 64 MiB, with 1 KiB added for each message, wait
+    /// for the server.
     ///
     /// # Errors
     /// The key is invalid, the message is too long; or the channel has ended, and
@@ -256,9 +257,11 @@ pub struct ChannelSent {
     pub connected: bool,
     /// Messages taken from the program.
     pub messages: u64,
-    /// Messages that the server has received; in the mode `Datagram`, messages that were sent.
+    /// Messages that the server has received; in the modes `Datagram`, `Deadline` and `Multicast`,
+    /// messages that were sent.
     pub taken: u64,
-    /// Messages that a newer message with the same key replaced before they were sent.
+    /// Messages that were not sent, because a newer message with the same key replaced them or more
+    /// than 4,096 keys waited.
     pub replaced: u64,
     /// Messages that could not be sent, did not reach the server, or were dropped there for lack of
     /// memory.
@@ -357,8 +360,8 @@ pub enum ChannelEvent {
     Joined,
     /// A message.
     Message(ChannelMessage),
-    /// This many messages were lost, because this client was too slow or disconnected. In the
-    /// mode `Datagram`, messages lost on the path count only in [`ChannelReceived::lost`].
+    /// This many messages were lost, because this client was too slow or disconnected. Messages
+    /// lost on the path, in the modes with datagrams, count only in [`ChannelReceived::lost`].
     Lost(u64),
 }
 

@@ -71,9 +71,9 @@ impl IntoFuture for ConnectRequest {
 }
 
 /// A connection to a host. Its calls are independent of each other. The connection closes when all
-/// of its handles and calls are dropped. A server closes a connection that had no call for a
-/// minute; the next call then fails with [`ErrorKind::Unfinished`](super::ErrorKind::Unfinished),
-/// and the caller has to connect again.
+/// of its handles and calls are dropped. A server closes a connection that had no call for 30 to
+/// 60 s; the next call then fails with [`ErrorKind::Unfinished`](super::ErrorKind::Unfinished), and
+/// the caller has to connect again.
 #[derive(Clone)]
 pub struct Connection {
     orders: mpsc::Sender<Order>,

@@ -162,8 +162,8 @@ impl CopyRequest {
         self.with(|options| options.segment = segment)
     }
 
-    /// Limits the incomplete data in memory. It has no effect if the client has a limit for all of
-    /// its copies ([`ClientBuilder::memory`](super::ClientBuilder::memory)).
+    /// Limits the incomplete data in memory. The limit has no effect if the client has a limit for
+    /// all of its copies ([`ClientBuilder::memory`](super::ClientBuilder::memory)).
     pub fn memory(self, memory: Bytes) -> CopyRequest {
         self.with(|options| options.memory = memory)
     }

@@ -42,8 +42,9 @@ impl Client {
     /// is returned unchanged, and no host is contacted.
     ///
     /// # Errors
-    /// Nothing matches ([`ErrorKind::RemoteFile`]); the pattern is invalid, or matches more than
-    /// 10,000 names ([`ErrorKind::Usage`]); the host cannot be reached or does not list.
+    /// Nothing matches ([`ErrorKind::RemoteFile`]). The pattern is invalid, matches more than
+    /// 10,000 names, or needs a search through more than 5,000,000 names ([`ErrorKind::Usage`]).
+    /// The host cannot be reached or does not list.
     pub async fn expand(
         &self,
         pattern: impl IntoLocation,

@@ -177,8 +177,8 @@ async fn bring(
     loop {
         let read = poll_fn(|context| reader.as_mut().poll_read(context, &mut piece)).await;
         let read = match read {
-            // An empty piece marks the end. A channel that closes without one means that the caller
-            // dropped the future.
+            // An empty piece marks the end. If the channel closes without an empty piece, the
+            // caller dropped the future.
             Ok(0) => {
                 let _ = pieces.send(Ok(Vec::new())).await;
                 return Ok(());

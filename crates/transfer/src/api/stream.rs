@@ -469,9 +469,9 @@ pub struct StreamFrame {
     pub number: u32,
     /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// Estimated delay from the sender to this host: half of the round-trip times from the sender
-    /// to the server and from the server to this host, plus the frame's delay in excess of the
-    /// fastest recent datagram's delay.
+    /// Estimated delay from the sender to this host: half of both round-trip times (sender to
+    /// server, server to this host), plus the frame's delay in excess of the fastest recent
+    /// datagram's delay.
     pub delay: Span,
     /// Whether the frame arrived after the deadline.
     pub is_late: bool,

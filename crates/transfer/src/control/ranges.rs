@@ -34,8 +34,8 @@ impl Ranges {
     /// Returns the ranges, all of them within `0..limit`.
     ///
     /// # Errors
-    /// [`RangesError`] if the message is invalid. Before the check, at most as much memory is
-    /// allocated as `steps` takes.
+    /// [`RangesError`] if the message is invalid. An invalid message makes this function allocate
+    /// no more memory than `steps` takes.
     pub fn decode(&self, limit: u64) -> Result<Vec<std::ops::Range<u64>>, RangesError> {
         let (pairs, rest) = self.steps.as_chunks::<2>();
         if !rest.is_empty() {

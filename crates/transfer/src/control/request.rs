@@ -144,7 +144,7 @@ pub struct FilterWire {
     /// Whether to include matching paths; otherwise they are excluded.
     #[prost(bool, tag = "1")]
     pub include: bool,
-    /// The glob. It is empty in a filter of the kinds below, which an older end therefore refuses.
+    /// The glob. A filter of the kinds below has an empty glob, so an older end refuses the filter.
     #[prost(string, tag = "2")]
     pub glob: String,
     /// Instead of a glob: exclude files with more bytes than this.

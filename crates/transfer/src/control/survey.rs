@@ -1,5 +1,5 @@
-//! The survey. A client that takes one object from several sources first asks each source for its
-//! chunk values (a BLAKE3 hash of each chunk), to check that all sources have the same object.
+//! The survey. Before a client takes one object from several sources, it checks that all of them
+//! have the same object: it asks each source for its chunk values (a BLAKE3 hash of each chunk).
 
 use super::FilterWire;
 

@@ -32,7 +32,7 @@ pub struct Pass {
     #[prost(uint32, tag = "1")]
     pub number: u32,
     /// The flow, new for each pass. The receiving end refuses the id of an earlier pass of the same
-    /// transfer, because it would repeat keys and nonces.
+    /// transfer, because a repeated id would repeat keys and nonces.
     #[prost(fixed32, tag = "2")]
     pub flow: u32,
     /// Block size in bytes.

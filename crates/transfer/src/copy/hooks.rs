@@ -75,8 +75,7 @@ pub(super) struct State {
     failed_bytes: usize,
     /// The number of sessions so far.
     pub(super) attempts: u32,
-    /// One of the source files that changed while this attempt read them, and the number of these
-    /// files.
+    /// A source file that changed while this attempt read it, and the number of such files.
     changed: Option<(PathBuf, u64)>,
     /// Remaining attempts for changed source files.
     pub(super) rereads: u32,
@@ -135,7 +134,7 @@ impl ClientHooks {
         self.board.set_totals(bytes, files);
         if !self.sends {
             // The writer of replicas adds to the source's count of bytes, so the count continues.
-            // A plain writer sets the count anew.
+            // A plain writer overwrites the count.
             let bytes = state.earlier.written.bytes;
             self.board.update(|counters| counters.written.bytes = bytes);
         }

@@ -131,7 +131,7 @@ impl ToFiles {
         self.bytes.store(resumed, Ordering::Relaxed);
     }
 
-    /// Reports what `sink` has written.
+    /// Reports the bytes and files that `sink` has written.
     pub(super) fn wrote(&self, sink: &mut Sink, resumed: u64) {
         self.bytes.store(resumed.saturating_add(sink.bytes_written()), Ordering::Relaxed);
         self.files.store(sink.files_done(), Ordering::Relaxed);

@@ -44,8 +44,8 @@ impl Ends<'_> {
     }
 }
 
-/// Returns whether the threads were active for at least half of the time. If not, their times do
-/// not show the bottleneck: most of the time passed elsewhere, for example in a login or a silence.
+/// Returns whether the threads' times cover at least half of `elapsed`. If not, the times do not
+/// show the bottleneck: most of the time passed elsewhere, for example in a login or a silence.
 fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
     let sending = from.paced + from.granted + from.stream + from.busy;
     // The sender may merely wait for reports while the receiver is busy, so the receiver's times

@@ -245,7 +245,7 @@ impl Receiving {
                     self.writer.send(Job::Digests(digests));
                 }
                 Some(message) => {
-                    // A message that finds no room also arrives over the stream.
+                    // If the queue is full, the message still arrives over the stream.
                     let _ = self.inlet.try_send(message);
                 }
                 None => {}

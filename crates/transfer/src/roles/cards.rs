@@ -95,8 +95,8 @@ async fn hear_receiver(card: Rate) {
     assert!(receiving.await.expect("it ends").is_err(), "no offer arrived");
 }
 
-/// Checks that the sender of a file list of `bytes` bytes gets the message with the speed of the
-/// receiver's card, which arrives while the sender still sends the list.
+/// Sends a file list of `bytes` bytes. Meanwhile a message with the speed of the receiver's card
+/// arrives. Checks that the sender does not lose this message.
 async fn tell_during_a_list(card: Card, bytes: usize) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let (mut writer, mut reader) = far.split();

@@ -566,7 +566,7 @@ impl Running<'_, '_> {
                 let piece = match read {
                     Ok(Some(Frame { message: Some(Message::ChunkPiece(piece)) })) => piece,
                     Ok(Some(_)) => continue,
-                    // The stream is closed. If it broke, the other side detects this.
+                    // The stream has ended. The other side detects whether it was broken.
                     Ok(None) | Err(_) => return,
                 };
                 count_piece(&board, &piece);

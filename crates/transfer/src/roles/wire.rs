@@ -1,5 +1,5 @@
-//! One session as an end uses it: it receives messages from the stream and from datagrams, and
-//! sends messages without waiting.
+//! The messages of one session: an end receives them from the stream and from datagrams, and sends
+//! them without waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

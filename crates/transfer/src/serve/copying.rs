@@ -1,5 +1,5 @@
-//! The service of copies: transfers, their additional streams, and what may precede them: probes,
-//! and surveys (the hashes of an object, for a client with several sources).
+//! The service of copies: transfers with their additional streams, probes, and surveys. A survey
+//! sends the hashes of an object to a client with several sources, before the client's request.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -203,7 +203,7 @@ impl Reading {
     ) -> Result<Arc<RangeFile>, Error> {
         let disk = with_signs(session, self.disk.take(session.peer)).await?;
         let making = tokio::task::spawn_blocking(move || {
-            // Both are kept until the disk answers, which may be after the client has disconnected.
+            // Keep both until the disk answers, perhaps after the client has disconnected.
             let _kept = (disk, uncached);
             let change = change.check()?;
             // All reads of the file are complete, so nothing else refers to it.
@@ -256,7 +256,7 @@ impl Reading {
         let disk = self.disk.take(peer).await;
         let (file, values) = (file.clone(), self.values.clone());
         Some(tokio::task::spawn_blocking(move || {
-            // Kept until the disk answers, which may be after the client has disconnected.
+            // Keep the turn until the disk answers, perhaps after the client has disconnected.
             let _disk = disk;
             let mut bytes = vec![0; portion.len];
             let value = match portion.is_whole {

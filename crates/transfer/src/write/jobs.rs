@@ -70,9 +70,9 @@ pub(crate) enum WriterEvent {
     },
     /// Slices of a dry run's plan with comparisons, before the rest is known.
     Asks(Vec<Plan>),
-    /// These chunks are no longer needed, and the source does not know that.
+    /// These chunks are no longer needed; the source has to be told.
     Needless(Vec<Range<u64>>),
-    /// These chunks are equal at the source, and the source knows that.
+    /// These chunks are equal at the source; the source found this itself.
     Same(Vec<Range<u64>>),
     /// A dry run would create these entries.
     WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },

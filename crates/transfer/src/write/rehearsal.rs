@@ -1,4 +1,5 @@
-//! A dry run: moves no data. When all comparisons are answered, it reports what would be copied.
+//! A dry run moves no data. When all comparisons are answered, it reports the entries that a real
+//! run would copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 

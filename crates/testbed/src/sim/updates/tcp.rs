@@ -102,7 +102,7 @@ pub(super) fn run(run: &UpdatesRun, tally: &mut Tally) {
 }
 
 impl Tcp<'_> {
-    /// Sends what the window allows: lost segments first.
+    /// Sends as many segments as the window allows, lost segments first.
     fn send(&mut self, now: Time, tally: &mut Tally) {
         loop {
             let flying = self.open.values().filter(|segment| !segment.is_lost).count();

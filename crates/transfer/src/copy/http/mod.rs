@@ -225,7 +225,7 @@ impl Fetching<'_> {
         By { protocol: "http", cipher, is_verified }
     }
 
-    /// Returns the manifest of this version. A file without a time gets the time of the copy.
+    /// Returns the manifest of this version. A file without a time gets 1970-01-01 00:00 UTC.
     fn manifest(&self, remote: &Remote) -> Result<Manifest, Error> {
         let url = self.client.url();
         let name = url.name().unwrap_or_else(|| b"download".to_vec());

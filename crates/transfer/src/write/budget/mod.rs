@@ -520,7 +520,7 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             assert!(entering.as_mut().poll(&mut context).is_pending(), "there is no memory");
             drop(first);
-            // Its memory went to the waiting transfer immediately.
+            // The memory of `first` went to the waiting transfer immediately.
             assert_eq!(mebi(second.room(Bytes::mebi(30))), 30);
             assert!(entering.as_mut().poll(&mut context).is_ready());
         });
