@@ -152,7 +152,7 @@ pub enum Told {
 /// The path of a stream, for its sender: through the server to the receivers.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Way {
-    /// Number of receivers of the stream.
+    /// Number of receivers that have the keys for the stream's datagrams.
     #[prost(uint32, tag = "1")]
     pub receivers: u32,
     /// The round-trip time from the sender through the server to the nearest receiver.

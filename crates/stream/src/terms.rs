@@ -185,7 +185,7 @@ pub(crate) fn keys(exporter: &Exporter, suite: Suite, number: u64, flow: FlowId)
 /// The measurements of the path from a sender to its receivers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Course {
-    /// Number of receivers.
+    /// Number of receivers that have the keys for the stream's datagrams.
     pub receivers: u32,
     /// The round-trip time to the nearest receiver.
     pub nearest: Span,
