@@ -412,9 +412,8 @@ fn server_totals(all: &ServerTotals) -> Value {
 
 /// The event for an HTTP request that has changed the folder, or whose client was disconnected.
 pub(crate) fn http(told: &Told) -> String {
-    let after = told.disconnected_after;
     let mut value = json!({
-        "event": if after.is_some() { "http-disconnected" } else { "http-write" },
+        "event": "http-write",
         "time": utc::now(),
         "address": told.address.to_string(),
         "name": told.name,
@@ -424,7 +423,8 @@ pub(crate) fn http(told: &Told) -> String {
         "bytes": told.bytes,
         "http_status": told.status,
     });
-    if let Some(limit) = after {
+    if let Some(limit) = told.disconnected_after {
+        value["event"] = "http-disconnected".into();
         value["after_seconds"] = json!(limit.as_secs_f64());
     }
     line(&value)
