@@ -22,7 +22,8 @@ pub struct CaseFlow {
     pub bytes: Bytes,
     /// When the flow started.
     pub started: Time,
-    /// Time from the flow's start until all data were delivered, or until the run ended.
+    /// Time from the flow's start to its end, or to the end of the run. A copy ends when its sender
+    /// knows that all data have arrived.
     pub elapsed: Span,
     /// Whether everything was delivered.
     pub finished: bool,
@@ -93,8 +94,8 @@ impl CaseFlow {
         percent(self.lost.number(), self.sent.number())
     }
 
-    /// Mean goodput between two times of the time series, in seconds and Mbit/s; NaN without a time
-    /// series.
+    /// Mean goodput in Mbit/s between two times, in seconds since the scenario's start; NaN without
+    /// a time series.
     pub(crate) fn goodput_between(&self, from: f64, to: f64) -> f64 {
         if self.series.is_empty() {
             return f64::NAN;
@@ -116,7 +117,7 @@ impl CaseOutcome {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
-    /// From the first start to the end of the last flow.
+    /// From the scenario's start to the end of the last flow.
     pub fn span(&self) -> Span {
         let ends = self.flows.iter().map(|flow| flow.started.since(Time::ZERO) + flow.elapsed);
         ends.max().unwrap_or(Span::ZERO)

@@ -32,11 +32,11 @@ pub struct Page {
     runs: Vec<String>,
     /// Cases whose emulation failed.
     tried: Tried,
-    /// Emulated rates over time: drawn by this run, or the names and titles of the committed
-    /// figures.
+    /// Figures of emulated rates over time that this run has drawn.
     courses: Vec<Figure>,
+    /// File names and titles of such figures on the committed page.
     committed_courses: Vec<(String, String)>,
-    /// The cases' virtual durations.
+    /// The simulated outcomes, which have the cases' virtual durations.
     simulated: Outcomes,
 }
 
@@ -45,7 +45,7 @@ pub struct Page {
 pub enum PageError {
     /// A figure cannot be drawn.
     Plot(PlotError),
-    /// The page's prose takes a number from a row that no table of the page has.
+    /// A placeholder of the page's prose cannot be filled.
     Prose(ProseError),
 }
 
@@ -171,7 +171,7 @@ impl Page {
     /// if this run has drawn it.
     ///
     /// # Errors
-    /// [`PageError`] if a figure cannot be drawn, or the prose names a missing row.
+    /// [`PageError`] if a figure cannot be drawn, or a placeholder of the prose cannot be filled.
     pub fn files(&self, simulated: &Outcomes) -> Result<Vec<File>, PageError> {
         let mut figures = (self.experiment.courses)(simulated);
         figures.extend((self.experiment.figures)(simulated, &self.tables));

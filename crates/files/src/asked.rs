@@ -40,7 +40,7 @@ impl Asked {
     /// Returns the rules for a pull of `paths`.
     ///
     /// # Errors
-    /// [`FileErrorKind::Request`] for a filter with an invalid glob.
+    /// [`FileErrorKind::Request`] for filters that [`CompiledFilters::new`] refuses.
     pub fn pull(paths: &[PathBuf], recursive: bool, filters: &[Filter]) -> Result<Asked, Error> {
         let mut sources =
             Sources { names: BTreeSet::new(), contents: false, several: paths.len() != 1 };
@@ -62,7 +62,7 @@ impl Asked {
     /// Compares `manifest` with the request.
     ///
     /// # Errors
-    /// [`FileErrorKind::Peer`] with the first entry that the request does not cover.
+    /// [`FileErrorKind::Peer`]: the request does not cover the manifest's shape, or one of its entries.
     pub fn admits(&self, manifest: &Manifest) -> Result<(), Error> {
         if !self.admits_shape(manifest.shape()) {
             let first = manifest.entries().first();

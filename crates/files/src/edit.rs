@@ -138,7 +138,7 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
     let (Place::Within { root, path: old }, Place::Within { path, .. }) = (from, to) else {
         return Err(io::ErrorKind::Unsupported.into());
     };
-    // A trailing slash would require a folder.
+    // The new path has no trailing slash, which would require a folder.
     let new = path.parent().unwrap_or(Path::new("")).join(as_path(&name));
     root.rename_below(old, &new)?;
     folder.sync()?;

@@ -98,8 +98,8 @@ impl CompiledFilters {
     /// Compiles filters in the given order.
     ///
     /// # Errors
-    /// `Request`, for an invalid glob, for too many or too large patterns, and for size limits that
-    /// exclude every file.
+    /// `Request`, for an invalid glob or listed path, for too many or too large patterns or lists,
+    /// and for size limits that exclude every file.
     pub fn new(filters: &[Filter]) -> Result<CompiledFilters, Error> {
         let only = Only::new(filters)?;
         let patterns = filters.iter().filter(|filter| !matches!(filter, Filter::Only(_))).count();
@@ -157,8 +157,9 @@ impl CompiledFilters {
     }
 }
 
-/// Listed paths. A search in the sorted list finds the folders above a path. A set of these folders
-/// would need memory quadratic in the depth of a path, and a peer chooses the depth.
+/// Listed paths. A search in the sorted paths tells whether a folder is above one of them. A set of
+/// all such folders would need memory quadratic in the depth of a path, and a peer chooses the
+/// depth.
 #[derive(Debug)]
 struct Only {
     paths: BTreeSet<Box<[u8]>>,

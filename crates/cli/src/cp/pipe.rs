@@ -1,4 +1,4 @@
-//! A pipe as one end of a copy: `-` is standard input or standard output, of any length.
+//! A pipe as one end of a copy: `-` is standard input or output, with content of any length.
 //!
 //! Each received chunk is verified before it is written to standard output.
 

@@ -192,7 +192,8 @@ fn two_sources_with_one_name_are_refused_and_a_clash_in_a_folder_is_reported() {
     let ended = star.start(&[], &[(0, "x"), (1, "x")], ".").end();
     ended.is(2, &["have the same name, x", "--replicas"]);
     assert!(!star.here.join("x").exists());
-    // The client learns the contents of folders only during the copy; a clash fails one source.
+    // The client learns the contents of folders only during the copy. Then a clash of names makes
+    // one source fail.
     let ended = star.start(&["-r"], &[(0, "tree/"), (1, "tree/")], ".").end();
     ended.is(8, &["both have same"]);
     let there = |name: &str| star.here.join(name).exists();

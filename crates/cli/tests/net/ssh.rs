@@ -173,7 +173,7 @@ fn data_that_overtake_the_request_over_ssh_are_kept() {
     for _ in 0..5 {
         let summary = ssh.copies(Way::Push, "", &["--rate=300M"]).summary();
         let number = |name: &str| summary[name].as_u64().expect("a number");
-        // A busy host may lose a few datagrams; a server without a place for early data a third.
+        // A busy host may lose a few datagrams. A server that drops early data loses up to a third.
         assert!(number("path_lost") < number("sent") / 20, "{summary}");
     }
 }

@@ -32,11 +32,13 @@ pub(super) const SHARED_QUEUES: [Queue; 4] =
 const TROUBLED: [(u64, u64); 6] =
     [(10, 30), (10, 100), (100, 30), (100, 100), (500, 30), (500, 100)];
 
-/// How long flows share a path, and how long a disturbed path is observed.
+/// How long flows share a path.
 const SHARES: Span = Span::from_secs(30);
+/// How long a path with a disturbance is observed.
 const WATCHED: Span = Span::from_secs(10);
-/// When a disturbance begins, and how long an outage lasts.
+/// When a disturbance begins.
 const CHANGES: Span = Span::from_secs(4);
+/// How long an outage lasts.
 const HOLE: Span = Span::from_secs(2);
 /// The share of a path's rate that plain UDP and short TCP connections use.
 const OTHERS: f64 = 0.3;

@@ -110,13 +110,13 @@ impl Emulator {
     }
 
     /// Runs the cases that can be emulated, one after the other, and reports each success and
-    /// failure to `told`; failed cases have no outcome. The virtual durations determine the time
+    /// failure to `report`; failed cases have no outcome. The virtual durations determine the time
     /// limits, and which cases would take too long.
     pub fn run(
         &mut self,
         cases: &[Case],
         simulated: &Outcomes,
-        mut told: impl FnMut(&str, Result<&CaseOutcome, &EmulateError>),
+        mut report: impl FnMut(&str, Result<&CaseOutcome, &EmulateError>),
     ) -> Outcomes {
         let mut outcomes = Outcomes::default();
         for case in cases.iter().filter(|case| case.is_emulated()) {
@@ -128,7 +128,7 @@ impl Emulator {
                 }
                 None => self.patiently(&case.scenario, span),
             };
-            told(&case.name, outcome.as_ref());
+            report(&case.name, outcome.as_ref());
             if let Ok(outcome) = outcome {
                 outcomes.insert(&*case.name, outcome);
             }
@@ -141,7 +141,7 @@ impl Emulator {
     pub fn updates(
         &self,
         side_by_side: &[(String, UpdatesRun)],
-        mut told: impl FnMut(&str, Result<&UpdatesOutcome, &EmulateError>),
+        mut report: impl FnMut(&str, Result<&UpdatesOutcome, &EmulateError>),
     ) -> Outcomes {
         let mut outcomes = Outcomes::default();
         let mut left: Vec<&(String, UpdatesRun)> = side_by_side.iter().collect();
@@ -158,10 +158,10 @@ impl Emulator {
             for (one, done) in left.into_iter().zip(done) {
                 match done.map_err(EmulateError::from) {
                     Ok(outcome) => {
-                        told(&one.0, Ok(&outcome));
+                        report(&one.0, Ok(&outcome));
                         outcomes.insert_updates(&*one.0, outcome);
                     }
-                    Err(error) if attempt == ATTEMPTS => told(&one.0, Err(&error)),
+                    Err(error) if attempt == ATTEMPTS => report(&one.0, Err(&error)),
                     Err(_) => again.push(one),
                 }
             }

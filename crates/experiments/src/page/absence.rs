@@ -26,7 +26,8 @@ impl Tried {
         Tried(told.map(|(case, why)| (case.to_owned(), why.to_owned())).collect())
     }
 
-    /// Records a run: cases with outcomes, and the reasons of failed cases.
+    /// Records a run: removes the cases that have outcomes, and adds the failed cases with their
+    /// reasons.
     pub(super) fn note(
         &mut self,
         outcomes: &Outcomes,

@@ -62,7 +62,7 @@ pub(in crate::cp) struct Plan {
 /// Plans the copy if all of `locations` are on other hosts.
 ///
 /// # Errors
-/// Neither end is on a host that ssh reaches.
+/// ssh reaches neither one host with all sources, nor the destination.
 pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error> {
     let Some((destination, sources)) = locations.split_last() else { return Ok(None) };
     let is_http = |location: &Location| matches!(location, Location::Http { .. });
