@@ -123,8 +123,8 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     }
 }
 
-/// The folder of this user's sockets (`XDG_RUNTIME_DIR`), if it exists. It is never shared with
-/// another host.
+/// The folder of this user's sockets (`XDG_RUNTIME_DIR`), if it exists. Other hosts never share this
+/// folder.
 pub(crate) fn runtime_folder() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
     base.runtime_dir().filter(|folder| folder.is_dir())

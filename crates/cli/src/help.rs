@@ -25,7 +25,7 @@ const USUAL: [(&str, &str); 10] = [
     ("--json", "write events as JSON"),
 ];
 
-/// The most used flags of `sync`, besides those of `cp`.
+/// The most used flags of `sync`, each with a short help.
 const OF_SYNC: [(&str, &str); 6] = [
     ("--delete", "delete what the source lacks, after verification"),
     ("--max-delete <COUNT>", "refuse if more names would be deleted"),

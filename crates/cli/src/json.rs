@@ -238,14 +238,14 @@ fn receives(capacity: ReceiveCapacity) -> Value {
     })
 }
 
-/// The failure of a copy.
+/// The event of a command that failed.
 pub(crate) fn error(error: &Error, status: u8) -> String {
     let mut value = json!({"event": "error", "status": status});
     put_error(&mut value, error);
     line(&value)
 }
 
-/// The error fields of all events.
+/// Adds the fields that describe an error.
 pub(crate) fn put_error(value: &mut Value, error: &Error) {
     value["class"] = json!(exit::kind_name(error.kind));
     value["what"] = json!(error.what);

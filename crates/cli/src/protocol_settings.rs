@@ -60,7 +60,7 @@ impl Flag {
         names.join(", ")
     }
 
-    /// The parser of the flag's value. It is the same in all protocols that have the flag.
+    /// The parser of the flag's value, the same for all protocols that have the flag.
     fn form(&self) -> Form {
         let (option, _) = self.meanings[0];
         Form { kind: option.kind, is_shared: option.is_shared }

@@ -76,8 +76,8 @@ pub(crate) fn direct_server(
     })
 }
 
-/// Exits if the program is already ending; otherwise prints `first` after Ctrl-C. It prints before
-/// the shutdown starts, because the process may end soon after.
+/// Exits if the program is already ending; otherwise prints `first` after Ctrl-C. The caller starts
+/// the shutdown afterwards, because the process may then end before it could print.
 fn end(signal: i32, is_ending: bool, first: &str) {
     if is_ending {
         std::process::exit(i32::from(exit::INTERRUPTED));

@@ -1,5 +1,5 @@
-//! Measures how a copy and one TCP connection share a real path. Both start together in a separate
-//! run, and are measured until one of them ends.
+//! Measures how a copy and one TCP connection share a real path. The two start together in a
+//! separate run, and are measured until one of them ends.
 
 use std::sync::Arc;
 

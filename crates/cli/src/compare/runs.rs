@@ -62,8 +62,8 @@ pub(super) struct Cpu {
     pub(super) there: Option<f64>,
 }
 
-/// Goodput of a copy and of a concurrent TCP flow, from their common start to the copy's end, or
-/// on a real path to the end of the flow that ends first.
+/// Goodput of a copy and of a concurrent TCP flow, from their common start. In a simulation the
+/// measurement ends with the copy, on a real path with the flow that ends first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shares {
     /// The copy's goodput.

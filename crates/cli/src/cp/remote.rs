@@ -1,5 +1,5 @@
 //! A copy between two other hosts. This host reaches one of them by ssh and starts the copy there;
-//! the data go directly between the two. This host shows the copy's events, and can end it.
+//! the data go directly between the two. This host shows the events, and can end the copy.
 
 mod command;
 mod parse;

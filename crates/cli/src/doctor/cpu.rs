@@ -1,4 +1,4 @@
-//! Checks the CPU: the encryption rate of one core.
+//! Checks the CPU: AES instructions, and the encryption rate of one core.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
     vec![aes, Finding::new("cpu-seal", grade, what, mend)]
 }
 
-/// Bytes that one core encrypts in a second.
+/// The rate at which one core encrypts.
 fn seal(suite: Suite) -> Rate {
     let mut sealer = FlowKeys::new(&[7; 32], suite, 1, FlowId(1)).sending_end().data;
     let block = [0x55; BLOCK];

@@ -113,12 +113,13 @@ impl Events {
     }
 }
 
-/// Runs `programs`, each from its start time after `began`. Returns when the last program of the
-/// list has ended, or if there are none, when the flows have ended. The other programs end with
-/// the emulation.
+/// Runs `programs`, each from its start time after `began`. Returns at the end of the last program
+/// of the list (without programs, at the end of the flows), at `limit`, or after a signal. The
+/// other programs end with the emulation.
 ///
 /// Returns the last program's exit status. If it is 0, returns the status of the first other
-/// program that failed and whose failure counts; without one, returns 0.
+/// program that failed and whose failure counts; without one, returns 0. Returns
+/// [`EXIT_TIME_LIMIT`] at `limit`, and a shell's status for a signal.
 pub(super) fn run(
     emulation: &Emulation,
     programs: &[Program],

@@ -80,7 +80,7 @@ fn ctrl_c_at_any_moment_leaves_no_process_and_reports_no_success() {
     }
 }
 
-/// A run whose first process ignores `signal` from its start.
+/// The command of a run that ignores `signal` from its start, as in a shell's background job.
 fn deaf_to(signal: &str, args: &[&str]) -> Command {
     let script = format!("trap '' {signal}; exec \"$0\" \"$@\"");
     let program = [env!("CARGO_BIN_EXE_longhaul"), "emulate"];

@@ -283,8 +283,8 @@ fn blocks_of_a_changed_source_are_waste_not_loss() {
 const FILES_AND_TREES: [(Way, &[&str]); 4] =
     [(Way::Push, &[]), (Way::Pull, &[]), (Way::Push, &["-r"]), (Way::Pull, &["-r"])];
 
-/// Starts a copy with `flags`, kills its client, changes the first byte of the source but keeps
-/// size and time, and copies again with `more` flags.
+/// Starts a copy with `flags`, and kills its client. Changes the first byte of the source, but not
+/// its size and time. Then copies again, with the flags `more` too.
 fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     const LEN: usize = 30_000_000;
     const SOME_CHUNKS: u64 = 300;

@@ -94,7 +94,7 @@ fn the_same_command_resumes_immediately_after_each_kill() {
 fn a_copy_waits_for_a_locked_file_and_informs_the_user() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LEN, 1));
-    // This lock stands for a copy whose client has died before the server has noticed the death.
+    // This lock stands for a copy whose client has died, before the server notices the death.
     let other = File::create(pair.there.join(".to.lh-part")).unwrap();
     flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
     let mut copy = pair.start(&[&"file", &pair.at("to")]);

@@ -233,8 +233,8 @@ fn assert_ended_soon(summary: &Value, late: Lateness) {
     assert!(took < SOON, "{took} s: {summary}");
 }
 
-/// Blocks the UDP of the data during a copy, and that of the control stream if `all_of_it`. Returns
-/// the seconds until the copy continues over TCP, minus this machine's lateness.
+/// Blocks the UDP of the data during a copy; with `all_of_it` also the UDP of the control stream.
+/// Returns the seconds until the copy continues over TCP, minus this machine's lateness.
 fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
     let rig = Relayed::new(20_000_000);
     let (from, to, _) = rig.way(way);

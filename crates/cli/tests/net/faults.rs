@@ -149,7 +149,7 @@ fn kernel_drops_at_a_frozen_receiver_count_as_socket_losses() {
     let (missing, own) = lost_while_frozen(160_000_000, 40_000);
     assert!(missing <= own + 10 && own <= missing * 9 / 8, "{own} of {missing}");
     // Datagrams of 8900 bytes are merged. On a busy machine a dropped buffer may hold twice as many
-    // of them as a received one, so the product may be half the true number.
+    // datagrams as a received buffer, so the product may be half of the true number.
     let (missing, own) = lost_while_frozen(160_000_000, 8900);
     assert!(missing <= own * 2, "{own} of {missing}");
 }

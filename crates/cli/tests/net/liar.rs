@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::rig::{DEADLINE, Host, Pair};
 
-/// The flow of a liar's request.
+/// The flow id in a liar's request.
 pub(super) const FLOW: u32 = 7;
 
 /// An observer that ignores all events.
@@ -58,7 +58,7 @@ pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
             let mut listener =
                 Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
             let _ = ready.send((listener.local_addr(), identity.id().to_string()));
-            // A session here is one stream: the client's first, which begins with a request.
+            // The session is the client's first stream, which requests the service.
             let mut session: Session = listener.accept().await;
             assert_eq!(session.asked().0, service);
             while let Ok(Some(asked)) = session.read::<Asked>().await

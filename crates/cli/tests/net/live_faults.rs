@@ -67,8 +67,8 @@ impl Far {
     }
 }
 
-/// Asserts that each frame was delivered once or reported as missed, in order, and that no frame
-/// was delivered that was sent before the fault and arrived after it.
+/// Asserts that each frame was delivered once or reported as missed, in order. No frame that was
+/// sent before the fault may be delivered after it.
 fn assert_no_old_frame(came: &Ended, case: (Fault, Of)) {
     let number = |event: &Value, field: &str| event[field].as_u64().expect("a number");
     let mut next = None;

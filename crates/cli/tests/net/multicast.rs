@@ -149,8 +149,8 @@ fn two_domains(family: Family) {
         speaker.say(&format!("hello {host}"));
         speaker
     });
-    // A new member may miss the first datagram of its group. It then gets that message as the last
-    // message of the room.
+    // A new member may miss the first datagram of its group. The member then gets that message as
+    // the last message of the room.
     for (speaker, text) in [(&mut near, "one"), (&mut far, "two")] {
         speaker.say(text);
         let everybody = here.iter_mut().chain(&mut there).chain([&mut by_unicast]);

@@ -33,8 +33,8 @@ pub(super) struct Rules {
     pub(super) damaged: AtomicUsize,
     /// Drops all UDP of the data port.
     pub(super) no_data: AtomicBool,
-    /// Drops everything that the server sends after the handshake (QUIC packets with short headers,
-    /// RFC 9000 section 17.3, and its data port), until the client has sent data.
+    /// Until the client has sent data, drops what the server sends after the handshake: QUIC
+    /// packets with short headers (RFC 9000, section 17.3), and datagrams of its data port.
     pub(super) mute_server: AtomicBool,
     /// After the server has answered, delays the client's further control datagrams until this many
     /// data datagrams have reached the server; zero turns this off.

@@ -12,7 +12,7 @@ use crate::rig::{Pair, Server, assert_same, remains, write};
 
 const FILES: u64 = 3;
 
-/// Offers the tree `lots` under the name `end`, and disconnects when it is complete.
+/// Copies the tree `lots` to the name `end` as a client that disconnects at the server's outcome.
 fn copy_unheard(pair: &Pair) {
     let places = [Place::Ambient(pair.here.join("lots"))];
     let options = SourceOptions { recursive: true, ..SourceOptions::default() };

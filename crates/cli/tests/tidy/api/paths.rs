@@ -54,8 +54,8 @@ impl Module {
         names.map(str::to_owned).collect()
     }
 
-    /// The names in its `pub use` lines, each after the name of the inline module that contains the
-    /// line, which is empty for a line outside of inline modules.
+    /// The names in its `pub use` lines. Each follows the name of the inline module that contains
+    /// the line; this name is empty outside of inline modules.
     pub(super) fn uses(&self) -> Vec<(String, Use)> {
         let mut found = Vec::new();
         let (mut inner, mut open) = (String::new(), None::<String>);
