@@ -89,7 +89,7 @@ pub(crate) fn keep<O>(
     let _ = reactor::block_on(what, work);
 }
 
-/// Runs `work` until `cancel` is set.
+/// Runs `work` to its end, or until `cancel` is set.
 pub(crate) async fn or_cancelled<T>(
     work: impl Future<Output = Result<T, Error>>,
     cancel: &Cancel,

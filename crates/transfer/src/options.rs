@@ -356,7 +356,8 @@ pub struct ServeOptions {
     pub memory: Bytes,
     /// The file of the tree that clients share; `None` for a server without one.
     pub share: Option<PathBuf>,
-    /// Serve only channels and streams: there is no root, and no shared tree.
+    /// Serve only channels, streams, remote procedure calls and the status: there is no root, and
+    /// no shared tree.
     pub rooms_only: bool,
     /// Limits of the rooms of channels.
     pub rooms: RoomLimits,

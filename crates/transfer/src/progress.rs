@@ -34,7 +34,7 @@ pub struct Progress {
     pub left: Option<Span>,
     /// Data datagrams sent so far.
     pub sent: u64,
-    /// Blocks sent again, a part of `sent`.
+    /// Blocks sent again, and coded symbols; a part of `sent`.
     pub retransmitted: u64,
     /// Blocks found missing so far, once each.
     pub blocks_lost: u64,
@@ -115,11 +115,11 @@ pub struct SourceRow {
     pub received_bytes: u64,
     /// The rate of `received_bytes` over the last second.
     pub rate: Rate,
-    /// The fraction of all sources' rate that this source has, from 0 to 1.
+    /// This source's fraction of the rate of all sources, from 0 to 1.
     pub share: f64,
     /// The fraction of the source's blocks whose first transmission was found missing.
     pub loss: LossRatio,
-    /// Blocks that the source sent again.
+    /// Blocks that the source sent again, and coded symbols.
     pub resent: u64,
     /// Blocks that the source sent without a request.
     pub refused: u64,

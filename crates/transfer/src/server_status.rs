@@ -61,7 +61,7 @@ pub struct TransferStatus {
     pub streams: u32,
     /// Data datagrams sent.
     pub sent: u64,
-    /// Blocks sent again, a part of `sent`.
+    /// Blocks sent again, and coded symbols; a part of `sent`.
     pub retransmitted: u64,
     /// Data datagrams received.
     pub received: u64,
@@ -142,7 +142,7 @@ pub struct ServerTotals {
     pub sent_files: u64,
     /// Data datagrams sent, by clients and by the server.
     pub sent: u64,
-    /// Blocks sent again, a part of `sent`.
+    /// Blocks sent again, and coded symbols; a part of `sent`.
     pub retransmitted: u64,
     /// Data datagrams received, by clients and by the server.
     pub received: u64,

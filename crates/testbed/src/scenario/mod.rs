@@ -24,7 +24,7 @@ pub use topology::{Duplex, Topology};
 
 /// Maximum number of hosts and routers of a scenario, together.
 pub const MAX_NODES: usize = 2_000;
-/// Maximum number of one-way links of a scenario, and of given routes.
+/// Maximum number of one-way links of a scenario, and maximum number of routes that it sets.
 pub const MAX_LINKS: usize = 20_000;
 /// Maximum number of flows of a scenario.
 pub const MAX_FLOWS: usize = 10_000;

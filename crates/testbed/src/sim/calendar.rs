@@ -89,7 +89,7 @@ impl<T: Copy> Calendar<T> {
         following.map(|(entry, place)| (place, entry.due)).min_by_key(|(_, due)| *due)
     }
 
-    /// Places an entry from the root downwards.
+    /// Places an entry: starts at the root, and moves down.
     fn sink(&mut self, entry: Entry<T>) {
         let mut place = 0;
         while let Some((next, due)) = self.least_after(place)
@@ -101,7 +101,7 @@ impl<T: Copy> Calendar<T> {
         self.heap[place] = entry;
     }
 
-    /// Moves the last entry up to its place.
+    /// Places an entry: starts at the end, and moves up.
     fn rise(&mut self, entry: Entry<T>) {
         let mut place = self.heap.len() - 1;
         while place > 0 {

@@ -21,8 +21,8 @@
 //!   reliable stream.
 //!
 //! Not modelled:
-//! - the session's opening: a copy starts with an open session, and with its route's round-trip
-//!   time as the estimate;
+//! - the session's opening: a copy starts with an open session, and knows the round-trip time of
+//!   its route;
 //! - the processing time of programs for which the scenario sets no limit;
 //! - verification.
 //!

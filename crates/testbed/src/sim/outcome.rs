@@ -20,9 +20,9 @@ pub struct SimOutcome {
     pub events: u64,
     /// Packets offered to links.
     pub packets: u64,
-    /// One for each flow of the scenario, in its order.
+    /// The outcomes of the scenario's flows, in the order of the scenario.
     pub flows: Vec<FlowOutcome>,
-    /// One for each link of the scenario, in its order; then the hosts' cards.
+    /// The outcomes of the scenario's links, in the order of the scenario; then those of the cards.
     pub links: Vec<LinkOutcome>,
 }
 

@@ -86,8 +86,8 @@ impl CopyRequest {
         self.with(|options| options.dry_run = on)
     }
 
-    /// Creates missing parent folders of the destination; without this only the last folder is
-    /// created. A remote destination needs a server of this release.
+    /// Creates missing parent folders of the destination. Without this option, only the last folder
+    /// is created. A server that does not know this option refuses the copy.
     pub fn make_path(self, on: bool) -> CopyRequest {
         self.with(|options| options.make_path = on)
     }
@@ -95,7 +95,8 @@ impl CopyRequest {
     /// Removes names at the destination that the source folder lacks, after the whole copy is on
     /// disk. If any file failed, nothing is removed. The source must be the content of one folder
     /// ([`Location::contents`]). Names excluded by filters stay. A source without files is refused.
-    /// A remote destination needs a server of this release, and the right to read and write there.
+    /// A remote destination needs the right to read and to write. A server that does not know this
+    /// option refuses the copy.
     pub fn delete(self, delete: Option<Delete>) -> CopyRequest {
         self.with(|options| options.delete = delete)
     }

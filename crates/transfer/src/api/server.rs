@@ -175,7 +175,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Offers only channels and streams: the server needs no root.
+    /// Offers only channels, streams, remote procedure calls and the status: the server needs no
+    /// root, and has no shared tree.
     pub fn rooms_only(mut self) -> ServerBuilder {
         self.options.rooms_only = true;
         self
@@ -288,7 +289,7 @@ impl Server {
         ServerEvents::over(self.queue.reader())
     }
 
-    /// Returns a handle that changes the list of clients.
+    /// Returns a handle that controls this server from any thread.
     pub fn control(&self) -> ServerControl {
         ServerControl { orders: self.orders.clone() }
     }

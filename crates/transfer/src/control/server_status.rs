@@ -142,7 +142,7 @@ pub struct TransferTold {
     /// Data datagrams sent.
     #[prost(uint64, tag = "18")]
     pub sent: u64,
-    /// Blocks sent again, a part of `sent`.
+    /// Blocks sent again, and coded symbols; a part of `sent`.
     #[prost(uint64, tag = "19")]
     pub retransmitted: u64,
     /// Data datagrams received.
@@ -317,7 +317,7 @@ pub struct TotalsTold {
     /// Data datagrams sent, by clients and by the server.
     #[prost(uint64, tag = "9")]
     pub sent: u64,
-    /// Blocks sent again, a part of `sent`.
+    /// Blocks sent again, and coded symbols; a part of `sent`.
     #[prost(uint64, tag = "10")]
     pub retransmitted: u64,
     /// Data datagrams received, by clients and by the server.

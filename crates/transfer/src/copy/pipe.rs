@@ -1,5 +1,5 @@
 //! Sends content of unknown length as a sequence of parts. Each part is a separate copy within one
-//! connection. A final message has the length and digest of the whole.
+//! connection. A final message has the length and digest of the whole content.
 //!
 //! Two parts are sent at a time, so the end of one part causes no pause. Content that fits the
 //! first part is an ordinary copy and can be resumed. Longer content cannot be resumed, because the

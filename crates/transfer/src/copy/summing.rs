@@ -16,7 +16,8 @@ use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
 
-/// A copy shorter than this gets no bottleneck reported, because its times are not accurate enough.
+/// If a copy takes less time than this after its first data, its bottleneck is not reported: the
+/// times are not accurate enough.
 const TOO_SHORT: Span = Span::from_millis(200);
 
 /// Returns the summary.

@@ -33,8 +33,8 @@ pub(crate) struct Counters {
     pub(crate) looked: u64,
 }
 
-/// Counters of the sending end. Adding a later pass or attempt keeps the later rate, round-trip
-/// time and streams.
+/// Counters of the sending end. If a later pass or attempt is added, its rate, round-trip time and
+/// streams replace the earlier values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounters {
     /// Datagrams sent.
@@ -93,8 +93,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) too_fast: u64,
 }
 
-/// Progress of a receiving end's writes. Adding a later attempt keeps the later files and due
-/// blocks.
+/// Progress of a receiving end's writes. If a later attempt is added, its files and due blocks
+/// replace the earlier values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     /// Bytes of the object that are on disk.

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const SILENCE: Duration = Duration::from_millis(200);
 /// Longest wait for the last datagrams.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Size of the application memory to which payloads are copied: larger than any cache.
+/// Bytes of the application memory to which payloads are copied: more than most CPU caches hold.
 const APPLICATION: usize = 32 << 20;
 
 /// The arrivals so far.

@@ -1,4 +1,4 @@
-//! The shutdown of a server: no new requests, then no more transfers.
+//! The shutdown of a server: first it refuses new requests, then it ends the running transfers.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -10,8 +10,8 @@
 //!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
 //!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
 //!   transfers from `live`).
-//! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves one copy that ssh
-//!   started.
+//! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves the one client whose
+//!   ssh started the process.
 //! - `events` are the server's reports; `refusals` limits the reports about refused clients.
 //! - `rehearsal` is a session without a network, for the fuzzer.
 
@@ -268,7 +268,7 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
     for _ in 0..TRIES {
         let listener = Listener::bind(options.listen, identity, &settings)?;
         let control = listener.local_addr();
-        // No port follows the last one, and 0 would mean any.
+        // Port 65535 has no next port; port 0 would mean any port.
         let next = control.port().checked_add(1);
         let Some(data_port) = options.data_port.or(next) else { continue };
         match Port::bind(zone::at_port(control, data_port)) {

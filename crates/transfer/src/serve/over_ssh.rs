@@ -1,4 +1,4 @@
-//! The server of one copy, started by ssh.
+//! The server for the one client whose ssh started this process.
 
 use std::rc::Rc;
 use std::sync::Arc;

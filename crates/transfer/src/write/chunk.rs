@@ -54,7 +54,8 @@ impl Drained {
         Bytes::new(self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Returns whether the destination is open. Before that, only the first grant may be sent.
+    /// Returns whether the destination is open. Before it is open, the sender has only the first
+    /// grant.
     pub(crate) fn is_planned(&self) -> bool {
         self.planned.load(Ordering::Acquire)
     }

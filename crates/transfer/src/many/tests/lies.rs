@@ -33,7 +33,7 @@ enum Lie {
     Fast,
 }
 
-/// A sender with honest messages and wrong blocks.
+/// A sender whose messages are honest and whose blocks violate the protocol.
 struct Liar {
     honest: BoxedSender,
     layout: Layout,

@@ -106,7 +106,7 @@ impl Budget {
     /// Returns a memory of `memory` bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] if that is less than one transfer needs.
+    /// [`ErrorKind::Usage`] if `memory` is less than one transfer needs.
     pub(crate) fn new(memory: Bytes) -> Result<Budget, Error> {
         Budget::expecting(memory, 0)
     }
