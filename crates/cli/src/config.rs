@@ -123,7 +123,7 @@ pub(crate) fn folder() -> Result<PathBuf, Error> {
     }
 }
 
-/// The folder of this user's sockets (`XDG_RUNTIME_DIR`), if it exists. Other hosts never share this
+/// The folder of this user's sockets (`XDG_RUNTIME_DIR`), if it exists. No other host shares this
 /// folder.
 pub(crate) fn runtime_folder() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;

@@ -63,8 +63,8 @@ impl Remote {
     }
 
     /// Returns a text that identifies this version of the file at the address that the client
-    /// requested. Versions with equal texts have equal content. `None` if the server reports
-    /// neither a strong `ETag` nor a modification time.
+    /// requested. Versions with equal texts count as equal. `None` if the server reports neither a
+    /// strong `ETag` nor a modification time.
     pub fn version(&self, client: &Client) -> Option<String> {
         let (url, size) = (client.url(), self.size);
         match (&self.etag, self.modified) {
@@ -95,7 +95,7 @@ impl Client {
     /// Asks for the version of the file, and whether its server sends ranges.
     ///
     /// # Errors
-    /// The server cannot be reached, refuses, has no such file, or does not report its length.
+    /// The server cannot be reached, refuses, has no such file, or sends no length or a false reply.
     pub fn open(&self) -> Result<Remote, Error> {
         let uri = self.url().uri();
         let want = ("want-repr-digest", "sha-256=5, sha-512=3, md5=1");
@@ -167,12 +167,12 @@ impl Client {
         is_same.then(|| digest(found, true))?
     }
 
-    /// Starts to read `range` of `remote`. If the server sends no ranges, `range` must be the whole
-    /// file.
+    /// Starts to read `range` of `remote`; the reply may have only the beginning of the range. If
+    /// the server sends no ranges, `range` must be the whole file.
     ///
     /// # Errors
-    /// The file has changed, the connection was lost, or the server refuses. A reply that is not
-    /// this range of this version is an error.
+    /// The file has changed, the connection was lost, or the server refuses or sends other bytes
+    /// than requested.
     pub fn read(&self, remote: &Remote, range: Range<u64>) -> Result<Body, Error> {
         let (bytes, validator) =
             (format!("bytes={}-{}", range.start, range.end.saturating_sub(1)), remote.validator());

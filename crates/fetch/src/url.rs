@@ -29,7 +29,7 @@ impl Url {
     /// Parses an address as a user writes it. Spaces and characters beyond ASCII are encoded.
     ///
     /// # Errors
-    /// [`Kind::Usage`]: no host, an invalid port, or more than 8 KiB.
+    /// [`Kind::Usage`]: no scheme or host, an invalid user, port or path, or more than 8 KiB.
     pub fn parse(text: &str) -> Result<Url, Error> {
         let wrong = |why: &str| {
             let shown = crate::error::cut(&without_user(text));

@@ -96,7 +96,7 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
     let config = format!("export LONGHAUL_CONFIG_DIR={here}/config");
     let serve = format!("{config}; {BINARY} reflect --allow {allow} > {here}/ready");
     let ends = "--mode deadline --deadline 20s --json --accept-new lh://b/x";
-    // The sender waits for the subscriber, then sends a line every 1 ms.
+    // The sender waits for the subscriber, then pauses 1 ms after each line.
     let send = format!(
         "{config}; until grep -q joined {here}/came 2>/dev/null; do sleep 0.05; done; \
          while read line; do echo $line; sleep 0.001; done < {here}/lines | \
@@ -125,8 +125,8 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
 #[test]
 fn a_rate_above_the_path_is_lowered_to_what_the_path_carries() {
     // A payload has three frames. Of its deadline of 160 ms at most 80 ms are left to send it, so
-    // equation 11 of `longhaul_proto::model` gives 90 Mbit/s or more. The frames themselves need 48
-    // Mbit/s.
+    // equation 11 of `longhaul_proto::model` gives 90 Mbit/s or more: above the path's 80 Mbit/s.
+    // The frames themselves need 48 Mbit/s.
     let flags = "--way payloads --deadline 160ms --frames 240";
     let (sent, came) = need!(stream_over(&["--rate", "80M", "--queue", "1MB"], flags));
     let rate = sent["rate_bps"].as_f64().expect("a number");

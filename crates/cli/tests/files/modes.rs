@@ -160,8 +160,8 @@ fn unfinished_copies_are_private_and_a_resumed_one_ends_with_the_right_modes() {
     });
 }
 
-/// A client and a server, each with a tree of read-only files. If the tests run as root, both run as
-/// the user nobody, who owns their folders.
+/// A client and a server, each with a tree of read-only files. If the tests run as root, both run
+/// as the user nobody, who owns their folders.
 fn read_only(files: &[(&str, usize)]) -> Result<Pair, Skipped> {
     let mut pair = pair_of_nobody()?;
     for (root, other) in [(&pair.here, "here"), (&pair.there, "there")] {

@@ -30,7 +30,7 @@ fn a_disk_slower_than_the_path_sets_the_rate_without_losses() {
 
 #[test]
 fn a_receiver_that_reads_slower_than_the_path_sets_the_rate_and_is_named() {
-    // Each call takes longer, whatever its size.
+    // Each call takes 20 ms longer, however many datagrams it returns.
     let slow = need!(slow_calls("recvmmsg", 20_000));
     let ended = push_to(&slow, 60_000_000);
     let summary = ended.summary();

@@ -154,8 +154,8 @@ fn a_copy_from_several_hosts_resumes_with_other_hosts_after_a_kill() {
     }
 }
 
-/// Kills a copy from two hosts once at least `each` bytes have arrived from each host, and continues
-/// with a third host instead of one of the two. At least `least` bytes must not be sent again.
+/// Kills a copy from two hosts once at least `each` bytes have arrived from each host. Continues
+/// with a third host instead of one of the two; at least `least` bytes must not be sent again.
 fn kill_and_go_on(each: u64, least: u64) {
     let star = Star::new(3);
     let contents = [bytes(12_000_000, 25), bytes(12_000_000, 26)];

@@ -25,9 +25,9 @@ const LONG: Duration = Duration::from_secs(20);
 /// as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
-/// Waits until a copy at 20 Mbit/s is half done.
+/// Waits for the first progress event of a copy that has sent 500 datagrams, or by TCP 600 kB.
 fn under_way(copy: &mut Child, cell: Cell) {
-    // Progress events come once a second. Some protocols repair losses only after they have sent
+    // Counts sent datagrams, because some protocols repair losses only after they have sent
     // everything.
     match cell.row() {
         Some(_) => copy.event(|event| event["sent"].as_u64() >= Some(500)),

@@ -1,11 +1,11 @@
 //! The shared tree under load: each change reaches each watcher.
 //!
 //! `results/figures.sh sharing` starts servers, and runs this test against them with other loads.
-//! `LONGHAUL_SHARE_LOAD` has the load as `SERVER HOST PORT ID PID WATCHERS WRITERS DEPTH RATE SECONDS
-//! CHANGES`. `SERVER` is `longhaul`, `redis` or `etcd`. If `RATE` is 0, each writer always has
-//! `DEPTH` unanswered changes in flight; otherwise it makes `RATE` changes a second. A writer ends
-//! after `SECONDS`. If `CHANGES` is not 0, a writer makes at most this many changes, each with a new
-//! key.
+//! `LONGHAUL_SHARE_LOAD` has the load as `SERVER HOST PORT ID PID WATCHERS WRITERS DEPTH RATE
+//! SECONDS CHANGES`. `SERVER` is `longhaul`, `redis` or `etcd`. If `RATE` is 0, each writer always
+//! has `DEPTH` unanswered changes in flight; otherwise it makes `RATE` changes a second. A writer
+//! ends after `SECONDS`. If `CHANGES` is not 0, a writer makes at most this many changes, each with
+//! a new key.
 
 mod etcd;
 mod redis;
