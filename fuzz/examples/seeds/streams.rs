@@ -51,8 +51,8 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns sequences of messages. The length of each message precedes the message, and the number of
-/// a datagram follows it.
+/// Returns sequences of messages. The length of each message precedes the message, and the number
+/// of a datagram follows it.
 pub(super) fn of_channels() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>, block: u64| {
         [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()

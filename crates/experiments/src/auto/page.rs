@@ -258,26 +258,30 @@ pub(super) static GRID: Experiment = Experiment {
     source: "No paper: the benchmark of the automatic mode",
     setup: "RBUDP searches for its rate with each of two laws. *Trains* takes the rate from packet \
             trains, which measure the path's capacity. *Shadow window* does that too; but while \
-            other traffic has a queue on the path, it follows the window that CUBIC would have. \
-            There are three groups of cells. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, \
-            30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 \
-            BDP and CoDel (360 cells); an object that takes 2 s or twelve round trips, whichever \
-            is longer. *Beside TCP and another copy*: six paths and four queues (24 cells), for 30 \
-            s; all flows start together, or the second copy starts later. *Troubles*: each kind of \
-            trouble on six paths, observed for 10 s. Each cell is run with 20 seeds (41 to 60), \
-            which also change round trip and queue by up to 2 %. A cell's value is that of its \
-            third worst seed (the worst decile). The cells are split into halves by a hash \
-            (FNV-1a, bit 32) of their names, so that a law can be tuned on one half (tuned) and \
-            judged on the other (reported). The tuning did not respect this split; see the \
-            lessons. The value of a run *alone* is the time that the path needs for the object, \
-            divided by the time from the first datagram until the sender knows that everything has \
-            arrived. Beside TCP it is the goodput as a share of a fair share, which is the path's \
-            rate divided by the number of flows. Beside another copy it is Jain's index of the two \
-            copies' goodputs 15 to 20 s after the second started. With troubles it is the data \
-            that the copy delivers, as a share of what the path can carry in that time. Harm (Ware \
-            et al. 2019) is the share of its goodput that a TCP connection loses because of the \
-            copy, divided by the share that it loses because of one more connection of its own \
-            kind (a share below 5 % counts as 5 %).",
+            other traffic has a queue on the path, its rate follows the window that CUBIC would \
+            have.\n\n\
+            A cell is one path with one kind of other traffic or trouble, if any. There are three \
+            groups of cells. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, 30, 100 and 300 \
+            ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 BDP and CoDel \
+            (360 cells); an object that takes 2 s or twelve round trips, whichever is longer. \
+            *Beside TCP and another copy*: six paths and four queues (24 cells), for 30 s; all \
+            flows start together, or the second copy starts later. *Troubles*: each kind of \
+            trouble on six paths, observed for 10 s.\n\n\
+            Each cell is run with 20 seeds (41 to 60), which also change round trip and queue by \
+            up to 2 %. A cell has the value of its third worst seed (the worst decile). A hash of \
+            the cells' names (FNV-1a, bit 32) splits the cells into halves, so that a law can be \
+            tuned on one half (tuned) and judged on the other (reported). The tuning did not \
+            respect this split; see the lessons.\n\n\
+            The value of a run *alone* is the time that the path needs for the object, divided by \
+            the time from the first datagram until the sender knows that everything has arrived. \
+            The value beside TCP is the goodput as a share of a fair share, which is the path's \
+            rate divided by the number of flows. The value beside another copy is Jain's index of \
+            the two copies' goodputs 15 to 20 s after the second started. The value with troubles \
+            is the data that the copy delivers, as a share of what the path can carry in that \
+            time. Harm (Ware et al. 2019) compares two losses of a TCP connection's goodput: its \
+            loss because of the copy, divided by its loss because of one more connection of its \
+            own kind. Each loss is a share of the goodput that the connection has without it; a \
+            share below 5 % counts as 5 %.",
     cases: || cases(SEEDS),
     tables: |outcomes| judge(outcomes, SEEDS).tables(),
     courses: Experiment::NO_COURSES,
@@ -297,29 +301,31 @@ pub(super) static GRID: Experiment = Experiment {
 
 const LEARNED: &str = "The tuning used the paths of this page, but not its seeds. Both halves of \
                        the cells were examined with other seeds, so the split into halves shows \
-                       little. With the shadow window every cell beside TCP has at least half of a \
-                       fair share. The worst cells are 67 % with one CUBIC flow, 154 % with four \
-                       and 66 % with one BBR flow; for trains they are 13, 31 and 14 %. For this \
-                       reason every copy without a rate uses the shadow window. Without other \
-                       traffic the means are 88 to 89 % for both laws, but with the shadow window \
-                       3 of the 360 cells are more than 2 points below trains, so the goal (no \
-                       such cell) is missed. Before the shadow window concludes that other flows \
-                       are present, it requests a train, but only if the train takes less than a \
-                       quarter of a round trip. Without this limit, three cells without other \
-                       traffic were below trains, because the train overfilled a short queue. The \
-                       shadow window evaluates every train that it requested, even if later trains \
-                       left before the report arrived, and attributes a queue to itself if the \
+                       little.\n\n\
+                       With the shadow window every cell beside TCP has at least half of a fair \
+                       share. The worst cells are 67 % with one CUBIC flow, 154 % with four and 66 \
+                       % with one BBR flow; for trains they are 13, 31 and 14 %. For this reason \
+                       every copy without a rate uses the shadow window.\n\n\
+                       Without other traffic the means are 88 to 89 % for both laws, but with the \
+                       shadow window 3 of the 360 cells are more than 2 points below trains, so \
+                       the goal (no such cell) is missed.\n\n\
+                       Before the shadow window concludes that other flows are present, it \
+                       requests a train, but only if the train takes less than a quarter of a \
+                       round trip: a longer train would overfill a short queue. The shadow window \
+                       evaluates every train that it requested, even if later trains left before \
+                       the report arrived. It attributes a queue to its own datagrams if the \
                        inexact timing of a short train may explain the queue. With Wi-Fi pauses \
-                       the worst cell of the shadow window has 97 % (trains 96 %); without these \
-                       rules it had 81 %. Harm to one CUBIC connection is 1.25 and 1.24 in the two \
-                       halves (trains 1.11 and 1.27), to four connections 2.77 and 2.63 (trains \
-                       2.33 and 3.08): the goal of 1.1 is missed. Jain's index of two copies is \
-                       0.91 to 0.96 on average in each half; one of the six values reaches the \
-                       goal of 0.95. [transfer](transfer.md) has measurements over the emulator, \
-                       with real hosts, alone and with the kernel's TCP. The BBR model is 3 % \
-                       above and 5 % below single emulated runs of the kernel's BBR at 0.1 and 1 % \
-                       loss (compare-1g), but about 70 % above them at 5 %; how the model shares a \
-                       path is not verified.";
+                       the worst cell of the shadow window has 97 % (trains 96 %); without the \
+                       last two rules it had 81 %.\n\n\
+                       Harm to one CUBIC connection is 1.25 and 1.24 in the two halves (trains \
+                       1.11 and 1.27), to four connections 2.77 and 2.63 (trains 2.33 and 3.08): \
+                       the goal of 1.1 is missed. Jain's index of two copies is 0.91 to 0.96 on \
+                       average in each half; one of the six values reaches the goal of 0.95.\n\n\
+                       [transfer](transfer.md) has measurements over the emulator, with real \
+                       hosts, alone and with the kernel's TCP. The BBR model is 3 % above and 5 % \
+                       below single emulated runs of the kernel's BBR at 0.1 and 1 % loss \
+                       (compare-1g), but about 70 % above them at 5 %; how the model shares a path \
+                       is not verified.";
 const DIFFERS: &str = "There is no paper. The simulator's hosts take no processing time, so cells \
                        at 1 ms and 1 Gbit/s leave out delays of real hosts. BBR is version 1, \
                        without its detection of policers.";

@@ -201,11 +201,11 @@ pub(super) static TABLE4: Experiment = Experiment {
     },
     differs: "The differences of [Table 2](gtp-table2.md) apply here too. The paper's table also \
               has the rows \"Fairness\" (No for TCP, RBUDP and SABUL, Yes for GTP) and \"System \
-              stability\" (No for RBUDP and SABUL, Yes for TCP and GTP), without saying how they \
-              were measured. Here fairness is Jain's index. TCP and GTP agree with the paper. \
-              RBUDP ({RBUDP | fairness index | 3}) and SABUL ({SABUL | fairness index | 3}) do not \
-              agree: here they share evenly while all three flows run. Stability is not measured \
-              here.\n\n\
+              stability\" (No for RBUDP and SABUL, Yes for TCP and GTP). The paper does not say \
+              how they were measured. Here fairness is Jain's index. TCP and GTP agree with the \
+              paper. RBUDP ({RBUDP | fairness index | 3}) and SABUL ({SABUL | fairness index | 3}) \
+              do not agree: here they share evenly while all three flows run. Stability is not \
+              measured here.\n\n\
               The paper does not give the near sender's distance; the 1 ms of this page is the \
               round trip of a campus. Most of TCP's aggregate belongs to the near sender, which \
               sends 64 kB each millisecond; the two far senders have 9 Mbit/s each. With a near \
@@ -286,10 +286,10 @@ pub(super) static TABLE5: Experiment = Experiment {
             [gtp-table4](gtp-table4.md). Each RBUDP flow is configured with the whole link's rate, \
             and in a second case with half of it. Goodputs are measured while both flows run; the \
             aggregate is their sum, as in the paper's table. The second table is for slower hosts \
-            and a lossy router, with two values derived from the paper's results: each host sends \
-            at most 614 Mbit/s (the first RBUDP flow received 445 and lost 27.5 %), and the router \
-            itself loses 2.8 % (the loss of GTP in the paper), 20 packets in a row on average \
-            (Gilbert's model).",
+            and a lossy router, with two values derived from the paper's results. Each host sends \
+            at most 614 Mbit/s, because the paper's first RBUDP flow received 445 Mbit/s and lost \
+            27.5 %. The router itself loses 2.8 %, which is GTP's loss in the paper, and 20 \
+            packets in a row on average (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];
         let clumped = contenders.map(|(name, flow)| {
@@ -354,16 +354,16 @@ pub(super) static TABLE5: Experiment = Experiment {
               GTP's goodput behind the router that loses in clumps depends on chance, in the \
               simulator and over real sockets. The first clumps that a flow meets decide how soon \
               it attributes the loss to the path itself, and so decide the two shares.",
-    learned: "RBUDP is best with half of the link's rate for each of two flows ({RBUDP at half \
-              rate} Mbit/s and no loss, instead of {RBUDP} Mbit/s with half of the packets lost), \
-              but no sender can know this rate in advance. GTP's receiver finds it and comes \
-              within {100 - 100 * [GTP] / [RBUDP at half rate] | 1} % of this goodput, {GTP | \
-              difference} % above the paper's GTP. SABUL finds its rate from losses: it has {SABUL \
-              | difference} % more goodput than in the paper with a hundredth of the loss, but \
-              leaves a fifth of the link unused. Behind a router that loses 2.8 % in clumps RBUDP \
-              keeps its rate and loses less than in the paper. GTP recognises a constant loss as a \
-              property of the path, but late: it keeps {GTP, clumps} Mbit/s, {-[GTP, clumps | \
-              difference]} % less than in the paper. SABUL has {SABUL, clumps} Mbit/s instead of \
-              the paper's 493, because no rate is low enough to avoid that loss.",
+    learned: "RBUDP is best if each of the two flows sends at half of the link's rate: {RBUDP at \
+              half rate} Mbit/s and no loss, instead of {RBUDP} Mbit/s with half of the packets \
+              lost. But no sender can know this rate in advance. GTP's receiver computes it and \
+              comes within {100 - 100 * [GTP] / [RBUDP at half rate] | 1} % of this goodput, {GTP \
+              | difference} % above the paper's GTP. SABUL finds its rate from losses: it has \
+              {SABUL | difference} % more goodput than in the paper with a hundredth of the loss, \
+              but leaves a fifth of the link unused. Behind a router that loses 2.8 % in clumps \
+              RBUDP keeps its rate and loses less than in the paper. GTP recognises a constant \
+              loss as a property of the path, but late: it keeps {GTP, clumps} Mbit/s, {-[GTP, \
+              clumps | difference]} % less than in the paper. SABUL has {SABUL, clumps} Mbit/s \
+              instead of the paper's 493, because no rate is low enough to avoid that loss.",
     set: Set::Full,
 };

@@ -99,8 +99,8 @@ pub(super) static MEMORY: Experiment = Experiment {
             limit of FOBS (with its table of states) and Tsunami; SABUL, as the release that the \
             study measured (`sabul-ornl`), finds its rate. The card makes its host wait: a program \
             sends only when its socket's buffer has room. The third table uses settings of the \
-            study instead: FOBS at 86 Mbit/s and Tsunami at 80 (its section 4.3.3), and SABUL with \
-            a card that drops packets when more than 100 (151.8 kB) are waiting, as happens if a \
+            study instead. FOBS sends at 86 Mbit/s and Tsunami at 80 (section 4.3.3 of the study). \
+            SABUL's card drops packets when more than 100 (151.8 kB) are waiting, as happens if a \
             program's socket buffer is larger than the card's queue. The fourth table has SABUL \
             with the send buffer of a real copy.",
     cases: || {

@@ -75,15 +75,15 @@ pub(super) static FIG2: Experiment = Experiment {
               holds within ten points. The figure's values are not known, so longhaul cannot be \
               compared with them.\n\n\
               SABUL leaves capacity unused for three reasons: it climbs slowly, framing and \
-              headers take 6.4 points, and each decrease freezes it for a round trip. From 1 to \
-              100 ms the share falls by {[10 Mbit/s, 1 ms] - [10 Mbit/s, 100 ms]} to {[1000 \
-              Mbit/s, 1 ms] - [1000 Mbit/s, 100 ms]} points at 10 and 1000 Mbit/s, and from 10 to \
-              1000 Mbit/s by {[10 Mbit/s, 1 ms] - [1000 Mbit/s, 1 ms]} to {[10 Mbit/s, 10 ms] - \
-              [1000 Mbit/s, 10 ms]} points at 1 and 10 ms. A queue of ten packets is enough in the \
-              simulator, where SABUL sends its packets evenly. Over real sockets, where packets \
-              arrive in clumps, its share is {-most [* | from simulated]} to {-least [* | from \
-              simulated]} points lower in the cases that were emulated. On a link without other \
-              traffic a fixed rate is better: see [gtp-table2](gtp-table2.md).",
+              headers take 6.4 points, and each decrease freezes it for a round trip. From a round \
+              trip of 1 ms to one of 100 ms the share falls by {[10 Mbit/s, 1 ms] - [10 Mbit/s, \
+              100 ms]} to {[1000 Mbit/s, 1 ms] - [1000 Mbit/s, 100 ms]} points at 10 and 1000 \
+              Mbit/s. From 10 to 1000 Mbit/s it falls by {[10 Mbit/s, 1 ms] - [1000 Mbit/s, 1 ms]} \
+              to {[10 Mbit/s, 10 ms] - [1000 Mbit/s, 10 ms]} points at 1 and 10 ms. A queue of ten \
+              packets is enough in the simulator, where SABUL sends its packets evenly. Over real \
+              sockets, where packets arrive in clumps, its share is {-most [* | from simulated]} \
+              to {-least [* | from simulated]} points lower in the cases that were emulated. On a \
+              link without other traffic a fixed rate is better: see [gtp-table2](gtp-table2.md).",
     set: Set::Full,
 };
 

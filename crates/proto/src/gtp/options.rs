@@ -132,7 +132,7 @@ pub(crate) const MOST_CUT: ProtocolOption = ProtocolOption::new(
 pub(crate) const LOSS_THRESHOLD: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "loss-threshold",
-    "maximum loss at which the estimate still rises",
+    "loss below which the estimate still rises",
     (0.0, 0.5),
     0.005,
 );
