@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_the_chunks_without_any_content() {
+    fn a_hole_consists_of_chunks_without_content() {
         const C: u64 = CHUNK;
         assert_eq!(holes(5 * C, &[0..5 * C]), []);
         assert_eq!(holes(5 * C, &[]), [0..5]);

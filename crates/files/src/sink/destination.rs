@@ -40,8 +40,8 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// As [`Ground::open`]. With `make_path`, first creates the missing parents of the destination,
-    /// and the destination too if it can only be a folder.
+    /// Finds the destination as [`Ground::open`] does. With `make_path`, first creates the missing
+    /// parents of the destination, and the destination too if it can only be a folder.
     pub(super) fn open_or_make(
         place: &Place,
         manifest: &Arc<Manifest>,
@@ -322,8 +322,8 @@ fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that a link may be replaced: only a link to a file may. A link to a device or a pipe is a
-/// name that the system and other programs use.
+/// Checks that a link leads to a file or to nothing; only such a link may be replaced. A link to a
+/// device or a pipe is a name that the system and other programs use.
 fn check_target(place: &Place) -> Result<(), Error> {
     if place.is_of_the_system() {
         let what = format!("{} is the system's name for an open file", place.shown());

@@ -18,8 +18,7 @@ use crate::store::{Access, Attributes, File, FileKind, OpenFile};
 use crate::watch::Held;
 use crate::{CHUNK, Entry, Kind, Watch, names};
 
-/// Interval between checks whether another copy has unlocked a file, because a lock gives no
-/// notification.
+/// Interval between checks whether another copy has unlocked a file. A lock gives no notification.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The position of the walk in the tree, and its results so far.

@@ -515,7 +515,7 @@ fn a_file_that_cannot_be_read_where_it_is_compared_counts_as_different() {
 }
 
 #[test]
-fn a_name_that_cannot_be_synced_costs_neither_the_new_content_nor_on_the_disk_the_old() {
+fn a_failed_sync_of_a_name_loses_neither_the_new_content_nor_the_old_on_disk() {
     let (from, to) = (Disk::new(1), Disk::new(2));
     let write = |disk: &Disk, name: &[u8], content: &[u8]| {
         let file = disk.root().create(name, 0o644).unwrap();

@@ -29,7 +29,7 @@ pub(super) struct Others {
 }
 
 /// Returns the number of bytes without headers between two readings of an interface; `None` after a
-/// counter reset.
+/// counter reset, or for more than [`MOST`] bytes.
 pub(super) fn payload(before: Counted, now: Counted, header: u64) -> Option<u64> {
     let bytes = now.bytes.checked_sub(before.bytes).filter(|bytes| *bytes <= MOST)?;
     let packets = now.packets.checked_sub(before.packets)?;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_restart_wrap_or_miss_are_ignored() {
+    fn counters_that_restart_or_jump_are_ignored() {
         let before = Counted { bytes: 5_000, packets: 10 };
         assert_eq!(payload(before, Counted::default(), HEADER), None);
         assert_eq!(payload(before, Counted { bytes: 6_000, packets: 9 }, HEADER), None);

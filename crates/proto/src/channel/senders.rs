@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn senders_with_the_same_numbers_do_not_meet() {
+    fn datagrams_with_equal_numbers_from_several_senders_are_kept_apart() {
         let (mut senders, mut out) = (Senders::default(), Vec::new());
         for sender in [0, 7, MAX_SENDERS - 1, MAX_SENDERS] {
             let [(block, payload)] = &cut(&mut cutter(), b"hello")[..] else { panic!("one") };
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_of_each_sender() {
+    fn losses_are_counted_for_each_sender() {
         let (mut senders, mut out) = (Senders::default(), Vec::new());
         let mut cutters = [cutter(), cutter()];
         for number in 0..10 {

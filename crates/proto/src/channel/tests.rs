@@ -223,7 +223,7 @@ fn joined(datagrams: &[Datagram]) -> (Vec<Joined>, u64) {
 }
 
 #[test]
-fn messages_come_whole_in_every_code_and_twice_by_no_repetition() {
+fn messages_come_whole_in_every_code_and_repeated_datagrams_add_none() {
     let messages: Vec<Vec<u8>> = (0..40).map(|n| vec![n as u8; n * 13]).collect();
     for code in CODES {
         let mut datagrams = cut(code, &messages);

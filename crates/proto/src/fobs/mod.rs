@@ -9,8 +9,8 @@
 //! next packet among all unacknowledged packets, as from a circular buffer (the *circle*). The
 //! receiver acknowledges over UDP after a fixed number of newly received packets
 //! ([`ACK_FREQUENCY`]), and sends one completion signal on the reliable channel. A sender that
-//! continues until that signal sends useless packets for one round trip. The waste is at least
-//! C·RTT/S, for a path of capacity C and an object of size S.
+//! continues until that signal sends useless packets for one round trip. These packets are at least
+//! the share C·RTT/S of the object, for a path of capacity C and an object of size S.
 //!
 //! Differences from the paper, and why:
 //! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or

@@ -1,5 +1,5 @@
-//! The content of a FOBS acknowledgement, the receiver's report of arrived and missing blocks. It
-//! takes as many messages as the changes need, for an object of any size.
+//! The content of a FOBS acknowledgement, the receiver's report of arrived and missing blocks. An
+//! acknowledgement takes as many messages as the changes need, for an object of any size.
 //!
 //! A segment is divided into cells of [`CELL`] blocks. A cell with new arrivals is reported in
 //! [`TELLINGS`] acknowledgements. A cell with a repeated block is reported again too, because the

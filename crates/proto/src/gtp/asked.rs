@@ -157,8 +157,8 @@ impl Asked {
         (self.edge, self.answered) = (None, None);
         let lost = core::mem::take(&mut self.lost);
         self.give_up(self.end, there, &mut Vec::new());
-        // Blocks left from an earlier call were first requested after the blocks given up now,
-        // so they come last.
+        // In the order of the first requests, blocks left from an earlier call follow the blocks
+        // given up now.
         let waiting =
             core::mem::replace(&mut self.unsent, core::mem::replace(&mut self.lost, lost));
         self.unsent.extend(waiting);

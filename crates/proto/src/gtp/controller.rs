@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_loss_takes_a_rate_below_the_least_nor_above_its_target() {
+    fn losses_reduce_the_rate_to_the_least_rate_or_to_a_lower_target() {
         let mut sfc = Controller::new(1e6);
         for _ in 0..100 {
             sfc.on_rtt(&rules(), 0.9);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_that_tcp_gives_back_is_ours_within_a_dozen_looks() {
+    fn our_flows_get_what_tcp_gives_back_within_a_dozen_periods() {
         let mut others = FairShare::default();
         settle(&mut others, 1000, 1, &[(LINK, 1.0)]);
         let rates = looks(&mut others, &[0; 12], 1, &[(LINK, 1.0)]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_traffic_that_lasts_for_two_looks_counts() {
+    fn only_traffic_that_lasts_for_two_periods_counts() {
         let mut traffic = OtherTraffic::new(at(0), others(5));
         let mut look = |ms, megabytes| {
             traffic.note(at(ms), others(megabytes));

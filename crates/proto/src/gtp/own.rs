@@ -2,12 +2,12 @@
 //! every loss as a sign of too high a rate, and slows a flow on such a path down for ever.
 //!
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
-//! After the rate has fallen to `own_fallen` of the rate at which losses began, the flow's loss is
-//! compared with this prediction. `own_stays` says how near to its old value the loss must be to
-//! count as unchanged. A second comparison follows after a further, shorter fall (`own_again` of
-//! the first). If the loss stayed both times, it is the path's own loss and is ignored from then
-//! on. One comparison is not enough, because the drops of a full queue vary between flows. A period
-//! with less loss lowers the path's own loss to its value.
+//! After the rate has fallen to the share `own_fallen` of the rate at which losses began, the
+//! flow's loss is compared with this prediction. `own_stays` says how near to its old value the
+//! loss must be to count as unchanged. A second comparison follows after a further, shorter fall
+//! (`own_again` of the first). If the loss stayed both times, it is the path's own loss and is
+//! ignored from then on. One comparison is not enough, because the drops of a full queue vary
+//! between flows. A period with less loss lowers the path's own loss to the loss of that period.
 
 use super::options::Rules;
 use super::tuning::Tuning;

@@ -5,7 +5,7 @@
 //! > rate for each flow is then fed to each SFC [single-flow controller]. (section 3.4)
 //!
 //! A queue of due times wakes the flows one by one. The receiver makes one schedule (a new target
-//! for each flow) an interval, and one for all joins and departures that happen together. A
+//! for each flow) in each interval, and one for all joins and departures that happen together. A
 //! schedule of N flows costs O(N log N). Changes happen together if they fall within the time of
 //! one round of requests to all N flows. Each schedule sends a request to every flow: with a
 //! schedule for each change, a thousand joins would send 500,500 requests (1 + 2 + … + 1000).
@@ -54,7 +54,7 @@ pub struct GtpReceiver {
     /// When the last interval ended.
     last_interval: Time,
     pub(super) tuning: Tuning,
-    /// Number of flow inspections that the schedules needed.
+    /// Number of steps that the schedules needed.
     pub(super) work: u64,
 }
 

@@ -34,8 +34,8 @@ pub(super) fn floor(least: f64, capacity: f64, weight: f64, weights: f64) -> f64
     least.min(capacity * (weight / weights))
 }
 
-/// The shares of `capacity`, in the order of `demands`. Adds the number of flows inspected to
-/// `work`: O(N log N) for N flows.
+/// The shares of `capacity`, in the order of `demands`. Adds the number of steps (comparisons of
+/// flows, and flows with a share) to `work`: O(N log N) for N flows.
 pub fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
     order.sort_unstable_by(|&a, &b| {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_flows_take_no_more_than_n_log_n_looks() {
+    fn the_shares_take_at_most_n_log_n_steps() {
         for flows in [10u64, 100, 1_000, 10_000] {
             let estimates = (0..flows).map(|flow| (flow * 7919 % flows) as f64 + 1.0);
             let demands: Vec<Demand> =

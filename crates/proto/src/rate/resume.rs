@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_train_is_the_laws() {
+    fn the_wrapped_controller_decides_the_first_train() {
         let train = |path| controller(&setup(path)).train(Time::ZERO, PacketNumber(0));
         assert_eq!((train(Some(PATH)), train(None)), (TRAIN_LEN, TRAIN_LEN));
     }

@@ -315,7 +315,7 @@ fn a_path_that_grows_from_10_to_200_ms_regains_its_share_within_five_seconds() {
 }
 
 #[test]
-fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
+fn a_schedule_of_a_thousand_flows_takes_at_most_n_log_n_steps() {
     let star = given(1000);
     let mut receiver = GtpReceiver::default();
     for flow in 0..1000 {
@@ -331,7 +331,7 @@ fn a_thousand_flows_cost_n_log_n_looks_an_interval() {
         receiver.on_timeout(ms(at));
         while receiver.poll_control(ms(at)).is_some() {}
         let work = receiver.work - before;
-        assert!((work as f64) < bound, "{work} looks in a millisecond");
+        assert!((work as f64) < bound, "{work} steps in a millisecond");
         intervals += u32::from(work > 0);
         before = receiver.work;
     }

@@ -338,7 +338,7 @@ fn a_pause_of_the_sender_is_no_queue() {
 }
 
 #[test]
-fn others_that_do_not_yield_give_the_window_back_up_to_half() {
+fn if_others_do_not_yield_the_window_grows_back_up_to_half_of_the_path() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
     shadow.part = 0.3;
@@ -359,7 +359,7 @@ fn others_that_do_not_yield_give_the_window_back_up_to_half() {
 }
 
 #[test]
-fn a_window_that_was_given_back_keeps_a_fair_share_for_six_round_trips() {
+fn a_window_that_has_grown_back_keeps_a_fair_share_for_six_round_trips() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
     shadow.part = 0.3;
