@@ -47,7 +47,7 @@ fn sends(copy: &mut Child, sent: u64) -> u64 {
     sent_by(&copy.event(is_more))
 }
 
-/// A tree whose second file changes while the first one is sent.
+/// Creates a tree of three files. The caller changes `b` while the copy sends `a`.
 fn make(root: &Path, name: &str) {
     write(&root.join(name).join("a"), &bytes(SIZE, 1));
     write(&root.join(name).join("b"), &bytes(SIZE, 2));

@@ -19,7 +19,7 @@ fn gdal_reads_a_raster_by_ranges() {
     need!(skip::unless(has_gdal, "gdalinfo (package gdal-bin) is not installed"));
     let http = Http::new(&[]);
     let folder = http.scratch.path();
-    // 16 MB that do not compress: GDAL needs the header and the tiles of the window.
+    // 16 MiB that do not compress: GDAL needs the header and the tiles of the window.
     let raster = "P5\n4096 4096\n255\n";
     write(&folder.join("map.pgm"), &[raster.as_bytes(), &bytes(1 << 24, 1)].concat());
     let tiled = "gdal_translate -q -of GTiff -co TILED=YES map.pgm data/map.tif";

@@ -310,7 +310,7 @@ fn a_watcher_that_falls_behind_gets_a_snapshot_and_never_a_gap() {
         (library(&pair.client, &pair.server), library(&pair.client, &pair.server));
     let mut watch = wait(watcher.watch("big")).unwrap();
     assert_eq!(wait(watch.next()).unwrap().unwrap(), ShareEvent::Snapshot(Vec::new()));
-    // 50 MB, of which the tree keeps 32 MiB as changes; the watcher reads nothing meanwhile.
+    // 50 MiB, of which the tree keeps 32 MiB as changes; the watcher reads nothing meanwhile.
     let mut last = 0;
     for round in 0..ROUNDS * KEYS {
         let value: Arc<[u8]> = vec![round as u8; 64 << 10].into();
