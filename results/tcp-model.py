@@ -20,7 +20,7 @@ LOSSES = os.environ.get("LOSSES", "0 0.1% 1%").split()
 CONTROLS = {"cubic": "cubic", "reno": "newreno"}
 SEEDS = ",".join(str(seed) for seed in range(1, 21))
 PAGE = pathlib.Path(os.environ.get("PAGE", "results/tcp-model.md"))
-# The kernel's buffers end at 4 and 6 MB by default: less than a BDP of this grid.
+# By default the kernel limits its buffers to 4 and 6 MB: less than the largest BDP of this grid.
 BUFFERS = "; ".join(
     f"echo 4096 131072 268435456 > /proc/sys/net/ipv4/tcp_{way}mem" for way in "wr"
 )
@@ -102,7 +102,7 @@ lasts = "{each}s"
 
 
 def reason(runs, ours, again, loss):
-    """Returns why the two differ: the first rule that holds."""
+    """Returns why kernel and model differ: the first of the page's reasons that applies."""
     real = statistics.median(run["mbps"] for run in runs)
     off = lambda rates: statistics.median(rates) / real - 1
     if abs(off(ours)) <= CLOSE:

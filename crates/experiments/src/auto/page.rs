@@ -280,8 +280,9 @@ pub(super) static GRID: Experiment = Experiment {
             is the data that the copy delivers, as a share of what the path can carry in that \
             time. Harm (Ware et al. 2019) compares two losses of a TCP connection's goodput: its \
             loss because of the copy, divided by its loss because of one more connection of its \
-            own kind. Each loss is a share of the goodput that the connection has without it; a \
-            share below 5 % counts as 5 %.",
+            own kind. Each loss is a share of the goodput that the connection has without the copy \
+            and without the additional connection; in the divisor a share below 5 % counts as 5 \
+            %.",
     cases: || cases(SEEDS),
     tables: |outcomes| judge(outcomes, SEEDS).tables(),
     courses: Experiment::NO_COURSES,
