@@ -42,7 +42,7 @@ fn keys_are_words_joined_by_slashes() {
 }
 
 #[test]
-fn a_prefix_has_whole_words() {
+fn a_prefix_matches_only_whole_words() {
     let tree = &mut Tree::new(Limits::default(), 0, []);
     for name in ["a", "a-b", "a/x", "a/x/y", "a0", "b"] {
         tree.apply(put(name, b"")).expect("it is made");
@@ -93,7 +93,7 @@ fn a_full_tree_refuses_growth_and_accepts_other_edits() {
 }
 
 #[test]
-fn presence_vanishes_with_its_client_and_never_touches_the_disk() {
+fn presence_vanishes_with_its_client_and_is_never_stored() {
     let mut tree = Tree::new(Limits::default(), 0, []);
     let disk = |tree: &mut Tree, name, owner| {
         tree.apply(Edit { owner, ..put(name, b"v") }).expect("made").expect("a change").disk

@@ -362,8 +362,8 @@ fn the_papers_stream_needs_288_by_payloads_and_236_by_code() {
     let choice = choose(&griz(Span::from_millis(500)), &path(100, 0, losses(0.0)));
     assert_eq!(choice.payloads, Some(Rate::from_mbps(288)));
     let choice = choose(&griz(DEADLINE), &path(100, 0, losses(0.01)));
-    // 1024 symbols of 1440 bytes, 20 frames a second. The 32 bytes of each header and seal, which
-    // make it 241 Mbit/s, are not included.
+    // 1024 symbols of 1440 bytes, 20 frames a second. With the 32 bytes of each header and seal the
+    // rate would be 241 Mbit/s.
     assert_eq!(choice.code, Some((24, Rate::from_bps(235_929_600))));
     assert_eq!((choice.payloads, choice.repair), (None, None));
 }
@@ -383,8 +383,8 @@ fn repair_needs_a_round_trip_and_a_half() {
     assert_eq!((of(175, 10, losses(0.01)), of(176, 10, losses(0.01))), (false, true));
     // Frames of one datagram: the receiver notices a loss when the next frame arrives, after 50 ms.
     assert_eq!((of(215, 1, losses(0.02)), of(216, 1, losses(0.02))), (false, true));
-    // A receiver may request 18 datagrams for a frame of 10 symbols; 8 times the mean burst length
-    // must fit.
+    // A receiver may request 18 datagrams for a frame of 10 symbols; this number must be at least 8
+    // times the mean burst length.
     let bursts = |burst| Losses::bursty(LossRatio::new(0.01).expect("a share"), burst);
     assert!(of(10_000, 10, bursts(2.2)) && !of(10_000, 10, bursts(2.3)));
 }

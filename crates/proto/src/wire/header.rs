@@ -1,4 +1,5 @@
-//! The header in front of every datagram: 16 bytes, big-endian, authenticated by the seal.
+//! The header in front of every datagram: 16 bytes, big-endian. The seal authenticates the header;
+//! only probes and their answers have no seal.
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -7,7 +8,8 @@
 //! | 5–9 | packet number |
 //! | 10–15 | block, counted from the start of the object |
 //!
-//! Probes, their answers and challenges store their own data in the block field.
+//! In a flow of a stream or channel, the block field holds a number of that protocol. A probe and
+//! its answer have the same random block field. In control messages and challenges the field is 0.
 
 /// The id of a flow. A flow takes one object from one sender to one receiver. The id is random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,9 +67,9 @@ impl Kind {
 pub struct Header {
     /// The kind of the datagram.
     pub kind: Kind,
-    /// The flow it belongs to.
+    /// The flow to which the datagram belongs.
     pub flow: FlowId,
-    /// Its number within the flow; below 2⁴⁰.
+    /// The datagram's number within the flow; below 2⁴⁰.
     pub number: PacketNumber,
     /// The block's number, counted from the start of the object; below 2⁴⁸.
     pub block: u64,

@@ -81,7 +81,7 @@ pub(super) struct Report {
     /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
     #[prost(bytes = "vec", tag = "5")]
     pub(super) runs: Vec<u8>,
-    /// A bit for each block of the slice, lowest first, set where it is missing.
+    /// A bit for each block of the slice, lowest first; a bit is set if its block is missing.
     #[prost(bytes = "vec", tag = "6")]
     pub(super) bitmap: Vec<u8>,
 }
@@ -213,14 +213,15 @@ pub(super) struct SenderOffer {
     /// The sender's round-trip time, in nanoseconds.
     #[prost(uint64, tag = "2")]
     pub(super) rtt: u64,
-    /// The sender's rate limit, in bits a second of UDP payload; absent if unknown.
+    /// The lower of the sender's rate limit and the speed of its network card, in bits a second of
+    /// UDP payload; absent if neither is known.
     #[prost(uint64, optional, tag = "3")]
     pub(super) limit: Option<u64>,
     /// All blocks of the requests up to this number have been sent, or need not be sent; 0 before
     /// the first request.
     #[prost(uint64, tag = "4")]
     pub(super) answered: u64,
-    /// Highest packet number used, plus one.
+    /// Highest packet number used when the last block of request `answered` was sent, plus one.
     #[prost(uint64, tag = "5")]
     pub(super) highest: u64,
 }

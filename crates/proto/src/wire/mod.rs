@@ -1,7 +1,7 @@
 //! The core's wire format: the [`header`] of a datagram and the [`control`] messages.
 //!
-//! Bytes are parsed once, into an error or a value that is valid by construction. Nothing is
-//! allocated before its length has been checked.
+//! Bytes are parsed once, into an error or a value that is valid by construction. No memory is
+//! allocated for a message before its length has been checked.
 
 pub mod control;
 pub mod header;

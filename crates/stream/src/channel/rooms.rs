@@ -19,21 +19,21 @@ const IDLE: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RoomLimits {
-    /// Number of rooms.
+    /// Maximum number of rooms.
     pub rooms: usize,
-    /// Number of rooms that one id may create.
+    /// Maximum number of rooms that one id may create.
     pub rooms_of_id: usize,
-    /// Senders and subscribers in one room.
+    /// Maximum number of senders and subscribers in one room.
     pub clients: usize,
-    /// Senders and subscribers of one id, in all rooms.
+    /// Maximum number of senders and subscribers of one id, in all rooms.
     pub clients_of_id: usize,
-    /// Messages that a room keeps for slow subscribers.
+    /// Maximum number of messages that a room keeps for slow subscribers.
     pub messages: usize,
-    /// Bytes of the messages that a room keeps for slow subscribers.
+    /// Maximum bytes of the messages that a room keeps for slow subscribers.
     pub bytes: usize,
     /// Maximum number of keys of a room whose last message is kept for late subscribers.
     pub keys: usize,
-    /// Bytes of the messages that a room keeps for late subscribers.
+    /// Maximum bytes of the messages that a room keeps for late subscribers.
     pub key_bytes: usize,
 }
 

@@ -66,11 +66,12 @@ impl Scenario {
     ///
     /// # Errors
     /// The first fault found:
-    /// - an empty, malformed or duplicate name;
+    /// - no host, or an empty, malformed or duplicate name;
     /// - more than [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`];
-    /// - an invalid link, or a host without a link to another host;
-    /// - an invalid route, or a flow between hosts without a route there and back;
-    /// - a limit of zero.
+    /// - an impossible value of a host, link or flow, such as a rate of zero;
+    /// - an invalid route, a flow between hosts without a route there and back, or a host without a
+    ///   connection to another host;
+    /// - an MTU below 576 bytes, or a time limit or recording interval of zero.
     pub fn validate(&self) -> Result<(), Fault> {
         let (nodes, flows) = (self.nodes(), self.flows.len());
         if nodes > MAX_NODES {

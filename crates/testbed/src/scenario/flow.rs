@@ -9,11 +9,11 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 /// Traffic from one host to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its name in results, unique in the scenario.
+    /// The name in results, unique in the scenario.
     pub name: String,
     /// The index of the sending host in [`super::Scenario::hosts`]; a command runs there.
     pub from: usize,
-    /// The index of the receiving host; for a command, its peer.
+    /// The index of the receiving host; for a command, the host of the command's peer.
     pub to: usize,
     /// When the flow starts.
     pub start: Time,
@@ -76,10 +76,11 @@ pub enum Traffic {
 /// there, like the copies to one `serve`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
-    /// The protocol's name in the registry. Checked when the flow runs; for a file, when the file
-    /// is read.
+    /// The protocol's name in the registry. The name is checked when the flow runs, or, if a file
+    /// describes the flow, when the file is read.
     pub protocol: String,
-    /// UDP payload in bits a second, as `--rate`; by default the protocol finds its rate.
+    /// The rate in bits of UDP payload a second, as `--rate`; by default the protocol finds its
+    /// rate.
     pub rate: Option<Rate>,
     /// The rate law in the simulator; the emulator uses the default.
     pub law: Law,
@@ -97,10 +98,11 @@ pub struct Transfer {
     pub block: Option<u32>,
     /// How the receiving program stores payloads, in the emulator: `cp --receive`.
     pub receive: Option<Strategy>,
-    /// Whether control messages use only the ordered stream, in the simulator, as over TCP.
+    /// In the simulator: whether control messages use only the ordered stream, as over TCP.
     pub ordered_control: bool,
-    /// The size of the buffer in which datagrams wait for earlier datagrams, for a program that
-    /// reads in order (in the simulator). Without a buffer each datagram is stored as it arrives.
+    /// In the simulator, for a program that reads in order: the size of the buffer in which
+    /// datagrams wait for earlier datagrams. Without a buffer each datagram is stored as it
+    /// arrives.
     pub reorder_buffer: Option<Bytes>,
     /// Whether the object is read from the sending host's disk.
     pub reads_disk: bool,
@@ -142,8 +144,8 @@ pub struct Tcp {
     pub streams: u32,
     /// How the window grows.
     pub congestion: Congestion,
-    /// The window limit of each connection (64 kB: an untuned host); by default only congestion
-    /// control limits it.
+    /// The window limit of each connection, for example 64 kB on an untuned host; by default only
+    /// congestion control limits the window.
     pub window: Option<Bytes>,
     /// The first window, in segments.
     pub initial_window: u32,
@@ -175,11 +177,11 @@ impl Congestion {
 /// UDP at a configured rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Udp {
-    /// Bits of UDP payload a second, while it sends.
+    /// Bits of UDP payload a second, while the flow sends.
     pub rate: Rate,
     /// UDP payload bytes in a datagram; by default as many as fit the MTU.
     pub datagram: Option<u32>,
-    /// The lengths of the alternating sending and silent phases; by default it always sends.
+    /// The lengths of the alternating sending and silent phases; by default the flow always sends.
     pub bursts: Option<(Span, Span)>,
     /// Whether the phases have random lengths: exponentially distributed, with `bursts` as means.
     pub random: bool,
@@ -203,7 +205,7 @@ pub enum Arrivals {
     Regular(Span),
     /// At independent random times (a Poisson process), with this mean interval.
     Poisson(Span),
-    /// Each connection starts after the one before has ended.
+    /// Each connection starts after the previous connection has ended.
     InTurn,
 }
 

@@ -299,7 +299,7 @@ fn a_lost_edit_is_applied_only_if_its_key_is_unchanged() {
 }
 
 #[test]
-fn an_outcome_that_is_forgotten_is_unknown_and_never_made() {
+fn a_forgotten_outcome_is_reported_as_unknown_and_never_as_made() {
     let mut world = World::new();
     let number = world.edits.add(wish("k", b"mine"));
     world.send();
@@ -371,7 +371,7 @@ fn a_presence_never_overwrites_a_newer_value_of_its_own_client() {
     let mut world = World::new();
     world.edits.add(Wish { presence: true, ..wish("k", b"old") });
     world.settle();
-    // The answer is lost.
+    // The answer to the next edit is lost.
     world.edits.add(Wish { presence: true, ..wish("k", b"new") });
     world.send();
     world.arrive(world.stream);

@@ -55,7 +55,8 @@ fn lost_symbols_are_requested_after_the_last_one_and_again_after_each_round_trip
     for index in [2, 3] {
         receiver.on_symbol(at(110), &Head { index, ..all[0] });
     }
-    // Symbol 5 is lost again: the next request follows a round trip and 10 ms after the last one.
+    // Symbol 5 is lost again: the next request follows a round trip and 10 ms after the previous
+    // request.
     assert_eq!(receiver.poll_request(at(161)), None);
     assert_eq!(receiver.poll_request(at(162)), Some(request(0, &[(5, 5)])));
     receiver.on_symbol(at(262), &all[5]);
@@ -82,7 +83,7 @@ fn a_sender_that_stalls_within_a_frame_is_asked_again_only_for_what_it_then_sent
 }
 
 #[test]
-fn the_end_of_a_frame_is_requested_after_a_pause_that_is_longer_than_the_senders() {
+fn the_end_of_a_frame_is_requested_after_a_longer_pause_than_the_sender_makes() {
     let mut receiver = patient();
     let head = Head { repairs: 0, ..symbol(0, 0, 0) };
     receiver.on_symbol(at(50), &head);

@@ -35,7 +35,7 @@ pub use report::Report;
 pub use request::{Request, SenderOffer};
 pub use selective::{Closing, Selective};
 
-/// Longer messages are refused without parsing.
+/// Maximum length of a message in bytes. Longer messages are refused without parsing.
 const MAX_DECODED: usize = 64 * 1024;
 
 /// A protocol's control message.
@@ -101,7 +101,8 @@ pub enum WireError {
     Malformed,
     /// A message of a later version, to be ignored.
     Unknown,
-    /// An invalid number: an empty slice, a run beyond its slice, a rate of zero.
+    /// A number out of its range, for example an empty slice, a run beyond its slice, or a rate of
+    /// zero.
     Range,
 }
 
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn messages_with_impossible_numbers_are_refused() {
         let report = |first, count, runs: &[u8], bitmap: &[u8]| {
             let (runs, bitmap) = (runs.to_vec(), bitmap.to_vec());
             let report = messages::Report { segment: 0, round: 1, first, count, runs, bitmap };

@@ -26,7 +26,8 @@ pub struct SenderOffer {
     pub sequence: u64,
     /// The sender's round-trip time.
     pub rtt: Span,
-    /// The sender's limit or its host's card speed, in bits a second of UDP payload, if known.
+    /// The lower of the sender's rate limit and the speed of its network card, in bits a second of
+    /// UDP payload; `None` if neither is known.
     pub limit: Option<Rate>,
     /// Number of a request: all blocks of the requests up to this number have been sent, or need
     /// not be sent. 0 stands for the blocks sent before any request.
@@ -54,7 +55,7 @@ impl Request {
         request
     }
 
-    /// Number of the request, from 1: each is obeyed once, in order.
+    /// Number of the request, from 1. Each request is obeyed once, in order.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }

@@ -28,14 +28,14 @@ pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u
 /// Reads the output of [`write()`]. All runs must lie within `bounds`; the first gap counts
 /// from the start of `bounds`.
 pub(super) fn read(mut bytes: &[u8], bounds: Range<u64>) -> Result<Vec<Range<u64>>, WireError> {
-    // A run takes at least two bytes, so the message's length limits the list's.
+    // A run takes at least two bytes, so the length of the message limits the length of the list.
     let mut runs: Vec<Range<u64>> = Vec::with_capacity(bytes.len() / 2);
     let mut at = bounds.start;
     while !bytes.is_empty() {
         let (gap, len) = (read_varint(&mut bytes)?, read_varint(&mut bytes)?);
         let start = at.checked_add(gap).ok_or(WireError::Range)?;
         let stop = start.checked_add(len).ok_or(WireError::Range)?;
-        // Touching runs would be one run: only the first gap may be zero.
+        // Two runs without a gap between them would be one run, so only the first gap may be zero.
         if len == 0 || stop > bounds.end || (gap == 0 && !runs.is_empty()) {
             return Err(WireError::Range);
         }

@@ -82,7 +82,7 @@ struct State {
     next: u32,
     /// The current number of sending members.
     speaking: u32,
-    /// The senders by epoch and number, of the current and the previous epoch.
+    /// The senders of the current and the previous epoch, by epoch and number.
     senders: BTreeMap<(u64, u32), Rc<Sender>>,
     began: Instant,
     due: Option<Instant>,
@@ -114,7 +114,7 @@ impl Bridge {
         self.epochs.subscribe()
     }
 
-    /// Adds a member, with its `sender` state if it sends.
+    /// Adds a member. `sender` is the state of a member that sends.
     ///
     /// # Errors
     /// The limit of senders is reached.

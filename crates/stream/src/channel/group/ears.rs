@@ -51,7 +51,7 @@ impl Known {
 pub(super) struct Ears {
     now: Known,
     before: Option<(Known, Time)>,
-    /// This end's number among the senders: its own datagrams are ignored. `None` for a subscriber.
+    /// This end's sender number: datagrams of this sender are ignored. `None` for a subscriber.
     own: Option<u32>,
     /// Datagrams of unknown flows, with their arrival times. They may belong to an epoch whose key
     /// has not arrived yet.

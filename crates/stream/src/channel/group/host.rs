@@ -65,7 +65,7 @@ impl Bridge {
         tell(writer, ChannelTold::Group(member.group())).await?;
         loop {
             tokio::select! {
-                // The bridge lives as long as its member, so this cannot fail.
+                // The bridge lives as long as its member, so this wait cannot fail.
                 _ = epochs.changed() => tell(writer, ChannelTold::Group(member.group())).await?,
                 _ = tick.tick() => if let Some(sender) = &member.sender {
                     let (count, dropped) = (sender.taken.get(), sender.dropped());

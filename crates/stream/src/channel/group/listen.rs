@@ -86,7 +86,7 @@ impl Control {
 }
 
 impl Shared<'_> {
-    /// Keeps a session until the program drops its receiver or `ends` has ended.
+    /// Keeps a session until `ends` has ended, which includes that the program drops its receiver.
     async fn attend(
         &self,
         link: Link,
@@ -196,7 +196,7 @@ impl Shared<'_> {
 async fn receive(hearing: &Option<(Group, UdpSocket, Ears)>, bytes: &mut [u8]) -> usize {
     loop {
         let Some((_, socket, _)) = hearing else { return std::future::pending().await };
-        // An error may belong to a datagram that was sent earlier, so ignore it.
+        // Ignore an error: the next datagram may arrive without one.
         if let Ok(len) = socket.recv(bytes).await {
             return len;
         }

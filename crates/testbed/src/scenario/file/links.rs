@@ -280,8 +280,8 @@ impl<'s, 'a> Layers<'s, 'a> {
                 (None, _) => {}
             }
             if change.has("loss") {
-                // A separate layer, because the change's table has a shorter lifetime than the
-                // link's.
+                // A separate layer, because the table of a change has a shorter lifetime than the
+                // tables of the link.
                 push(Change::Loss(self.changed_loss(&change)?));
             }
             if let Some(up) = change.flag("up")? {
