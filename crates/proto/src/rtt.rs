@@ -44,7 +44,8 @@ impl Rtt {
         self.smoothed
     }
 
-    /// The smallest sample: the path with empty queues.
+    /// The smallest sample: about the round-trip time with empty queues. Before the first sample,
+    /// the session's estimate.
     pub fn min(&self) -> Span {
         self.min
     }

@@ -6,9 +6,9 @@ use alloc::collections::VecDeque;
 use crate::time::{Span, Time};
 use crate::wire::{Echo, PacketNumber};
 
-/// Number of bursts that the log keeps.
+/// Maximum number of bursts that the log keeps.
 const CAPACITY: usize = 4096;
-/// Bursts less than 1/`RESOLUTION` of a round trip apart share one entry.
+/// Bursts at most 1/`RESOLUTION` of a round trip apart share one entry.
 const RESOLUTION: u64 = 256;
 
 /// The sending times of the bursts in flight.

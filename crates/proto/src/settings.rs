@@ -1,4 +1,5 @@
-//! Settings of a protocol: named numbers in base units, each checked against its range.
+//! Settings of a protocol: named numbers, each checked against its range. The base units are bit/s,
+//! seconds, bytes, and fractions of 1.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

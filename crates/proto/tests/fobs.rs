@@ -68,8 +68,8 @@ fn a_lossy_path_is_kept_full_and_the_waste_is_bounded() {
 
 #[test]
 fn a_killed_receiver_loses_at_most_two_segments_and_two_round_trips() {
-    // Chunks of 50 blocks: at a loss of 5 % almost none (0.95⁵⁰ = 8 %) is complete after the first
-    // sends. The path carries a quarter of a segment in a round trip.
+    // Chunks of 50 blocks: at a loss of 5 % only 8 % of the chunks (0.95⁵⁰) are complete after the
+    // first sends. The path carries a quarter of a segment in a round trip.
     let most = 2 * (1_000_000 + RATE.over(RTT).get());
     for name in ["fobs", "fobs-table"] {
         for loss in [0.01, 0.05] {
@@ -88,7 +88,7 @@ fn a_killed_receiver_loses_at_most_two_segments_and_two_round_trips() {
 }
 
 #[test]
-fn greed_costs_exactly_a_round_trip_on_a_clean_path() {
+fn greed_costs_about_a_round_trip_of_data_on_a_clean_path() {
     const BLOCKS: u64 = 5_000;
     let trip = RATE.over(RTT).get() as f64 / (BLOCKS * 1032) as f64;
     let mut rig = rig("fobs", &[("batch", 2.0)], BLOCKS, lossy(0.0), Host::Fast);

@@ -128,7 +128,8 @@ impl Pair {
         Bytes::new(self.layout.extent(block).len.into())
     }
 
-    /// Polls the sender as time passes, unless it wants to wait for long.
+    /// Polls the sender as time passes. Stops when the sender wants to wait for longer than a round
+    /// trip.
     fn send(&mut self, polls: usize) {
         let mut out = Vec::new();
         for _ in 0..polls {
@@ -347,7 +348,7 @@ impl Pair {
             self.later(100);
             self.send(60);
         }
-        assert!(self.sender.is_finished() || self.is_all_out(), "something never went");
+        assert!(self.sender.is_finished() || self.is_all_out(), "a block was never sent");
     }
 
     fn is_all_out(&self) -> bool {

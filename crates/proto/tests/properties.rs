@@ -87,7 +87,8 @@ proptest! {
                 setup.settings = tail_copies(copies);
                 rig.add_flow(setup, host);
             }
-            // Tsunami reports every 350 ms: at 40 % loss and with little memory it takes minutes.
+            // Tsunami reports every 350 ms, so its copy takes minutes at 40 % loss and with little
+            // memory.
             rig.run(Span::from_secs(300));
             rig.linger(Span::from_secs(2));
         }

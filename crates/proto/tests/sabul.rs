@@ -94,7 +94,7 @@ fn reordered_datagrams_are_reported_lost_and_counted_once_each() {
 }
 
 #[test]
-fn the_release_sends_its_losses_several_times_and_the_paper_does_not() {
+fn the_old_release_resends_a_block_several_times_and_the_papers_sabul_does_not() {
     let lossy = Channel { loss: 0.01, ..Channel::perfect(Span::from_millis(35)) };
     let columns = |row| {
         let (rig, _) = run(row, lossy.clone(), 3_000, Some(CAPACITY));

@@ -91,7 +91,7 @@ fn the_last_block_is_sent_a_few_times_if_the_end_is_lost() {
 
 #[test]
 fn restarts_recover() {
-    // The public tool's table of missing blocks, scaled down to this object: it overflows again and
+    // The public tool's table of missing blocks, scaled down to this object, overflows again and
     // again.
     for (seed, loss, most) in [(8, 0.1, 1.6), (9, 0.3, 2.9)] {
         let rig = run(seed, 10_000, lossy(loss), &[("table", 50.0)]);
@@ -116,7 +116,7 @@ fn found(rtt: Span, asleep: Option<(Span, Span)>) -> (f64, f64) {
 }
 
 #[test]
-fn a_false_first_train_costs_little_if_the_rate_is_found() {
+fn a_false_first_train_costs_little_without_a_given_rate() {
     for rtt in [Span::from_millis(10), Span::from_millis(60)] {
         // The train (32 datagrams of 1,032 bytes at 100 Mbit/s) takes 2.6 ms to arrive.
         let (begins, ms) = (rtt / 2, Span::from_millis);

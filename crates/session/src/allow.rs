@@ -131,7 +131,7 @@ fn long(id: &PeerId, words: &str) -> Result<Allow, String> {
             }
         }
         // `rpc=/PREFIX` has no mode, because a remote call neither reads nor writes. `rw:` is put
-        // before it, so that the stored value is MODE:FOLDER as for the other services.
+        // before the prefix, so that the stored value is MODE:FOLDER as for the other services.
         let mode = if word == "rpc" { "rw:" } else { "" };
         if word != FILES {
             allow.others.push((word.to_owned(), format!("{mode}{value}")));

@@ -151,7 +151,7 @@ impl KnownServers {
         let trouble = |error: std::io::Error| {
             let what = format!("cannot read {}: {}", self.path.display(), reason(&error));
             Error::new(Kind::LocalFile, what).at(&self.path).advise(format!(
-                "fix or remove it, or name the server's id with {}, so that it is not read",
+                "fix or remove the file, or name the server's id with {}, which needs no file",
                 CallOption::Pin
             ))
         };

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::identity::{temporary_beside, write_new};
 
-/// The lock of all such files in a folder, held until drop.
+/// The lock on all files of a folder that are changed in this manner, held until drop.
 #[derive(Debug)]
 pub struct Rewriting(File);
 

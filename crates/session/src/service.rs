@@ -17,7 +17,7 @@ pub trait Service {
     fn version(&self) -> u32;
 
     /// Returns the oldest version that this release still answers correctly. A stream that needs
-    /// only an earlier one is refused.
+    /// only an earlier version is refused.
     fn oldest(&self) -> u32 {
         0
     }

@@ -20,7 +20,8 @@ const ROOT: u32 = 0;
 /// folders above it.
 ///
 /// # Errors
-/// [`Kind::LocalFile`], with the command that fixes it.
+/// [`Kind::LocalFile`]. If another user can change the file, the advice names the command that
+/// prevents this.
 pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     check_up_to(home, path, file)

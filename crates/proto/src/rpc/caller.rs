@@ -11,7 +11,8 @@ use crate::time::{Span, Time};
 
 /// Limit of the calls of one end that wait to be sent.
 const WAITING: usize = 1 << 16;
-/// Number of answers that the caller confirms in one message.
+/// Number of unconfirmed answers at which the caller confirms them, even if no call waits to be
+/// sent.
 const SILENT: usize = 32;
 const MILLI: u64 = 1_000_000;
 

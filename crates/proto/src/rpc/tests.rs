@@ -151,7 +151,7 @@ fn a_call_whose_answer_is_forgotten_fails_and_is_not_made_again() {
 }
 
 #[test]
-fn kept_answers_have_limits_and_the_oldest_go_first() {
+fn kept_answers_have_limits_and_the_oldest_are_discarded_first() {
     for (body, most) in [(Vec::new(), KEPT.0), (vec![0; MAX_BODY], KEPT.1 / MAX_BODY)] {
         let mut callee = Callee::new(true, false);
         let ids = (0..2 * KEPT.0 as u64).map(|n| 2 * n + 1);
@@ -187,7 +187,7 @@ fn a_flood_of_calls_is_refused_and_one_without_reading_ends_the_connection() {
 }
 
 #[test]
-fn an_honest_caller_sends_no_more_calls_than_are_answered_at_a_time() {
+fn an_honest_caller_keeps_to_the_limits_of_unanswered_calls() {
     let mut caller = Caller::new(1);
     for _ in 0..CALLS + 1 {
         caller.call(request(b""), Time::ZERO).expect("it waits");

@@ -21,7 +21,7 @@ use longhaul_text::CallOption;
 /// How long the client may take to send its id.
 const INTRODUCTION: Duration = Duration::from_secs(30);
 
-/// The ways in which one client can connect.
+/// The remote side's ends for one client: a listener for direct sessions, and ssh's channel.
 pub struct SshSide {
     /// Accepts direct sessions of this client only.
     pub listener: Listener,
@@ -33,7 +33,7 @@ pub struct SshSide {
     lines: Lines,
 }
 
-/// Opens a UDP socket on all addresses of this host, on a port of `ports` or any.
+/// Opens a UDP socket on all addresses of this host, on a port of `ports`, or on any port.
 ///
 /// # Errors
 /// No port of the range is free.

@@ -11,17 +11,17 @@ use crate::id::PeerId;
 /// The start of each longhaul line.
 const MARK: &str = "longhaul-ssh/1 ";
 
-/// Maximum bytes of a longhaul line that arrives in several reads. A longer one counts as other
+/// Maximum bytes of a longhaul line that arrives in several reads. A longer line counts as other
 /// output.
 const LONGEST_LINE: usize = 4096;
 
-/// Maximum bytes of other output; the client gives up after more.
+/// Maximum bytes of other output; the reader of the lines gives up after more.
 const MOST_NOISE: usize = 64 << 10;
 
 /// Bytes of other output kept for an error message.
 const SHOWN_NOISE: usize = 300;
 
-/// Addresses that an offer may name.
+/// Maximum number of addresses that are read from an offer.
 const MOST_ADDRESSES: usize = 16;
 
 /// The first message of the remote side: its id and its addresses.

@@ -1,7 +1,7 @@
 //! This process's standard input and output as one byte stream.
 //!
 //! tokio's standard input reads on a thread that cannot be stopped. With such a thread, the remote
-//! process could not exit until ssh closed its input, even after the end of the copy. So this
+//! process could not exit until ssh closed standard input, even after the end of the copy. So this
 //! module polls the descriptors.
 
 use std::fs::File;

@@ -231,7 +231,7 @@ fn a_read_that_is_cancelled_loses_nothing() {
 }
 
 #[test]
-fn a_session_over_several_tcp_connections_is_like_one_over_one() {
+fn a_session_over_several_tcp_connections_works_like_one_over_a_single_connection() {
     run(async {
         let server = Identity::ephemeral();
         let mut listener = listen(LOOPBACKS[0], &server);

@@ -218,7 +218,7 @@ fn ssh_starts_the_far_side_and_the_session_is_direct() {
 }
 
 #[test]
-fn a_client_that_connects_before_ssh_announced_it_waits() {
+fn a_client_waits_if_it_connects_before_ssh_has_announced_its_id() {
     run(async {
         let late = "[ \"$LATE\" ] || { { sleep 1; exec cat; } | LATE=1 \"$0\" \"$@\"; exit; }";
         let host = Host::new(Some(LOOPBACKS[0]), late);
