@@ -85,8 +85,8 @@ impl Wanted<'_> {
     }
 
     /// Whether a `setting` of `[host.NAME]` applies to `host`. A pin (the id that a server must
-    /// have) applies only to a server, and only if the command line has no pin for this server or
-    /// for all servers.
+    /// have) applies only to a server. It does not apply if the command line has a pin for this
+    /// server or for all servers.
     fn takes(&self, setting: &Setting, host: &Location) -> bool {
         let Location::Daemon { host, port, .. } = host else { return setting.key != PIN };
         let is_for_it = |pin: &ServerPin| pin.server.is_none() || pin.names(host, *port);

@@ -1,5 +1,5 @@
-//! `longhaul demo`: a copy on this host that is killed half-way, run again, and compared; then a
-//! race against the kernel's TCP over an emulated long path, if this host can emulate one.
+//! `longhaul demo`: kills a copy on this host half-way, runs the copy again, and compares the trees.
+//! Then longhaul races the kernel's TCP over an emulated long path, if this host can emulate one.
 //!
 //! The comparison does not rely on longhaul. The copies are child processes of the same binary, one
 //! of them killed by SIGKILL. Afterwards the demo reads both trees and compares them byte by byte.

@@ -87,8 +87,8 @@ impl Feeding {
         Ok(Feeding(fed))
     }
 
-    /// Waits for one report interval (1 s). Returns the result of the source if it ends earlier,
-    /// otherwise `None`.
+    /// Waits for the source's end, for at most one report interval (1 s). Returns the source's
+    /// result, or `None` if the source has not ended.
     pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
         match self.0.recv_timeout(EVERY) {
             Ok(ended) => Some(ended),

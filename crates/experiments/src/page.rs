@@ -28,7 +28,7 @@ const REAL: &str = "emulated";
 pub struct Page {
     experiment: &'static Experiment,
     tables: Vec<Table>,
-    /// Date, machine and commit of the runs with emulated values; the first is number 1.
+    /// Date, machine and commit of each run with emulated values. The first run has the number 1.
     runs: Vec<String>,
     /// Cases whose emulation failed.
     tried: Tried,

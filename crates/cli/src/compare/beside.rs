@@ -19,7 +19,7 @@ pub(super) const NOTE: &str = "beside TCP: goodput of the copy + goodput of one 
 /// Goodputs of `copy` and of one concurrent TCP connection.
 ///
 /// # Errors
-/// Returns the error of the copy or of TCP, but not TCP's cancellation at the end of the copy.
+/// The copy or TCP failed. The cancellation of TCP at the end of the copy is no error.
 pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares, Error> {
     // The receiver writes nothing, because both copies have the same destination path.
     let ours = copy.clone().receive(Receive::Fake).cancel_with(cancel);

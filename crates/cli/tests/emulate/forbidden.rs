@@ -91,7 +91,8 @@ fn without_any_privilege_an_emulation_makes_a_user_namespace() {
 
 #[test]
 fn without_any_privilege_each_of_many_starts_gets_a_user_namespace() {
-    // Without the device, a start fails right after it creates its namespaces: 800 starts are fast.
+    // Without the device, a start fails right after it has created its namespaces, so 800 starts
+    // take little time.
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
     let start = format!("{longhaul} emulate -- true 2>&1 | grep /dev/net/tun");
     let many = format!("n=800; while [ $n -gt 0 ]; do n=$((n-1)); {start} || exit 9; done");

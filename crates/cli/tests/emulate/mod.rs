@@ -253,7 +253,7 @@ fn a_scenario_creates_its_hosts_and_runs_its_commands_at_their_times() {
         "#
     ));
     let ended = need!(emulate(&[&file]));
-    // The end of the file's last command ends the run, whatever its start time.
+    // The file's last command ends the run, although it starts before the other command.
     ended.is(9, &["flow bulk: a real copy must end", "left > right: ", "right1 > right: "]);
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");

@@ -124,9 +124,9 @@ fn repairs_of_messages_with_a_deadline_follow_the_loss_of_the_path() {
 
 #[test]
 fn a_rate_above_the_path_is_lowered_to_what_the_path_carries() {
-    // A payload has three frames. Of its deadline of 160 ms at most 80 ms are left to send it, so
-    // equation 11 of `longhaul_proto::model` gives 90 Mbit/s or more: above the path's 80 Mbit/s.
-    // The frames themselves need 48 Mbit/s.
+    // A payload has three frames and a deadline of 160 ms, of which at most 80 ms are left for
+    // sending. So equation 11 of `longhaul_proto::model` gives at least 90 Mbit/s, more than the
+    // path's 80 Mbit/s. The frames themselves need 48 Mbit/s.
     let flags = "--way payloads --deadline 160ms --frames 240";
     let (sent, came) = need!(stream_over(&["--rate", "80M", "--queue", "1MB"], flags));
     let rate = sent["rate_bps"].as_f64().expect("a number");

@@ -166,7 +166,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
         let error = error.expect_err("the reader failed");
         assert!(error.to_string().contains("the producer failed"), "{error}");
         if brought > 100 {
-            // The client's goodbye ended the pipe, not the session's idle limit.
+            // The client's goodbye, not the session's idle limit, has ended the pipe.
             pair.server.child().complaint("the client ended before its pipe did");
         }
         wait_until("nothing is left", || {

@@ -1,5 +1,5 @@
 //! While a copy walks through a folder, the test repeatedly swaps the folder for a link that leads
-//! out of the tree: the copy writes nothing outside, and reads nothing from outside.
+//! out of the tree. The copy must neither read nor write anything outside the tree.
 
 use std::fs;
 use std::os::unix::fs::symlink;

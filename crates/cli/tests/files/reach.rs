@@ -184,7 +184,7 @@ fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out() {
             let written = cp(host, &[&"file", &there]);
             assert!(matches!(written.status, Some(3 | 5)), "{name}: {written}");
         }
-        // As a part of a tree each of them is copied as a link.
+        // If a tree is copied, each of these links is copied as a link.
         cp(host, &[&"-r", &pair.at(root), &"back"]).summary();
         assert_eq!(content(&pair.here.join("back")), content(&pair.here.join("t")));
         fs::remove_dir_all(pair.here.join("back")).unwrap();

@@ -266,7 +266,7 @@ fn blocks_of_a_changed_source_are_waste_not_loss() {
         let summary = case.start("--rate=200M").end().summary();
         assert!(fs::read(case.file("to")).unwrap() == content);
         let number = |name: &str| summary[name].as_u64().unwrap();
-        // Loopback loses no datagrams.
+        // A lost block needs a lost datagram. Blocks of the old content are no losses.
         assert!(number("blocks_lost") <= number("path_lost"), "{way:?}: {summary}");
         let (blocks, payload) = (number("blocks"), number("payload_bytes"));
         let due = LEN as u64 - number("resumed_bytes");

@@ -149,7 +149,7 @@ fn silent_and_foreign_connections_do_not_keep_a_copy_from_completing() {
     for number in 0..SILENT {
         match TcpStream::connect(address) {
             Ok(mut stream) => {
-                // Half of them begin a handshake and stop in the middle.
+                // Half of the connections begin a handshake and stop in the middle.
                 if number % 2 == 0 {
                     let _ = stream.write_all(&CLIENT_HELLO[..20]);
                 }

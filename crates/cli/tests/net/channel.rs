@@ -295,7 +295,7 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
     sender.say("meanwhile");
     sender.child.event(|event| event["event"] == "lost");
     let _server = start(&address);
-    // The receiver may join only after the message: a room keeps the last message of each key.
+    // A receiver that joins after the message gets it too: a room keeps each key's last message.
     hears(&mut receiver, "meanwhile");
     sender.say("after");
     hears(&mut receiver, "after");

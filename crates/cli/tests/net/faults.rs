@@ -119,8 +119,8 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy() {
 }
 
 /// Copies `object` bytes at 400 Mbit/s in datagrams of `datagram` bytes, and freezes the server
-/// until its socket buffer overflows. Returns how many datagrams are missing, and how many the
-/// server says that its own host dropped.
+/// until its socket buffer overflows. Returns the number of missing datagrams, and the number of
+/// datagrams that the server's host dropped, as the server reports it.
 fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
     let (mut pair, content) = pair(object);
     let each = format!("--datagram={datagram}");
@@ -236,8 +236,8 @@ fn a_hung_local_disk_ends_the_walk_after_stall_or_on_a_signal() {
 #[test]
 fn hashing_existing_data_for_longer_than_stall_is_no_stall() {
     const CHUNKS: usize = 16;
-    // Reading each of the 15 existing chunks takes 0.4 s longer: 6 s in all, the stall timeout is 4
-    // s.
+    // Reading each of the 15 existing chunks takes 0.4 s longer. That is 6 s in all, more than the
+    // stall timeout of 4 s.
     let slow = need!(slow_calls("pread64", 400_000));
     let (mut pair, content) = pair(CHUNKS << 20);
     // The existing file has no journal, so all of it is read.

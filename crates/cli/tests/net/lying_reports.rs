@@ -131,7 +131,7 @@ fn fatal() -> Vec<(Message, &'static str)> {
     let plan = |have| Plan { have, ..Plan::default() };
     let lease = |chunks| Message::Lease(Lease { number: 1, chunks });
     vec![
-        // The second range begins before the end of the first, so its step wraps around.
+        // The second range begins before the end of the first: its gap of 2^64 - 1 wraps around.
         (Message::Plan(plan(ranges(&[4, 1, u64::MAX, 1]))), "planned chunks"),
         (Message::Plan(plan(ranges(&[0, u64::MAX]))), "planned chunks"),
         (Message::Plan(plan(ranges(&[0, 0]))), "planned chunks"),

@@ -85,7 +85,7 @@ struct Reader {
     server: Shell,
     /// Commands that run until they are ended: servers and mounts.
     running: Vec<(String, Child)>,
-    // Removed last.
+    // The last field, so that the folder is removed after the processes have ended.
     scratch: TempDir,
 }
 
@@ -169,7 +169,7 @@ impl Reader {
         event
     }
 
-    /// Starts the page's server, and uses its addresses from now on.
+    /// Starts the page's server. Later steps use its addresses.
     fn serve(&mut self, step: &Step) {
         let ready = self.start(step, "serve", "ready");
         let address = ready["address"].as_str().expect("the ready line has it").to_owned();
@@ -211,7 +211,7 @@ impl Reader {
     }
 }
 
-/// Follows the steps of a page that `may` be followed on this host.
+/// Follows the steps for which `may` is true, of a page with at least `least` steps.
 fn follow(page: &str, least: usize, may: impl Fn(&Step) -> bool) -> Reader {
     let steps = steps(&text(page));
     assert!(steps.len() >= least, "{steps:?}");

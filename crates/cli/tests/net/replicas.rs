@@ -124,7 +124,7 @@ fn ends_without_the_first(star: &Star, copy: Child, content: &[u8]) {
 fn a_replica_whose_disk_hangs_in_the_comparison_delays_no_copy() {
     let content = bytes(LENGTH, 36);
     let mut star = Star::of_replicas(3, &content);
-    // The first eight reads of each thread succeed: the loader's of libraries, or eight chunks.
+    // The first eight reads of each thread succeed: they load libraries, or read eight chunks.
     star.restart_within(0, &need!(hanging_calls("pread64", 9)));
     let copy = star.replicas(&["--rate=80M"], &[0, 1, 2]);
     ends_without_the_first(&star, copy, &content);

@@ -35,8 +35,8 @@ use crate::rig::{Child, Ended, Pair, bytes, need, send_signal, side_by_side, wai
 const MEBI: usize = 1 << 20;
 /// How long a fault lasts.
 pub(super) const OUTAGE: Duration = Duration::from_secs(20);
-/// Bytes of a file that is longer than the 32 MiB that a client requests in advance: when a fault
-/// begins, the server still has a part to send.
+/// Bytes of a file. A client requests 32 MiB in advance, so when a fault begins, the server still
+/// has a part to send.
 const LONG: usize = 36 * MEBI;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

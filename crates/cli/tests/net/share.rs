@@ -359,7 +359,7 @@ fn a_watch_above_the_limit_is_refused_and_ends_no_other() {
     for watch in &mut watches {
         assert!(matches!(wait(watch.next()), Some(Ok(ShareEvent::Put(..)))));
     }
-    // The end of a watch frees its place.
+    // After the end of a watch, the client may open another one.
     drop(watches.pop());
     let has_room = (0..1000).any(|_| {
         let mut again = wait(share.watch("")).unwrap();
@@ -523,7 +523,7 @@ fn reads_of_the_tree_that_succeed_are_logged_as_done() {
     watch.event(|event| event["event"] == "value");
     watch.signal(rustix::process::Signal::INT);
     watch.ended();
-    // The calls of put, ls, export, get and watch, and three watches.
+    // Each of the five commands has one stream. `ls`, `export` and `watch` also open a watch.
     for _ in 0..8 {
         let ended = pair.server.child().event(|event| event["event"] == "ended");
         assert_eq!(ended["result"], "done", "{ended}");

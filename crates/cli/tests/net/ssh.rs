@@ -293,7 +293,7 @@ fn the_remote_side_opens_only_ports_of_the_range() {
     let ports = format!("--ports={first}-{}", first + 1);
     let mut copy = ssh.start("", &[&ports, "--rate=20M", "object", &ssh.at("copy")]);
     copy.progressed(1);
-    // One is for control, one for data.
+    // The far side uses both ports: one for control, one for data.
     assert!(!is_free(first) && !is_free(first + 1), "{ports}");
     let ended = copy.end();
     assert_eq!(ended.summary()["protocol"], "rbudp", "{ended}");

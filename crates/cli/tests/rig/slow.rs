@@ -18,8 +18,8 @@ pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped
     inject(call, &format!("delay_exit={micros}"))
 }
 
-/// Returns a command that runs a program in which each thread hangs from its `call` number `first`
-/// on, for longer than any test; skips the test as [`slow_calls`] does.
+/// Returns a command that runs a program. Each thread of the program hangs in its `call` number
+/// `first`, for longer than any test. Skips the test as [`slow_calls`] does.
 pub(crate) fn hanging_calls(call: &str, first: u32) -> Result<Vec<String>, Skipped> {
     let mut words = slow_calls(call, 0)?;
     words.pop();

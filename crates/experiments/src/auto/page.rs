@@ -1,5 +1,6 @@
-//! The page of the automatic mode: one number for each family of cells (paths under the same
-//! condition) and each rate law, the worst cell, and a figure for each competitor.
+//! The page of the automatic mode. A family of cells is a set of paths under the same condition.
+//! The page has a number and the worst cell for each family and rate law, and a figure for each
+//! competitor.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use crate::table::{Row, Table};
 const CAPACITIES: [u64; 3] = [10, 100, 1_000];
 const RTTS: [u64; 3] = [1, 10, 100];
 
-/// "Queue size max(BDP, 10 packets)": ten packets of 1500 bytes are 15 kB, the larger queue if the
+/// "Queue size max(BDP, 10 packets)". Ten packets of 1500 bytes are 15 kB, the larger queue if the
 /// product of `capacity` (Mbit/s) and `rtt` (ms) is below 15 kB.
 pub(super) fn queue(capacity: u64, rtt: u64) -> &'static str {
     if capacity * rtt * 125 < 15_000 { "10 packets" } else { "1bdp" }
