@@ -1,4 +1,4 @@
-//! `longhaul demo`: kills a copy on this host half-way, runs the copy again, and compares the trees.
+//! `longhaul demo`: kills a copy on this host half-way, runs it again, and compares both trees.
 //! Then longhaul races the kernel's TCP over an emulated long path, if this host can emulate one.
 //!
 //! The comparison does not rely on longhaul. The copies are child processes of the same binary, one
