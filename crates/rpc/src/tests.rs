@@ -241,13 +241,14 @@ fn a_flood_of_calls_is_refused_and_all_streams_of_a_client_share_a_limit() {
             }
             clients.push((client, serving));
         }
-        // The server refuses one call too many on each stream, and all calls of the third stream.
+        // The server refuses the last call of each stream, and on the third stream all other calls
+        // too.
         assert_eq!(refused, 3 + CALLS);
     });
 }
 
 #[test]
-fn a_method_without_a_right_to_its_name_is_refused_before_its_request_is_read() {
+fn a_client_without_a_right_to_a_method_is_refused_before_its_request_is_read() {
     block_on(async {
         let (here, there) = (duplex(1 << 10), duplex(1 << 10));
         let mut client = Session::over(SERVER, here.0, there.0);

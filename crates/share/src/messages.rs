@@ -10,7 +10,7 @@ pub const SERVICE: &str = "share";
 /// version.
 pub const VERSION: u32 = 2;
 
-/// A message of a client. An empty one begins a stream and gets no answer.
+/// A message of a client. An empty message begins a stream and gets no answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
     /// The message.
@@ -49,7 +49,8 @@ pub struct Begin {
     pub seen: Option<u64>,
 }
 
-/// Restores a presence that the program had on an earlier stream.
+/// Restores a presence (a value that the server deletes when its writer disconnects) that the
+/// program had on an earlier stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hold {
     /// The number of the call, repeated in its answer. It is even.

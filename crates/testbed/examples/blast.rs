@@ -7,8 +7,8 @@
 //! link (the second of three on the path), or to the sender's link of a star (the first of two).
 //! Each row of the table has its own seed.
 //!
-//! Each packet carries its number and the time at which the sender passed it to the kernel; the
-//! receiver records the arrival by the same clock. "Measured beyond the path" is the recorded
+//! Each packet carries its number. The sender records when it passed the packet to the kernel, and
+//! the receiver records the arrival by the same clock. "Measured beyond the path" is the recorded
 //! arrival minus the arrival that [`Link`] computes from the sending time. The difference contains
 //! all delays except the path's: both sockets, the wait for the emulator, the emulator's lateness,
 //! and the wake-up of the receiver.

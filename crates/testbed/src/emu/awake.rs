@@ -61,7 +61,8 @@ impl Awake {
         Rouser { shared: self.shared.clone(), threads: threads.collect(), until: None }
     }
 
-    /// Processor time that the threads used; it would have been idle time otherwise.
+    /// Processor time that the threads used. Without the threads the processors would have been
+    /// idle in this time.
     pub(super) fn taken(&self) -> Span {
         Span::from_nanos(self.shared.taken.load(Ordering::Relaxed))
     }

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_without_room_are_udps_two_counts_of_them_in_both_families() {
+    fn datagrams_without_room_are_the_sum_of_two_udp_counters_in_both_families() {
         let v4 = "Udp: InDatagrams InErrors RcvbufErrors SndbufErrors MemErrors\n\
             Udp: 100 30 20 5 7\n\
             UdpLite: InDatagrams InErrors RcvbufErrors SndbufErrors MemErrors\n\

@@ -19,8 +19,8 @@ use crate::link::LinkSpec;
 
 /// Hosts on this machine with an emulated path between them, while this value lives.
 ///
-/// Dropping it, or the end of the process by any means, kills every program on the hosts and
-/// removes the hosts.
+/// The drop of this value, or the end of the process by any means, kills every program on the hosts
+/// and removes the hosts.
 pub struct Emulation {
     // Drop order: first the programs, then the path, then the hosts.
     keeper: Keeper,

@@ -33,7 +33,7 @@ const CARD_ROOM: u32 = 512 << 20;
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) addresses: HostAddresses,
-    /// Its network namespace.
+    /// The host's network namespace.
     pub(super) namespace: OwnedFd,
     /// Counts datagrams that found a full socket on this host.
     pub(super) socket_drops: SocketDrops,
@@ -162,7 +162,7 @@ fn configure(addresses: HostAddresses, mtu: u16) -> io::Result<i32> {
     sys::set_ipv4(v4.as_fd(), sys::DEVICE, addresses.v4, Ipv4Addr::new(255, 255, 255, 0))?;
     sys::set_up(v4.as_fd(), "lo")?;
     sys::set_up(v4.as_fd(), sys::DEVICE)?;
-    // Below 1280 bytes, and on machines without IPv6, a device has only IPv4.
+    // With an MTU below 1280 bytes, and on machines without IPv6, a device has only IPv4.
     if mtu >= 1280
         && let Ok(v6) = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)
     {
@@ -193,11 +193,11 @@ pub fn available() -> Result<(), String> {
 }
 
 /// If the process may not create network namespaces, moves the process into a user namespace. As
-/// root of that namespace it may create them. The kernel allows this only before the process starts
-/// threads.
+/// root of that namespace the process may create network namespaces. The kernel allows this only
+/// before the process starts threads.
 pub(super) fn become_root_if_needed() -> Result<(), EmulationError> {
-    // This checks the capability instead of creating a namespace in a thread. After the join the
-    // kernel may still count that thread, and would then refuse the user namespace.
+    // Check the capability; do not try to create a namespace in a thread. After the join the kernel
+    // might still count that thread, and would then refuse the user namespace.
     let may = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     if may {

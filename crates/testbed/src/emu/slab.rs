@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slab_reports_an_error_and_recovers() {
+    fn a_full_slab_reads_nothing_and_recovers() {
         let mut slab = Slab::new(2 * CHUNK);
         let mut held = Vec::new();
         while let Some(slot) = store(&mut slab, 1, 60_000) {

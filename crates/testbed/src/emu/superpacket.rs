@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_of_all_segments_equals_the_frame_except_for_checksums() {
+    fn a_cut_of_all_segments_keeps_the_length_and_a_second_cut_changes_nothing() {
         for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
             let frame = frame(v6, tcp, 100, 950);
             let n = Shape::of(&frame).unwrap().segments;

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_udp_super_packets_gets_requests_for_tcps_alone() {
+    fn a_kernel_that_refuses_super_packets_of_udp_is_asked_for_those_of_tcp() {
         let uso = libc::TUN_F_USO4 | libc::TUN_F_USO6;
         let asked = RefCell::new(Vec::new());
         let old = |flags: libc::c_uint| {

@@ -65,7 +65,8 @@ pub enum QueueControl {
 pub struct Jitter {
     /// The largest addition.
     pub spread: Span,
-    /// Whether a packet may overtake; otherwise it waits for the packet before it.
+    /// Whether a packet may overtake earlier packets; if not, it arrives no earlier than the packet
+    /// before it.
     pub overtakes: bool,
 }
 
@@ -183,7 +184,7 @@ impl LinkSpec {
     ///
     /// # Errors
     /// A share outside 0 to 1, a rate of zero, a queue or a policer's burst smaller than a full
-    /// packet, a policer without a rate, an invalid loss model, or a schedule out of order.
+    /// packet, an invalid loss model, or a schedule out of order.
     pub fn validate(&self, mtu: u32) -> Result<(), SpecError> {
         let error = |what: String| Err(SpecError(what));
         let shares = [
