@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 /// The number of a writer's edits whose outcomes are remembered; also the most edits in flight.
 pub const WINDOW: u64 = 64;
 
-/// The number of remembered writers per client.
+/// Maximum number of remembered writers per client.
 pub const WRITERS: usize = 256;
 
 /// A program that edits the tree.
