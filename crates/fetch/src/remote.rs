@@ -95,7 +95,8 @@ impl Client {
     /// Asks for the version of the file, and whether its server sends ranges.
     ///
     /// # Errors
-    /// The server cannot be reached, refuses, has no such file, or sends no length or a false reply.
+    /// The server cannot be reached, refuses, has no such file, sends no length, or sends a false
+    /// reply.
     pub fn open(&self) -> Result<Remote, Error> {
         let uri = self.url().uri();
         let want = ("want-repr-digest", "sha-256=5, sha-512=3, md5=1");

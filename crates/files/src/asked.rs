@@ -62,7 +62,8 @@ impl Asked {
     /// Compares `manifest` with the request.
     ///
     /// # Errors
-    /// [`FileErrorKind::Peer`]: the request does not cover the manifest's shape, or one of its entries.
+    /// [`FileErrorKind::Peer`]: the request does not cover the manifest's shape, or one of the
+    /// manifest's entries.
     pub fn admits(&self, manifest: &Manifest) -> Result<(), Error> {
         if !self.admits_shape(manifest.shape()) {
             let first = manifest.entries().first();
