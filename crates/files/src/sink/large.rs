@@ -57,9 +57,8 @@ pub(super) struct Large {
     missing: u64,
     /// Chunks verified since the last write to the journal.
     pending: Vec<(u64, Digest)>,
-    /// Chunks that match their records in a journal that is not trusted: a journal of another
-    /// version of the source, or any journal with `distrust`. They are on disk, so
-    /// [`Large::take_found`] need not write them again.
+    /// Chunks that match their records in an untrusted journal: of another version of the source,
+    /// or any journal with `distrust`. [`Large::take_found`] need not write these chunks again.
     stored: Bits,
     /// Chunks of the partial file that the source also has, according to the sender's answer.
     found: Vec<(u64, Digest)>,

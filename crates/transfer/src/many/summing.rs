@@ -39,8 +39,7 @@ fn sum(summaries: &[Summary], of: fn(&Summary) -> u64) -> u64 {
 /// files, stay zero; the caller sets them.
 pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
-    // The bottleneck and the properties of the data (such as the cipher) are those of the source
-    // with the most blocks.
+    // Protocol, cipher, block size and bottleneck are those of the source with the most blocks.
     let main = summaries.iter().max_by_key(|summary| summary.blocks);
     let word = |of: fn(&Summary) -> &String| main.map(|s| of(s).clone()).unwrap_or_default();
     let blocks = sum(|s| s.blocks);
