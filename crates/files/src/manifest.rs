@@ -365,9 +365,9 @@ impl Manifest {
         self.entries.iter().filter_map(Entry::size).sum()
     }
 
-    /// Returns whether entry `entry` starts on a chunk boundary and has a journal. This applies to
-    /// files of [`LARGE`] bytes or more, and to the file of a single-file object unless it is
-    /// empty.
+    /// Returns whether entry `entry` starts on a chunk boundary and has a journal (a list of the
+    /// chunks that are on disk). This applies to files of [`LARGE`] bytes or more, and to the file
+    /// of a single-file object unless it is empty.
     pub fn is_large(&self, entry: u32) -> bool {
         let size = self.entries.get(entry as usize).and_then(Entry::size);
         size.is_some_and(|size| size >= self.large_from())

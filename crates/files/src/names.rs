@@ -49,8 +49,8 @@ pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
 }
 
-/// Returns the name of a new partial file after a failed sync, until the new file replaces the old
-/// one.
+/// Returns the name of the second partial file of `name`, which a copy writes after a failed sync.
+/// Later the second file replaces the first.
 pub(crate) fn restarted(name: &[u8]) -> Vec<u8> {
     beside(name, RESTARTED)
 }

@@ -143,7 +143,7 @@ impl Place {
         }
     }
 
-    /// Returns the content of this place, following links to folders.
+    /// Looks up this place, following links to folders.
     ///
     /// # Errors
     /// `NotFound` if the parent folder is missing; else the system's error.
@@ -223,7 +223,7 @@ impl Place {
         }
     }
 
-    /// Returns the place that holds this one.
+    /// Returns the place of the folder that holds this place.
     pub(crate) fn parent(&self) -> Place {
         let path = self.path().parent().unwrap_or(Path::new("")).to_owned();
         match self {

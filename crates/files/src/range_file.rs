@@ -1,5 +1,5 @@
-//! Reads ranges of one version of a regular file, and caches the BLAKE3 values of its chunks of 1
-//! MiB.
+//! Reads ranges of one version of a regular file, and caches the values (BLAKE3 hashes) of its
+//! chunks of 1 MiB.
 
 mod change;
 
@@ -94,7 +94,7 @@ impl RangeFile {
         }
     }
 
-    /// Returns the version that is read.
+    /// Returns the stamp of the version that reads return.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
     }
@@ -323,7 +323,7 @@ mod tests {
         let mut buf = vec![0; 10];
         let value = open().read_chunk(1, &mut buf, &known).unwrap();
         assert_eq!(value, file_value(CHUNK + 10, 1, &content[..10]));
-        // A silent fault: the content differs under the same stamp.
+        // The cached value counts, even if it is not the hash of the content.
         let stamp = *open().stamp();
         known.put(stamp, 1, [9; 32]);
         assert_eq!(open().read_chunk(1, &mut buf, &known).unwrap(), [9; 32]);

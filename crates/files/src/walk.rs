@@ -165,7 +165,7 @@ impl Walk {
         Ok(folders)
     }
 
-    /// Reports listed paths below `above` that do not exist.
+    /// Adds a failure for each path below `above` that a filter lists and that does not exist.
     fn miss_listed(
         &mut self,
         folders: &mut Folders,

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The progress of the long work of one end of a copy. Clones refer to the same work.
+/// The progress of long work on files at the sender or at the receiver of a copy. Clones refer to
+/// the same work.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<Watched>);
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::traffic::Traffic;
 
-/// A stream that counts the bytes that the other side has received.
+/// A stream that counts the bytes that the client has received.
 pub(crate) trait Delivers {
     fn delivered(&self) -> u64;
 
@@ -29,12 +29,12 @@ impl Delivers for TcpStream {
 
     fn discard(&self) {
         // Otherwise the kernel would hold megabytes for this client after the close. If the option
-        // fails, it holds them for its own time limit.
+        // fails, the kernel holds them for its own time limit.
         let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
     }
 }
 
-/// A stream whose writes fail when the other side receives nothing for a while. Without this limit
+/// A stream whose writes fail when the client receives nothing for a while. Without this limit
 /// a client that reads nothing would occupy one of the limited number of connections for ever.
 ///
 /// A slow client may take longer than the limit to make room in a full socket buffer, which holds

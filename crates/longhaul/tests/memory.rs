@@ -54,7 +54,7 @@ fn bytes_go_out_and_come_back() {
         let rig = Rig::new();
         let mut server = rig.server().start().await.expect("it listens");
         let client = rig.client();
-        // A large file has a journal, a small one has none.
+        // An empty file, files of a part of a chunk (1 MiB), and a file of several chunks.
         for size in [0, 1, 70_000, (9 << 20) + 5] {
             let content = noise(size);
             let there = url(&server, "x");

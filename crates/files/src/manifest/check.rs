@@ -21,7 +21,7 @@ pub(super) struct Placed {
     pub(super) name_at: usize,
 }
 
-/// The state of a check.
+/// A check of a list of entries, one entry at a time.
 pub(super) struct Check {
     shape: Shape,
     /// The path of the last entry.
@@ -97,7 +97,8 @@ impl Check {
         Ok(Placed { parent, name_at })
     }
 
-    /// Adds `entry`, which is at the last path.
+    /// Checks and counts `entry`, at the path of the last call of [`Check::next`]; `placed` is the
+    /// result of that call.
     ///
     /// # Errors
     /// The entry's attributes are out of range, or the object becomes too large.

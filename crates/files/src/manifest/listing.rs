@@ -1,5 +1,5 @@
-//! The entries that were found so far, before they are sorted into the order of a walk: a folder,
-//! then its content.
+//! The entries that a walk has found so far, in the order of their discovery. The manifest needs
+//! them in another order: a folder, then its content.
 
 use super::check::{Check, TWICE};
 use super::{Entry, FIXED, Manifest, ManifestError, Shape, TOP, at_path, whole};

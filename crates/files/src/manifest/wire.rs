@@ -35,8 +35,8 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Returns the memory that the manifest needs, in bytes, including a destination's state for
-    /// each entry.
+    /// Returns the memory that the manifest needs, in bytes, including the memory that a
+    /// destination needs for each entry.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -85,7 +85,7 @@ impl RangeFile {
         self.renew(end.max(self.stamp.size))
     }
 
-    /// Truncates the file to `len` bytes, or extends it with zeros that take no room.
+    /// Truncates the file to `len` bytes, or extends it with zeros that take no disk space.
     ///
     /// # Errors
     /// As [`RangeFile::write`].

@@ -25,7 +25,7 @@ impl Sink {
     ) -> Result<Vec<Range<u64>>, Error> {
         let settled = self.states.get(entry as usize).is_some_and(|s| *s != State::Due);
         let Some(asked) = self.comparing.remove(&entry) else {
-            // The entry may have been settled before the answer arrived.
+            // The entry may be done, skipped or failed before the answer arrives.
             return match settled {
                 true => Ok(self.take_needless()),
                 false => Err(Error::new(FileErrorKind::Request, "an unrequested answer")),

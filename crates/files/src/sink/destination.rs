@@ -307,7 +307,7 @@ fn unreachable_place(place: &Place, error: &io::Error) -> Error {
     file_error("use", place.named(), error)
 }
 
-/// Checks the name of a destination, which may come from the other side.
+/// Checks the name of a destination, which may come from a peer.
 fn check_name(name: &[u8], place: &Place) -> Result<(), Error> {
     let shown = place.shown();
     let refuse = |what| Error::new(FileErrorKind::Request, what).at(place.named());

@@ -34,7 +34,7 @@ pub struct SinkOutcome {
     /// Whether a requested removal was left out because an entry failed or the source's list is
     /// incomplete.
     pub kept_extra: bool,
-    /// The failures at the source and at this end.
+    /// The failures at the source and at the destination.
     pub failures: Vec<Failure>,
     /// Numbers of the entries that have their final names and that [`Sink::take_named`] has not
     /// returned.
@@ -100,7 +100,8 @@ impl Sink {
         Ok((outcome, mark))
     }
 
-    /// Calls `act` for each entry whose kind is `wanted` and that has no final state yet.
+    /// Calls `act` for each entry whose kind is `wanted` and that is not done, skipped or failed
+    /// yet.
     fn each(
         &mut self,
         wanted: impl Fn(&Kind) -> bool,

@@ -13,8 +13,8 @@ use crate::store::Attributes;
 /// Maximum number of files to remember; others are read again.
 const MOST: usize = 4096;
 
-/// The partial files that attempts of one client or server left, with all their data on disk and in
-/// the journal. Each is identified by device, inode and modification time.
+/// The partial files that attempts of one client or server left. The data of each file are on disk,
+/// and its journal lists them. Device, inode and modification time identify a file.
 #[derive(Debug, Default)]
 pub struct Left(Mutex<BTreeMap<(u64, u64), FileTime>>);
 

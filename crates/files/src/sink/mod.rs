@@ -137,7 +137,7 @@ enum State {
     Failed,
 }
 
-/// A question to the sender about a file.
+/// A comparison of an existing file, which the sender has not answered yet.
 #[derive(Debug)]
 struct Comparing {
     values: Arc<[(u64, Digest)]>,
@@ -178,7 +178,7 @@ pub struct Sink {
     needed: Bits,
     /// Chunks that are no longer needed, and were not reported yet.
     needless: Vec<Range<u64>>,
-    /// Chunks that the sender treats as settled, but that must be sent again.
+    /// Chunks that the sender counts as done, but must send again.
     changed: Vec<u64>,
     /// Entries that were written again after a failed sync. After a second failure they are given
     /// up.
@@ -340,7 +340,7 @@ impl Sink {
         std::mem::take(&mut self.needless)
     }
 
-    /// Returns the chunks that the sender treats as settled but must send again: their sync failed,
+    /// Returns the chunks that the sender counts as done but must send again: their sync failed,
     /// or the existing data changed after the comparison. Returns each once.
     pub fn take_changed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.changed)

@@ -99,7 +99,8 @@ pub(super) fn remove_free(
     if identity.is_some_and(|identity| identity != named.identity) {
         return Ok(());
     }
-    // If the file cannot be opened, no other copy can lock it either: see `rename`.
+    // This process may be unable to open and lock the file. The removal is safe without a lock,
+    // because `rename` then first gives the file a unique name.
     let file = if is_own(&named) { folder.open(name, Access::Read).ok() } else { None };
     if let Some(file) = &file {
         file.lock()?;
@@ -161,7 +162,7 @@ fn is_own(found: &Attributes) -> bool {
     found.kind == FileKind::File && found.links <= 1 && found.is_own()
 }
 
-/// Returns whether `error` means that another copy has the file.
+/// Returns whether `error` means that another copy uses the file.
 pub(super) fn is_busy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
 }

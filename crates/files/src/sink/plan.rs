@@ -50,7 +50,8 @@ impl Basis {
     }
 
     /// Returns whether this is the file that `earlier` describes, without a change since then.
-    /// Every change except one through a memory map changes these attributes.
+    /// Compares device and inode, size, modification time and change time. Only a change through a
+    /// memory map may leave all of them as they are.
     pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
         let now = self.file.attributes()?;
         let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);

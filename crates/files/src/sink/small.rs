@@ -49,8 +49,8 @@ struct Whole {
 }
 
 /// Identifies a partial file. The system reuses the inode of a file that another copy has removed,
-/// so the inode alone proves nothing. An incomplete file has a different modification time than the
-/// source's file.
+/// so the inode alone proves nothing. The modification time distinguishes an incomplete file from a
+/// complete one, which has the time of the source's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     identity: (u64, u64),
@@ -90,7 +90,7 @@ pub(super) enum Settled {
 }
 
 impl Small {
-    /// Returns an empty state for a manifest with this many entries.
+    /// Returns a value without files in progress, for a manifest with this many entries.
     pub(super) fn new(entries: usize) -> Small {
         Small { new: Bits::new(entries as u64), ..Small::default() }
     }

@@ -1,4 +1,4 @@
-//! The file system of this host. It reaches each entry through the open folder that contains it.
+//! The file system of this host. Each entry is reached through an open handle of its folder.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ const TMPFS: i64 = 0x0102_1994;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 const NO_LINK: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
-/// Does not wait for the other end of a pipe.
+/// Flags that open an existing file, without waiting if the file is a pipe.
 const FILE: OFlags = NO_LINK.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const NEW_FILE: OFlags = NO_LINK.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::RDWR);
 const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
@@ -48,8 +48,8 @@ fn told_umask() -> Option<u32> {
     u32::from_str_radix(mask.trim(), 8).ok()
 }
 
-/// Returns the umask on other systems. A file that another thread creates meanwhile can only become
-/// more private.
+/// Returns the umask on other systems. The mask is 0o077 for a moment, so a file that another
+/// thread creates meanwhile can only become more private.
 fn asked_umask() -> u32 {
     let umask = rustix::process::umask(Mode::from_bits_truncate(0o077));
     rustix::process::umask(umask);

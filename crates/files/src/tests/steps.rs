@@ -93,7 +93,7 @@ fn an_outcome_names_each_entry_once() {
     let ends = ends();
     write(ends.from.join("folder/file"), b"x");
     symlink("file", ends.from.join("folder/link")).unwrap();
-    // It is the last entry.
+    // `there` sorts after `folder`, so it is the last entry.
     write(ends.from.join("there"), b"x");
     write(ends.to.join("there"), b"x");
     let mut named =

@@ -52,8 +52,9 @@ pub trait FlowSink: Send {
     /// left in the iterator are dropped.
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>);
 
-    /// Called after each [`FlowSink::on_batch`], when all flows have received the datagrams of
-    /// one system call. Flows that share state may now advance their time.
+    /// Called after each [`FlowSink::on_batch`], when all flows have received the datagrams of one
+    /// system call. Sinks that share a state machine run its timers here: by now the state machine
+    /// has the datagrams of all flows.
     fn on_told(&mut self, _now: Time) {}
 
     /// Reports the number of datagrams with data that arrived before the flow was registered and

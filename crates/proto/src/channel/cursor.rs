@@ -31,7 +31,8 @@ pub struct Cursor {
     next: u64,
     /// Positions of each key's last message from before the subscription, oldest first.
     before: VecDeque<u64>,
-    /// Keys of the current round whose newest value the subscriber has not taken.
+    /// For the mode `latest`: the keys of the current round that the subscriber has not taken. A
+    /// round takes each key with a new value once.
     due: VecDeque<Option<Key>>,
     /// Keys whose value arrived after the start of the current round and was taken in it, with the
     /// value's position. The next round skips these values.

@@ -11,7 +11,7 @@ use crate::stream::{Clock, EPSILON, Needs, Path, Way, plan};
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 
-/// The state of a message when it left the sending end of a hop.
+/// The age of a message, and the time by the sending end's clock, when the message leaves for a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The message's age, in microseconds.

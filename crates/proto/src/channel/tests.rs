@@ -1,3 +1,5 @@
+//! The parts of a channel, each alone: log, cursor, duplicates, datagrams, measurements.
+
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec;

@@ -100,7 +100,7 @@ fn xor_adds_every_mth_original() {
     assert_eq!(made, [5, 1, 10, 10]);
 }
 
-/// If the code produced different repairs, an older end could not decode them.
+/// If this version produced different repairs, an older version could not decode them.
 #[test]
 fn reed_solomon_gives_these_very_repairs() {
     let shape = Shape::new(Scheme::ReedSolomon, 3, 2, 2).expect("a shape");

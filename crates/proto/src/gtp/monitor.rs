@@ -22,7 +22,7 @@ pub(super) struct Seen {
     pub(super) bytes: Bytes,
 }
 
-/// Arrivals on one side of the edge.
+/// Arrivals up to the edge, or arrivals beyond the edge.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     received: u64,

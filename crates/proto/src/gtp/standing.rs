@@ -14,7 +14,7 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::SenderOffer;
 
-/// The state of a sender.
+/// What the receiver knows about a sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     offer: u64,

@@ -111,8 +111,9 @@ struct State {
     clock: i64,
     changes: Vec<Change>,
     locks: BTreeMap<u64, u64>,
-    /// Whether the file system has locks, and whether each request for a lock fails.
+    /// Whether the file system has locks.
     has_locks: bool,
+    /// Whether each request for a lock fails.
     fails_locks: bool,
     /// Whether the modes of files limit this process, as they limit any user but root.
     obeys_modes: bool,
