@@ -11,7 +11,7 @@ use longhaul::{Client, ErrorKind, Event, Identity, Names, Trust, blocking};
 
 use crate::rig::{Rig, noise, read_tree, until_bytes, url, write_tree};
 
-/// Large enough that a copy at [`SLOW`] can be interrupted half-way.
+/// A copy of this many bytes takes 2 s at [`SLOW`], long enough to interrupt it half-way.
 const LARGE: usize = 48 << 20;
 const SLOW: Rate = Rate::from_bps(200_000_000);
 

@@ -355,7 +355,8 @@ mod tests {
             encoded.resize(encoded.len() + len, byte);
             Manifest::decode(&encoded).expect_err("it is no entry").reason
         };
-        // A byte of 128 or more does not end a number.
+        // A byte of 128 or more does not end a number, so only the limit of bytes applies. Each
+        // zero is a number, so the limit of numbers applies.
         assert_eq!([why(0x80, MAX_MESSAGE), why(0x80, MAX_MESSAGE + 1)], [TORN, HOLES]);
         assert_eq!([why(0, MAX_NUMBERS), why(0, MAX_NUMBERS + 1)], [TORN, HOLES]);
     }

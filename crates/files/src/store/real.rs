@@ -496,7 +496,7 @@ mod tests {
         assert_eq!(room.block, stat.f_frsize);
         assert!(room.free <= stat.f_blocks * stat.f_frsize && room.free > stat.f_frsize);
         assert_eq!(room.free_files.is_some(), stat.f_files > 0);
-        // This file system has neither blocks nor inodes.
+        // /proc has neither blocks nor inodes.
         let proc = open_path(Path::new("/proc")).unwrap().room().unwrap();
         assert_eq!((proc.free, proc.free_files), (u64::MAX, None));
         let device = folder.attributes().unwrap().identity.0;

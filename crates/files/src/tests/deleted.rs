@@ -90,7 +90,7 @@ fn a_copy_that_is_not_whole_deletes_nothing() {
     let mut copy = open().unwrap();
     copy.sink.source_is_incomplete();
     assert!(copy.run().unwrap().kept_extra);
-    // An interrupted copy.
+    // An interrupted copy deletes nothing.
     drop(open().unwrap());
     assert!(ends.to.join("x").exists());
     assert_eq!(open().unwrap().run().unwrap().deleted, 1);

@@ -138,14 +138,14 @@ fn a_list_takes_at_most_the_measured_memory() {
     ];
     let encoded = Manifest::new(Shape::Contents, entries).unwrap().encode();
     let measured = Manifest::measure(&encoded).unwrap().bytes();
-    // The entries, the holes, the target, the names.
+    // Four entries, 1,000 holes of 16 bytes, a target of 4,000 bytes, and names of one byte.
     let bytes = 4 * size_of::<Entry>() as u64 + 16_000 + 4000 + 4;
     assert!((bytes..bytes + 200).contains(&measured), "{measured} for {bytes}");
 }
 
 #[test]
 fn more_holes_than_a_file_may_have_are_refused_before_they_are_read() {
-    // Each number in the list of holes takes one byte encoded, and eight bytes decoded.
+    // 3 Mi numbers, two for each hole. Each number takes one byte encoded, and eight bytes decoded.
     let holes = vec![1u8; 3 << 20];
     let mut entry = vec![18, 1, b'a', 50];
     prost::encode_length_delimiter(holes.len(), &mut entry).unwrap();

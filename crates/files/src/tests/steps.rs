@@ -206,8 +206,8 @@ fn a_link_does_not_replace_a_folder() {
     assert!(failure.reason.ends_with("a folder is in its place"), "{failure:?}");
 }
 
-/// Each chunk holds the end of a file and the start of the next one. The even chunks alone begin
-/// more files than may be open.
+/// Each chunk holds the end of a file and the start of the next one. The even chunks alone hold a
+/// part of every file, and there are more files than may be open.
 #[test]
 fn small_files_in_pieces_are_closed_and_continued_and_a_removed_one_fails() {
     for removes in [false, true] {

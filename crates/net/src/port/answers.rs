@@ -100,7 +100,8 @@ mod tests {
         let mut answers = Answers::default();
         let forged = (1000..200_000).filter(|n| answers.may(START, address(*n), false)).count();
         assert_eq!(forged as u32, OF_STRANGERS);
-        // Strangers have used one or two answers of each slot.
+        // The 5,000 answers to strangers are spread over 4,096 slots: each slot has lost only a
+        // few.
         assert!(answered(&mut answers, 1, 10_000, true) > OF_ONE - 50);
         assert!(!answers.may(START, address(300_000), false));
     }

@@ -477,6 +477,7 @@ mod tests {
         }
         let before = capacity.rate(0.0) / 1e6;
         assert!((before - 900.0 * 1.02f64.powi(4)).abs() < 0.1, "{before}");
+        // Three steps down by the factor 0.98.
         let after = wait(&mut capacity, 12.0);
         assert!((after - before * 0.941192).abs() < 0.1, "{after}");
         assert_eq!(wait(&mut capacity, 40.0), after);

@@ -170,7 +170,7 @@ mod tests {
         let slow = (Rate::from_mbps(200), 1.0);
         assert_eq!(fair(1, &[slow]), 200);
         assert_eq!(fair(1, &[slow, greedy]), 600);
-        // Without flows of ours.
+        // Without flows of ours, C_r is zero.
         assert_eq!(fair(1, &[]), 0);
     }
 
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(look(400, 30), (400.0, 500.0));
         // A report that follows too soon is ignored.
         assert_eq!(look(450, 31), (400.0, 500.0));
-        // After a counter reset the time before is unknown.
+        // After a counter reset, the bytes since the last report are unknown.
         assert_eq!(look(500, 0), (400.0, 500.0));
         assert_eq!(look(600, 5), (400.0, 500.0));
     }

@@ -223,7 +223,7 @@ mod tests {
         let (mut link, mut capacity) = (Link::new(), found(10e6));
         link.set_limit(100e6);
         assert_eq!(origin(&link, &capacity), (10, Origin::Found));
-        // The link has ten times as much; the limit also applies to fixed rates.
+        // The link carries ten times the limit. The limit also applies to fixed rates.
         assert!(capacity.on_train(1e9, 31) && link.on_train(&mut capacity, 1e9));
         assert_eq!(origin(&link, &capacity), (100, Origin::Limit));
         assert_eq!(link.rate(&capacity, 3e9), 100e6);
@@ -233,7 +233,7 @@ mod tests {
             link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
-        // With a share of the link, C_r rises only as far as the share needs.
+        // If half of the link is ours, its capacity counts only up to twice the limit.
         let mut half = found(10e9);
         half.set_rules(&Rules { receive_share: 0.5, ..rules() });
         link.on_interval(&rules().tuning, &mut half, 0.0, &[]);
@@ -275,7 +275,7 @@ mod tests {
         let tuning = Tuning { even_least: 1.0, ..Tuning::OURS };
         capacity.set_rules(&Rules { tuning, ..rules() });
         assert_eq!(link.even_least(&capacity, 1.0), 500e6);
-        // A smaller share of the link applies.
+        // A `receive-share` of 30 % is less than the fair share, so it applies.
         capacity.set_rules(&Rules { receive_share: 0.3, ..rules() });
         assert_eq!(link.rate(&capacity, 0.0), 300e6);
     }
@@ -295,11 +295,11 @@ mod tests {
         let whole = Whole { total: 500e6, current: 480e6, loss: 0.04, ..Whole::default() };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));
-        // With 300 of ours the link carried less than before.
+        // With 300 of ours the link carried less than before, so the loss counts.
         let whole = Whole { current: 300e6, loss: 0.4, ..whole };
         let judged = link.whole(&capacity, whole);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 800e6, 0.4));
-        // Little other traffic does not end the search over several paths.
+        // Other traffic of less than 5 % of the link does not end the search over several paths.
         let mut trains = Trains::default();
         [1e9, 1e9].into_iter().for_each(|rate| trains.add(rate));
         let whole = Whole { trains, ..whole };

@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_later_train_shows_its_rate_less_the_timing_error() {
-        // 320,000 bits in 0.32 ms, and 0.1 ms of error.
+        // At this rate a full train of 32 datagrams (320,000 bits) takes 0.32 ms; 0.1 ms of error
+        // is added.
         assert_eq!(mbps(&pool(&[train(1024, 240, 6)])), Some(761.905));
         // Four trains: half of the error.
         let four = [1, 2, 3, 4].map(|n| train(1024 * n, 240, 6));

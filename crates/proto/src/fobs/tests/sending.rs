@@ -146,7 +146,8 @@ fn a_sender_without_grant_resends_only_known_losses() {
     let mut out = Out::new(&Setup { grant: Bytes::new(8_000), ..setup(20, 0) });
     assert_eq!(out.take(100), [0, 1, 2, 3, 4, 5, 6, 7]);
     assert!(out.sender.is_blocked_by_grant());
-    // Only four had arrived when the acknowledgement was made: the others may be in flight.
+    // The eight blocks are one stretch. Block 1 counts as lost only when an acknowledgement covers
+    // all datagrams of the stretch; this one covers four.
     out.hear_told(told(1, 0, 0..4, &[1..2], Some((4, 3))));
     assert!(out.take(1).is_empty());
     out.hear_told(told(2, 0, 0..8, &[1..2, 5..6], Some((8, 3))));
@@ -191,7 +192,7 @@ fn a_batch_has_the_set_size_or_that_of_the_last_acknowledgement() {
 fn an_acknowledgement_without_news_makes_repeats_wait_for_the_next() {
     let mut out = Out::new(&Setup { settings: settings(1, 0), ..setup(8, 0) });
     out.take(12);
-    // Four resent blocks are in flight.
+    // The blocks 0 to 3 were resent and are in flight.
     out.hear_told(told(1, 0, 0..8, &[2..3, 6..7], Some((8, 0))));
     assert_eq!(out.take(100), [6]);
     out.hear_told(told(2, 0, 0..8, &[2..3, 6..7], Some((13, 1))));

@@ -70,7 +70,7 @@ fn a_reported_card_speed_limits_its_sender_and_the_others_get_the_rest() {
 
 #[test]
 fn least_rates_above_the_capacity_overrun_no_link() {
-    // 50 times 0.5 Mbit/s over a link of 10 Mbit/s.
+    // Fifty flows with the default least rate of 0.5 Mbit/s share a link of 10 Mbit/s.
     let mut star = Star::new(10, settings(&[("receive-rate", 9.8e6), (EARLY.name, 0.0)]));
     for flow in 0..50 {
         star.join(flow, 10 + 4 * u64::from(flow), 10);
