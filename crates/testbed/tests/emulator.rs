@@ -110,7 +110,7 @@ fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
         let trips: Vec<Duration> = (0..30).map(ping).collect();
         let least = trips.iter().min().unwrap();
         assert!(*least >= Duration::from_millis(20), "{least:?}");
-        // The best of many: other load on the machine delays some.
+        // Only the shortest of 30 round trips, because other load on the machine delays some.
         assert!(*least < Duration::from_millis(23), "{trips:?}");
         a.send(b".").unwrap();
         echo.join().unwrap();
@@ -250,6 +250,8 @@ fn check_independence(emulation: &Emulation, lossy: (&str, &str), loss: f64) {
         let runs: Vec<usize> =
             arrived.split(|got| *got).map(<[bool]>::len).filter(|n| *n > 0).collect();
         let lost: usize = runs.iter().sum();
+        // Four standard deviations are allowed. With independent losses, a run of losses has the
+        // mean length 1 / (1 − p) and the standard deviation √p / (1 − p).
         let deviation = (loss * (1.0 - loss) / sent as f64).sqrt();
         let share = lost as f64 / sent as f64;
         assert!((share - loss).abs() < 4.0 * deviation, "{share}");
@@ -372,7 +374,7 @@ fn tcp_leaves_a_host_in_super_packets() {
     let statistics = emulation.statistics().unwrap();
     let sent = statistics.link("a", "b").unwrap().offered;
     assert!(sent > 20_000_000 / 1_460, "{sent}");
-    // Acknowledgements use one frame per packet, for two segments or more each.
+    // Only data form super-packets: each acknowledgement is one frame.
     let acknowledged = statistics.link("b", "a").unwrap().offered;
     let frames = statistics.frames - acknowledged.min(statistics.frames);
     assert!(frames * 4 < sent, "{sent} packets in {frames} frames");
@@ -401,14 +403,13 @@ fn every_packet_is_accounted_for() {
     assert_eq!(statistics.in_flight, 0);
     assert_eq!(got.len() as u64, statistics.delivered);
     assert!(t.lost > 0 && t.queue_full > 0 && t.duplicates > 0, "{t:?}");
-    // Each corrupted message, and its copy, has one wrong bit. Whether the bit is in the number or
-    // in the rest, the two no longer match.
+    // Each corrupted message, and its copy, has one wrong bit. The comparison misses this bit only
+    // in the number's three higher bytes, which the rest does not repeat: 24 of the 8,000 bits.
     let wrong = got.iter().filter(|message| {
         let number = u32::from_be_bytes(message[..4].try_into().unwrap());
         **message != numbered(number, 1_000)
     });
     let wrong = wrong.count() as u64;
-    // A flipped bit in the number's three higher bytes is not detected: 24 of the 8,000 bits.
     assert!(wrong >= t.corrupted * 9 / 10 && wrong <= t.corrupted + t.duplicates, "{wrong} {t:?}");
 }
 
@@ -578,8 +579,8 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     assert_eq!((statistics.in_flight, statistics.own_drops), (0, 0));
 }
 
-/// A host's card makes the host's own programs wait. Otherwise most of 4 MB sent at once would be
-/// dropped, because the card's queue holds a third of this amount.
+/// A host's card makes the host's own programs wait. Otherwise most of the 4.2 MB that the test
+/// sends at once would be dropped, because the card's queue holds a third of this amount.
 #[test]
 fn a_card_holds_its_own_programs_back() {
     need!(available().map_err(skip::forbidden));
@@ -596,8 +597,8 @@ fn a_card_holds_its_own_programs_back() {
     let receiver = thread::spawn(move || receive_all(&b, Duration::from_secs(2)).len());
     let began = Instant::now();
     send_numbered(&a, 100, 30, 1_400);
-    // All data have left, except those that the socket holds. Each of the 100 super-packets takes
-    // 3.4 ms.
+    // All data have left, except those that the socket holds. At 100 Mbit/s each of the 100
+    // super-packets takes 3.4 ms.
     assert!(began.elapsed() >= Duration::from_millis(250), "{:?}", began.elapsed());
     let got = receiver.join().unwrap() as u64;
     let statistics = emulation.statistics().unwrap();

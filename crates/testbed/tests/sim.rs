@@ -100,7 +100,8 @@ fn a_run_without_end_ends_at_the_time_limit() {
     assert!(flow.goodput > Rate::from_bps(9_000_000) && flow.goodput < Rate::from_bps(9_415_000));
 }
 
-/// The outcome of a 3 MB copy at 80 Mbit/s over 100 Mbit/s, between hosts with these keys.
+/// The outcome of a 3 MB copy at 80 Mbit/s over a link of 100 Mbit/s. `a` and `b` have the keys of
+/// the two hosts, `more` has further keys of the flow.
 fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
     let hosts = format!("[[host]]\nname = \"a\"\n{a}\n[[host]]\nname = \"b\"\n{b}\n");
     let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
@@ -112,7 +113,8 @@ fn between(a: &str, b: &str, more: &str) -> FlowOutcome {
 fn a_slow_receiving_program_loses_in_its_socket_and_nowhere_else() {
     let flow = between("", "receives-rate = \"40M\"\nsocket-buffer = \"100KB\"", "");
     let accounts = flow.accounts;
-    // Half of the arrivals exceed the program's rate, again in each round.
+    // Datagrams arrive at twice the program's rate, so the full socket drops about half of them
+    // in each round.
     assert!(accounts.socket_lost > 500 && accounts.dropped == 0, "{accounts:?}");
     assert_eq!(accounts.path_lost, accounts.socket_lost);
     assert!(flow.goodput < Rate::from_mbps(40) && flow.goodput > Rate::from_mbps(25));
@@ -138,21 +140,21 @@ fn a_card_with_a_queue_drops_what_its_programs_send_too_fast() {
 
 #[test]
 fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
-    // SABUL of the ORNL study has no window, so the sender fills the buffer before the card.
-    let finished = |buffer: &str| {
+    // `sabul-ornl` has no window, so the sender fills the buffer before the card.
+    let duplicates = |buffer: &str| {
         let keys = format!("nic = \"20M\"\nsend-buffer = \"{buffer}\"");
         let hosts = format!("[[host]]\nname = \"a\"\n{keys}\n");
         let flow = "protocol = \"sabul-ornl\"\nsize = \"3MB\"";
         let link = r#"rate = "100M", delay = "5ms", loss = { pattern = "0000000001000000000" }"#;
         run(&format!("{}{hosts}", pair(link, &[flow]))).flows[0].accounts.duplicates
     };
-    // Each repair waits behind the buffer. Until it arrives, the loss is reported again every 20
-    // ms.
-    assert!(finished("2MB") > 2 * finished("20KB"), "{}", finished("20KB"));
+    // Each repair waits behind the buffer. Until it arrives, the receiver reports the loss again
+    // every 20 ms, and the sender repairs it again.
+    assert!(duplicates("2MB") > 2 * duplicates("20KB"), "{}", duplicates("20KB"));
 }
 
 #[test]
-fn control_on_the_stream_only_waits_for_earlier_losses() {
+fn control_that_uses_only_the_stream_waits_for_earlier_losses() {
     let known = |more: &str| {
         let flow = format!("protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\n{more}");
         let link = r#"rate = "100M", delay = "5ms", back = { loss = { pattern = "10" } }"#;
@@ -176,6 +178,8 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
             format!("rate = \"100M\", delay = \"5ms\", loss = {{ pattern = \"00001{zeros}\" }}");
         run(&pair(&link, &[&flow])).flows.remove(0)
     };
+    // In order, the program gets only the four blocks before the hole. A buffer of 100 KB keeps
+    // about 70 further blocks.
     let (placed, ordered) = (at(""), at("reorder-buffer = \"1GB\""));
     assert!(placed.delivered > Bytes::new(4_000_000), "{}", placed.delivered);
     assert!(ordered.delivered < Bytes::new(7_500), "{}", ordered.delivered);
@@ -209,7 +213,7 @@ fn a_slow_card_drops_packets_beyond_its_ports_queue() {
 fn a_copy_to_a_slow_disk_ends_when_the_disk_does() {
     let disk = "disk-rate = \"16M\"\ndisk-stall = \"100ms\"\ndisk-stall-every = \"500ms\"";
     let flow = between("", disk, "writes-disk = true");
-    // 3 MB at 16 Mbit/s take 1.5 s; the disk stalls at 0.5, 1.0 and 1.5 s.
+    // 3 MB at 16 Mbit/s take 1.5 s. The disk stalls for 0.1 s each at 0.5, 1.0 and 1.5 s.
     let took = flow.finished.expect("it ends").since(Time::ZERO);
     assert!(took > Span::from_millis(1_800) && took < Span::from_millis(1_830), "{took}");
     let read = between(disk, "", "reads-disk = true").finished.expect("it ends");
@@ -376,7 +380,7 @@ fn one_tcp_flow_beside_gtp_at_85_percent_has_four_fifths_of_the_rest() {
         ("receive-share = '85%'", "cubic"),
     ] {
         let (tcp, gtp) = beside_tcp(settings, "", tcp);
-        // 15 % of the 94.1 Mbit/s of TCP payload that the link carries.
+        // GTP leaves 15 % of the 94.1 Mbit/s of TCP payload that the link carries.
         let rest = 0.15 * 94.1;
         assert!(tcp > 0.8 * rest, "{settings}: TCP has {tcp} of {rest}, GTP {gtp}");
     }

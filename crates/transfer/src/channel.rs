@@ -50,7 +50,7 @@ pub(crate) fn receive_channel(
         let (first, control) = ways.begin(ready, make).await?;
         let again = async || ways.again().await;
         control.run(first, again, ways.retry_for, ways.cancel.wished()).await?;
-        // A cancelled receiver has said goodbye to the server.
+        // A cancelled receiver has already told the server that it leaves.
         if ways.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
     };
     reactor::block_on("the channel", work)

@@ -82,8 +82,9 @@ pub(crate) struct Bytes {
 }
 
 /// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
-/// `edit` also for changes. `what` is the file, with the rate that earlier copies over the same
-/// path have found. Sends the result to `tell`, and serves calls until all handles are dropped.
+/// `edit` also for changes. `what` has the file to open, and the rate that earlier copies over the
+/// same path have found. Sends the result to `tell`, and serves calls until all handles are
+/// dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,

@@ -44,8 +44,8 @@ impl Ways {
         self.connect().await.map_err(|error| session::Error::from(&error))
     }
 
-    /// Connects, and makes an end with `make`: the part for the program and the part that keeps the
-    /// connection. Reports on `ready` with the program's part, or why there is none.
+    /// Connects. Then `make` returns two parts of a stream or channel: one for the program, and one
+    /// that keeps the connection. Sends the program's part on `ready`, or the error.
     pub(crate) async fn begin<P, C>(
         &self,
         ready: oneshot::Sender<Result<P, Error>>,
@@ -104,7 +104,7 @@ pub(crate) fn receive_stream(
         let (first, control) = ways.begin(ready, make).await?;
         let again = async || ways.again().await;
         control.run(first, again, ways.retry_for, ways.cancel.wished()).await?;
-        // A cancelled receiver has said goodbye to the server.
+        // A cancelled receiver has already told the server that it leaves.
         if ways.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
     };
     reactor::block_on("the stream", work)

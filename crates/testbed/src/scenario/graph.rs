@@ -13,7 +13,7 @@ use crate::link::LinkSpec;
 pub struct Network {
     /// The names of the routers.
     pub routers: Vec<String>,
-    /// One-way links, no two with the same ends.
+    /// One-way links; at most one leads from a node to another node.
     pub links: Vec<LinkBetween>,
     /// The routes that the scenario sets; they override computed routes.
     pub routes: Vec<Route>,
@@ -40,11 +40,11 @@ pub struct LinkBetween {
 /// A route that the scenario sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The index of the first host.
+    /// The index of the sending host.
     pub from: usize,
-    /// The index of the last host.
+    /// The index of the receiving host.
     pub to: usize,
-    /// The nodes between them, in order; empty for a direct link.
+    /// The nodes between the two hosts, in order; empty for a direct link.
     pub via: Vec<usize>,
 }
 
@@ -160,13 +160,13 @@ mod tests {
     #[test]
     fn the_route_of_least_delay_is_found_and_ties_go_by_links_then_by_order() {
         let links = vec![
-            link(0, 3, 5), // 0
-            link(3, 1, 5), // 1
-            link(0, 4, 1), // 2
-            link(4, 1, 1), // 3
-            link(3, 4, 0), // 4
-            link(4, 2, 9), // 5
-            link(0, 2, 10),
+            link(0, 3, 5),  // index 0
+            link(3, 1, 5),  // index 1
+            link(0, 4, 1),  // index 2
+            link(4, 1, 1),  // index 3
+            link(3, 4, 0),  // index 4
+            link(4, 2, 9),  // index 5
+            link(0, 2, 10), // index 6
         ];
         let network = network(links, Vec::new());
         let mut routes = Routes::new(&network, 5);

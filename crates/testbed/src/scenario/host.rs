@@ -5,10 +5,10 @@ use longhaul_proto::units::{Bytes, Rate};
 
 /// A machine at the edge of the network.
 ///
-/// Arrivals pass, in this order:
-/// 1. the card at [`Host::nic`];
+/// Arriving datagrams pass, in this order:
+/// 1. the network card, at the rate [`Host::nic`];
 /// 2. the socket buffer, which drops datagrams that do not fit;
-/// 3. the receiving program, which reads at [`Host::receives`];
+/// 3. the receiving program, at the pace [`Host::receives`];
 /// 4. the disk, for a copy that uses it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {

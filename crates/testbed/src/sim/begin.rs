@@ -251,8 +251,8 @@ impl<'s> World<'s> {
         self.check(agent, result)
     }
 
-    /// The lowest of `rate` and the highest rates of a flow's forward links; `None` if nothing
-    /// limits the flow.
+    /// The lowest of `rate` and the maximum rate of each link on the flow's route to the receiver;
+    /// `None` if nothing limits the flow.
     fn narrowest(&self, index: usize, rate: Option<Rate>) -> Option<Rate> {
         let links = self.fabric.links_of(self.flows[index].ways.0);
         let rates =

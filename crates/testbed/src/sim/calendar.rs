@@ -89,7 +89,7 @@ impl<T: Copy> Calendar<T> {
         following.map(|(entry, place)| (place, entry.due)).min_by_key(|(_, due)| *due)
     }
 
-    /// Places an entry: starts at the root, and moves down.
+    /// Places an entry: starts at the root of the heap, and moves down.
     fn sink(&mut self, entry: Entry<T>) {
         let mut place = 0;
         while let Some((next, due)) = self.least_after(place)
@@ -101,7 +101,7 @@ impl<T: Copy> Calendar<T> {
         self.heap[place] = entry;
     }
 
-    /// Places an entry: starts at the end, and moves up.
+    /// Places an entry: starts at the last leaf of the heap, and moves up.
     fn rise(&mut self, entry: Entry<T>) {
         let mut place = self.heap.len() - 1;
         while place > 0 {
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_are_an_ordered_set_after_any_changes(
+        fn events_are_an_ordered_set_after_any_changes(
             steps in prop::collection::vec((0u64..40, 0u8..3), 0..300),
         ) {
             let (mut calendar, mut model) = (Calendar::new(), BTreeSet::new());

@@ -87,7 +87,7 @@ impl Connection {
         self.stopped = true;
     }
 
-    /// Delivers a packet to one end.
+    /// Delivers a packet to the sender or the receiver.
     pub(super) fn arrive(&mut self, fabric: &mut Fabric, packet: &Packet, segment: Segment) {
         let now = fabric.now;
         if packet.corrupted {
@@ -119,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Runs a timer of one end.
+    /// Runs the timer of the sender or the receiver.
     pub(super) fn on_wake(&mut self, fabric: &mut Fabric, end: End) {
         let wake = &mut self.wakes[end as usize];
         if *wake != fabric.now {

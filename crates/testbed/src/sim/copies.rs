@@ -297,7 +297,7 @@ impl World<'_> {
         core.remove_flow(copy.setup.flow);
     }
 
-    /// The receiver's side of a copy's accounts.
+    /// Returns the receiver's counters of a copy.
     pub(super) fn receiver_accounts(&self, copy: &CopyAgent) -> ReceiverAccounting {
         let core = &self.receivers[copy.receiver].core;
         let open = || core.accounting(copy.setup.flow).copied();

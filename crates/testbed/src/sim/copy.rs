@@ -1,4 +1,4 @@
-//! A copy: its sending program, and the state of both ends.
+//! A copy: its sending program, and the state of its sender and of its receiver.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::coded::payload_len;

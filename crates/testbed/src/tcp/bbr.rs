@@ -132,7 +132,8 @@ impl Bbr {
             return self.initial;
         };
         let segments = (self.rate() * rtt.as_secs_f64() * gain).ceil() as u32;
-        // Linux: room for segments in both hosts' buffers, and an even number.
+        // As Linux does, add three bursts for segments in both hosts' buffers, and round up to an
+        // even number.
         let probes = self.mode == Mode::ProbeRate && self.cycle.0 == 0;
         (segments + 3 * self.at_once()).next_multiple_of(2) + if probes { 2 } else { 0 }
     }
@@ -331,7 +332,8 @@ mod tests {
             round(&mut bbr, Time::ZERO + RTT * (number as u64 + 1), &mut delivered, *rate);
             modes.push(bbr.mode);
         }
-        // The first 1,000 are a quarter more than 800; then three rounds bring no growth.
+        // The first rate of 1,000 is a quarter above 800, so it counts as growth. The two further
+        // rounds in this list, and a third one below, bring no growth.
         assert_eq!(modes, [Mode::Startup; 6]);
         round(&mut bbr, Time::ZERO + RTT * 7, &mut delivered, 1_000.0);
         assert_eq!(bbr.mode, Mode::ProbeRate);

@@ -195,7 +195,9 @@ mod tests {
             }
             windows.push(follower.window);
         }
-        // For one clock tick the curve, in whole segments, is one above the window.
+        // After the loss the window is 14, and the curve, in whole segments, is one above it. This
+        // difference stays until the next clock tick (4 ms), so the window grows by one in each
+        // round trip (1 ms).
         assert!(windows[0] == 15 && windows[4] <= 18, "{windows:?}");
         assert!(windows[5..36].iter().all(|window| *window == windows[4]), "{windows:?}");
         // Then the window catches up with Reno's growth.

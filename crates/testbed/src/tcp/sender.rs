@@ -51,7 +51,7 @@ pub(crate) struct Sender {
     rto: Rto,
     /// Segments to send; `None` for an endless connection.
     total: Option<u32>,
-    /// The largest flight size.
+    /// Maximum number of segments in flight, by the configured window.
     limit: u32,
     initial: u32,
     /// When the SYN was first sent; `None` before.

@@ -1,5 +1,6 @@
-//! Opens a connection to a host, and starts the thread that handles the orders of its handles.
-//! Requests for a connection, for a shared tree and for remote procedure calls use this module.
+//! Opens a connection to a host, and starts the thread that executes the calls (orders) which the
+//! handles of the connection send. Requests for a connection, for a shared tree and for remote
+//! procedure calls use this module.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -90,7 +90,7 @@ mod tests {
         let read = |folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
         let threads =
             read("/proc/self/task").filter_map(|it| fs::read_to_string(it.join("comm")).ok());
-        // The descriptor of the listing itself is gone.
+        // The server replaces standard input and output (0 and 1) by /dev/null.
         let descriptors =
             read("/proc/self/fd").filter(|it| !it.ends_with("0") && !it.ends_with("1"));
         let targets =

@@ -53,10 +53,10 @@ impl Digests {
 }
 
 impl Compare {
-    /// Returns the entry, and chunks of its file, each with its value at the destination.
+    /// Returns the entry, and chunks of its file, each with its digest at the destination.
     ///
     /// # Errors
-    /// The entry cannot exist in a manifest, or the numbers of chunks and values differ.
+    /// The entry cannot exist in a manifest, or the numbers of chunks and digests differ.
     pub fn question(&self) -> Result<(u32, Vec<(u64, Digest)>), Error> {
         let entry = u32::try_from(self.entry).ok();
         entry.zip(pairs(&self.chunks, &self.values).map(Iterator::collect)).ok_or_else(|| {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn each_chunk_has_one_value() {
+    fn each_chunk_has_one_digest() {
         let digests =
             |chunks: usize, bytes| Digests { chunks: vec![3; chunks], values: vec![7; bytes] };
         assert_eq!(digests(2, 64).pairs().unwrap().last(), Some((3, [7; 32])));

@@ -133,8 +133,9 @@ impl ClientHooks {
         self.udp_cut = Rc::default();
         self.board.set_totals(bytes, files);
         if !self.sends {
-            // The writer of replicas adds to the source's count of bytes, so the count continues.
-            // A plain writer overwrites the count.
+            // In a copy from replicas (several sources of one object), a common writer adds to the
+            // count of this source's bytes, so the new counters start with the earlier count. The
+            // writer of a copy from one source overwrites the count.
             let bytes = state.earlier.written.bytes;
             self.board.update(|counters| counters.written.bytes = bytes);
         }
@@ -210,7 +211,8 @@ impl ClientHooks {
         }
     }
 
-    /// Reports what the outcome of an attempt adds to the plan.
+    /// Reports two facts from the outcome of an attempt: extra names were not removed; more bytes
+    /// existed before than the plan named.
     pub(super) fn ended(&self, outcome: &Outcome) {
         if outcome.kept_extra {
             self.observer.notice(notices::kept_extra());
@@ -434,7 +436,7 @@ mod tests {
         let long_ago = long_ago();
         for planned in [false, true] {
             let hooks = hooks(planned);
-            // Everything exists already, or nothing is known yet.
+            // After the plan, all 100 bytes are written; before it, none.
             let written = if planned { 100 } else { 0 };
             hooks.board.set_theirs(&Status { written, ..Status::default() });
             hooks.board.note_spoke(longhaul_proto::time::Time::from_nanos(5));

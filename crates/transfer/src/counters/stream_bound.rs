@@ -52,8 +52,7 @@ pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
 mod tests {
     use super::*;
 
-    /// Returns a sender with eight streams, and its times: waiting for its rate, waiting for the
-    /// streams, and reading.
+    /// Returns a sender's times: waiting for its rate, waiting for the streams, and reading.
     fn from(paced: u64, stream: u64, busy: u64) -> Times {
         let [paced, stream, busy] = [paced, stream, busy].map(Span::from_nanos);
         Times { paced, stream, busy, disk: busy, ..Times::default() }
@@ -63,6 +62,7 @@ mod tests {
         Times { disk: Span::from_nanos(disk), ..Times::default() }
     }
 
+    /// Returns the bottleneck with eight streams, without a rate limit and without small files.
     fn of(from: &Times, to: &Times) -> BoundBy {
         bound(from, to, 8, false, false)
     }

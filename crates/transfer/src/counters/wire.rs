@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_column_survives_the_wire() {
+    fn every_counter_survives_the_wire() {
         let mut number = 0;
         let mut next = || {
             number += 1;

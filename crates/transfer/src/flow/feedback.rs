@@ -21,7 +21,8 @@ use crate::control::{Frame, Message};
 use crate::counters::board::Board;
 use crate::random::random_challenge;
 
-/// The side of a sending flow at the port, the UDP socket that all flows share.
+/// The part of a sending flow that runs on the thread of the port (the UDP socket that all flows
+/// share).
 pub(crate) struct Feedback {
     reports: Opener,
     commands: Sender<SendCommand>,
@@ -141,7 +142,7 @@ mod tests {
     /// Another address of the same host.
     const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-    /// The port's side of a sending flow, and its messages to the thread.
+    /// A port with a [`Feedback`], and the commands that the [`Feedback`] sends.
     struct Rig {
         port: Port,
         told: Receiver<SendCommand>,

@@ -43,7 +43,7 @@ const PUBLISH: Span = Span::from_millis(100);
 /// data arrive.
 const GREETING: Span = Span::from_millis(25);
 
-/// A message to a receiving flow from the rest of its end.
+/// A message to a receiving flow from other threads of this process.
 pub(crate) enum Letter {
     /// A control message from the stream, for the core.
     Relay(Relay),
@@ -373,7 +373,7 @@ impl Receiving {
         let openers = [self.placer.opener().counts(), self.control.counts()];
         let refused = self.refusals.refused(port, openers);
         let no_room = self.placer.counts().no_room;
-        // The port counts its idle time by the clock. `now` may be earlier than the clock.
+        // Use the clock, as the port does for its idle time: `now` may be earlier.
         let (clock, cpu) = (clock::now(), thread_time());
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = span(cpu.saturating_sub(began.cpu));

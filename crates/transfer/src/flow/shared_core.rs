@@ -354,7 +354,7 @@ mod tests {
         let (mut first, mut second) = (of_flow(1), of_flow(2));
         first.add_flow(Time::ZERO, &setup(1));
         second.add_flow(Time::ZERO, &setup(2));
-        // One of the two flows keeps the time for both.
+        // Only the first of the two flows wakes up for the timers of the core.
         assert!(matches!(first.next_wakeup(), Wake::At(..)));
         assert_eq!(second.next_wakeup(), Wake::OnInput);
         let (mut of_first, mut of_second) = (Vec::new(), Vec::new());

@@ -136,9 +136,10 @@ mod tests {
 
     #[test]
     fn each_number_is_tried_briefly_even_with_few_arrivals() {
-        // Three numbers with two steps of 800 ms each.
+        // Three numbers (1, 2, 4) with two steps each. A step is eight round trips of 100 ms.
         let (found, took) = try_on(16, |_| 1e8);
         assert!(found == 1 && took < Span::from_secs(6), "{took}");
+        // Without arrivals: two numbers, each with one step to settle and four steps to measure.
         let (found, took) = try_on(16, |_| 0.0);
         assert!(found == 1 && took < Span::from_secs(9), "{took}");
     }

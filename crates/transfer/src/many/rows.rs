@@ -289,7 +289,7 @@ mod tests {
         });
         let (elapsed, all) = (rows.elapsed(), begun.elapsed());
         assert!(elapsed + think <= all, "{elapsed:?} of {all:?}");
-        assert!(rows.asked().total <= all, "two at a time are one");
+        assert!(rows.asked().total <= all, "the time of two decisions at once counts once");
         // After the first data, a decision counts as copy time.
         let before = rows.asked().total;
         rows.set_progress(0, &Progress { bytes: 1, ..Progress::default() });

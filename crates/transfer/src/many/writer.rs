@@ -174,7 +174,8 @@ struct Member {
 
 impl Member {
     fn tell(&self, event: WriterEvent) {
-        // A closed end sends `Job::Stop`, so a lost event needs no handling here.
+        // A receiving end sends `Job::Stop` when it ends, so an event that it no longer reads does
+        // not matter.
         self.reporter.tell(event);
     }
 

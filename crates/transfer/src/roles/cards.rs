@@ -120,7 +120,7 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
 
 #[test]
 fn a_card_reported_during_the_list_is_not_lost() {
-    // More than the stream's buffer, so the card arrives before the list ends.
+    // The list is longer than the stream's buffer, so the card's speed arrives before its end.
     let told = tell_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
     run(async { LocalSet::new().run_until(told).await });
 }

@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn resent_blocks_count_as_due_once_and_spared_blocks_never() {
-        // Ten chunks: nine of three blocks, and one of one block.
+        // With blocks of 400 bytes, nine chunks have three blocks each, and the last has one.
         let (object, chunk) = (Bytes::new(9_400), Bytes::new(1_000));
         let layout = Layout::new(object, Bytes::ZERO, chunk, 400).unwrap();
         let mut due = Due::default();

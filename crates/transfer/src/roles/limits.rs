@@ -160,6 +160,7 @@ mod tests {
             };
             wanted(&status, None, 1440)
         };
+        // Either 4 MiB (2,912 datagrams) or a quarter of all datagrams may be too fast.
         assert!(sent(3_000, 2_900).is_ok() && sent(50_000, 12_500).is_ok());
         let error = sent(50_000, 12_501).unwrap_err();
         assert!(error.kind == ErrorKind::Verification && error.what.contains("12501 datagrams"));
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_segments_tally_fits_memory() {
-        // 16,384 blocks a chunk.
+        // With blocks of 64 bytes, a chunk has 16,384 blocks, and 65,536 chunks have 2^30.
         let most = 65_536 * CHUNK;
         assert_eq!(judged(&sizes(most, 64), u64::MAX), Ok(()));
         assert_eq!(judged(&sizes(0, 64), most), Ok(()));

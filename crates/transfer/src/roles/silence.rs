@@ -160,6 +160,7 @@ mod tests {
         let mut rig = Rig::new();
         assert!(!rig.look(0.1, true, true));
         assert!(!rig.look(20.0, false, true));
+        // Datagrams may be silent for 2 s, and after an outage for 4 s more.
         assert!(!rig.look(5.9, true, true));
         assert!(rig.look(0.2, true, true));
         let mut rig = Rig::new();

@@ -167,7 +167,7 @@ async fn wait_and_take_turns() {
         assert_eq!(status.written, 0, "there is no room");
     }
     let others: Vec<_> = (0..4).map(|_| spawn_local(compete(room.clone()))).collect();
-    // One permit becomes free. All that wait for room share it in turn.
+    // One permit becomes free. All tasks that wait for room get this permit in turn.
     let mut held = held;
     drop(held.split(1));
     assert_eq!(outcome(&mut reader).await.files, 1);

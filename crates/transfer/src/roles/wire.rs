@@ -320,7 +320,7 @@ mod tests {
                     let mut wire = Wire::new(near, MessageCharge::alone());
                     let status = || Message::Status(crate::control::Status::default());
                     for _ in 0..2 {
-                        // The writer does not run before this end waits.
+                        // The task that sends the answers does not run before this task waits.
                         let ping = || Message::Ping(Ping { answer: false });
                         (0..50).for_each(|_| wire.inlet_end.try_send(ping()).unwrap());
                         wire.inlet_end.try_send(status()).unwrap();

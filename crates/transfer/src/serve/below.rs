@@ -125,7 +125,7 @@ impl Below for Rc<Shared> {
 impl Below for Rc<Streams> {
     const NAME: &str = stream::SERVICE;
     const VERSION: u32 = stream::VERSION;
-    // The receiver of an older client would take payloads for frames.
+    // An older client would take a payload (several frames sent as one) for one frame.
     const OLDEST: u32 = stream::VERSION;
     type Ask = stream::Ask;
 

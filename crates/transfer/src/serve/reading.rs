@@ -142,7 +142,8 @@ impl Reading {
         let place = self.server.door.place(&session.peer, path, access)?;
         let _seat = self.seat(session.peer)?;
         let rtt = session.rtt().now().map(|rtt| Span::from_nanos(rtt.as_nanos() as u64));
-        // Only one jump of the congestion window at a time, because each may fill half of the path.
+        // `resume` lets the congestion window jump to half of what the path carried before. Two
+        // jumps at the same time would fill the path, so only a client's first open file does this.
         let is_only = self.open.borrow().get(&session.peer) == Some(&1);
         if let Some(flight) = rtt.filter(|_| is_only).and_then(|rtt| asked.flight(rtt)) {
             session.resume(flight);

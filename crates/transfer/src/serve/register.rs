@@ -266,7 +266,7 @@ mod tests {
         run(async {
             let register = Register::default();
             let client = crate::session::Identity::ephemeral().id();
-            // Nobody would answer.
+            // This transfer answers no questions: a question would wait for [`ASKED`].
             let _earlier = register.enter(client, 1, 0, Some(PathBuf::from("a")), 0);
             let newcomer = register.enter(client, 2, 0, Some(PathBuf::from("b")), 0);
             assert!(!newcomer.make_way().await);

@@ -242,7 +242,7 @@ mod tests {
             let (chunks, values) = (vec![1; 20], vec![7; 640]);
             Job::Digests(Digests { chunks, values })
         };
-        // Received jobs make room.
+        // 80 jobs of 800 bytes fit. Jobs that were received make room for others.
         for _ in 0..MOST / 640 * 2 {
             first.send(digests());
             assert!(inbox.recv_timeout(Duration::ZERO).is_ok());
@@ -269,7 +269,7 @@ mod tests {
             jobs.send(digests());
         }
         assert!(is_free(502) && !is_free(503));
-        // Another transfer has the rest.
+        // Another transfer takes all but 1 MiB of the rest.
         let mut other = budget.messages();
         assert!(other.set(501 << 20));
         jobs.send(digests());

@@ -86,7 +86,7 @@ pub(super) fn run(run: &UpdatesRun, code: Code, deadline: Option<Span>, tally: &
         if update == Some(now) {
             let mut message = vec![0; run.size.max(8)];
             message[..4].copy_from_slice(&number.to_be_bytes());
-            // Only messages above the size limit are refused.
+            // This cannot fail: only messages above the size limit are refused.
             let _ = cutter.message(now, &message, &mut cut);
             number += 1;
         }

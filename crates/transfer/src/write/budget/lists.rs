@@ -156,7 +156,7 @@ mod tests {
         let mut list = part.list();
         assert_eq!(list.hold(CHUNK - 1), Ok(()));
         assert_eq!(budget.0.free.available_permits(), 480);
-        // A quarter of everything is reserved for new transfers.
+        // Of 512 MiB, 32 are the part's, and a quarter (128) is reserved for new transfers.
         assert_eq!(list.hold(352 * CHUNK + 7), Ok(()));
         assert_eq!(budget.0.free.available_permits(), 128);
         assert_eq!(list.hold(20 * CHUNK), Ok(()), "it holds that and more");

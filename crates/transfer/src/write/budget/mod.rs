@@ -396,6 +396,7 @@ mod tests {
 
     #[test]
     fn one_transfer_leaves_memory_for_the_next_and_two_share_the_rest() {
+        // A quarter of 512 MiB is reserved, and a part may grant two chunks less than it has.
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let first = enter(&budget).unwrap();
         assert_eq!(mebi(first.room(Bytes::ZERO)), 382);
@@ -404,7 +405,8 @@ mod tests {
         assert_eq!(mebi(first.room(Bytes::mebi(382))), 382);
         assert_eq!(mebi(second.room(Bytes::ZERO)), 30);
         assert_eq!(mebi(first.room(Bytes::mebi(300))), 300);
-        // Freed memory first fills the reserve for new transfers.
+        // `first` has freed 82 MiB. The reserve for new transfers gets back the 32 MiB that it gave
+        // to `second`, so `second` grows by 50 MiB.
         assert_eq!(mebi(second.room(Bytes::mebi(30))), 80);
         assert_eq!(mebi(first.room(Bytes::mebi(100))), 190);
         assert_eq!(mebi(second.room(Bytes::mebi(80))), 190);
@@ -449,6 +451,7 @@ mod tests {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let all = |n: u8| std::iter::from_fn(|| enter_for(&budget, n)).collect::<Vec<MemoryPart>>();
         let mut parts: Vec<Vec<MemoryPart>> = (0..6).map(all).collect();
+        // The memory is enough for 16 parts.
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [8, 4, 2, 1, 1, 0]);
         // A part that the first owner returns goes to an owner without parts, not back to the
         // first.
@@ -482,7 +485,8 @@ mod tests {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let three: Vec<MemoryPart> = (0..3).map(|_| enter_for(&budget, 1).unwrap()).collect();
         let alone = enter_for(&budget, 2).unwrap();
-        // 384 MiB are not reserved: half for each owner.
+        // 384 MiB are not reserved, 192 for each owner. A part may grant two chunks less than it
+        // has.
         assert_eq!(mebi(alone.room(Bytes::ZERO)), 192 - 2);
         for part in &three {
             assert_eq!(mebi(part.room(Bytes::ZERO)), 64 - 2);
