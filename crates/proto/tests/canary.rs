@@ -1,4 +1,4 @@
-//! Deliberately broken protocols: the rig must detect each.
+//! Deliberately broken senders: the test rig ([`crate::rig`]) must detect each.
 
 use longhaul_proto::accounting::SenderAccounting;
 use longhaul_proto::endpoint::{
@@ -20,7 +20,7 @@ pub(crate) enum Flaw {
     Overruns,
     /// Always asks to be woken immediately.
     Spins,
-    /// Continues after the end.
+    /// Sends after the receiver has reported the object as complete.
     Lingers,
     /// Resends the first block although it is not missing.
     Repeats,

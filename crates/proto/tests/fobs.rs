@@ -1,5 +1,6 @@
 //! Properties of FOBS: it keeps a path full at any loss with bounded waste, even if the receiver
-//! has little memory. `fobs-table` is less greedy during congestion.
+//! has little memory. FOBS is greedy: it resends unacknowledged blocks instead of waiting.
+//! `fobs-table` is less greedy during congestion: its table has twenty states, each with a rate.
 
 use longhaul_proto::endpoint::Event;
 use longhaul_proto::layout::Layout;
@@ -159,7 +160,8 @@ fn the_table_finds_a_narrow_paths_rate_and_wastes_less_than_greed() {
     let mut table = rig("fobs-table", &set, 20_000, narrow(50_000), Host::Fast);
     let (_, wasted) = fullness(&mut table, 0.0);
     let states = states(&table);
-    // 20 of 50 Mbit/s is the eighth of twenty states.
+    // The states are 2.5 Mbit/s apart, so the path's 20 Mbit/s are state 8. From the second event
+    // on, the rate is at most two states away.
     assert!(states.len() > 5 && states.iter().skip(1).all(|rate| (15..=25).contains(rate)));
     let mut greedy = rig("fobs", &[], 20_000, narrow(50_000), Host::Fast);
     let (_, greed) = fullness(&mut greedy, 0.0);

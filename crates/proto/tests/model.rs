@@ -145,8 +145,8 @@ impl Pair {
                 Wake::At(at, _) if out.is_empty() && at > self.now + RTT => return,
                 Wake::At(at, why) => {
                     self.now = self.now.max(at);
-                    // If a repeat and the breaker are due at the same time, `why` is the
-                    // breaker.
+                    // If the circuit breaker (which stops a silent flow) and a repeat are due at
+                    // the same time, `why` names the breaker.
                     self.waits += u32::from(matches!(why, Why::Repeat | Why::Breaker));
                 }
                 Wake::Now => {}
@@ -341,7 +341,7 @@ impl Pair {
             self.hear(6, &(0..1), 0, 8);
             let rest = 0..BLOCKS;
             self.hear(8, &rest, u64::MAX, 5);
-            // All blocks sent in order have arrived.
+            // Acknowledges the blocks before the first block that was neither sent nor received.
             let gone = self.blocks.values().take_while(|known| known.sends > 0 || known.told);
             let gone = gone.count() as u64;
             self.hear(4, &(0..gone), 0, 0);

@@ -42,7 +42,8 @@ fn several_buffers_in_flight_keep_a_lossy_path_full_with_little_waste() {
 
 #[test]
 fn one_buffer_at_a_time_is_lock_step() {
-    // Two round trips of data, then one round trip of waiting for OK and GO.
+    // Two round trips of data, then one round trip of waiting for the receiver's OK and GO: the
+    // path is full for two thirds of the time.
     let (share, _) = fullness(20_000, 1.0, 0.0, Host::Fast);
     assert!((0.6..0.75).contains(&share), "{share}");
 }

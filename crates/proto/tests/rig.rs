@@ -143,7 +143,7 @@ pub(crate) struct Flow {
     stream: [Time; 2],
 }
 
-/// The run.
+/// A run: several flows to one receiver over the channel.
 pub(crate) struct Rig {
     pub(crate) now: Time,
     pub(crate) flows: Vec<Flow>,
@@ -530,7 +530,7 @@ impl Rig {
         }
     }
 
-    /// Lets another `span` pass after the end.
+    /// Lets another `span` pass after all flows have finished.
     pub(crate) fn linger(&mut self, span: Span) {
         let end = self.now + span;
         while let Some(Reverse((at, ..))) = self.under_way.peek().copied()

@@ -78,7 +78,7 @@ fn no_block_is_requested_repeatedly() {
 }
 
 #[test]
-fn the_last_block_is_sent_a_few_times_if_the_end_is_lost() {
+fn the_last_block_is_sent_a_few_times_if_an_outage_loses_it() {
     // Everything is lost for two seconds, from just before the last block leaves.
     let clean = run(7, 5_000, lossy(0.0), &[]);
     let end = clean.flows[0].finished_at.expect("it ran to the end");

@@ -24,8 +24,9 @@ pub struct Allow {
     /// The folder below the root to which the rights to files are limited; `None` for the whole
     /// root.
     pub subfolder: Option<PathBuf>,
-    /// Rights to services other than files: the service's word in the list, and its value. The
-    /// service may be missing on this host, because several hosts may use the same list.
+    /// Rights to services other than files: the service's word in the list, and the right, such as
+    /// `rw:/world`. The service may be missing on this host, because several hosts may use the same
+    /// list.
     pub others: Vec<(String, String)>,
     /// The client's name for logs, from the comment after the entry.
     pub name: Option<String>,

@@ -682,7 +682,8 @@ mod tests {
     fn a_network_over_its_charge_begins_one_handshake_and_is_barred_from_the_next() {
         let door = door();
         let [network, other] = [1, 2].map(|last| Network::of(IpAddr::from([192, 0, last, 1])));
-        // Twenty-one handshakes at three seconds each exceed the sixty free seconds.
+        // Twenty handshakes at three seconds each are the sixty free seconds. Three more exceed
+        // them, although charges fade with time.
         for _ in 0..20 {
             door.charges().add(clock::now(), network);
             assert!(!door.is_barred(network));

@@ -331,6 +331,7 @@ mod tests {
 
     #[test]
     fn an_outage_leaves_room_for_a_packet_each_second() {
+        // The room grows by 2,048 bytes a second, for 10 s and later for the maximum of 30 s.
         let mut window = Window::new();
         let now = Instant::now();
         window.on_sent(now - Duration::from_secs(10), PACKET, 1);
@@ -352,14 +353,14 @@ mod tests {
         const LIST: u64 = 50_000_000;
         for one_in in [NEVER, 1_000, 100, 30] {
             let rounds = Path::new(WIDE, one_in).rounds(LIST);
-            // With the floor alone, the list would take 763 round trips.
+            // With the floor alone (64 KiB in a round trip), the list would take 763 round trips.
             assert!(rounds <= 20, "{rounds} round trips at one packet lost in {one_in}");
         }
     }
 
     #[test]
     fn content_that_goes_by_the_stream_fills_a_gigabit_within_six_round_trips() {
-        // 1 Gbit/s hold 12.5 MB in a round trip of 100 ms.
+        // A path of 1 Gbit/s holds 12.5 MB in a round trip of 100 ms.
         let mut path = Path::new(125_000_000, NEVER);
         let sent: Vec<u64> = (0..6).map(|_| path.round(WIDE)).collect();
         assert!(path.window.window() > 12_500_000, "{sent:?}");
@@ -377,7 +378,8 @@ mod tests {
 
     #[test]
     fn a_queue_ends_the_growth_near_what_the_path_holds() {
-        // 10 Mbit/s hold 125 kB in a round trip.
+        // A path of 10 Mbit/s holds 125 kB in a round trip of 100 ms. With its queue the sent bytes
+        // stay below about twice that.
         let mut path = Path::new(1_250_000, NEVER);
         let sent: Vec<u64> = (0..200).map(|_| path.round(WIDE)).collect();
         let later = &sent[20..];
@@ -400,6 +402,7 @@ mod tests {
 
     #[test]
     fn a_round_that_lost_more_than_a_sixteenth_halves_the_window() {
+        // 1,000 of 16,000 bytes are a sixteenth: the window still grows.
         assert_eq!(after(half_a_mib(), 16_000, 1_000, RTT).bytes, 1 << 20);
         let halved = after(half_a_mib(), 16_000, 1_001, RTT);
         assert_eq!((halved.bytes, halved.met_the_end), (256 << 10, true));
@@ -407,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_waited_for_more_than_a_quarter_or_10_ms_takes_a_quarter() {
+    fn a_round_delayed_by_more_than_a_quarter_and_10_ms_shrinks_the_window_by_a_quarter() {
         let nano = Duration::from_nanos(1);
         let limit = RTT + RTT / 4;
         assert_eq!(after(half_a_mib(), 16_000, 0, limit).bytes, 2 << 20);
@@ -430,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn one_late_packet_is_no_queue_and_what_the_first_half_saw_does_not_count() {
+    fn one_late_packet_is_no_queue_and_the_first_half_of_a_round_does_not_count() {
         for (at, fastest) in [(RTT / 2, RTT), (RTT / 2 - Duration::from_nanos(1), RTT * 2)] {
             let mut window = half_a_mib();
             let begun = Instant::now();
@@ -512,7 +515,8 @@ mod tests {
         assert_eq!((path.window.bytes, path.window.jump.state), (2 * FLIGHT, State::None));
     }
 
-    /// Returns a window after a clean first round of packets 1 to 46, before the flight.
+    /// Returns a window after a clean first round of packets 1 to 46 (a full window), before the
+    /// flight.
     fn confirmed() -> (Window, Instant) {
         let (mut window, begun) = (Window::new(), Instant::now());
         window.resume(FLIGHT, begun);
@@ -604,7 +608,8 @@ mod tests {
 
     #[test]
     fn a_path_that_carries_a_hundredth_of_the_remembered_rate_gets_little_more_than_the_flight() {
-        // 10 Mbit/s and a queue of a round trip; the rest of the flight is lost.
+        // The path of 10 Mbit/s holds 125 kB in a round trip, and its queue as much. The rest of
+        // each flight is lost.
         let mut path = remembered(1_250_000, NEVER, FLIGHT);
         let room = 250_000;
         let mut sent = path.round(WIDE);

@@ -211,7 +211,8 @@ pub struct State {
     /// The round-trip time from the sender to the server.
     #[prost(uint64, tag = "7")]
     pub sender_micros: u64,
-    /// The first frame that this receiver can get completely; after the end, the number of frames.
+    /// The first frame that this receiver can get completely; after the stream's end, the number
+    /// of frames.
     #[prost(uint32, tag = "8")]
     pub frame: u32,
     /// Frames that the server did not forward completely to this receiver.

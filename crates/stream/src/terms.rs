@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_liar_reports_has_a_bound() {
+    fn values_in_a_false_report_are_limited() {
         let most = u64::MAX;
         let course = course(&Way {
             receivers: u32::MAX,

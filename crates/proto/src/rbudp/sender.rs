@@ -19,13 +19,14 @@ use crate::wire::{Control, Done, Pulse, Report};
 
 /// Longest wait before DONE is repeated, unless two timeouts are longer.
 const MAX_REPEAT: Span = Span::from_secs(2);
-/// The sender copies at most one in this many of the object's blocks.
+/// Limit on the extra copies in small last rounds: one copy for this many blocks of the object.
 const COPY_SHARE: u64 = 256;
 /// Minimum loss ratio assumed when computing coded symbols ([`crate::coded`]) for a round with
 /// repairs, because that round had losses.
 const LEAST_LOSS: f64 = 0.000_5;
-/// Minimum number of datagrams covered by reports before their loss ratio gives a round of first
-/// sends symbols. A loss ratio remembered from an earlier flow needs no reports.
+/// A round of first sends gets symbols only once reports have covered this many datagrams: before
+/// that, their loss ratio is too uncertain. A loss ratio remembered from an earlier flow needs no
+/// reports.
 const KNOWN: u64 = 500;
 /// Datagrams that a segment may send in addition to its expected losses, as a share of its blocks.
 /// Together with the error of losses estimated from few reports, this stays within 1 %. A

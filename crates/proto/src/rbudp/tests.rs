@@ -1,4 +1,5 @@
-//! RBUDP's two ends, message by message. The sender sends DONE at the end of a round.
+//! RBUDP's two ends, message by message. The sender sends DONE at the end of a round. The
+//! receiver's grant is the number of bytes that may be sent for the first time.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod coded;
@@ -78,6 +79,7 @@ impl Out {
         dones
     }
 
+    /// Delivers a message of the receiver after a round trip (100 ms).
     fn hear(&mut self, control: Control) {
         self.now += Span::from_millis(100);
         self.sender.on_control(self.now, FLOW, &control);
@@ -168,7 +170,8 @@ fn done_is_repeated_with_growing_waits_until_it_is_answered() {
 #[test]
 fn silence_stops_the_flow_and_a_message_resumes_it() {
     let mut out = Out::new(&Setup { rate: Some(Rate::from_bps(80_000)), ..setup(100, 0) });
-    // A block takes 103 ms here: the flow is still sending when the silence stops it.
+    // A datagram of 1,032 bytes takes 103 ms at 80 kbit/s. The flow is still sending when the
+    // silence stops it.
     while out.sender.poll_event().is_none() {
         let next = PacketNumber(out.sent.len() as u64);
         out.sender.poll_transmit(out.now, next, 16, &mut out.sent);
@@ -244,7 +247,8 @@ proptest! {
                 skipped.extend(index..(index + count).min(60));
                 continue;
             }
-            // The receiver drains only the blocks that it still wants.
+            // The receiver has written the blocks that it needs, so its grant rises by their bytes.
+            // Skipped blocks do not count.
             drained = kept;
             out.grant(turn, (budget + drained) * 1000);
             for done in out.dones() {
@@ -315,7 +319,7 @@ fn a_report_goes_after_the_grace_when_the_last_datagram_is_lost() {
     inn.arrive(ms(0), &[(0, 0)]);
     inn.done(ms(1), 1, 4, 3);
     assert!(inn.reports(ms(1)).is_empty());
-    // Data that still arrive extend the grace.
+    // Data that still arrive extend the grace of 25 ms (a quarter of the round trip).
     inn.arrive(ms(20), &[(1, 1)]);
     inn.receiver.on_timeout(ms(26));
     assert!(inn.reports(ms(26)).is_empty());
@@ -344,7 +348,8 @@ fn a_repeatedly_reported_loss_counts_once() {
 fn blocks_skipped_later_do_not_count_as_lost() {
     let mut inn = In::new(&setup(6, 0));
     inn.arrive(ms(0), &[(0, 1), (1, 5)]);
-    // The sender knew that 2..5 need not arrive; block 0 was lost.
+    // Block 0 was lost. The sender knew that the receiver does not need blocks 2 to 4. The receiver
+    // learns this below, so it first counts four blocks as lost.
     inn.done(ms(1), 1, 6, 1);
     assert_eq!(inn.reports(ms(1)).len(), 1);
     let lost = |inn: &In| inn.receiver.accounting(FLOW).unwrap().blocks_lost;
@@ -440,7 +445,8 @@ fn a_segment_of_two_million_blocks_is_reported_in_slices_and_repaired() {
     let (sent, came) = (*sender.accounting(), *inn.receiver.accounting(FLOW).unwrap());
     assert_eq!((sent.first, came.distinct), (u64::from(BLOCKS), u64::from(BLOCKS)));
     assert_eq!((came.duplicates, sent.retransmitted), (0, came.path_lost()));
-    // About 20,000 lone blocks, two to three bytes each, 1,100 bytes a message.
+    // One block in 100 is lost. Reports name each of these 20,000 blocks with two to three bytes;
+    // a message has room for 1,100 bytes.
     assert!((30..60).contains(&messages), "{messages}");
     assert!(came.blocks_lost >= 19_000 && came.blocks_lost <= 21_000);
 }

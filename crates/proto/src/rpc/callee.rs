@@ -46,7 +46,7 @@ pub struct Room {
 pub struct Callee {
     /// Whether the calls have odd numbers.
     is_odd: bool,
-    /// Whether the other end had calls before this state existed.
+    /// Whether the other end made earlier calls that this callee does not know.
     is_late: bool,
     /// Highest number of a call on this connection.
     last: u64,
@@ -67,8 +67,8 @@ enum State {
 }
 
 impl Callee {
-    /// Returns the state for a caller with odd or even numbers. `is_late`: the caller made earlier
-    /// calls that this state does not know.
+    /// Returns a callee for a caller with odd or even numbers. `is_late`: the caller made earlier
+    /// calls that this callee does not know.
     pub fn new(is_odd: bool, is_late: bool) -> Callee {
         Callee {
             is_odd,

@@ -1,3 +1,5 @@
+//! A caller and a callee, message by message.
+
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec;
@@ -112,7 +114,7 @@ fn a_call_whose_answer_was_lost_is_made_once_and_gets_the_first_answer() {
     pair.caller.call(request(b"x"), pair.now).expect("there is room");
     assert!(pair.step());
     pair.lose();
-    // A second call never arrived.
+    // A second call is lost on its way to the callee.
     pair.caller.call(request(b"y"), pair.now).expect("there is room");
     pair.lose();
     while pair.step() {}
@@ -136,13 +138,13 @@ fn a_call_whose_answer_is_forgotten_fails_and_is_not_made_again() {
     let again = |id| Message::Call(Call { again: true, ..call(id) });
     let unknown =
         |message| matches!(message, Some(Message::Answer(_, Err(f))) if f.code == RpcCode::Unknown);
-    // A server that has restarted.
+    // The server has restarted, so it knows no earlier call.
     let mut callee = Callee::new(true, true);
     assert_eq!(callee.heard(again(1), ROOM), Ok(None));
     assert!(unknown(callee.poll()));
     // New calls of the same client run.
     assert!(matches!(callee.heard(Message::Call(call(3)), ROOM), Ok(Some(Order::Run(_)))));
-    // A client that has the answer and asks again.
+    // The client confirms the answer, and then repeats the call.
     callee.answer(3, Ok(Vec::new()));
     callee.heard(Message::Have(vec![3]), ROOM).expect("honest");
     callee.lost();
@@ -170,6 +172,8 @@ fn a_flood_of_calls_is_refused_and_one_without_reading_ends_the_connection() {
     let mut callee = Callee::new(true, false);
     let mut next = (0..).map(|n| Message::Call(call(2 * n + 1)));
     let mut heard = |callee: &mut Callee| callee.heard(next.next().expect("endless"), ROOM);
+    // Above the limit of running calls, each further call gets an error as its answer. The client
+    // may leave UNREAD answers unread.
     for _ in 0..CALLS {
         assert!(matches!(heard(&mut callee), Ok(Some(Order::Run(_)))));
     }
@@ -180,7 +184,7 @@ fn a_flood_of_calls_is_refused_and_one_without_reading_ends_the_connection() {
     assert_eq!(callee.running(), (CALLS, 0));
     let busy = callee.poll();
     assert!(matches!(busy, Some(Message::Answer(_, Err(f))) if f.code == RpcCode::Busy));
-    // The other connections of the client count as well.
+    // The calls on the client's other connections have already reached the limit.
     let mut callee = Callee::new(true, false);
     let full = Room { calls: false, streams: false };
     assert_eq!(callee.heard(Message::Call(call(1)), full), Ok(None));

@@ -25,9 +25,9 @@
 //!   release. Each repetition waits longer, up to four times as long.
 //! - A loss report about a block that was resent less than a round trip ago is ignored: the
 //!   receiver made the report before the block could arrive.
-//! - At most 32 loss reports are sent in an interval; other reports wait for the next.
-//! - The rate is at least one datagram in an interval. An interval without sending does not raise
-//!   the rate.
+//! - At most 32 loss reports are sent in a SYN interval; other reports wait for the next.
+//! - The rate is at least one datagram in a SYN interval. An interval without sending does not
+//!   raise the rate.
 //!
 //! The paper's outlook (section 7) names two ideas. One is "to use bandwidth estimation techniques
 //! to set the rate control parameters". This sender does so only at the start, with a packet train

@@ -34,7 +34,7 @@ pub struct SabulSender {
     interval: Interval,
     /// Timer that resends the last block during silence while blocks are in flight.
     probes: Again,
-    /// Timer that gives up all blocks in flight during silence.
+    /// Timer that counts all blocks in flight as lost during silence.
     expiries: Again,
     /// The end of a freeze, during which nothing is sent.
     frozen: Option<Time>,

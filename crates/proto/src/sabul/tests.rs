@@ -117,7 +117,7 @@ fn the_flow_window_starts_at_one_and_grows_with_acknowledgements() {
     }
     assert_eq!(sizes, [1, 2, 4, 8, 16]);
     // "Once the NAK is received, the flow window is set to the maximum value": 100 Mbit/s times
-    // 110 ms, in datagrams of 1032 bytes.
+    // 110 ms (a round trip and a SYN interval), in datagrams of 1032 bytes.
     out.lose(&[20..21]);
     out.ack(20);
     assert_eq!(out.sender.window_room() + out.sender.end.frontier.unacknowledged(), 1332);
@@ -155,7 +155,8 @@ fn an_available_window_is_rate_times_delay_and_at_most_the_set_maximum() {
         let size = out.sender.window_room() + out.sender.end.frontier.unacknowledged();
         (size, (out.sent.len() - before) as u64)
     };
-    // The window has the blocks that arrived in the last 110 ms, and sixteen more.
+    // The window has the blocks that arrived in the last 110 ms (a round trip and a SYN interval),
+    // and sixteen more.
     let (followed, arrived) = sizes(&[("available-window", 1.0)]);
     assert!(arrived > 100 && followed.abs_diff(arrived + 16) < arrived / 5, "{followed}");
     assert_eq!(sizes(&[("available-window", 1.0), ("window", 40.0)]).0, 40);
@@ -229,13 +230,14 @@ fn an_acknowledgement_takes_blocks_off_the_loss_list() {
 }
 
 #[test]
-fn a_lost_end_is_found_by_the_last_block_and_then_given_up_whole() {
+fn lost_last_blocks_are_found_by_resending_the_last_and_all_count_as_lost_after_a_second() {
     let mut out = Out::open(20);
     assert_eq!(out.run_for(20).len(), 20);
     // In silence the sender resends the last block after a timeout, and again after growing waits.
     assert_eq!(out.run_until(ms(600)), [19]);
     assert_eq!(out.run_until(ms(990)), [19]);
-    // After a second of silence everything in flight counts as lost.
+    // The sender resends the last block twice more. After a second of silence all 15 blocks in
+    // flight count as lost.
     out.ack(5);
     assert_eq!(out.run_for(1_100).len(), 2 + 15);
 }
@@ -254,7 +256,8 @@ fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
 
 #[test]
 fn the_first_train_is_sent_whole_even_on_a_short_path() {
-    // Before the rate is known, the window's maximum would be 9 blocks.
+    // Before the rate is known, the window's maximum would be 9 blocks: the data of a SYN interval
+    // and a round trip at an assumed rate of 8 Mbit/s.
     let mut out = Out::new(&Setup { rate: None, rtt: Span::from_micros(50), ..setup(1000) });
     assert_eq!(out.run_until(Time::ZERO).len(), 32);
 }
@@ -333,7 +336,8 @@ fn a_gap_is_reported_immediately_and_again_after_two_three_four_round_trips() {
     assert_eq!(inn.lost(ms(500)), [2..3, 4..5, 7..9]);
     assert_eq!(inn.lost(ms(899)), []);
     assert_eq!(inn.lost(ms(900)), [2..3, 4..5, 7..9]);
-    // The losses count several times, the blocks once.
+    // Five losses are reported once, and the four that remain three more times. Each block counts
+    // once as lost.
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (5, 5 + 3 * 4));
 }
@@ -400,6 +404,7 @@ fn the_release_reports_all_missing_blocks_each_20_ms_and_signals_each_200() {
     for turn in 1..=5 {
         assert_eq!(inn.lost(ms(20 * turn)), [2..5]);
     }
+    // Six reports name the three blocks.
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (3, 18));
     inn.arrive(ms(100), [2, 3, 4]);

@@ -1,3 +1,5 @@
+//! The tree, and watchers with their replicas, message by message.
+
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -80,6 +82,7 @@ fn an_edit_is_made_where_its_condition_holds() {
 
 #[test]
 fn a_full_tree_refuses_growth_and_accepts_other_edits() {
+    // An entry takes 96 bytes in addition to its key and value.
     let limits = Limits { keys: 2, bytes: 1000, ..Limits::default() };
     let mut tree = Tree::new(limits, 0, []);
     tree.apply(put("a", &[1; 300])).expect("there is room");
@@ -164,6 +167,8 @@ fn edit_both(tree: &mut Tree, value: &[u8]) {
     }
 }
 
+/// Returns a tree with four values of 60 KiB, of which a piece of the snapshot holds two. The tree
+/// keeps at most `recent` bytes of recent changes.
 fn watched(recent: usize) -> (Tree, Watcher, Replica) {
     let mut tree = Tree::new(Limits { recent, ..Limits::default() }, 0, []);
     for name in ["w/a", "w/b", "w/c", "w/z"] {
@@ -226,6 +231,7 @@ fn a_snapshot_of_many_tiny_entries_is_refused_by_the_memory_that_they_take() {
         Piece::Snapshot { revision: 1, is_first: true, is_last: true, entries: entries.collect() };
     assert!(Replica::new(Prefix::ALL, 9_000).take(piece.clone()).is_err());
     let news = Replica::new(Prefix::ALL, 10_000).take(piece).unwrap().unwrap();
+    // An entry takes 96 bytes, and 3 for its key.
     assert_eq!(news.bytes(), 100 * 99);
 }
 

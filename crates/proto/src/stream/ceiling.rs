@@ -1,4 +1,5 @@
-//! The rate that the path carries, from the arrivals of frames, as a limit of the sending rate.
+//! The rate that the path carries, from the arrivals of frames, as a limit of the sending rate. A
+//! frame is sent as symbols, one in each datagram.
 //!
 //! The sending rate of a stream is planned from the reported loss and delays. The rate rises with
 //! the loss and with the variation of the delays. If the rate exceeds the path, a queue fills, so
@@ -90,11 +91,11 @@ impl Arrivals {
 pub struct Ceiling {
     /// The time between two frames.
     interval: Span,
-    /// The limit, and since when.
+    /// The limit, and when it was set.
     limit: Option<(Rate, Time)>,
     rate: Option<Rate>,
-    /// The lowest sending rate in the last period, and in this one until `ends`. Reports describe
-    /// the frames of the last period.
+    /// The lowest sending rate in the last period, and in the current period, which ends at `ends`.
+    /// A period is the time after which reports describe a new rate.
     lowest: [Option<Rate>; 2],
     ends: Time,
 }
@@ -204,7 +205,8 @@ mod tests {
         arrivals.on_symbol(at(45_000_001), u32::MAX, 0, u64::MAX);
     }
 
-    /// A stream with two frames a second over 100 ms: reports describe a rate after 4.1 s.
+    /// A stream with two frames a second over a round trip of 100 ms. Reports describe a rate after
+    /// 4.1 s: [`REPORTED`], the round trip and two frame intervals.
     fn ceiling() -> (Ceiling, impl Fn(u64) -> Time, impl Fn(&mut Ceiling, Time, u64)) {
         let settled = Span::from_millis(4_100);
         let mut ceiling = Ceiling::new(Span::from_millis(500));

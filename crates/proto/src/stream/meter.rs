@@ -1,4 +1,5 @@
-//! Measurements of the path from the datagrams of one flow.
+//! Measurements of the path from the datagrams of one flow. Each datagram carries a symbol of a
+//! frame, with the sender's time stamp.
 
 use crate::fec::Losses;
 use crate::time::{Span, Time};
@@ -160,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_those_of_the_numbers_and_a_late_one_is_none() {
+    fn gaps_in_the_numbers_are_losses_and_a_late_datagram_is_none() {
         let mut meter = meter();
-        // One in a hundred is lost, in pairs.
+        // One in a hundred is lost, in pairs. The pair before the first arrival does not count.
         for n in (0..100_000_u64).filter(|n| n % 200 > 1) {
             meter.on_datagram(at(n * 50), n);
         }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_was_not_seen_has_half_a_per_cent_and_none_has_more_than_ten() {
+    fn an_unmeasured_path_has_half_a_per_cent_loss_and_no_path_more_than_ten() {
         let share = |meter: &Meter| meter.losses().ratio().get();
         assert_eq!(share(&meter()), 0.005);
         let mut bad = meter();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_that_of_rtp_and_the_spread_the_most_of_it() {
+    fn jitter_is_smoothed_as_in_rtp_and_the_spread_is_slowest_minus_fastest() {
         let mut meter = meter();
         for n in 0..1_000 {
             meter.on_datagram(at(n * 50), n);

@@ -28,11 +28,11 @@ pub struct Plan {
     pub choice: Choice,
 }
 
-/// Plans a stream that uses `way`, or without `way` the cheaper one of repair and code. Its
-/// datagrams have `overhead` bytes in addition to the symbol. For payloads, the frame of `needs` is
-/// a whole payload. Jitter beyond a quarter of the deadline is ignored: with more, frames are late
-/// whatever the sender does. Returns `None` if `way`, or without `way` neither repair nor code,
-/// keeps the deadline.
+/// Plans a stream that uses `way`; without `way`, the one of repair and code with the lower rate.
+/// Its datagrams have `overhead` bytes in addition to the symbol. For payloads, the frame of
+/// `needs` is a whole payload. Jitter beyond a quarter of the deadline is ignored: with more,
+/// frames are late whatever the sender does. Returns `None` if `way` cannot meet the deadline or,
+/// without `way`, if neither repair nor code can.
 pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Option<Plan> {
     let path = path.calmed(needs.deadline);
     let choice = choose(needs, &path);

@@ -89,7 +89,8 @@ fn the_originals_go_first_and_in_order_then_the_repairs() {
         heads.extend(sent(&mut sender, now));
     }
     assert!(heads.iter().enumerate().all(|(n, head)| usize::from(head.index) == n));
-    // 1,440,000 bytes are 1006 symbols and a shorter one.
+    // 1,440,000 bytes are 1006 symbols of 1430 bytes and a shorter one. With 24 repairs they are
+    // 1031 datagrams.
     assert_eq!((heads.len(), heads[0].repairs), (1031, 24));
     assert!(heads.iter().all(|head| (head.frame, head.at) == (0, 0)));
     // 1031 datagrams of 1472 bytes take 48.6 ms at 250 Mbit/s.
@@ -251,12 +252,13 @@ fn a_frame_does_not_wait_for_frames_that_were_never_sent() {
     for index in 0..2 {
         receiver.on_symbol(at(80), &Head { index, ..many });
     }
+    // Frames 4 and 5 are missed, 6 is delivered, 7 to 999 are missed, 1,000 is delivered.
     let all: Vec<_> = core::iter::from_fn(|| receiver.poll(at(80))).collect();
     assert_eq!(all.len(), 4, "{all:?}");
 }
 
 #[test]
-fn after_a_cut_the_stream_goes_on_with_new_frames() {
+fn after_an_outage_the_stream_goes_on_with_new_frames() {
     let mut receiver = receiver();
     receiver.on_symbol(at(50), &symbol(0, 0, 0));
     let (frame, millis) = (100_000, 5_000_000 / 1_000);
@@ -272,6 +274,7 @@ fn after_a_cut_the_stream_goes_on_with_new_frames() {
 
 #[test]
 fn memory_is_bounded_by_the_frames_that_are_open() {
+    // A frame reserves memory for two symbols, so there is room for two frames.
     let mut receiver = Receiver::new(SYMBOL, DEADLINE, PATH, 5 * usize::from(SYMBOL));
     assert_eq!(receiver.on_symbol(at(50), &symbol(0, 0, 0)), Placed::Keep);
     assert_eq!(receiver.on_symbol(at(50), &symbol(1, 0, 0)), Placed::Keep);
@@ -402,7 +405,7 @@ fn a_code_serves_many_receivers_with_less_than_repair() {
 }
 
 #[test]
-fn the_table_of_the_page_is_what_is_chosen() {
+fn the_table_in_docs_streaming_shows_the_chosen_ways() {
     use alloc::format;
     use alloc::string::String;
     let mut table = String::new();

@@ -30,7 +30,7 @@ pub(super) struct Requests {
     table: u64,
     /// Time after which a block is requested again.
     wait: Span,
-    /// How late a datagram may be.
+    /// How late a block may be before it counts as missing.
     grace: Span,
     /// Each block below this number has arrived, or is later than the grace allows.
     settled: u64,
@@ -74,7 +74,7 @@ impl Requests {
         }
     }
 
-    /// How late a datagram may be.
+    /// How late a block may be before it counts as missing.
     pub(super) fn grace(&self) -> Span {
         self.grace
     }

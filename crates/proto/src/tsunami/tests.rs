@@ -224,7 +224,8 @@ fn each_error_rate_sets_the_pace_once_and_silence_reduces_it() {
     assert_eq!(out.sender.rate(), Rate::from_mbps(12));
     out.hear(&Control::ErrorRate(ErrorRate { sequence: out.said, rate: 0, restart: None }));
     assert_eq!(out.sender.rate(), Rate::from_mbps(12));
-    // The public tool's heartbeat: half a second without a report counts as all lost.
+    // The public tool's heartbeat: half a second without a report counts as all lost, so the delay
+    // grows by 1/24.
     out.run_for(510);
     assert_eq!(out.sender.rate(), Rate::from_bps(11_519_995));
 }
@@ -341,7 +342,8 @@ fn a_block_is_not_requested_again_before_its_repair_can_arrive() {
             times.push(21 * turn);
         }
     }
-    // A report is due each 21 ms: without the wait the blocks would be requested 28 times.
+    // From 84 ms on, each report (every 21 ms) would request the blocks: 26 times. The wait of two
+    // round trips (200 ms) leaves three requests.
     assert_eq!(times, [84, 294, 504]);
     assert_eq!(inn.counts(), (10, 30));
 }
@@ -371,7 +373,7 @@ fn without_a_grace_late_blocks_are_requested_as_in_the_public_tool() {
         inn.arrive(ms(353), 140..150);
         assert_eq!(inn.counts().0, expected.map_or(0, |run| run.end - run.start));
     }
-    // The end is requested immediately.
+    // Without a grace, missing blocks are requested as soon as the last block arrives.
     let mut inn = In::new(&Setup { settings: set("grace", 0.0), ..setup(100) });
     inn.arrive(ms(0), (0..50).chain(53..100));
     assert_eq!(inn.asked(ms(0)), [50..53]);
@@ -421,8 +423,8 @@ fn a_restart_is_requested_once_and_then_only_blocks_lost_after_it() {
     inn.arrive(ms(1_070), [100, 101, 102, 103, 104]);
     let (asked, rates) = inn.said(ms(1_070));
     assert_eq!((asked, rates[0].restart), (alloc::vec![60..65], None));
-    // The restart makes no further progress. After four waits, the blocks of the restart that have
-    // not arrived count as missing.
+    // The restart makes no further progress. After four waits of two round trips (800 ms), the
+    // blocks of the restart that have not arrived count as missing.
     inn.arrive(ms(1_900), 500..550);
     assert_eq!(inn.said(ms(1_900)).1[0].restart, Some(60));
     assert_eq!(inn.counts(), (150, 150 + 5 + 100));

@@ -137,8 +137,8 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
         session.write(&much).await.expect("open");
         assert_eq!(session.read().await, Ok(Some(much)));
         let mut flying: Vec<usize> = flying.lock().expect("no holder panics").clone();
-        // Use the packets of the second half of the 400 kB: they are sent long after the first
-        // losses, and before the acknowledgements of the echo.
+        // Use the packets of the second half of the 400 kB (in packets of 1,400 bytes): they are
+        // sent long after the first losses, and before the acknowledgements of the echo.
         let told = 400_000 / 1400;
         assert!(flying.len() > told, "{} packets", flying.len());
         let mut late = flying.drain(told / 2..told).collect::<Vec<_>>();

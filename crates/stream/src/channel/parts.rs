@@ -126,7 +126,8 @@ mod tests {
             assert_eq!(parts.held(), len - last.bytes.len());
             let (came, next) = parts.take(last.clone()).unwrap().expect("it is whole");
             assert!(came == Message { born: came.born, ..whole.clone() } && next == 77);
-            // The clock advances between the two ends.
+            // A part has the message's age, so `born` grows by the time (in µs) that the test
+            // takes between cutting and joining.
             assert!((0..60_000_000).contains(&(came.born - whole.born)) && parts.held() == 0);
         }
     }

@@ -144,7 +144,7 @@ impl Running {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests the end: unsent data is discarded.
+    /// Asks the transfer to stop; unsent data is discarded.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

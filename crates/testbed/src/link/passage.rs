@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_eats_large_packets_only() {
+    fn a_black_hole_drops_large_packets_only() {
         let spec = LinkSpec { swallow_above: Some(1_280), ..LinkSpec::default() };
         let mut link = Link::new(spec, 1);
         assert!(matches!(link.offer(Time::ZERO, 1_280), Fate::Arrives(_)));

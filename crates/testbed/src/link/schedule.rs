@@ -166,7 +166,8 @@ mod tests {
             (50, ramp(50)),
             (100, Change::Rate(Some(Rate::from_mbps(7)))),
         ]);
-        // No query in between: the second ramp starts from 150.
+        // The schedule is first queried after the second ramp's start. That ramp starts from 150
+        // Mbit/s, the value of the first ramp at 50 ms.
         assert_eq!(spec(75).rate, Some(Rate::from_mbps(125)));
         assert_eq!(spec(160).rate, Some(Rate::from_mbps(7)));
     }

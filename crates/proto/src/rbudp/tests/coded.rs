@@ -50,8 +50,8 @@ fn repairs_are_followed_by_symbols_of_their_chunks() {
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     let mut out = sent(&setup);
     out.dones();
-    // At a loss ratio of 0.05, more than two of two blocks and two symbols are lost once in 2,000
-    // times. A block and a symbol are both lost once in 400 times.
+    // At a loss ratio of 0.05, two symbols for two repairs fail once in 2,000 times: when three or
+    // four of the four datagrams are lost. One symbol for one repair fails once in 400 times.
     out.report(1, 800, &[3..5, 799..800]);
     assert_eq!(out.run(), [3, 4, 799, index(0, 0), index(0, 1), index(99, 0)]);
     let highest = PacketNumber(805);
@@ -67,8 +67,8 @@ fn repairs_are_followed_by_symbols_of_their_chunks() {
 
 #[test]
 fn repairs_and_symbols_exceed_the_expected_losses_by_at_most_0_75_percent() {
-    // 5.26 % + 0.75 % of 800 blocks are 48.1, rounded up to 49. After 38 repairs 11 are left: two
-    // for each of the five chunks.
+    // A loss ratio of 0.05 requires 0.05 / 0.95 = 5.26 % repairs. 5.26 % + 0.75 % of 800 blocks are
+    // 48.1, rounded up to 49. After 38 repairs 11 are left: two for each of the five chunks.
     let setup = coded(800, 0, 8);
     let mut out = sent(&setup);
     out.report(1, 800, &[0..38]);
@@ -89,7 +89,8 @@ fn first_sends_of_known_loss_have_symbols_before_done() {
     out.dones();
     hear_of_loss(&mut out, 600);
     let sent = out.run();
-    // The budget is 25 datagrams, less than the two chunks need, so they share it.
+    // The budget is 6.01 % of 400 blocks, rounded up: 25 datagrams. The two chunks need more, so
+    // each gets 12.
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     let symbols = [2, 3].into_iter().flat_map(|c| (0..12).map(move |n| index(c, n)));
     assert_eq!(sent, (200..400).chain(symbols).collect::<Vec<_>>());
@@ -108,12 +109,13 @@ fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
         Setup { remembered: Some(path), ..setup }
     };
     let symbols = |setup: &Setup| sender(setup).run().len() - 400;
-    // The budget is 25 datagrams, which the two chunks share.
+    // The budget of 25 datagrams gives each of the two chunks 12 symbols.
     assert_eq!(symbols(&path(0.05)), 24);
     assert_eq!([0.0, 0.5, 1.0].map(|loss| symbols(&path(loss))), [0, 0, 0]);
     let another = Setup { rtt: path(0.05).rtt / 3, ..path(0.05) };
     assert_eq!(symbols(&another), 0, "the path has changed");
-    // None of 300 datagrams is lost; at the remembered loss ratio 15 ± 3.8 would be lost.
+    // None of 300 datagrams is lost; at the remembered loss ratio 15 would be lost, with a standard
+    // deviation of 3.8.
     let mut out = sender(&Setup { grant: Bytes::new(300_000), ..path(0.05) });
     out.run();
     let (highest, grant) = (300, Bytes::MAX);
@@ -129,7 +131,8 @@ fn segments_whose_repairs_arrive_before_the_last_block_have_no_symbols() {
     out.run();
     hear_of_loss(&mut out, 600);
     out.run();
-    // A repair arrives 125 ms after its round's end; the sender sends 1,514 blocks in that time.
+    // A repair arrives 125 ms (a round trip and a grace of 25 ms) after its round's end. The sender
+    // sends 1,514 blocks in that time, so only the last four segments have symbols.
     let coded = out.sent.iter().filter(|block| block.index >= 400).map(|block| block.segment);
     assert_eq!(coded.min(), Some(6));
 }
@@ -186,7 +189,7 @@ fn as_many_symbols_as_blocks_are_missing_complete_a_chunk() {
     let counts = far.counts();
     assert_eq!((counts.received, counts.distinct, counts.duplicates), (17, 16, 1));
     assert_eq!(counts.recovered, 2);
-    // First a symbol, then enough blocks.
+    // The last chunk has four blocks. One symbol and three blocks complete it.
     assert!(far.take(&[coded(2, 127), 16, 18]).is_empty());
     let done = [Event::Restored { chunk: 2 }, Event::SegmentDone { segment: 0 }, Event::Finished];
     assert_eq!(far.take(&[17]), done);

@@ -39,7 +39,7 @@ fn waits(rtt: Span, count: u64) -> Vec<u64> {
 #[test]
 fn done_is_repeated_after_a_timeout_and_half_a_round_trip_and_then_at_doubled_waits() {
     assert_eq!(waits(Span::from_millis(100), 5), [350, 700, 1_400, 2_000, 2_000]);
-    // The longest wait is 2 s or two timeouts, whichever is longer.
+    // The longest wait is 2 s or two timeouts of three round trips, whichever is longer.
     assert_eq!(waits(Span::from_secs(2), 3), [7_000, 12_000, 12_000]);
 }
 
@@ -83,7 +83,8 @@ fn part_of_an_answer_delays_the_repeat_and_the_whole_answer_ends_it() {
 
 #[test]
 fn copies_of_the_tail_use_up_their_budget() {
-    // 2048 / 256 = 8 extra blocks. A round takes half of the extra blocks that are left.
+    // 2048 / 256 = 8 extra blocks. A round takes at most half of the extra blocks that are left, so
+    // the five rounds take 4, 2, 0, 1 and 0.
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
     out.run();
     let mut round = 0;

@@ -114,7 +114,8 @@ fn a_frame_of_which_nothing_arrived_is_requested_when_a_later_one_arrives() {
     assert_eq!(receiver.poll_request(at(311)), None);
     assert_eq!(receiver.poll_request(at(312)), Some(request(0, &all)));
     assert_eq!(receiver.poll_request(at(312)), Some(request(1, &[(1, 1)])));
-    // Frame 0 is due at 1,000 ms, frame 1 at 1,050: repeated symbols of frame 0 would be late.
+    // Frame 0 is due at 1,000 ms, frame 1 at 1,050. Repeated symbols arrive after a round trip of
+    // 100 ms, too late for frame 0.
     assert_eq!(receiver.poll_request(at(901)), Some(request(1, &[(1, 1)])));
     assert_eq!((receiver.poll_request(at(901)), receiver.next_request(at(951))), (None, None));
 }
@@ -173,6 +174,7 @@ fn a_symbol_that_several_receivers_lack_is_sent_again_once_in_a_round_trip() {
 
 #[test]
 fn a_receiver_gets_a_quarter_of_a_frame_and_16_symbols_and_leaves_others_their_share() {
+    // A receiver may request 100 / 4 + 16 = 41 symbols; 42 are refused.
     let (mut sender, all) = kept(100);
     assert_eq!(all.len(), 100);
     sender.again(at(60), &request(0, &[(0, 41)]), 1);
@@ -189,7 +191,7 @@ fn a_receiver_gets_a_quarter_of_a_frame_and_16_symbols_and_leaves_others_their_s
         sender.again(at(70), &request(0, &[(41, 58)]), receiver);
     }
     assert_eq!(indices(&mut sender, 70).len(), 41 + 18);
-    // All receivers together get at most four times this share of a frame.
+    // All receivers together get at most four times this share: 164 symbols.
     for receiver in 10..100 {
         sender.again(at(171), &request(0, &[(0, 40)]), receiver);
         sender.again(at(171), &request(0, &[(41, 58)]), receiver);

@@ -224,7 +224,7 @@ fn objects(
     let lasts = |place: usize| matches!(scenario.flows[place].amount, Amount::Lasts(_));
     let largest = sizes.iter().filter(|(place, _)| lasts(*place)).max_by_key(|(_, size)| *size);
     let whole = sizes.iter().filter(|(place, _)| !lasts(*place));
-    // Each complete object exists twice at the end.
+    // At the end of the run, each complete object exists at its sender and at its receiver.
     let all = whole.fold(0u64, |sum, (_, size)| sum.saturating_add(2 * size.get()));
     let all = all.saturating_add(largest.map_or(0, |(_, size)| size.get()));
     let scratch = Scratch::new(Bytes::new(all)).map_err(|error| failed("copies", &error))?;
@@ -326,7 +326,7 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     if let Some(block) = transfer.block {
         arguments.extend(["--datagram".to_owned(), (block + OVERHEAD).to_string()]);
     }
-    // A copy that is cut off is not stored.
+    // A copy that lasts for a time is cut off, so its result is not stored.
     let counted = matches!(flow.amount, Amount::Lasts(_)).then_some(Strategy::Fake);
     let receive = transfer.receive.or(counted);
     arguments.extend(receive.map(|strategy| format!("--receive={}", strategy.name())));
@@ -429,7 +429,7 @@ mod tests {
         let copy = r#"{ from = "a", to = "b", protocol = "rbudp", size = 1000 }"#;
         assert_eq!(words("nic = \"1G\"", copy), "");
         assert_eq!(words("sends-rate = \"5M\"", copy), "--bwlimit 5000000bit");
-        // 1472 bytes each.
+        // 1000 packets a second of 1472 bytes each.
         assert_eq!(words("sends-packets = 1000", copy), "--bwlimit 11776000bit");
         assert_eq!(words("sends-rate = \"5M\"", &format!("{copy}, {copy}")), "");
     }

@@ -20,7 +20,7 @@ const BUFFER: usize = 8 << 20;
 /// The receiver's polling interval. After the sender has ended, the receiver counts until no
 /// datagram has arrived for a round trip plus twice this interval.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Maximum number of datagrams before the sender checks for the end.
+/// Maximum number of datagrams before the sender checks whether the flow has ended.
 const TURN: u32 = 64;
 
 /// Counters of the receiver.

@@ -1,3 +1,5 @@
+//! Scenario files: every key, and the errors of invalid files.
+
 use std::collections::BTreeMap;
 
 use longhaul_proto::law::Weight;
@@ -15,7 +17,7 @@ fn parse(text: &str) -> Result<Scenario, FileError> {
     Scenario::parse("test", text, &Reading::PLAIN)
 }
 
-/// The error of an invalid text.
+/// The error of an invalid scenario file.
 fn refused(text: &str) -> FileError {
     parse(text).expect_err(text)
 }
