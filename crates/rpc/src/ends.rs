@@ -210,7 +210,7 @@ impl Ends {
             }
             Order::Item(Whose::Ours(ticket), body) => {
                 if let Some(id) = self.tickets.get(&ticket) {
-                    // The handle has checked the item's length.
+                    // This cannot fail, because the handle has checked the item's length.
                     let _ = self.caller.item(*id, body);
                 }
             }

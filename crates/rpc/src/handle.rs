@@ -87,7 +87,7 @@ pub(crate) struct Passing {
 impl Passing {
     /// Passes an item. `longhaul_proto::rpc` limits the number of waiting items.
     pub(crate) fn pass(&mut self, item: Vec<u8>) {
-        // The reader may be gone.
+        // If the reader is gone, the item is dropped.
         let _ = self.items.as_ref().map(|items| items.send(item));
     }
 

@@ -321,7 +321,7 @@ mod tests {
             ] {
                 let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
                 far.expect_much();
-                // The new limit arrives with the message, or before it.
+                // The limit that `far` has raised arrives with its message, or before the message.
                 far.write(&1u32).await.expect("open");
                 assert_eq!(near.read::<u32>().await, Ok(Some(1)));
                 if let Some(announce) = announce {

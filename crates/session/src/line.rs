@@ -29,7 +29,7 @@ const READ_AHEAD: usize = 16 << 10;
 /// Completes when all written data have arrived.
 pub(super) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The state that both halves of a stream share; it keeps the connection open.
+/// The part of a stream that its two halves share; it keeps the connection open.
 pub(super) struct Line {
     pub(super) below: Arc<Below>,
     /// The other side has sent its last message.

@@ -441,7 +441,7 @@ impl Door {
                 // Keep the place until the first request, so sessions without a request count
                 // towards the limit.
                 session.place = Some(place);
-                // The receiver is dropped only with the listener.
+                // The send fails only if the listener was dropped; then nobody needs the session.
                 return drop(self.sessions.send(*session).await);
             }
             Some(Arrival::Done) => return,
@@ -491,7 +491,7 @@ impl Door {
     /// refused or has another version.
     async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
-        // The door owns the sender, so this wait ends only when clients need not wait.
+        // The wait cannot fail, because the door owns the sender.
         let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             self.turn_away(session, network, error).await;
@@ -561,7 +561,7 @@ impl Door {
             return;
         }
         if let Ok(Ok(())) = timeout(self.settings.handshake, session.reader.greet()).await {
-            // The receiver is dropped only with the listener.
+            // The send fails only if the listener was dropped; then nobody needs the session.
             let _ = self.sessions.send(session).await;
         }
     }

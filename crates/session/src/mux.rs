@@ -121,7 +121,7 @@ impl Mux {
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {
-            // If the multiplexer has ended by itself, the sender is dropped.
+            // The wait fails if the multiplexer has already ended by itself.
             let _ = closed.await;
         }
     }
@@ -146,7 +146,7 @@ async fn drive(
             orders.poll_recv(cx).map(Event::Ordered)
         });
         let done = match event.await {
-            // A stream that nobody accepts is reset.
+            // If nobody accepts the stream, its drop resets it.
             Event::Came(Some(Ok(stream))) => {
                 let _ = came.try_send(Stream(stream));
                 continue;
@@ -154,7 +154,7 @@ async fn drive(
             Event::Came(_) => return,
             Event::Ordered(Some(Order::Open(answer))) => {
                 let opened = std::future::poll_fn(|cx| connection.poll_new_outbound(cx)).await;
-                // The caller may have dropped its future.
+                // If the caller has dropped its future, nobody needs the stream.
                 let _ = answer.send(opened.map(Stream));
                 continue;
             }

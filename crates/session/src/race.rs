@@ -30,7 +30,7 @@ pub(super) enum Lost {
     Tried(String),
 }
 
-/// The state that all attempts share.
+/// The parameters that all attempts share.
 #[derive(Clone)]
 struct Race {
     identity: Identity,

@@ -71,7 +71,8 @@ pub(super) async fn connect(
         std::io::ErrorKind::ConnectionRefused => Failure::Refused,
         _ => Failure::other(error.to_string()),
     })?;
-    // The fallback for kernels that report no RTT. A retransmission would inflate this value.
+    // The time that connecting took, for kernels that report no RTT. A retransmission inflates
+    // this time.
     let rtt = RttWatch::once(Some(begun.elapsed()));
     tune(&stream, settings);
     let local_ip = stream.local_addr().ok().map(|address| address.ip());

@@ -208,7 +208,7 @@ impl Client {
         if ended.is_ok() {
             // The watches say goodbye.
             stop.send_replace(true);
-            // The writing task ends and returns its writer.
+            // Ends the writing task, which returns its writer.
             let _ = leave.send(());
             if let Ok(writer) = writes.await {
                 let _ = writer.leave(reader).await;

@@ -168,7 +168,7 @@ impl Shared {
             Ok(())
         };
         let takes = async {
-            // Earlier requests are answered in either case.
+            // After either outcome, the requests that were already read are still answered.
             Ok::<_, Error>(tokio::select! {
                 taken = takes(&writing) => taken,
                 why = anew => Err(why),

@@ -109,7 +109,7 @@ impl Store {
     }
 
     pub(crate) fn order(&self, command: Command) {
-        // The thread outlives every handle.
+        // The send cannot fail, because the thread outlives every handle.
         let _ = self.orders.send(command);
     }
 
@@ -185,7 +185,7 @@ impl Keeper {
     fn refuse(&mut self, batch: impl Iterator<Item = Command>, why: &str) {
         let closed = || Failed::Closed(why.to_owned());
         for command in batch {
-            // The client may have disconnected.
+            // The answer to a client that has disconnected is dropped.
             match command {
                 Command::Begin(.., tell) => drop(tell.send(Err(closed()))),
                 Command::Edit(.., tell) | Command::Hold(.., tell) => {

@@ -181,7 +181,7 @@ impl Gathering {
             Phase::Ended(frames) => {
                 let beyond = self.run.as_ref().map_or(Span::ZERO, |run| run.terms.deadline);
                 match &mut self.run {
-                    // The server repeats its report.
+                    // The server repeats its report; the first report sets the end.
                     Some(run) => drop(run.ends.get_or_insert((now + beyond, frames))),
                     None => self.ended = true,
                 }

@@ -119,7 +119,7 @@ impl Ingress {
 
     fn forward(&mut self) {
         if let Some(block) = self.filling.take() {
-            // The relay thread ends only after this flow.
+            // The send cannot fail, because the relay thread ends only after this flow.
             let _ = self.relay.send(Work::Forward(block));
         }
     }

@@ -104,7 +104,7 @@ impl Board {
 
     /// Waits until the server has admitted this receiver.
     pub async fn admitted(&self) {
-        // The board holds the sending half.
+        // The wait cannot fail, because the board holds the sending half.
         let _ = self.line.subscribe().wait_for(|(connected, _)| *connected).await;
     }
 
@@ -212,7 +212,7 @@ impl Control {
             error = silent => return Err(error),
             () = ends => {}
         }
-        // Everything that was requested has arrived, or is no longer wanted.
+        // Nothing more is expected, so a goodbye that fails is no error.
         let _ = writer.leave(reader).await;
         Ok(())
     }

@@ -130,7 +130,7 @@ impl Relay {
                         forward(&self.socket, &mut self.batch, outlet, path, &block);
                     }
                     block.clear();
-                    // The flow that filled the block may have ended.
+                    // If the flow that filled the block has ended, nobody needs the block.
                     let _ = back.send(block);
                 }
             }

@@ -95,7 +95,7 @@ impl Member {
         self.requests.clear();
         let keys = keys(&self.exporter, self.suite, self.epoch, self.flow);
         let (place, data) = (self.place.clone(), keys.sending_end().data);
-        // The relay's thread does not end before the stream's sender.
+        // The send cannot fail, because the relay's thread does not end before the stream's sender.
         let _ = live.relay.send(Work::Add(number, Outlet { place, data, withheld: None }));
     }
 }
@@ -174,7 +174,7 @@ impl Rooms {
             member.attach(*member_number, &live);
         }
         if let Some((_, other)) = room.live.replace((number, live)) {
-            // The other sender may have ended already.
+            // The send fails if the other sender has ended already.
             let _ = other.replaced.send(());
         }
         room.changed.send_replace(());

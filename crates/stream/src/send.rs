@@ -226,7 +226,7 @@ impl Control {
         link: Link,
         finished: &mut (impl Future<Output = u32> + Unpin),
     ) -> Result<(), Error> {
-        // The datagrams of an earlier link do not arrive by this one.
+        // Datagrams that were sent over an earlier link say nothing about this link.
         self.unheard = None;
         let suite = link.suite();
         let Link { mut session, port, contact, flow, .. } = link;

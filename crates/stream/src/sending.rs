@@ -171,7 +171,7 @@ impl Sending {
             self.forget();
             let is_empty = self.filling.is_none() && self.core.next_wakeup().is_none();
             if let Some(tell) = finish.take_if(|_| is_empty) {
-                // The caller may have dropped the receiver.
+                // If the caller has dropped the receiver, nobody needs the number.
                 let _ = tell.send(self.core.next());
                 return;
             }

@@ -176,7 +176,7 @@ impl Caller {
         if id >= self.next {
             return Err(Lie("an answer belongs to no call"));
         }
-        // The answer to a cancelled call may have been on its way.
+        // The call was cancelled while the message was on its way.
         let Some(open) = self.open.get_mut(&id) else { return Ok(None) };
         let none = Lie("an item or credit is for a call without items");
         Ok(Some(match message {

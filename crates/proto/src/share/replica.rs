@@ -20,7 +20,7 @@ pub enum News {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie(pub &'static str);
 
-/// The state of a watch.
+/// The client's side of a watch: the revision that it has, and the incomplete snapshot.
 #[derive(Debug)]
 pub struct Replica {
     prefix: Prefix,

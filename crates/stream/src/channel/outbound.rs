@@ -30,7 +30,7 @@ pub(super) enum Sending {
     Late,
 }
 
-/// The state of a path with a deadline.
+/// The measurements of a path whose messages have a deadline, from which the code is chosen.
 pub(super) struct Hop {
     deadline: Span,
     path: stream::Path,
@@ -39,7 +39,7 @@ pub(super) struct Hop {
 }
 
 impl Hop {
-    /// Returns the state for a path of which only the round-trip time is known.
+    /// Returns the measurements of a path of which only the round-trip time is known.
     pub(super) fn new(deadline: Span, rtt: Span) -> Hop {
         let losses = stream::Meter::new(Span::from_secs(1)).losses();
         let path = stream::Path { rtt, jitter: Span::ZERO, losses, symbol: *DATAGRAMS.start() };

@@ -28,7 +28,7 @@ pub(super) struct Awake {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// State shared by the threads and their owners.
+/// Flags and counters that the threads and their owners share.
 #[derive(Default)]
 struct Shared {
     roused: AtomicBool,

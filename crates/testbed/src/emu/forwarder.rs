@@ -52,7 +52,7 @@ enum Order {
     Report(Sender<Report>),
 }
 
-/// The forwarder's state for the statistics.
+/// The forwarder's counters and times, for the statistics.
 pub(super) struct Report {
     pub(super) links: Vec<LinkReport>,
     pub(super) in_flight: u64,
@@ -68,7 +68,7 @@ pub(super) struct Report {
     pub(super) elapsed: Span,
 }
 
-/// A link's state for the statistics.
+/// A link's counters and delay, for the statistics.
 pub(super) struct LinkReport {
     pub(super) tally: LinkTally,
     pub(super) delay: Span,
@@ -133,7 +133,7 @@ impl Pass {
     }
 }
 
-/// The forwarder's state for a host's port.
+/// The forwarder's records of a host's port.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     /// When the port was last found empty.
@@ -145,7 +145,7 @@ struct Entry {
 pub(super) struct Forwarder {
     start: Instant,
     ports: Vec<Port>,
-    /// The state for each port, in the order of `ports`.
+    /// The records of each port, in the order of `ports`.
     entries: Vec<Entry>,
     lanes: Vec<Lane>,
     ways: Ways,

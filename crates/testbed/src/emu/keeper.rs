@@ -70,7 +70,7 @@ impl Drop for Keeper {
     }
 }
 
-/// The thread's state.
+/// The processes that the keeper's thread has started.
 struct Household {
     lifeline: Option<OwnedFd>,
     first: Pid,

@@ -112,7 +112,7 @@ impl Emulation {
                         Ok(())
                     }
                     Err(error) => {
-                        // Otherwise the other end would wait for this connection.
+                        // Stops the transfer, because the receiver would wait for this connection.
                         until.store(true, Ordering::Relaxed);
                         Err(error)
                     }

@@ -25,7 +25,7 @@ pub(super) struct Lane {
     pub(super) offered: Time,
     /// Runs in flight, in the order of their due times.
     pub(super) due: VecDeque<Run>,
-    /// Packets of bunched runs that the queue or CoDel dropped.
+    /// Packets of bunched runs ([`Run::bunched`]) that the queue or CoDel dropped.
     pub(super) burst_drops: u64,
 }
 

@@ -393,7 +393,7 @@ mod tests {
         assert!((rate.as_bps() as f64 / expected - 1.0).abs() < 1e-6, "{rate}");
         let half = tally.queue_full as f64 / tally.offered as f64;
         assert!((half - 0.5).abs() < 0.001, "{half}");
-        // The queue adds at most its own delay.
+        // The wait for the 10,000 bytes of the queue adds to the delay of 50 ms.
         let waited = times[times.len() - 1].since(Time::ZERO + Span::from_nanos(6_152) * 99_999);
         assert!(waited <= Span::from_millis(50) + Bytes::new(10_000) / Rate::from_mbps(1_000));
     }

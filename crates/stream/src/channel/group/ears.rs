@@ -34,7 +34,7 @@ pub(super) struct Heard {
     pub(super) late: bool,
 }
 
-/// The state of one epoch.
+/// An epoch whose key is known: the keys and the incomplete messages of its senders.
 struct Known {
     epoch: Epoch,
     openers: BTreeMap<u32, Opener>,

@@ -31,7 +31,7 @@ use crate::link::{LeastRtt, Link};
 /// A group and its current keys.
 type Place = (Group, Epoch);
 
-/// The state that the session and the group share.
+/// Data that the task of the session and the task of the group share.
 struct Shared<'a> {
     control: &'a Control,
     seen: RefCell<Seen>,
@@ -137,7 +137,7 @@ impl Shared<'_> {
                 _ => {}
             }
         }
-        // The server may be gone.
+        // The server may be gone, so a goodbye that fails is no error.
         let _ = writer.leave(reader).await;
         Ok(())
     }

@@ -21,7 +21,7 @@ const MOST_AT_ONCE: usize = 256;
 /// How often to check for the end of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// State shared by a flow's mice.
+/// Parameters and counters that a flow's mice share.
 struct Nest<'r> {
     run: &'r Run<'r>,
     tcp: KernelTcp,
@@ -131,7 +131,7 @@ impl Nest<'_> {
             while !self.is_over() && away.iter().any(|mouse| !mouse.is_finished()) {
                 self.run.stop.wait(Some(Instant::now() + LOOK_EVERY / 10));
             }
-            // After a stop of the run, this also stops mice in flight: they check only `over`.
+            // After a stop of the run, mice may still be in flight. They check only `over`.
             self.over.store(true, Ordering::Relaxed);
         });
     }

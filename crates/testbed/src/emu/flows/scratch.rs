@@ -50,8 +50,8 @@ impl Scratch {
         let sweeper = Command::new("/bin/sh")
             .args(["-c", SWEEP, "sh"])
             .arg(folder.path())
-            // A separate process group: a shell's `kill -9 %1` kills the whole group of this
-            // process.
+            // A separate process group, because a shell's `kill -9 %1` kills the whole group of
+            // this process.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
