@@ -1,4 +1,6 @@
-//! A server's report of its state. The object of a transfer is the content of all of its files.
+//! A server's report of its state. The object of a transfer is the content of all of its files. A
+//! block is the payload of one datagram. A coded symbol (of an erasure code) replaces any lost
+//! block.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;

@@ -1,4 +1,5 @@
-//! The summary of a finished copy. The object of a copy is the content of all of its files.
+//! The summary of a finished copy. The object of a copy is the content of all of its files. A block
+//! is the payload of one datagram.
 
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
 use longhaul_proto::endpoint::ReceiveCapacity;

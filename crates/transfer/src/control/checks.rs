@@ -1,4 +1,5 @@
-//! Checks of messages that need no context, made before anything acts on them.
+//! Checks of messages that need no context, made before anything acts on them. The manifest is the
+//! list of files; an entry is a file, folder or link of this list.
 
 use super::{Compare, Digests, Offer};
 use crate::error::{Error, ErrorKind};

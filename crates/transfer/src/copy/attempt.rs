@@ -56,7 +56,7 @@ const THROUGH_SSH: &str = "the ssh channel";
 pub(super) struct Attempt<'a> {
     pub(super) options: &'a CopyOptions,
     route: &'a Route,
-    /// The entries that a pull (a copy to this host) may contain.
+    /// The entries (files, folders, links) that a pull (a copy to this host) may contain.
     asked: Option<Arc<Asked>>,
     identity: Identity,
     pub(super) hooks: ClientHooks,
@@ -75,7 +75,7 @@ pub(super) struct Attempt<'a> {
 /// The results of a finished copy, for its summary.
 pub(super) struct Finished {
     pub(super) outcome: Outcome,
-    /// When this end received the outcome.
+    /// When this end received the outcome, the last message of the receiving end.
     pub(super) told: Time,
     pub(super) protocol: String,
     pub(super) cipher: String,
@@ -131,7 +131,7 @@ impl<'a> Attempt<'a> {
         self.hooks.counters().written.bytes
     }
 
-    /// Returns the total capacity of this host, if a receiving core measures it.
+    /// Returns the total capacity of this host, if a core (protocol state machine) measures it.
     pub(super) fn capacity(&self) -> Option<ReceiveCapacity> {
         self.part.shared.core.as_ref()?.capacity()
     }

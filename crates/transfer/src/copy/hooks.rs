@@ -1,5 +1,6 @@
 //! The client's hooks pass progress and events to its observer, and the observer's cancellation to
-//! the copy.
+//! the copy. The plan says which bytes the destination has already; the outcome is the result of an
+//! attempt. An entry is a file, folder or link.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

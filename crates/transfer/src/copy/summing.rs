@@ -1,4 +1,5 @@
-//! The summary of a finished copy, and its bottleneck.
+//! The summary of a finished copy, and its bottleneck. The outcome is the last message of the
+//! receiving end: its counts, and the files that failed.
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};

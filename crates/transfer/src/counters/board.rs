@@ -1,5 +1,6 @@
 //! The counters that the threads of one end publish for the rest of the process: a few times a
-//! second, never per datagram.
+//! second, never per datagram. A block is the payload of one datagram. A pass is one transmission
+//! of the missing chunks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

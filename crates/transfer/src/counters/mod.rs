@@ -5,6 +5,10 @@
 //!   arrived.
 //! - [`bound`] and `stream_bound`: find the bottleneck of a transfer over UDP, and over streams.
 //! - `wire`: converts counters to messages and back.
+//!
+//! A block is the payload of one datagram. A coded symbol (of an erasure code) replaces any missing
+//! block of its chunk. A pass is one transmission of the missing chunks. A core is the state
+//! machine of a protocol.
 
 pub(crate) mod board;
 pub(crate) mod bound;

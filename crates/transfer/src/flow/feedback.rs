@@ -1,4 +1,5 @@
-//! Sealed control messages to a sending flow, passed on to its thread.
+//! Sealed control messages to a sending flow, passed on to its thread. The core is the state
+//! machine of the flow's protocol.
 //!
 //! The messages also show the receiver's address. If the address changes, because of the receiver's
 //! network or a NAT, the flow sends to the new address after the new address has answered a

@@ -103,7 +103,8 @@ fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// Returns an entry's folder and its name in that folder, without the name of the top entry.
+/// Returns the folder of an entry (a file, folder or link), and the entry's name in that folder.
+/// The top entry has no name, because its name may differ.
 fn inner(manifest: &Manifest, number: u32) -> (Option<u32>, &[u8]) {
     match (manifest.shape(), manifest.entries()[number as usize].parent()) {
         (Shape::File | Shape::Named, None) => (None, &[]),

@@ -101,7 +101,7 @@ impl Route {
         }
     }
 
-    /// Returns the entries that a pull may contain; `None` for a push.
+    /// Returns the entries (files, folders, links) that a pull may contain; `None` for a push.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] for a source whose name only the other host knows, or an invalid

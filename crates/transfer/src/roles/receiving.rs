@@ -1,4 +1,5 @@
-//! Receives the object (manifest and content) of a transfer in passes over the missing chunks.
+//! Receives the object (the list of files, and their content) in passes over the missing chunks.
+//! The *plan* names the chunks that exist already; the *outcome* is the result of the transfer.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -302,7 +303,6 @@ impl Running<'_, '_> {
         self.jobs.send(job);
     }
 
-    /// Passes on the chunk that waited, now that there is room.
     fn take_waiting(&mut self, room: Option<OwnedSemaphorePermit>) {
         self.asked = None;
         if let Some(room) = room

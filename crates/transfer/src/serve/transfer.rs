@@ -414,7 +414,7 @@ async fn run(
             let entering = let_in(server, &registered, wire, request, &terms, to.files());
             let memory = running.or(entering).await?;
             // With GTP, the receiver manages the rates of all its senders (section 3.2 of the
-            // paper), so transfers with the same settings share one core.
+            // paper), so transfers with the same settings share one core (state machine).
             let core =
                 terms.protocol.and_then(|row| server.cores.borrow_mut().of(row, &terms.settings));
             let end = ReceivingRole {

@@ -7,8 +7,8 @@ use longhaul_net::buffers::chunks::ChunkBuffer;
 use longhaul_net::buffers::repair::Repair;
 use longhaul_proto::units::Bytes;
 
-/// Accounts for the freed memory of a pass. Shared by the flow, which grants memory, and the
-/// writer, which frees it.
+/// Accounts for the freed memory of a pass (one transmission of the missing chunks). Shared by the
+/// flow, which grants memory, and the writer, which frees it.
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
     bytes: AtomicU64,
@@ -70,7 +70,7 @@ pub(crate) struct Arrived {
     /// Block size in bytes.
     pub(crate) block: u32,
     pub(crate) drained: Arc<Drained>,
-    /// How to compute the missing blocks, if coded symbols replace some.
+    /// How to compute the missing blocks, if symbols of an erasure code replace some.
     pub(crate) repair: Option<Repair>,
 }
 

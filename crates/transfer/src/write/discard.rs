@@ -15,8 +15,8 @@ pub(crate) struct Discard;
 struct Discarding {
     object: VirtualObject,
     reporter: Reporter,
-    /// Bytes that have not arrived over streams. A pass over datagrams does not change this count:
-    /// its flow reports when all blocks have arrived.
+    /// Bytes that have not arrived over streams. Datagrams do not change this count: their flow
+    /// reports when all blocks have arrived.
     left: u64,
 }
 

@@ -13,7 +13,7 @@ use longhaul_files::{Asked, Place, Plan, Sink, SinkOptions, VirtualObject};
 pub(crate) struct Files {
     /// The destination.
     pub(crate) place: Place,
-    /// The entries that the manifest may have.
+    /// The entries (files, folders, links) that the list of files may have.
     pub(crate) asked: Arc<Asked>,
     /// How to write.
     pub(crate) options: SinkOptions,

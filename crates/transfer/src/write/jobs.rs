@@ -1,5 +1,8 @@
 //! The channels of a writing thread: jobs (chunks of 1 MiB, and messages about them) to the thread,
 //! and events from the thread.
+//!
+//! An entry is a file, folder or link of the manifest (the list of files). The plan says which
+//! chunks need not be sent. A pass is one transmission of the missing chunks.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -25,7 +25,7 @@ const STUCK: Duration = Duration::from_secs(5);
 /// The output of a copy as its destination.
 pub(crate) struct Ordered {
     pub(crate) output: Output,
-    /// The entries that the manifest may have.
+    /// The entries (files, folders, links) that the list of files may have.
     pub(crate) asked: Arc<Asked>,
     /// Maximum size of the copies of early chunks, which need memory beyond the granted memory.
     pub(crate) room: u64,

@@ -1,4 +1,6 @@
-//! Converts the reports of a destination into messages that each fit a frame.
+//! Converts the reports of a destination into messages that each fit a frame. The plan says which
+//! chunks exist already; the outcome is the result of the transfer. An entry is a file, folder or
+//! link.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

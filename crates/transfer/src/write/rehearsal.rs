@@ -1,5 +1,6 @@
-//! A dry run moves no data. When all comparisons are answered, it reports the entries that a real
-//! run would copy.
+//! A dry run moves no data. When all comparisons are answered, it reports the entries (files,
+//! folders and links) that a real run would copy. The plan says which entries and bytes exist
+//! already.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,6 @@
 //! Writes the chunks of an object into a store: verifies them, and requests them again if they
-//! fail.
+//! fail. An entry is a file, folder or link of the object. The plan says which chunks exist
+//! already.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
