@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn places_below_a_root_and_in_a_store_have_parents_and_children_there() {
+    fn places_within_a_root_or_a_store_have_parents_and_children() {
         let top = tempfile::tempdir().unwrap();
         fs::create_dir_all(top.path().join("a/b")).unwrap();
         let root = Root::open(top.path()).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_nothing_may_be_replaced_and_a_name_of_the_system_is_known() {
+    fn a_copy_may_replace_a_file_and_recognises_a_name_of_the_system() {
         let top = tempfile::tempdir().unwrap();
         let at = |name: &str| top.path().join(name);
         fs::write(at("file"), "").unwrap();

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_a_chunk_is_that_of_the_first_read_of_its_version() {
+    fn a_cached_chunk_value_is_used_until_the_file_changes() {
         let top = tempfile::tempdir().unwrap();
         let content = vec![7; CHUNK as usize + 10];
         fs::write(top.path().join("data"), &content).unwrap();

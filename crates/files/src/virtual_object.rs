@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_nothing_has_no_chunks() {
+    fn an_empty_object_has_no_chunks() {
         let object = object(Shape::File, &[0], 0);
         assert_eq!((object.len(), object.chunks(), object.chunk_content(0)), (0, 0, 0));
     }

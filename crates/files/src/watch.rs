@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_counts_and_none_continues_after_the_end() {
+    fn steps_are_counted_and_fail_after_a_cancellation() {
         let watch = Watch::default();
         watch.step();
         assert!(watch.go_on().is_ok() && !watch.is_over());

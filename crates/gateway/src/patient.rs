@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_fails_when_the_other_side_takes_nothing_until_the_limit() {
+    fn a_write_fails_when_the_client_receives_nothing_until_the_limit() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = duplex(8);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_into_a_full_buffer_waits_as_long_as_bytes_arrive_at_the_other_side() {
+    fn a_write_into_a_full_buffer_waits_as_long_as_bytes_reach_the_client() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let full = Full { left: Cell::new(5) };
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_counts_the_bytes_that_the_other_side_has_received() {
+    fn a_connection_counts_the_bytes_that_the_client_has_received() {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

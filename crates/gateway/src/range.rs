@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_the_standard_has_them() {
+    fn ranges_are_parsed_as_in_the_standard() {
         let of = |text: &str| parse(Some(text), 1000);
         let are = |text: &str, ranges: &[Range<u64>]| {
             assert_eq!(of(text), Wanted::Ranges(ranges.to_vec()), "{text}");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn many_ranges_over_each_other_get_the_whole_file_once() {
+    fn overlapping_or_too_many_ranges_get_the_whole_file() {
         let many = format!("bytes={}", ["0-"; 2].join(","));
         assert_eq!(parse(Some(&many), 1000), Wanted::Whole);
         let many = format!("bytes={}", ["0-0"; MOST + 1].join(","));

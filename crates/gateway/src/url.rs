@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_names_below_the_root() {
+    fn a_path_consists_of_names_below_the_root() {
         let is = |text: &str, path: &str, folder| {
             assert_eq!(read(text), Some((path.to_owned(), folder)), "{text}");
         };

@@ -49,7 +49,7 @@ impl AsyncRead for Slow {
 }
 
 #[test]
-fn bytes_go_out_and_come_back() {
+fn written_bytes_are_read_back() {
     blocking::wait(async {
         let rig = Rig::new();
         let mut server = rig.server().start().await.expect("it listens");
@@ -134,7 +134,7 @@ fn a_write_dropped_before_the_end_of_its_reader_leaves_no_file() {
 }
 
 #[test]
-fn a_reader_that_brings_too_much_writes_nothing() {
+fn a_reader_beyond_the_limit_writes_no_file() {
     blocking::wait(async {
         let rig = Rig::new();
         let server = rig.server().start().await.expect("it listens");

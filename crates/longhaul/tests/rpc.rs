@@ -89,7 +89,7 @@ async fn calls_and_items_go_both_ways() {
 }
 
 #[tokio::test]
-async fn a_failed_call_says_why_by_its_code() {
+async fn a_failed_call_has_a_code_for_its_reason() {
     let rig = Rig::new();
     let server = rig
         .closed_server()

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_within_its_limit_stays_there_while_its_charges_fade_in_time() {
+    fn a_key_stays_within_its_limit_if_its_charges_decay_in_time() {
         let mut meter = Meter::new(TARIFF);
         for n in 0..100 {
             assert!(!meter.add(at(3 * n), 'a') && !meter.is_over(at(3 * n), 'a'), "{n}");

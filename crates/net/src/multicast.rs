@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_read_and_others_refused() {
+    fn group_addresses_are_parsed_and_others_refused() {
         let group: Group = "239.1.2.3:5000%lo".parse().unwrap();
         assert_eq!(group.address.0, "239.1.2.3:5000".parse().unwrap());
         assert!(group.interface.is_some() && group.hops == 1);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zone_is_written_as_people_do_and_as_in_a_uri() {
+    fn a_zone_follows_a_percent_sign_plain_or_encoded_as_in_a_uri() {
         for (text, said) in [
             ("::1", "::1"),
             ("fe80::1%eth0", "fe80::1%eth0"),

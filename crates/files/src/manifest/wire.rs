@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_has_as_many_numbers_as_bytes_that_end_one() {
+    fn each_byte_below_128_ends_a_number() {
         for (extra, too_many) in [(0, false), (1, true), (2, true)] {
             let mut message = vec![0x7F; MAX_NUMBERS + extra];
             message.extend([0x80; 5]);

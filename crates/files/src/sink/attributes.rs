@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_kept_on_demand_and_its_set_id_bits_on_special_demand() {
+    fn permissions_keep_the_mode_and_set_id_keeps_the_set_id_bits() {
         let keep = |permissions, set_id| Keep { permissions, set_id }.mode(&entry(0o4751));
         assert_eq!(keep(true, true), Some(0o4751));
         assert_eq!(keep(true, false), Some(0o751));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_system_that_refuses_a_mode_is_forgiven() {
+    fn only_a_refusal_to_set_a_mode_is_ignored() {
         let set = |kind: io::ErrorKind| unless_refused(Err(kind.into())).map_err(|e| e.kind());
         assert_eq!(set(io::ErrorKind::PermissionDenied), Ok(()));
         assert_eq!(set(io::ErrorKind::Unsupported), Ok(()));

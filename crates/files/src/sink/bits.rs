@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_split_into_the_taken_ones_and_the_rest() {
+    fn runs_cover_the_present_or_the_missing_numbers() {
         let mut bits = Bits::new(130);
         for at in [0, 1, 63, 64, 65, 129, 130, 500] {
             bits.insert(at);

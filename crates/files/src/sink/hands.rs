@@ -65,7 +65,7 @@ mod tests {
     use crate::{Manifest, Place};
 
     #[test]
-    fn results_have_the_order_of_their_items_and_many_items_several_threads() {
+    fn results_keep_the_order_of_items_and_many_items_use_several_threads() {
         let top = tempfile::tempdir().unwrap();
         let manifest = Arc::new(Manifest::of_file(b"x", 1, FileTime::default(), 0).unwrap());
         let place = Place::Ambient(top.path().to_owned());

@@ -605,7 +605,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_keeps_its_meaning_where_a_chunk_keeps_its_length_and_the_file_its_kind() {
+    fn values_are_comparable_if_the_chunk_has_the_same_length_and_kind_of_hash() {
         // A file of at most one chunk is hashed as a whole, a longer one as a tree.
         for (old, new, chunk, same) in [
             (CHUNK, CHUNK, 0, true),

@@ -56,7 +56,7 @@ mod tests {
     use crate::{CHUNK, Kind, LARGE, Listed, Shape};
 
     #[test]
-    fn large_files_and_packed_chunks_are_numbered_apart() {
+    fn large_files_and_packed_chunks_are_numbered_separately() {
         let file = |name: &str, size| {
             let kind = Kind::file(size);
             let modified = FileTime::default();

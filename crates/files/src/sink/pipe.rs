@@ -163,7 +163,7 @@ impl Drop for PipeFile {
         if !self.is_named
             && let Ok((folder, name)) = self.ground.at(0)
         {
-            // The next copy into this place overwrites a file that cannot be removed.
+            // If the removal fails, the next copy into this place overwrites the file.
             let _ = folder.remove(&names::partial(&name));
         }
     }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_its_name_with_its_length_and_digest_only() {
+    fn a_pipe_gets_its_name_only_with_the_right_length_and_digest() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();
         let content = [&[1; FULL][..], &[3; 10]].concat();

@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_equal_by_size_and_time_where_the_file_system_may_keep_whole_seconds() {
+    fn files_of_equal_size_and_time_are_equal_even_if_times_are_whole_seconds() {
         let folder = MemoryFolder::new(10);
         folder.put(OsStr::new("x"), b"1234567".to_vec());
         let time = |seconds, nanos| FileTime { seconds, nanos };

@@ -241,7 +241,7 @@ impl Small {
         let queued = self.queue.iter().position(|whole| whole.entry == number);
         let queued = queued.map(|at| self.queue.swap_remove(at).stamp.identity);
         let Some(identity) = begun.or(queued) else { return };
-        // The next run overwrites a file that cannot be removed.
+        // If the removal fails, the next run overwrites the file.
         if let Ok((folder, name)) = ground.at(number) {
             let _ = partial::remove_free(folder, &names::small(&name), Some(identity));
         }

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_differs_where_the_change_time_the_device_or_the_inode_does() {
+    fn a_stamp_depends_on_change_time_device_and_inode() {
         let folder = MemoryFolder::new(5);
         folder.put(OsStr::new("x"), b"x".to_vec());
         let one = folder.look(b"x").expect("it is there");

@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_is_reported() {
+    fn errors_of_the_system_are_reported() {
         let base = tempfile::tempdir().unwrap();
         fs::write(base.path().join("x"), "x").unwrap();
         let folder = open_path(base.path()).unwrap();

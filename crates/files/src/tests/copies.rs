@@ -95,7 +95,7 @@ fn a_tree_s_digest_depends_on_content_alone_and_not_on_the_order() {
 }
 
 #[test]
-fn a_folder_goes_into_one_that_is_there_or_takes_the_new_name() {
+fn a_folder_goes_into_an_existing_folder_or_takes_the_new_name() {
     let ends = ends();
     write(ends.from.join("x/y"), b"y");
     let x = ends.from.join("x");
@@ -190,7 +190,7 @@ fn checksum_sends_only_the_chunks_that_differ() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_compared_is_no_equal_file() {
+fn a_file_that_changes_during_the_comparison_counts_as_different() {
     for (len, dry_run) in [(3 * CHUNK, false), (LARGE, false), (3 * CHUNK, true)] {
         let ends = ends();
         write(ends.from.join("file"), &content(len, 1));
@@ -211,7 +211,7 @@ fn a_file_that_changes_while_it_is_compared_is_no_equal_file() {
 }
 
 #[test]
-fn a_copy_that_conceals_what_is_there_asks_about_no_chunk_and_arrives_whole() {
+fn with_conceal_a_copy_compares_no_chunk_and_is_complete() {
     let ends = ends();
     write(ends.from.join("file"), &content(2 * LARGE, 1));
     write(ends.to.join(".file.lh-part"), &content(2 * LARGE, 1));
@@ -329,7 +329,7 @@ fn holes_are_hashed_only_while_the_caller_waits_and_the_file_is_complete_anyway(
 }
 
 #[test]
-fn filters_leave_out_and_take_in() {
+fn filters_exclude_and_include_files() {
     let ends = ends();
     for name in ["a.tmp", "keep.tmp", "b", "cache/x", "d/cache/y", "d/z"] {
         write(ends.from.join(name), b"x");
@@ -345,7 +345,7 @@ fn filters_leave_out_and_take_in() {
 }
 
 #[test]
-fn permissions_and_times_are_kept_on_demand_and_set_id_bits_on_special_demand() {
+fn preserve_keeps_permissions_and_times_and_set_id_keeps_the_set_id_bits() {
     let ends = ends();
     let mode = |path: PathBuf| std::fs::symlink_metadata(path).unwrap().mode() & 0o7777;
     write(ends.from.join("d/f"), b"f");

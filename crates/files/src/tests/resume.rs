@@ -207,7 +207,7 @@ fn after_a_kill_before_the_comparison_no_old_journal_describes_new_content() {
 }
 
 #[test]
-fn a_folder_that_the_copy_named_is_found_again() {
+fn a_repeated_copy_uses_the_folder_that_the_killed_copy_created() {
     let ends = ends();
     write(ends.from.join("x/big"), &content(LARGE, 1));
     write(ends.from.join("x/small"), b"s");
@@ -258,7 +258,7 @@ fn small_files_that_were_named_are_not_sent_again() {
 }
 
 #[test]
-fn a_finished_copy_whose_end_was_lost_repeats_into_the_same_place() {
+fn a_finished_copy_whose_client_missed_the_end_repeats_into_the_same_place() {
     let ends = ends();
     write(ends.from.join("x/y"), b"y");
     let (x, new) = (ends.from.join("x"), ends.to.join("new"));
@@ -283,7 +283,7 @@ fn a_finished_copy_whose_end_was_lost_repeats_into_the_same_place() {
 }
 
 #[test]
-fn an_early_end_says_how_much_is_unfinished() {
+fn an_early_end_reports_the_unfinished_amount() {
     let ends = ends();
     write(ends.from.join("big"), &content(LARGE, 1));
     write(ends.from.join("z"), b"z");

@@ -109,7 +109,7 @@ fn an_outcome_names_each_entry_once() {
 }
 
 #[test]
-fn a_replaced_file_passes_its_mode_on() {
+fn a_new_file_takes_the_mode_of_the_file_that_it_replaces() {
     for (is_there, mode) in
         [(true, 0o640), (false, 0o604 & !ambient("/").folder().unwrap().withheld())]
     {
@@ -174,7 +174,7 @@ fn a_file_with_a_trailing_slash_is_refused() {
 }
 
 #[test]
-fn a_file_that_loses_its_name_while_it_is_open_is_read_to_its_end() {
+fn an_unlinked_open_file_is_read_to_its_end() {
     let ends = ends();
     let path = ends.from.join("file");
     write(&path, &content(LARGE, 1));

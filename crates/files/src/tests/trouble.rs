@@ -137,7 +137,7 @@ fn sources_that_cannot_be_copied_are_named() {
 }
 
 #[test]
-fn destinations_that_cannot_be_are_refused_with_advice() {
+fn impossible_destinations_are_refused_with_advice() {
     let ends = ends();
     write(ends.from.join("x/y"), b"y");
     write(ends.to.join("file"), b"old");
@@ -160,7 +160,7 @@ fn destinations_that_cannot_be_are_refused_with_advice() {
 }
 
 #[test]
-fn things_in_the_way_fail_alone() {
+fn an_entry_whose_place_is_occupied_fails_alone() {
     let ends = ends();
     for name in ["a", "d/x", "e", "l"] {
         write(ends.from.join(name), b"new");
@@ -206,7 +206,7 @@ fn two_concurrent_copies_into_one_file_do_not_mix() {
 }
 
 #[test]
-fn a_copy_waits_its_patience_for_a_file_that_another_copy_has_locked() {
+fn a_copy_waits_for_a_file_that_another_copy_has_locked() {
     let ends = ends();
     let from = ends.from.join("file");
     write(&from, &content(LARGE, 1));
@@ -496,7 +496,7 @@ fn a_copy_takes_the_place_of_a_file_or_of_nothing() {
 }
 
 #[test]
-fn a_name_that_the_system_cannot_look_for_is_not_taken_for_missing() {
+fn a_failed_lookup_does_not_count_as_a_missing_name() {
     let ends = ends();
     let folder = ambient(&ends.to).folder().unwrap();
     assert!(folder.look_if_there(b"gone").unwrap().is_none());

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_at_its_end_mark_and_errors_are_the_kernels() {
+    fn an_answer_ends_at_its_end_mark_and_errors_of_the_kernel_are_returned() {
         let message = |kind: u16, body: &[u8]| {
             let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
             bytes.extend(kind.to_ne_bytes());

@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_replace_as_many_lost_blocks_in_any_order() {
+    fn symbols_replace_an_equal_number_of_lost_blocks_in_any_order() {
         let mut assembly = assembly(2_500, 5);
         let layout = *assembly.layout();
         for (chunk, lost) in [(0, [0, 7, 33]), (2, [3, 15, 16])] {
@@ -586,7 +586,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_chunk_comes_out_once_and_right(
+        fn every_chunk_is_returned_once_and_correct(
             object in 1u64..12_000,
             skips in proptest::collection::vec((0u64..500, 1u32..60), 0..6),
             orders in proptest::collection::vec(any::<proptest::sample::Index>(), 0..400),

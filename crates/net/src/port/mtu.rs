@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_longer_than_the_first_wait_is_measured_right() {
+    fn a_path_longer_than_the_first_wait_is_measured_correctly() {
         let rtt = Span::from_millis(600);
         let (found, took) = run_at(rtt, 9000, 8972, |size, _| size <= 1472);
         assert_eq!(found, Some(Found { size: 1472, rtt }));

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn another_flow_and_other_sizes_do_not_disturb() {
+    fn datagrams_of_other_flows_and_sizes_do_no_harm() {
         let mut rig = rig(Suite::Aes128Gcm);
         let path = Path::from(rig.port.socket().local_addr());
         let blocks = rig.layout.blocks();

@@ -102,7 +102,7 @@ fn seen(port: &Port, count: u64) {
 }
 
 #[test]
-fn each_flow_gets_its_own_in_order() {
+fn each_flow_gets_its_own_datagrams_in_order() {
     let (port, sender) = (port(), loopback());
     let sinks: Vec<Receiver<Told>> = (0..3)
         .map(|flow| {
@@ -121,7 +121,7 @@ fn each_flow_gets_its_own_in_order() {
 }
 
 #[test]
-fn a_flow_id_is_given_once() {
+fn a_flow_id_is_registered_once() {
     let port = port();
     port.register(FlowId(1), teller().0).unwrap();
     assert!(port.register(FlowId(1), teller().0).is_err());

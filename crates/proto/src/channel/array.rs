@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_is_refused() {
+    fn bytes_that_are_not_an_array_are_refused() {
         let with = |from: &str, to: &str| {
             let text = BIG.to_vec();
             let at = text.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();

@@ -11,7 +11,8 @@ use crate::stream::{Clock, EPSILON, Needs, Path, Way, plan};
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 
-/// The age of a message, and the time by the sending end's clock, when the message leaves for a hop.
+/// The age of a message, and the time by the sending end's clock, when the message leaves for a
+/// hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The message's age, in microseconds.
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_of_a_message_is_what_both_ends_know_of_it() {
+    fn the_age_of_a_message_includes_its_wait_and_its_hop() {
         let path = Span::from_millis(50);
         let mut judge = Judge::new(Span::from_millis(100));
         // The clocks differ by 1,000 s; the message waited 20 ms before it left.
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_has_what_the_path_loses_and_the_deadline_leaves() {
+    fn a_code_fits_the_losses_and_the_time_that_the_deadline_leaves() {
         let millis = Span::from_millis;
         let cover = |deadline, per_second, path: &Path| cover(millis(deadline), per_second, path);
         assert_eq!(cover(50, 100.0, &path(0.01, 1.0)), None);

@@ -104,7 +104,7 @@ fn a_value_that_was_taken_ahead_of_its_round_does_not_come_twice() {
 }
 
 #[test]
-fn keys_and_links_filter_and_a_datagram_subscriber_skips_what_is_old() {
+fn keys_and_links_filter_and_a_datagram_subscriber_skips_old_messages() {
     let mut log = Log::new(limits(1_000, 1_000));
     let keys = Prefix::new("a").unwrap();
     let mut filtered = Cursor::new(&log, Mode::Reliable, keys, 0);
@@ -152,7 +152,7 @@ fn a_log_keeps_its_limits_of_messages_bytes_and_keys() {
 }
 
 #[test]
-fn numbers_come_once_each_and_the_lost_ones_are_counted() {
+fn each_number_is_new_once_and_lost_numbers_are_counted() {
     let mut numbers = Numbers::default();
     let fresh = |lost, late| Placed::New { lost, late };
     assert_eq!(numbers.mark(10), fresh(0, false));
@@ -177,7 +177,7 @@ fn numbers_come_once_each_and_the_lost_ones_are_counted() {
 }
 
 #[test]
-fn messages_of_many_senders_come_once_and_the_silent_are_forgotten_first() {
+fn each_message_is_new_once_and_silent_senders_are_forgotten_first() {
     let mut seen = Seen::new(2);
     assert!(seen.is_new(1, 5) && seen.is_new(2, 5) && !seen.is_new(1, 5));
     assert!(seen.is_new(3, 1), "2 is forgotten");
@@ -186,7 +186,7 @@ fn messages_of_many_senders_come_once_and_the_silent_are_forgotten_first() {
 }
 
 #[test]
-fn a_message_becomes_bytes_and_back_and_garbage_becomes_nothing() {
+fn a_message_survives_its_encoding_and_garbage_is_refused() {
     for key in ["", "world/a"] {
         let whole = Message { hops: 3, ..message(42, key) };
         let blob = encode(&whole);
@@ -225,7 +225,7 @@ fn joined(datagrams: &[Datagram]) -> (Vec<Joined>, u64) {
 }
 
 #[test]
-fn messages_come_whole_in_every_code_and_repeated_datagrams_add_none() {
+fn every_code_delivers_whole_messages_and_repeated_datagrams_add_none() {
     let messages: Vec<Vec<u8>> = (0..40).map(|n| vec![n as u8; n * 13]).collect();
     for code in CODES {
         let mut datagrams = cut(code, &messages);
@@ -284,7 +284,7 @@ fn a_group_that_waits_gets_its_repairs_and_originals_never_wait() {
 }
 
 #[test]
-fn what_no_honest_sender_sends_restores_nothing_and_takes_bounded_memory() {
+fn hostile_datagrams_restore_nothing_and_take_bounded_memory() {
     let (mut joiner, mut out) = (Joiner::default(), Vec::new());
     let mut random = 1_u64;
     for step in 0..200_000_u64 {

@@ -17,7 +17,7 @@ fn independent(loss: f64) -> Losses {
 }
 
 #[test]
-fn one_per_cent_and_one_in_ten_thousand_take_3_7_and_24_repairs() {
+fn one_per_cent_loss_takes_3_repairs_for_20_7_for_100_and_24_for_1000() {
     let of = |k| repairs(k, independent(0.01), 1e-4);
     assert_eq!((of(20), of(100), of(1000)), (Some(3), Some(7), Some(24)));
 }
@@ -61,7 +61,7 @@ fn no_loss_takes_no_repair_and_total_loss_has_no_answer() {
 }
 
 #[test]
-fn a_burst_below_that_of_independent_losses_counts_as_theirs() {
+fn a_burst_shorter_than_of_independent_losses_counts_as_independent() {
     let losses = Losses::bursty(ratio(0.5), 0.0);
     assert_eq!((losses, losses.burst()), (independent(0.5), 2.0));
     assert_eq!(Losses::bursty(ratio(0.5), f64::NAN), independent(0.5));
@@ -102,7 +102,7 @@ fn xor_adds_every_mth_original() {
 
 /// If this version produced different repairs, an older version could not decode them.
 #[test]
-fn reed_solomon_gives_these_very_repairs() {
+fn reed_solomon_repairs_are_the_same_in_every_version() {
     let shape = Shape::new(Scheme::ReedSolomon, 3, 2, 2).expect("a shape");
     let originals: [&[u8]; 3] = [&[1, 2], &[3, 4], &[5]];
     let mut made = Vec::new();

@@ -166,8 +166,8 @@ impl Circle {
         let base = self.base(segment);
         let end = base + u64::from(self.layout.blocks_in(segment));
         self.newest.take_if(|(first, _)| (base..end).contains(first));
-        // There are few different numbers of sends at any time, because all blocks are sent about
-        // equally often.
+        // All blocks are sent about equally often, so there are few different numbers of sends, and
+        // the loop is short.
         let mut times = 0;
         while let Some((&(of, first), _)) = self.stretches.range((times, base)..).next() {
             if of > times {

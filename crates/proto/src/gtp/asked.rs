@@ -72,7 +72,7 @@ impl Asked {
     pub(super) fn on_arrival(&mut self, now: Time, blocks: &Range<u64>) -> Option<Span> {
         let mut at = blocks.end;
         let mut asked = None;
-        // From the last run backwards, as long as runs touch the blocks.
+        // Visits the runs that touch the blocks, from the last one backwards.
         while let Some((&first, &place)) = self.places.range(..at).next_back() {
             let run = self.run(place)?;
             let end = run.blocks.end.min(at);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_counts_as_one_and_each_weight_as_it_is() {
+    fn other_flows_count_as_one_each_and_our_flows_by_weight() {
         let fair =
             |flows, ours: &[(Rate, f64)]| looks(&mut FairShare::default(), &[900], flows, ours)[0];
         let greedy = (LINK, 1.0);

@@ -319,7 +319,8 @@ impl Flow {
         if !self.standing.on_offer(now, offer) {
             return;
         }
-        // A repeated answer does not describe the current state, even if other fields changed.
+        // A sender repeats its last answer if another field of the offer changes. The repetition
+        // does not mean that the sender is out of requested blocks again.
         if offer.highest > self.answered {
             self.answered = offer.highest;
             self.asked.on_answered(offer.answered, offer.highest);

@@ -164,7 +164,7 @@ impl GtpReceiver {
             flows.push(id);
         }
         let shares = shares(&demands, capacity, &mut self.work);
-        // New targets send a request to every flow.
+        // New targets cause a request to every sender.
         let spacing = rules.tuning.spacing(flows.len());
         self.next_change = now + spacing;
         for (&id, share) in flows.iter().zip(shares) {

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_bound_holds() {
+    fn the_smallest_of_several_bounds_applies() {
         let mut standing = standing();
         assert_eq!(standing.bound(), 800e6);
         assert!(standing.on_offer(Time::ZERO, &offer(2, 10, Some(300))));

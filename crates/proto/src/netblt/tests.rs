@@ -166,7 +166,7 @@ fn a_request_in_slices_is_answered_slice_by_slice() {
 }
 
 #[test]
-fn the_rate_is_the_slower_of_the_senders_and_the_offer_with_each_buffer() {
+fn each_buffer_gets_the_lower_of_the_senders_rate_and_the_offer() {
     let mut out = Out::new(&setup(40, 0, 10, 4));
     out.go(1);
     out.run();
@@ -192,7 +192,7 @@ fn the_rate_is_the_slower_of_the_senders_and_the_offer_with_each_buffer() {
 }
 
 #[test]
-fn the_burst_is_the_smaller_of_the_senders_and_the_offer_with_each_buffer() {
+fn each_buffer_gets_the_smaller_of_the_senders_burst_and_the_offer() {
     let set = |burst: f64| {
         let setup = setup(400, 0, 100, 4);
         let row = find(ROW.name).unwrap();
@@ -428,7 +428,7 @@ fn a_slow_host_offers_its_rate_with_each_buffer() {
 }
 
 #[test]
-fn buffers_from_elsewhere_are_free_immediately() {
+fn buffers_from_another_source_are_free_immediately() {
     let mut inn = In::new(&setup(60, 30, 10, 2));
     assert_eq!(inn.said(ms(0)), [go(2)]);
     let skip = |segment, index, count| BlockRange { first: Block { segment, index }, count };

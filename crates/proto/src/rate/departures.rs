@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_noted_has_no_rate() {
+    fn numbers_without_a_note_have_no_rate() {
         let mut departures = Departures::default();
         assert_eq!(departures.span(0, 9), None);
         departures.note(at(5), 7, Span::ZERO);

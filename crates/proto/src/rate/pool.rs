@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_takes_the_rate_of_a_single_train_away_but_not_that_of_two() {
+    fn with_jitter_a_single_train_is_dropped_and_two_are_kept() {
         let mut one = pool(&[train(0, 240, 31)]);
         one.doubt();
         assert_eq!((mbps(&one), one.count, one.is_poor()), (None, 0.0, true));

@@ -273,7 +273,7 @@ fn the_rate_is_found_from_slow_to_fast_on_short_and_long_paths() {
 }
 
 #[test]
-fn a_host_that_looks_seldom_does_not_mislead() {
+fn a_host_that_reads_its_socket_rarely_does_not_mislead() {
     for (mbps, rtt) in [(100, 200), (1_000, 200), (1_000, 100_000), (10_000, 20_000)] {
         for look in [50, 300, 1_000] {
             for bdps in [0.1, 1.0] {
@@ -291,7 +291,7 @@ fn a_host_that_looks_seldom_does_not_mislead() {
 }
 
 #[test]
-fn what_a_start_drops_is_bounded() {
+fn drops_at_the_start_are_bounded() {
     for rtt in [1_000, 100_000] {
         for bdps in [0.02, 0.2, 1.0] {
             let path = path(1_000, rtt, bdps, 0.0);
@@ -361,7 +361,7 @@ fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
 /// A datagram's wait in the receiving socket counts towards the round-trip time: the age in an
 /// echo, which the sender subtracts, starts only when the receiver reads the datagram.
 #[test]
-fn a_receiver_that_reads_slower_than_the_path_brings_sets_the_rate() {
+fn a_receiver_that_reads_slower_than_the_path_sets_the_rate() {
     for (mbps, reads, rtt) in [(1_000, 300, 200), (1_000, 300, 20_000), (10_000, 2_000, 20_000)] {
         for look in [1, 1_000_000] {
             let mut path = path(mbps, rtt, 1.0, 0.0);

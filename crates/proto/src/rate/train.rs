@@ -352,7 +352,8 @@ impl Trains {
         }
         if self.is_excess(measure) {
             self.unchecked = 0;
-            // Loss that did not occur at a lower rate is most likely our own.
+            // If nothing is known about the path's own loss, test a higher rate. Otherwise the loss
+            // did not occur at a lower rate, so it is most likely our own: test a lower rate.
             let is_new = self.seen == 0.0 && !self.bounded;
             let is_new = is_new && measure.loss < TRIED_LOSS && measure.is_used();
             if is_new {

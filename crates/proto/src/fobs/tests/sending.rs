@@ -550,7 +550,7 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
 }
 
 #[test]
-fn by_the_table_a_burst_has_25_datagrams() {
+fn with_the_table_a_burst_has_25_datagrams() {
     let setup = Setup { settings: Settings::default(), ..setup(1_000, 0) };
     // Sends everything that may leave at one instant; returns the number of blocks.
     let burst = |sender: &mut FobsSender, now: Time, sent: &mut Vec<Block>| {
@@ -577,7 +577,7 @@ fn by_the_table_a_burst_has_25_datagrams() {
 }
 
 #[test]
-fn a_wait_without_an_end_is_impossible_after_silence() {
+fn after_a_silence_a_grant_resumes_the_sender() {
     let mut out = Out::new(&Setup { grant: Bytes::new(3_000), ..setup(20, 0) });
     out.take(10);
     out.now = ms(10_000);

@@ -279,7 +279,7 @@ fn blocks(requests: &[Request]) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn a_receiver_requests_the_content_of_path_and_sender_at_its_rate() {
+fn a_receiver_requests_as_much_as_path_and_sender_hold_at_its_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     // One flow gets all of the capacity C_r: 82.56 Mbit/s, 10,000 blocks of 1,032 bytes a second.

@@ -49,7 +49,7 @@ fn feedback(pulse: &Pulse, sample: Option<Span>) -> Feedback<'_> {
 }
 
 #[test]
-fn a_rounds_queue_is_the_mean_and_the_longest_of_the_shorter_rise() {
+fn a_round_has_a_mean_and_a_longest_queue_capped_by_the_round_trip_rise() {
     let mut queue = Queue::NEW;
     assert_eq!(queue.close(), None);
     queue.note(5.0, 1.0);
@@ -62,7 +62,7 @@ fn a_rounds_queue_is_the_mean_and_the_longest_of_the_shorter_rise() {
 }
 
 #[test]
-fn the_queue_of_others_is_what_our_own_datagrams_have_not_made() {
+fn the_queue_of_others_is_the_queue_without_our_own_datagrams() {
     let mut queue = Queue::NEW;
     // 10 % too much for 0.1 s makes 10 ms of queue.
     is(queue.of_others(0.012, 1.1, 0.1), 0.002);
@@ -77,7 +77,7 @@ fn the_queue_of_others_is_what_our_own_datagrams_have_not_made() {
 }
 
 #[test]
-fn the_paths_own_loss_is_that_of_rounds_without_a_queue() {
+fn rounds_without_a_queue_show_the_paths_own_loss() {
     let mut shadow = shadow();
     let mut lossy = |queue, lost: u64| {
         let shown = Shown { came: 100 - lost, ..Shown { sent: 100, ..round(0.5, queue) } };
@@ -97,7 +97,7 @@ fn the_paths_own_loss_is_that_of_rounds_without_a_queue() {
 }
 
 #[test]
-fn on_a_clean_path_one_lost_datagram_counts_and_on_another_what_is_beyond_noise() {
+fn one_lost_datagram_counts_on_a_clean_path_and_loss_beyond_noise_elsewhere() {
     let mut shadow = shadow();
     assert!(!shadow.is_own_loss(1_000, 1_000));
     assert!(shadow.is_own_loss(1_000, 999));
@@ -108,7 +108,7 @@ fn on_a_clean_path_one_lost_datagram_counts_and_on_another_what_is_beyond_noise(
 }
 
 #[test]
-fn others_are_there_above_a_sixteenth_of_the_round_trip_and_more_near_a_train() {
+fn a_queue_shows_others_above_a_sixteenth_of_the_round_trip_and_more_near_a_train() {
     let carries = 100.0 * MBPS;
     let shared = |rtt, queue| shadow().is_shared(rtt, carries, &round(0.9, queue));
     assert_eq!([shared(RTT, 0.006_2), shared(RTT, 0.006_3)], [false, true]);
@@ -141,7 +141,7 @@ fn three_rounds_with_a_new_train_or_24_without_begin_the_window() {
 }
 
 #[test]
-fn the_window_begins_with_what_arrives_and_above_half_of_the_path_as_after_a_loss() {
+fn the_window_starts_at_the_arrivals_and_above_half_of_the_path_as_after_a_loss() {
     let mut shadow = shadow();
     for (part, yields) in [(0.5, false), (0.9, true)] {
         shadow.part = part;
@@ -151,7 +151,7 @@ fn the_window_begins_with_what_arrives_and_above_half_of_the_path_as_after_a_los
 }
 
 #[test]
-fn more_weight_has_as_many_windows_and_its_part_of_the_path() {
+fn a_weight_of_three_flows_has_three_windows_and_a_larger_share() {
     let weigh = |flows| Shadow::new(DATAGRAM, None, Weight::new(flows).unwrap());
     let mut three = weigh(3);
     is(three.fair(), 0.75);
@@ -192,7 +192,7 @@ fn the_least_weight_sends_a_fiftieth_of_the_path_and_four_datagrams_a_round() {
 }
 
 #[test]
-fn trains_go_on_when_all_arrives_for_three_rounds_or_others_are_quiet_for_long() {
+fn trains_take_over_after_three_rounds_of_full_arrival_or_a_long_quiet_time() {
     let mut shadow = shadow();
     shadow.part = 0.93;
     let mut leaves = |secs, rtt, is_shared| shadow.leaves(at(secs), rtt, is_shared);
@@ -206,7 +206,7 @@ fn trains_go_on_when_all_arrives_for_three_rounds_or_others_are_quiet_for_long()
 }
 
 #[test]
-fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
+fn the_capacity_is_the_median_of_five_trains_that_left_back_to_back() {
     let mut shadow = Shadow::new(DATAGRAM, None, Weight::EQUAL);
     shadow.is_fresh = true;
     let mut show = |place: u64, mbps, steps, ours| {
@@ -225,7 +225,7 @@ fn what_the_path_carries_is_the_median_of_five_trains_that_left_at_once() {
 }
 
 #[test]
-fn a_train_counts_though_later_ones_have_left_before_its_report() {
+fn a_train_counts_even_if_later_trains_left_before_its_report() {
     let mut shadow = shadow();
     for place in 1..4 {
         shadow.asked.ask(place * TRAIN_EVERY);
@@ -240,7 +240,7 @@ fn a_train_counts_though_later_ones_have_left_before_its_report() {
 }
 
 #[test]
-fn a_round_has_a_train_until_its_last_datagram_is_behind() {
+fn a_round_has_a_train_until_the_trains_last_datagram_has_passed() {
     let mut shadow = shadow();
     shadow.asked.ask(TRAIN_EVERY);
     let mut close = |millis, highest| {
@@ -412,7 +412,7 @@ fn losses_near_a_train_are_not_the_paths_own_unless_others_are_there() {
 }
 
 #[test]
-fn before_the_first_loss_the_window_is_three_tenths_of_what_the_path_holds() {
+fn before_the_first_loss_the_window_is_at_least_three_tenths_of_the_path() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 100.0, 1, false));
     shadow.resize(at(1.0), 0, 0.1, 1_000.0);
@@ -475,7 +475,7 @@ fn the_rate_is_the_window_over_the_round_trip_and_a_tenth_more_than_the_path_at_
 }
 
 #[test]
-fn what_was_found_is_the_rate_of_trains_and_how_long_others_were_there() {
+fn found_has_the_rate_of_trains_and_the_time_with_other_traffic() {
     let mut shadow = Shadow::new(DATAGRAM, None, Weight::EQUAL);
     let start = Found { phase: Some(Phase::Start), ..Found::default() };
     assert_eq!(shadow.found(), Found { shared: Some(Span::ZERO), ..start });
@@ -534,7 +534,7 @@ fn alone(mut law: impl RateController, mbps: u64) -> Vec<u64> {
 }
 
 #[test]
-fn alone_the_rates_are_those_of_trains_though_the_first_train_was_misdated() {
+fn alone_the_rates_equal_those_of_trains_even_after_a_mistimed_first_train() {
     for mbps in [774, 957, 1_176] {
         let trains = alone(Trains::new(DATAGRAM, None), mbps);
         let shadow = alone(Shadow::new(DATAGRAM, None, Weight::EQUAL), mbps);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn of_four_windows_as_many_lose_as_datagrams_were_lost() {
+    fn each_lost_datagram_shrinks_one_of_four_windows() {
         let mut windows = Windows::new(Time::ZERO, 400.0, 4, false);
         assert_eq!(windows.lose(at(1.0), 0.1, 0), None);
         assert_eq!(windows.lose(at(1.0), 0.1, 1), Some(400.0));

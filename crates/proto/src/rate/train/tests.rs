@@ -65,7 +65,7 @@ fn feedback(pulse: &Pulse, min_rtt: Span, sample: Option<Span>) -> Feedback<'_> 
 }
 
 #[test]
-fn the_first_rate_is_a_share_of_what_the_train_showed_or_what_an_instant_holds() {
+fn the_first_rate_is_a_share_of_the_trains_rate_or_that_of_an_instant_train() {
     let pulse = |train, highest| Pulse { train, highest, received: highest, ..Pulse::default() };
     let first = |train, highest| {
         first_rate(DATAGRAM, &pulse(train, highest), 0.9).map(|rate| rate.as_bps())
@@ -134,7 +134,7 @@ fn a_train_of_six_steps_is_timed() {
 }
 
 #[test]
-fn a_train_counts_once_though_later_ones_have_left_before_its_report() {
+fn a_train_counts_once_even_if_later_trains_left_before_its_report() {
     let mut trains = asked([1024, 2048, 3072]);
     near(report(&mut trains, train(2048, 6)).unwrap(), 640.0 * MBPS);
     // The end of a ceiling drops the value that a train showed. An old report does not restore it.
@@ -197,7 +197,7 @@ fn tell(
 }
 
 #[test]
-fn an_epoch_shows_what_left_what_came_and_whether_a_queue_grew() {
+fn an_epoch_shows_departures_arrivals_and_whether_a_queue_grew() {
     let mut trains = begun(false, ms(20));
     let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(35)).expect("it is long enough");
     near(found.left, 100.0 * MBPS);
@@ -278,7 +278,7 @@ fn the_paths_own_loss_is_a_mean_over_the_last_epochs() {
 }
 
 #[test]
-fn the_capacity_is_what_was_delivered_and_lost_within_half_the_rate_and_all_of_it() {
+fn the_capacity_adds_the_paths_own_loss_within_half_and_all_of_the_rate() {
     let capacity = |own, delivered| {
         Trains { loss: own, ..up() }.capacity(&delivering(100.0, delivered)) / MBPS
     };
@@ -508,7 +508,7 @@ fn a_queue_is_ours_if_it_is_long_and_grows() {
 }
 
 #[test]
-fn what_was_found_is_the_rate_its_time_and_the_paths_own_loss() {
+fn found_has_the_rate_its_time_and_the_paths_own_loss() {
     let at = |millis| Time::ZERO + ms(millis);
     let mut trains = Trains::new(DATAGRAM, None);
     assert_eq!(trains.found(), Found { phase: Some(Phase::Start), ..Found::default() });
