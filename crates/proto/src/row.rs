@@ -1,5 +1,5 @@
-//! A row of the registry. Each protocol defines its row in its own folder and the registry imports
-//! the protocols, so no protocol imports the registry.
+//! A row of the registry, the list of all protocols. Each protocol defines its row in its own
+//! folder and the registry imports the protocols, so no protocol imports the registry.
 
 use alloc::string::ToString;
 

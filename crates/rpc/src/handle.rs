@@ -85,7 +85,8 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
-    /// Passes an item. `longhaul_proto::rpc` limits the number of waiting items.
+    /// Passes an item. The channel needs no limit, because `longhaul_proto::rpc` limits the number
+    /// of waiting items.
     pub(crate) fn pass(&mut self, item: Vec<u8>) {
         // If the reader is gone, the item is dropped.
         let _ = self.items.as_ref().map(|items| items.send(item));
@@ -96,7 +97,7 @@ impl Passing {
         self.permits.add_permits(more as usize);
     }
 
-    /// Ends the items: the reader sees the end after the last passed item.
+    /// Declares that no more items follow: the reader gets `None` after the last passed item.
     pub(crate) fn finish(&mut self) {
         self.items = None;
     }
@@ -118,7 +119,7 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// Returns this end, and the [`Passing`] that feeds it.
+    /// Returns the items of a call for the program, and the [`Passing`] that feeds them.
     pub(crate) fn new(
         whose: Whose,
         orders: mpsc::UnboundedSender<Order>,

@@ -112,7 +112,7 @@ fn a_call_over_a_lost_connection_runs_once_and_keeps_its_first_answer() {
         gate.open.notify_one();
         assert_ne!(answer(&mut other).await.body, first.body);
         assert_eq!(gate.runs.load(Ordering::Relaxed), 2);
-        // A program that this server does not know.
+        // The server does not know program 9, so the outcome of its repeated call is unknown.
         let (mut late, _serving) = begin(&calls, 9, false).await;
         late.write(&again).await.expect("it is read");
         assert_eq!(answer(&mut late).await.code, RpcCode::Unknown.number());
@@ -179,6 +179,7 @@ fn a_client_that_lies_loses_its_connection() {
         let gate = Gate::default();
         let calls = Calls::new(gate.methods());
         let body = vec![0; MAX_BODY + 1];
+        // Call 3 runs when the server gets one of these messages.
         let lies = [
             Said::Begin(Begin { instance: 7, first: true }),
             Said::Call(call(1, "wait")),
@@ -205,7 +206,7 @@ fn a_client_that_lies_loses_its_connection() {
             let error = serving.await.expect("no panic").expect_err(&shown);
             assert!(error.what.contains("are invalid"), "{shown}: {error}");
         }
-        // A stream whose first message is not Begin.
+        // The first message of a stream must be Begin.
         let (here, there) = (duplex(1 << 10), duplex(1 << 10));
         drop(Session::over(SERVER, here.0, there.0));
         let server = Session::over(CLIENT, there.1, here.1);

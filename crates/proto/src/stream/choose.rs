@@ -36,7 +36,7 @@ pub struct Path {
     pub rtt: Span,
     /// Delay variation: a datagram takes up to this much longer than RTT/2.
     pub jitter: Span,
-    /// Losses.
+    /// The loss ratio and the mean burst length.
     pub losses: Losses,
     /// Bytes of a frame in each datagram.
     pub symbol: u16,
@@ -94,7 +94,9 @@ pub struct Choice {
 /// way that cannot meet the deadline has no rate. The rates and conditions:
 ///
 /// - **payloads**: equations 8 to 11 of RBUDP's paper ([`crate::model`]), with a round trip for
-///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D).
+///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D). B_send
+///   is the sending rate, B_obj the number of frames a second, S_obj the size of a frame, and
+///   N_resend the number of repair rounds.
 /// - **repair**: D is at least the sum of RTT/2, the jitter, the time until a loss is noticed, and
 ///   r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a round
 ///   fails if the request or its answer is lost.

@@ -15,7 +15,7 @@ use crate::time::{Span, Time};
 /// with the newest frame. Frames before the window count as missed.
 const WINDOW: u32 = 256;
 
-/// Maximum number of missed frames whose later symbols are counted.
+/// Maximum number of missed frames whose later symbols are counted ([`Receiver::overdue`]).
 const GONE: u32 = 64;
 
 /// Minimum pause after a symbol before the missing symbols of its frame are taken for lost: longer
@@ -27,7 +27,8 @@ const GRACE: Span = Span::from_millis(2);
 
 /// Maximum number of ranges in a request.
 pub const MAX_RANGES: usize = 1_024;
-/// Maximum number of consecutive frames without any symbol that are requested.
+/// When a frame arrives after frames without any symbol, the receiver requests at most this many of
+/// those frames.
 const ABSENT: u32 = 16;
 
 /// A request of lost symbols, for the sender.
@@ -258,8 +259,8 @@ impl Receiver {
         }
         open.here[word] |= bit;
         open.count += 1;
-        // The rest of the frame is on its way, unless this is its last symbol or a newer frame has
-        // begun.
+        // The rest of the frame is on its way, unless this symbol is the frame's last or a newer
+        // frame has begun.
         let originals = open.shape.originals();
         let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
         // A new symbol within the frame shows that the sender only paused, and ignored the request.
@@ -274,8 +275,8 @@ impl Receiver {
         Placed::Keep
     }
 
-    /// Handles the first symbol of a frame that is due at `due`: the sender has sent or skipped all
-    /// frames before it. Returns when the frame's own missing symbols are requested.
+    /// Handles the first symbol of a frame that must be delivered by `due`. The sender has sent or
+    /// skipped all earlier frames. Returns when the frame's own missing symbols are requested.
     fn look_back(&mut self, now: Time, head: &Head, due: Time) -> Asks {
         let frame = head.frame;
         let soon = now + GRACE;

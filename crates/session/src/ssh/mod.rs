@@ -1,8 +1,8 @@
 //! Sessions that start with the user's own ssh, which starts `longhaul` on the remote side.
 //!
 //! The two ends exchange ids and addresses through ssh, as lines of text. Then the client connects
-//! directly, over QUIC or TCP, to the id that came through ssh. If no direct connection succeeds,
-//! both ends switch the ssh channel itself to TLS.
+//! directly, over QUIC or TCP, to the peer with the id that came through ssh. If no direct
+//! connection succeeds, both ends switch the ssh channel itself to TLS.
 
 mod far;
 mod lines;
@@ -37,7 +37,7 @@ const DIRECT: Duration = Duration::from_secs(3);
 /// Timeout for the look-up of the destination's address, which runs while ssh starts.
 const LOOK_UP: Duration = Duration::from_secs(3);
 
-/// How long an ssh that has closed its output may take to end.
+/// How long the ssh process may take to end after it has closed its output.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// How to reach the remote side.

@@ -70,8 +70,8 @@ fn an_unread_stream_does_not_block_others() {
                     assert!(sent < 100, "unread data are bounded");
                 }
             };
-            // Both directions: the client does not read `near`, and the server does not read
-            // `unread`.
+            // The test blocks a stream in each direction: the client does not read `near`, and the
+            // server does not read `unread`.
             full(&mut far).await;
             let mut unread = connection.open("", 0).await.unwrap();
             unread.write(&1u32).await.unwrap();
@@ -124,9 +124,11 @@ fn streams_beyond_the_limit_are_refused_and_end_no_other_stream() {
             stream.write(&1u32).await.unwrap();
             streams.push((stream, listener.accept().await));
         }
+        // The client's first stream counts too. QUIC may allow an eighth more streams.
         let most = streams.len() + 1;
         assert!((mux::STREAMS..=mux::STREAMS * 9 / 8).contains(&most), "{most}");
-        // Streams that end free their places.
+        // After the end of three streams, another stream opens: QUIC announces ended streams in
+        // groups.
         for (stream, theirs) in streams.drain(..3) {
             let closing = tokio::spawn(theirs.close(None));
             stream.close(None).await.unwrap();
@@ -220,6 +222,7 @@ fn the_send_window_for_files_lasts_as_long_as_a_stream_sends_files() {
         let (_listener, near, _far) = open(Carriers::Quic).await;
         let connection = near.connection().unwrap();
         let window = || near.keeper().unwrap().send_window();
+        // 1 MiB at first; 32 MiB while a stream sends files; 4 MiB once much data is announced.
         assert_eq!(window(), 1 << 20);
         let (one, two) = (connection.open("", 0).await.unwrap(), connection.open("", 0).await);
         let two = two.unwrap();

@@ -138,6 +138,7 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
         assert_eq!(calls.known(WRITER, tried).is_some(), is_there, "cut {cut}: of edit {tried}");
         let by = By { writer: WRITER, stream: u64::from(cut) + 1 };
         calls.begin(by, cut == 0, Some(0)).expect("there is room");
+        // The power is cut after up to 36 further calls of the disk.
         medium.0.lock().unwrap().left = Some(cut % 37);
         for _ in 0..u8::MAX {
             tried += 1;

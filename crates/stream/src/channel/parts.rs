@@ -9,8 +9,8 @@ use longhaul_session::{Error, Kind};
 use super::messages::Part;
 use super::stamp;
 
-/// Maximum content of a part in bytes. A part with its head fits into a frame of the control
-/// stream.
+/// Maximum content of a part in bytes. A part with its other fields fits into a frame of the
+/// control stream.
 const PART: usize = 512 << 10;
 
 /// Returns the parts of a message; `next` is the position at which the subscriber continues after
@@ -93,7 +93,7 @@ fn first(part: &Part) -> Result<Message, Error> {
         "" => None,
         key => Some(Key::new(key).map_err(|error| wrong(format!("the key is invalid: {error}")))?),
     };
-    // Message numbers start at 1; no sender gets this far.
+    // Message numbers start at 1 and grow by 1, so no sender reaches half of the range.
     if part.number > u64::MAX / 2 || part.hops > MAX_HOPS {
         return Err(wrong("the number or the hop count of a message is out of its limits"));
     }

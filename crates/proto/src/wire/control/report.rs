@@ -22,8 +22,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The longest report on `missing` that fits into one message. It covers `slice` or its
-    /// beginning; the next report starts at the end of [`slice`](Report::slice).
+    /// The longest report on `missing` that fits into one message. The report covers `slice` or the
+    /// beginning of `slice`; the next report starts at the end of [`Report::slice`].
     ///
     /// `missing` returns the missing blocks within `slice` in order, in disjoint runs.
     pub fn fill(

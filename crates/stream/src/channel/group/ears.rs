@@ -71,8 +71,8 @@ impl Ears {
     }
 
     /// Sets the key of a new epoch. Opens datagrams that arrived before the key, and appends their
-    /// messages to `out`. Ignores a key that is already known: replacing its state would make
-    /// duplicates undetectable.
+    /// messages to `out`. Ignores a key that is already known: a new [`Known`] would not recognise
+    /// duplicates of earlier datagrams.
     pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Heard>) {
         let before = self.before.as_ref().map(|(known, _)| &known.epoch);
         if self.now.epoch == epoch || before == Some(&epoch) {
@@ -124,7 +124,7 @@ impl Ears {
         known.senders.take(sender, header.block, &self.scratch[..len], &mut self.joined);
         let sender = (known.epoch.number, sender);
         for Joined { message: mut signed, restored, late } in self.joined.drain(..) {
-            // A correct end never sends a message without a code, or one that cannot be decoded.
+            // A correct sender never sends a message without a code or with invalid content.
             let Some(code) = signed.last_chunk().copied() else { continue };
             signed.truncate(signed.len() - CODE);
             let Some(message) = decode(&signed) else { continue };

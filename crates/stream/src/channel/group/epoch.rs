@@ -19,7 +19,8 @@ use crate::terms;
 pub(super) const SERVER: u32 = 0;
 const LABEL: &[u8] = b"longhaul group";
 
-/// The key of one flow. Only one end seals with it, and creates only one sealer from it.
+/// The key of one flow. Only one end seals with it, and creates only one sealer from it: two
+/// sealers would use the same nonces.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct FlowKey {
     epoch: u64,

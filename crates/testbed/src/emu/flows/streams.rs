@@ -12,7 +12,7 @@ use super::Run;
 use super::end::{FlowCounts, FlowEnd};
 use crate::scenario::{Amount, Congestion, Tcp};
 
-/// The interval between points of a flow's progress.
+/// Interval at which a flow's progress is recorded.
 const POINTS_APART: Span = Span::from_millis(100);
 /// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
