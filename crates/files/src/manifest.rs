@@ -28,7 +28,7 @@ pub(crate) use self::wire::encode_unchecked;
 /// Maximum number of entries of a manifest.
 pub(crate) const MAX_ENTRIES: u64 = 10_000_000;
 
-/// Maximum bytes of an object, including padding: the state of each chunk must fit into memory,
+/// Maximum bytes of an object, including padding: a copy keeps data about each chunk in memory,
 /// whatever size a peer announces.
 pub const MAX_OBJECT: u64 = 1 << 50;
 

@@ -197,8 +197,8 @@ impl Source {
 
     /// Returns the files that could not be read or that changed; new entries are added at the end.
     /// The content of such a file was sent as zeros, at least in part, so the file must never get
-    /// its final name. The other end must learn of the failure before it gets the value of the
-    /// chunk whose read failed.
+    /// its final name. The receiver must learn of the failure before it gets the value of the chunk
+    /// whose read failed.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
@@ -276,7 +276,7 @@ impl Source {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns which chunks of a file have the values that the other end found.
+    /// Returns which chunks of a file have the values that the receiver found.
     ///
     /// `values` has numbers of chunks within the file, also for a small file. A peer may have sent
     /// any numbers; a chunk outside of the file does not match.

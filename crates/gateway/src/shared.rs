@@ -78,7 +78,7 @@ struct Refusals {
 }
 
 impl Shared {
-    /// Makes the state; `tell` is called for refusals, changes and disconnected clients.
+    /// Returns the shared state; `tell` is called for refusals, changes and disconnected clients.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,

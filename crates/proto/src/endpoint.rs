@@ -189,7 +189,7 @@ pub struct Setup {
     /// The flow's weight when flows that find their own rates share a path.
     pub weight: Weight,
     /// Properties of the path from an earlier copy, for a protocol that finds its rate by `law`.
-    /// They are a hint that may come from the other end. The path's first report overrides them.
+    /// They are a hint that may come from the peer. The path's first report overrides them.
     pub remembered: Option<Remembered>,
     /// Bytes that may be sent for the first time before the receiver grants more.
     pub grant: Bytes,
@@ -296,7 +296,7 @@ pub trait Sender: Send {
     fn set_peer_card(&mut self, _: Time, _: Rate) {}
 
     /// Notes that the receiving end decodes coded symbols ([`crate::coded`]): the sender may send
-    /// some. The driver calls it when the other end has announced this, at any time. Without this
+    /// some. The driver calls it when the receiver has announced this, at any time. Without this
     /// call a sender sends blocks only.
     fn allow_coded(&mut self) {}
 

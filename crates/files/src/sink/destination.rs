@@ -28,7 +28,7 @@ pub(super) struct Ground {
     folders: Folders,
     /// The name that replaces the first component of every path.
     top: Option<Vec<u8>>,
-    /// The mark to remove at the end, in the base folder.
+    /// The mark to remove at the end of the copy, in the base folder.
     mark: Option<Vec<u8>>,
     /// Whether the base is missing and was not created, because of a dry run.
     pub(super) is_missing: bool,

@@ -432,7 +432,7 @@ impl Large {
         Ok(())
     }
 
-    /// Records the state of the partial file in `left`, if all its chunks are in the journal.
+    /// Records the partial file in `left`, if all its chunks are in the journal.
     pub(super) fn leave(&self, left: &Left) {
         let open = self.file.as_ref().and_then(|file| file.attributes().ok());
         let modified = open.map(|found| found.modified).or(self.closed);
@@ -585,7 +585,7 @@ fn open_journal(ground: &mut Ground, number: u32) -> io::Result<OpenFile> {
 fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Option<Journal>> {
     let (folder, name) = ground.at(number)?;
     let Ok(file) = folder.open(&names::journal(&name), Access::Read) else {
-        // A missing journal is harmless; anything else in its place is removed.
+        // The journal counts as missing; `settle_journal` removes anything else in its place.
         return Ok(None);
     };
     let found = file.attributes()?;

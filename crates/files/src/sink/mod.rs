@@ -6,8 +6,8 @@
 //! - `destination` (the location of a copy), `plan` (the existing data), [`Sink`] (writes chunks).
 //! - `large` and `partial` (files with a journal), `small` (files that share a sync), `hands` (a
 //!   worker pool), `resync` (recovery from a failed sync).
-//! - `compare` (the sender's answers about existing data), `settle` (the end of an entry), `finish`
-//!   (links, folders, the outcome), `extra` (names that the source lacks).
+//! - `compare` (the sender's answers about existing data), `settle` (entries become done, skipped
+//!   or failed), `finish` (links, folders, the outcome), `extra` (names that the source lacks).
 //! - `pipe` (a file of unknown length), `alone` (locks on folders), `attributes`, `order`, `space`,
 //!   `bits`.
 //!

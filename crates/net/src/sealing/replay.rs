@@ -41,7 +41,7 @@ impl ReplayWindow {
         self.end
     }
 
-    /// Returns the state of `number`.
+    /// Returns whether `number` is new, was seen before, or is too old.
     pub fn check(&self, number: PacketNumber) -> Seen {
         let PacketNumber(n) = number;
         if n == u64::MAX {

@@ -71,7 +71,7 @@ impl Circle {
     }
 
     /// Records a first send, whose last datagram has number `last`; `there` holds blocks that the
-    /// receiver has from elsewhere.
+    /// receiver has from another source.
     pub(super) fn send_first(&mut self, now: Time, run: &Run, last: u64, there: &RangeSet) {
         let Run { segment, ref blocks } = *run;
         let base = self.base(segment);

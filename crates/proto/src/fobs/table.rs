@@ -107,7 +107,7 @@ impl Table {
         self.congested
     }
 
-    /// The rate of the state, once the table has a maximum.
+    /// The rate of the current state, once the table has a maximum.
     pub(super) fn state(&self) -> Option<Rate> {
         self.top.map(|top| rate_of(top, self.state))
     }

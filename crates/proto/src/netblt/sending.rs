@@ -84,7 +84,7 @@ impl Sending {
     }
 
     /// The next run of at most `max` blocks to resend, the first under number `number`. `there`
-    /// holds blocks that the receiver has from elsewhere; `base` is the segment's first block.
+    /// holds blocks that the receiver has from another source; `base` is the segment's first block.
     pub(super) fn next_resend(
         &mut self,
         now: Time,

@@ -6,9 +6,10 @@
 //! shallow queue or under CoDel, [`Trains`] leaves little to others. This controller detects other
 //! flows. A flow that sends below the capacity makes no queue. The controller therefore computes
 //! the queue of its own datagrams, and attributes any longer queue to other flows. This works at
-//! any loss ratio of the path and for short queues. If other flows have a queue for several rounds,
-//! a *shadow window* takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the
-//! rate is the window divided by the round-trip time. Three things differ from CUBIC:
+//! any loss ratio of the path and for short queues. If other flows have a queue for several rounds
+//! (of about a round trip each), a *shadow window* takes over. It grows and shrinks as CUBIC's
+//! window does (RFC 9438), and the rate is the window divided by the round-trip time. Three things
+//! differ from CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,

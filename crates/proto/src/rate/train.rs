@@ -6,9 +6,9 @@
 //! 2. **Epochs.** The sender holds a rate until the receiver has reported on enough datagrams sent
 //!    at that rate. An epoch takes one and a half round trips. The arrival rate is compared with
 //!    the departure rate, because a sender slower than its rate says nothing about the path.
-//! 3. **Up.** A clean epoch raises the rate: towards the rate of the last train if there is one,
-//!    else by a small step. Once the path has shown its ceiling, the rate stays near it for some
-//!    epochs; then a train probes again.
+//! 3. **Up.** A clean epoch (no growing queue, no excess loss) raises the rate: towards the rate of
+//!    the last train if there is one, else by a small step. After a rate that was too high (a
+//!    *ceiling*), the rate stays near the ceiling for some epochs; then a train probes again.
 //! 4. **Down.** A queue fills if datagrams arrive slower than they left while the round-trip time
 //!    grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. The
 //!    round-trip time counts as high only if two pulses (the receiver's periodic reports) in a row

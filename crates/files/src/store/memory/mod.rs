@@ -135,7 +135,7 @@ struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
-/// The inode number of each path, in the state of the cache or of the device.
+/// The inode number of each path, in the cache or on the device.
 pub(crate) type Tree = BTreeMap<Vec<u8>, u64>;
 
 fn eio() -> io::Error {
@@ -554,7 +554,7 @@ impl Disk {
         state.locks.clear();
     }
 
-    /// Returns every path, in the state of the device (`stored`) or of the cache.
+    /// Returns every path on the device (`stored`) or in the cache.
     pub(crate) fn tree(&self, stored: bool) -> Tree {
         self.state().tree(stored)
     }
