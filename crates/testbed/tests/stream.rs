@@ -1,4 +1,5 @@
-//! Coded streams over links in virtual time.
+//! Coded streams over links in virtual time. Each frame is sent as symbols, one in each datagram.
+//! Repair symbols of a code, or requests of the receiver, restore lost symbols.
 
 use longhaul_proto::fec::Losses;
 use longhaul_proto::stream::{Overflow, Settings};

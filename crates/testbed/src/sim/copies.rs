@@ -38,7 +38,7 @@ impl CopyAgent {
         true
     }
 
-    /// Notes that coded symbols replace the missing blocks of a chunk.
+    /// Notes that symbols of an erasure code replace the missing blocks of a chunk.
     fn restore(&mut self, now: Time, chunk: u64) {
         let (first, count) = self.setup.layout.blocks_of_chunk(chunk);
         for index in first.index..first.index + count {

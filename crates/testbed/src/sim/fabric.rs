@@ -72,6 +72,7 @@ pub(super) struct Fabric {
     pub(super) now: Time,
     pub(super) calendar: Calendar<What>,
     pub(super) wires: Vec<Wire>,
+    /// The links of all routes, one route after the other.
     hops: Vec<u32>,
     ways: Vec<Ways>,
     loose: Store<(u32, Packet)>,

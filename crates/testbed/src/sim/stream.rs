@@ -1,5 +1,6 @@
-//! A stream over one link in virtual time: frames at regular intervals. The receiver's requests for
-//! lost datagrams return over a link with the same faults.
+//! A stream over one link in virtual time: frames at regular intervals. Each frame is sent as
+//! symbols, one in each datagram. The receiver's requests for lost datagrams return over a link
+//! with the same faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -1,5 +1,5 @@
-//! A copy within this host. It uses the source and the sink of a copy over a network, without a
-//! session between them.
+//! A copy within this host. It uses the source (reader) and the sink (writer) of a copy over a
+//! network, without a session between them.
 //!
 //! One thread reads and hashes, another verifies and writes, and the calling thread reports. Only
 //! chunks that fail verification or cannot be synced are copied again. A copy that failed is not

@@ -22,7 +22,7 @@ use crate::summary::{Summary, hex};
 
 /// Interval at which the observer gets the progress, and may cancel the copy.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a cancelled copy may take to write its journals.
+/// How long a cancelled copy may take to write its journals (the lists of written chunks).
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The carrier of the copy, for the summary.

@@ -94,7 +94,7 @@ struct Began {
     idle: Span,
 }
 
-/// The port's side of a receiving flow.
+/// A receiving flow, as the thread of the port runs it.
 pub(crate) struct Receiving {
     flow: FlowId,
     layout: Layout,

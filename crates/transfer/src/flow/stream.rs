@@ -366,7 +366,7 @@ impl Streaming {
             let since = clock::now();
             let taken = self.ways[way].blocking_send(piece);
             self.account_wait(since);
-            // A resumed copy sends the chunks of a lost stream again.
+            // This attempt ends. The next attempt sends the chunks of the lost stream again.
             if taken.is_err() || self.is_lost() {
                 return Err(lost());
             }

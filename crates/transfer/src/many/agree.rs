@@ -57,7 +57,7 @@ pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error
 }
 
 impl Found {
-    /// Returns the result of a survey.
+    /// Returns the result of a survey: the list of files of a source, and the hashes of its chunks.
     pub(super) fn new(manifest: Arc<Manifest>, digest: Digest, values: Vec<Digest>) -> Found {
         let identity = identity(&manifest, &values);
         Found { manifest, digest, values: Arc::new(values), identity, _memory: Box::new(()) }
@@ -104,7 +104,7 @@ fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
 }
 
 /// Returns the folder of an entry (a file, folder or link), and the entry's name in that folder.
-/// The top entry has no name, because its name may differ.
+/// The name of the top entry is empty, because sources may name it differently.
 fn inner(manifest: &Manifest, number: u32) -> (Option<u32>, &[u8]) {
     match (manifest.shape(), manifest.entries()[number as usize].parent()) {
         (Shape::File | Shape::Named, None) => (None, &[]),

@@ -252,7 +252,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Processes a survey that ended while other sources are sending already.
+    /// Processes a survey (the hashes of a source) that ended while other sources already send.
     fn on_look(&mut self, jobs: &Jobs, reference: &Found, number: usize, look: Look) {
         match look {
             Look::Trouble(error) => looks::tell_trouble(self.sources, number, &error),

@@ -145,7 +145,7 @@ mod tests {
         assert!(watch(&mut slow, &mut at, 3, [0, 700]).is_empty());
         assert!(watch(&mut slow, &mut at, 3, [300, 900]).is_empty());
         assert!(watch(&mut slow, &mut at, 30, [30, 90]).is_empty());
-        // A source without a lease cannot be slow.
+        // A source without a lease (assigned chunks) cannot be slow.
         let mut idle = Slow::default();
         watch(&mut idle, &mut at, 20, [300, 900]);
         for _ in 0..100 {

@@ -250,7 +250,7 @@ impl ReplicaWriter {
             let content = |chunk| self.object.chunk_content(chunk) as u64;
             self.resumed += there.into_iter().flatten().map(content).sum::<u64>();
         }
-        // All missing chunks are leased, including the changed chunks.
+        // All missing chunks are leased, including those that changed after the comparison.
         let _ = sink.take_changed();
         self.leases = Leases::new(sink.missing()).expect(self.expected);
         let files = sink.files_done();

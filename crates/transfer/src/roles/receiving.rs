@@ -66,10 +66,10 @@ pub(crate) struct ReceivingRole<'a> {
     pub(crate) writer: Option<Jobs>,
 }
 
-/// The result of a receiving end.
 pub(crate) struct Received {
     pub(crate) outcome: Outcome,
-    /// The mark of the folder that the copy has created; removed when the client has the outcome.
+    /// The mark that makes a repeated copy write into the folder that this copy has created;
+    /// removed when the client has the outcome.
     pub(crate) mark: Option<Mark>,
 }
 
@@ -477,8 +477,8 @@ impl Running<'_, '_> {
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
-                // As a datagram, the lease could overtake older messages that cancel needless
-                // chunks.
+                // As a datagram, the lease (the chunks that the sender sends next) could overtake
+                // messages that cancel needless chunks.
                 self.end.wire.outbox().tell(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {

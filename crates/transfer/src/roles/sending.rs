@@ -534,13 +534,13 @@ impl Running<'_, '_> {
             outbox,
             board,
             events,
-            // Only the first pass tries streams: later passes are short.
+            // Only the first pass searches for the best number of streams: later passes are short.
             trial: (end.terms.try_streams && self.number == 0).then_some(end.terms.rtt),
             cap: end.terms.cap(),
         })
     }
 
-    /// Ends the current pass and returns its payloads. Keeps ticking while a disk blocks the pass.
+    /// Ends the current pass and returns its payloads. Calls `tick` while a disk blocks the pass.
     async fn take_payloads(&mut self) -> Result<Payloads, End> {
         let mut stopped = pin!(self.stop());
         let mut tick = tokio::time::interval(TICK);

@@ -158,7 +158,7 @@ impl ServedClient {
         ServedClient { name, ..self }
     }
 
-    /// Returns a client that surveys files.
+    /// Returns a client that surveys files: it requests their hashes.
     pub(super) fn of_survey(session: &Session, survey: &Survey) -> ServedClient {
         ServedClient::new(session, "compares", named(&survey.paths))
     }

@@ -463,8 +463,8 @@ async fn run(
     ended.map(|(_, mark)| mark)
 }
 
-/// Walks the source, and reports the progress to the client. If the client has surveyed the source,
-/// holes count as zeros, as they did in the survey.
+/// Walks the source, and reports the progress to the client. If the client has surveyed the source
+/// (requested the hashes of its chunks), holes count as zeros, as they did in the survey.
 async fn open(
     places: Vec<Place>,
     options: SourceOptions,

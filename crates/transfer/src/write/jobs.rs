@@ -55,7 +55,7 @@ pub(crate) enum Job {
 /// A source that joins the copy of one object from replicas.
 pub(crate) struct Join {
     pub(crate) offer: Offer,
-    /// BLAKE3 of the manifest in the source's survey.
+    /// BLAKE3 of the manifest that the source sent before the copy, in its survey.
     pub(crate) manifest: Digest,
     pub(crate) reporter: Reporter,
 }
@@ -91,8 +91,8 @@ pub(crate) enum WriterEvent {
     Lease(Lease),
     /// A file failed here.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// The object is complete. The mark of the folder that the copy has created is removed after
-    /// the client has received the outcome.
+    /// The object is complete. Until the client has received the outcome, the mark of the folder
+    /// that this copy has created makes a repeated copy write into the same folder.
     Outcome(Box<Outcome>, Option<Mark>),
     /// This attempt cannot continue; the next one can.
     Again(String),

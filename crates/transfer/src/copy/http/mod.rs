@@ -1,5 +1,5 @@
 //! A copy of one file from an HTTP server: parallel ranges, with the same partial file and journal
-//! as any other copy.
+//! (the list of written chunks) as any other copy.
 //!
 //! `readers` are the threads that read ranges; `checksum` computes the digest that the server
 //! published. The last chunk is written only if that digest matches, so a wrong file never gets its
