@@ -38,8 +38,8 @@ pub const MAX_PATH: usize = 4096;
 /// Maximum number of holes of one file. A source sends the zeros of further holes.
 pub(crate) const MAX_HOLES: usize = 1 << 20;
 
-/// Memory of an entry in bytes, without its name, its holes and its link target: the entry itself,
-/// and its share of the object's layout and of a destination's state.
+/// Memory of an entry in bytes: the entry itself, its part of the object's layout, and a
+/// destination's data about the entry. The name, the holes and the link target are not included.
 const FIXED: u64 = size_of::<Entry>() as u64 + 40;
 
 /// Maximum bytes of an entry's encoding in addition to its name, its holes and its link target.

@@ -146,7 +146,7 @@ impl Large {
     }
 
     /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
-    /// and matches its record; if `left` shows that the file is unchanged since an earlier attempt
+    /// and matches its record. If `left` shows that the file is unchanged since an earlier attempt
     /// of this process, the chunk counts without a read. With `distrust`, no chunk counts before
     /// the comparison with the source. `watch` counts each chunk read, and may end the work.
     pub(super) fn resume(

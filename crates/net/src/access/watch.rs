@@ -79,9 +79,9 @@ impl Watch {
         now >= self.next_look && !self.links.is_empty()
     }
 
-    /// Takes a reading. `ours` returns the bytes that our sockets received since the last reading;
-    /// it is called after the interfaces were read, so our data that arrive in between do not count
-    /// as other traffic. Returns `None` if no counter has moved since the last reading: some cards
+    /// Takes a reading. `ours` returns the bytes that our sockets received since the last reading.
+    /// The interfaces are read first, so our data that arrive in between do not count as other
+    /// traffic. Returns `None` if no counter has moved since the last reading: some cards
     /// update their counters only once a second. The first reading is never `None`.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;

@@ -1,5 +1,5 @@
-//! The loss ratio to expect: from the receiver's counts of the flow's recent datagrams, or, while
-//! too few datagrams are counted, from an earlier flow over the same path.
+//! The loss ratio to expect. It comes from the receiver's counts of the flow's recent datagrams;
+//! while too few datagrams are counted, from an earlier flow over the same path.
 
 use crate::units::LossRatio;
 

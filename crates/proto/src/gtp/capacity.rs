@@ -16,7 +16,7 @@
 //! catch up. Such loss counts only when it repeats. A confirmed ceiling holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
-//! over several paths, a measurement of a single path does not limit C_r: C_r rises in doubling
+//! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling
 //! steps up to the sum of the trains' rates, or to a ceiling that all flows show. The fastest train
 //! most likely showed the receiver's link, so near that train's rate the steps of C_r are small,
 //! and each step is observed for another interval.

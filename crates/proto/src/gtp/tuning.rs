@@ -152,8 +152,8 @@ tuning! {
     /// How far the rate falls before loss is judged again, as a share of the first fall. A single
     /// result may be chance.
     own_again: f64 = 0.5;
-    /// Minimum level of loss that counts as unchanged after the rate fell, on a scale from the loss
-    /// that a link of limited capacity would have now (0) to the loss before the rate fell (1).
+    /// Minimum level of loss that counts as unchanged after the rate fell. Level 0 is the loss that
+    /// a link of limited capacity would have now; level 1 is the loss before the rate fell.
     own_stays: f64 = 0.5;
     /// Nothing is learned while the loss ratio exceeds the known own loss by this or less.
     own_least: f64 = 0.001;
