@@ -115,7 +115,8 @@ fn blocks_skipped_by_the_sender_do_not_count_as_lost() {
         let mut rig = two_flows(row, 12, Channel::perfect(RTT / 2), Host::Fast);
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let blocks = |segment, index, count| BlockRange { first: Block { segment, index }, count };
-        // Until it learns of the skip, the receiver may request these blocks.
+        // The sender skips these blocks at 3 ms. The receiver learns of the skips at 300 ms, and
+        // may request the blocks until then.
         for (flow, range) in [(0, blocks(0, 32, 72)), (0, blocks(1, 0, 80)), (1, blocks(0, 8, 400))]
         {
             rig.skip_apart([at(300), at(3)], flow, range);

@@ -1,4 +1,4 @@
-//! The client's side: a program's calls over successive connections.
+//! The client's side of remote procedure calls: a program's calls over successive connections.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Converts messages from and to the wire.
+//! Converts the messages of remote procedure calls from and to the wire.
 
 use longhaul_proto::rpc::{self, Message, RpcCode, RpcError};
 use longhaul_session::{Error, Kind};

@@ -1,4 +1,4 @@
-//! The calls of one program in both directions, over its successive connections.
+//! The remote procedure calls of one program in both directions, over its successive connections.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

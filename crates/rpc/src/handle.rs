@@ -1,5 +1,5 @@
-//! The program's side of its calls. Items are messages that both ends of a call may exchange before
-//! the answer.
+//! The program's side of its remote procedure calls. Items are messages that both ends of a call
+//! may exchange before the answer.
 
 use std::fmt;
 use std::sync::Arc;

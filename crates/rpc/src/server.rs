@@ -1,4 +1,5 @@
-//! The server's side: the programs of its clients, each over successive connections.
+//! The server's side of remote procedure calls: the programs of its clients, each over successive
+//! connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The server's side of calls, against clients that send arbitrary messages.
+//! The server's side of remote procedure calls, against clients that send arbitrary messages.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -311,6 +311,7 @@ mod tests {
     #[test]
     fn an_announcement_of_much_data_raises_what_may_be_unread_and_unacknowledged() {
         run(async {
+            // At first, each side may have 256 KiB of unread data.
             let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
             assert!(is_near(takes(&mut near), 256 << 10));
             assert!(is_near(takes(&mut far), 256 << 10));

@@ -1,4 +1,4 @@
-//! The tree's file: a redb database.
+//! The file of a shared tree of values: a redb database.
 //!
 //! Every commit is synced before it is acknowledged (`Durability::Immediate`), so acknowledged
 //! changes survive a killed process and a power cut. Presence (values that the server deletes when

@@ -1,4 +1,4 @@
-//! The server's side: answers the streams of clients from one tree.
+//! The server's side of a shared tree of values: answers the streams of clients.
 
 use std::cell::Cell;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The thread that owns the tree and its file. It serialises all reads and changes. Waiting edits
-//! are committed together; clients and watchers get the result after the commit.
+//! The thread that owns a shared tree of values and its file. It serialises all reads and changes.
+//! Waiting edits are committed together; clients and watchers get the result after the commit.
 //!
 //! If a commit fails, the thread reads the tree from the file again before it answers, and ends the
 //! streams of all clients. The clients reconnect, and learn from the file's records of writers

@@ -1,4 +1,4 @@
-//! The connection of a client.
+//! The connection of a client of streams or channels.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

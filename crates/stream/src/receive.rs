@@ -1,4 +1,4 @@
-//! A receiver: delivers frames, and keeps the connection to the server.
+//! A receiver of a stream: delivers frames, and keeps the connection to the server.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};

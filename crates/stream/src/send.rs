@@ -1,4 +1,4 @@
-//! A sender: takes frames, and keeps the connection to the server.
+//! A sender of a stream: takes frames from the program, and keeps the connection to the server.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The server's side: answers the streams of senders and receivers.
+//! The server's side of streams: answers senders and receivers.
 
 use std::rc::Rc;
 use std::sync::Arc;

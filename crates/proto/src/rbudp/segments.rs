@@ -1,5 +1,5 @@
-//! One segment (part of the object) at the sending end: blocks sent, blocks covered by DONE (the
-//! message at the end of a round), repairs, and coded symbols ([`crate::coded`]).
+//! One segment (part of the object) at RBUDP's sending end: blocks sent, blocks covered by DONE
+//! (the message at the end of a round), repairs, and coded symbols ([`crate::coded`]).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

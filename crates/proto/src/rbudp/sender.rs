@@ -1,5 +1,5 @@
-//! The sending end: which block is next, how fast, and when to send DONE (the message at the end of
-//! a round).
+//! RBUDP's sending end: which block is next, how fast, and when to send DONE (the message at the
+//! end of a round).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};

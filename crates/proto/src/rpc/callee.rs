@@ -1,5 +1,6 @@
-//! Serves the calls of the other end. A call with items is a call during which both ends also send
-//! further messages (items). A credit is the number of items that an end may still send.
+//! The callee of remote procedure calls: serves the calls of the other end. A call with items is a
+//! call during which both ends also send further messages (items). A credit is the number of items
+//! that an end may still send.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

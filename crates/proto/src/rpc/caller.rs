@@ -1,4 +1,6 @@
-//! Makes the calls of this end.
+//! The caller of remote procedure calls: numbers and sends the calls of this end, and matches their
+//! answers. A call with items is a call during which both ends also send further messages (items).
+//! A credit is the number of items that an end may still send.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! A caller and a callee, message by message.
+//! The caller and the callee of remote procedure calls, message by message.
 
 use alloc::collections::VecDeque;
 use alloc::string::ToString;

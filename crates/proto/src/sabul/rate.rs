@@ -1,4 +1,5 @@
-//! The paper's rate control: additive increase by powers of ten, multiplicative decrease.
+//! SABUL's rate control as in its paper: additive increase by powers of ten, multiplicative
+//! decrease.
 
 use super::{BETA, DECREASE, LOSS_SMOOTHING, LOSS_THRESHOLD, SYNC_INTERVAL};
 use crate::endpoint::Setup;

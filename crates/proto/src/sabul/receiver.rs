@@ -1,4 +1,4 @@
-//! The receiving end: finds gaps, and sends an acknowledgement once an interval.
+//! SABUL's receiving end: finds gaps, and sends an acknowledgement once an interval.
 
 use super::reports::Reports;
 use super::{ACK_INTERVAL, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL};

@@ -1,4 +1,4 @@
-//! The rate control of the release that Oak Ridge measured: a delay between packets.
+//! The rate control of the SABUL release that Oak Ridge measured: a delay between packets.
 //!
 //! > SABUL begins with a preset IPD (inter-packet delay) of 10 usec … The receiver generates a SYN
 //! > packet based on a timed interval (200ms) which signals the sender to use both the number of
@@ -9,7 +9,8 @@
 //! > The latest implementation … keep[s] the delay between blocks/packets between an upper and
 //! > lower limit.
 //!
-//! The study gives neither the step nor the limits of the IPD; they are settings here.
+//! This text is from the study ("Faster bulk transfer starring: UDP"). The study gives neither the
+//! step nor the limits of the IPD; they are settings here.
 
 use super::rate::{LossAverage, RateControl};
 use super::{DELAY_STEP, FIRST_DELAY, LONGEST_DELAY, LOSS_THRESHOLD, SHORTEST_DELAY};

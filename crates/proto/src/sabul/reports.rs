@@ -1,4 +1,4 @@
-//! The loss reports: their times and their content.
+//! The loss reports of SABUL's receiver: their times and their content.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;

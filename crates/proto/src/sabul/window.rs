@@ -1,4 +1,4 @@
-//! The flow window: the limit on unacknowledged blocks.
+//! SABUL's flow window: the limit on unacknowledged blocks.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};

@@ -1,4 +1,5 @@
-//! The tree and its writers: makes each edit at most once, and remembers its outcome.
+//! A server's tree of small values, and its writers (the programs that edit it): makes each edit at
+//! most once, and remembers its outcome.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! The tree, and watchers with their replicas, message by message.
+//! A tree of small values, and watchers with their replicas, message by message.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! The server's tree: the entry of each key, and the recent changes.
+//! The server's tree of small values: the entry of each key, and the recent changes.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;

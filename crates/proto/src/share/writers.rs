@@ -1,5 +1,5 @@
-//! The server's memory of its clients' edits: an edit that is sent twice is applied once, and
-//! the client gets the true outcome.
+//! The server's memory of its clients' edits of the tree: an edit that is sent twice is applied
+//! once, and the client gets the true outcome.
 //!
 //! A writer is a client's program, identified by the client's key and a random number that the
 //! program chose. A writer numbers its edits. Each new stream of a writer replaces the stream

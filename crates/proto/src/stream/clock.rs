@@ -1,4 +1,5 @@
-//! The sender's clock as the receiver sees it.
+//! The clock of a stream's sender, as the receiver sees it. Each datagram has a stamp: the time at
+//! which the sender got the frame.
 
 use crate::time::{Span, Time};
 

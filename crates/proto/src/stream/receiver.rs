@@ -1,6 +1,6 @@
-//! The receiver: tracks the symbols (one in each datagram) of each frame, and decides what to
-//! deliver and when. A frame's symbols are its originals (the data) and, if the frame is coded, its
-//! repairs, which replace lost originals.
+//! The receiver of a stream: tracks the symbols (one in each datagram) of each frame, and decides
+//! what to deliver and when. A frame's symbols are its originals (the data) and, if the frame is
+//! coded, its repairs, which replace lost originals.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;

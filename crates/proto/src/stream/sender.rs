@@ -1,5 +1,5 @@
-//! The sender: paces the symbols of each frame, and handles frames that arrive too fast. A symbol
-//! is a part of the frame or a repair; each datagram carries one.
+//! The sender of a stream: paces the symbols of each frame, and handles frames that arrive too
+//! fast. A symbol is a part of the frame or a repair; each datagram carries one.
 
 use alloc::collections::{BTreeMap, VecDeque};
 

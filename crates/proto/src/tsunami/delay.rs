@@ -1,5 +1,5 @@
-//! The delay between datagrams, and how error rates change it. The *target* is the highest rate of
-//! the flow: the delay never falls below the delay at this rate.
+//! Tsunami's delay between datagrams, and how error rates change it. The *target* is the highest
+//! rate of the flow: the delay never falls below the delay at this rate.
 
 use super::{ERROR_RATE, SLOW_DOWN, SPEED_UP};
 use crate::endpoint::Setup;

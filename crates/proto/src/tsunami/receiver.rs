@@ -1,4 +1,4 @@
-//! The receiving end: counts arrivals, requests missing blocks and reports the error rate.
+//! Tsunami's receiving end: counts arrivals, requests missing blocks and reports the error rate.
 
 use super::requests::Requests;
 use super::{HISTORY, REPORT_BLOCKS, REPORT_INTERVAL};

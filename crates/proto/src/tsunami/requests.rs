@@ -1,4 +1,4 @@
-//! Which blocks the receiver requests, and when it may repeat a request.
+//! Which blocks Tsunami's receiver requests, and when it may repeat a request.
 
 use core::ops::Range;
 

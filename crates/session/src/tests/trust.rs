@@ -1,4 +1,4 @@
-//! Which servers are trusted, and what happens to others.
+//! The servers that a client trusts, and the errors that both sides get otherwise.
 
 use super::*;
 use crate::known::{KnownServers, server_name};

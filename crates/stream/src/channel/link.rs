@@ -1,5 +1,5 @@
-//! Links between servers: messages in a room here are also sent to the room of the same name at
-//! another server, and vice versa.
+//! Links between servers: messages in a room (a meeting point of clients) here are also sent to the
+//! room of the same name at another server, and vice versa.
 //!
 //! A message keeps its origin and number, so a room drops the copy that arrives a second time
 //! around a ring of servers. A link does not send back messages that it delivered.

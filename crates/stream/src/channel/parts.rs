@@ -1,4 +1,5 @@
-//! Cuts messages into parts, and joins parts into messages.
+//! Cuts the messages of a channel into parts, and joins parts into messages. A message may be
+//! longer than a frame of the control stream.
 
 use std::sync::Arc;
 

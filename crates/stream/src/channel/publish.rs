@@ -1,4 +1,4 @@
-//! A sender: takes messages, and keeps the connection to the server.
+//! A sender of a channel: takes messages from the program, and keeps the connection to the server.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! The rooms of a server.
+//! The rooms of a server. A room is a server's meeting point for clients: each message that a
+//! client sends to the room goes to all subscribers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

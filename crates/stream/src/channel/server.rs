@@ -1,4 +1,4 @@
-//! The server's side: answers the senders and subscribers of rooms.
+//! The server's side of channels: answers the senders and subscribers of rooms.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! A subscriber: keeps the connection to the server, and delivers messages to the program.
+//! A subscriber of a channel: keeps the connection to the server, and delivers messages to the
+//! program.
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;

@@ -274,6 +274,7 @@ mod tests {
         }
     }
 
+    /// A valid run at the limit of own drops: 2 of 20,000 packets.
     fn statistics() -> Statistics {
         let tally = LinkTally { offered: 20_000, ..LinkTally::default() };
         let link = LinkStatistics { from: "a".into(), to: "b".into(), tally };

@@ -1,4 +1,4 @@
-//! A rate with a drop-tail queue before it.
+//! A link's rate, with a drop-tail queue before it.
 
 use std::collections::VecDeque;
 

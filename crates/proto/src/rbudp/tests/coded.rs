@@ -1,5 +1,5 @@
-//! Coded symbols (repairs from an erasure code) after a last round: how many are sent, and when
-//! they replace blocks.
+//! RBUDP's coded symbols (repairs from an erasure code) after a last round: how many are sent, and
+//! when they replace blocks.
 
 use alloc::vec::Vec;
 

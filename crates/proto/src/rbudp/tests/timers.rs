@@ -1,5 +1,5 @@
-//! The exact times of both ends' timers, the budget of extra copies of blocks, and the counting of
-//! losses. The sender sends DONE at the end of a round.
+//! The exact times of the timers of RBUDP's two ends, the budget of extra copies of blocks, and the
+//! counting of losses. The sender sends DONE at the end of a round.
 
 use alloc::vec::Vec;
 

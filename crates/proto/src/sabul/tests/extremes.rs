@@ -1,4 +1,4 @@
-//! Extreme values: a million ranges of lost blocks.
+//! SABUL with a million ranges of lost blocks.
 
 use super::*;
 

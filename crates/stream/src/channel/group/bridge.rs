@@ -1,6 +1,7 @@
-//! The bridge between a room and its multicast group, at the server. An epoch is the time during
-//! which the members have the same keys. A new epoch begins after a member has left, and when the
-//! sender numbers of the epoch are used up.
+//! The bridge between a room and its multicast group, at the server. A room is a server's meeting
+//! point for clients: each message that a client sends to the room goes to all subscribers. An
+//! epoch is the time during which the members have the same keys. A new epoch begins after a member
+//! has left, and when the sender numbers of the epoch are used up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,6 @@
-//! The server's side of the sessions with members of a multicast group.
+//! The server's side of the sessions with members of the multicast group of a room. A room is a
+//! server's meeting point for clients: each message that a client sends to the room goes to all
+//! subscribers.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! A subscriber that receives from the multicast group of its room.
+//! A subscriber that receives the messages of a room from its multicast group.
 //!
 //! The subscriber stays in the group while the connection to its server is lost, so the members
 //! still receive each other's messages.

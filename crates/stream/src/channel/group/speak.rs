@@ -1,4 +1,4 @@
-//! A sender to the multicast group of its room.
+//! A sender that sends its messages for a room to the multicast group of the room.
 //!
 //! The sender continues to send while the connection to its server is lost, so the members still
 //! receive its messages.

@@ -1,4 +1,4 @@
-//! The result of a flow.
+//! The result of a flow of an emulated scenario.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
