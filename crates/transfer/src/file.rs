@@ -174,7 +174,7 @@ fn advised(error: Error) -> Error {
 /// A requested portion.
 struct Asked {
     portion: Portion,
-    /// The size of the file's version.
+    /// The size of the file when the portion was requested.
     size: u64,
     credit: OwnedSemaphorePermit,
     tell: mpsc::UnboundedSender<Result<Bytes, Error>>,
@@ -195,7 +195,7 @@ struct Reading {
     asked: VecDeque<Asked>,
     /// Changes that were sent and not made yet, in order, and the size after each.
     changes: VecDeque<(Made, u64)>,
-    /// The bytes so far of the first portion in `asked`, if that portion is a whole chunk.
+    /// The bytes that have arrived of the first portion in `asked`, if it is a whole chunk.
     part: Vec<u8>,
 }
 

@@ -70,9 +70,9 @@ pub(super) struct State {
     /// Bytes that this attempt found at the destination.
     found: u64,
     pub(super) skipped: u64,
-    /// The failed entries, with reason and side; each is reported once.
+    /// The failed entries, by path; each is reported once.
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
-    /// Memory taken by the failures that the other end reported.
+    /// Memory taken by the failed entries.
     failed_bytes: usize,
     /// The number of sessions so far.
     pub(super) attempts: u32,

@@ -68,10 +68,11 @@ pub(super) fn summary(
         rate: sender.rate,
         found: (found.rate > Rate::ZERO).then_some(found),
         rtt: sender.rtt,
-        // `block` replaces a block size that did not pass on the path.
+        // The last pass may have used smaller blocks, because larger ones did not pass on the path.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // `highest` is the newest arrival, so datagrams in flight do not count as lost.
+        // `highest` is the number of the newest arrival, so datagrams in flight do not count as
+        // lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,

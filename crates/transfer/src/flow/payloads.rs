@@ -1,8 +1,9 @@
 //! Reads the bytes of a block by its number, and computes a digest for every chunk that is sent.
 //!
-//! The object of a copy is its manifest (the list of files) and the content of all files, as one
-//! sequence of bytes. A chunk is 1 MiB of the object. A block is the payload of one datagram. A
-//! coded symbol (of an erasure code) replaces any missing block of its chunk.
+//! The object of a copy is the content of all files, as one sequence of bytes. A long manifest (the
+//! list of files) is the start of this sequence. A chunk is 1 MiB of the object. A block is the
+//! payload of one datagram. A coded symbol (of an erasure code) replaces any missing block of its
+//! chunk.
 //!
 //! The first transmission of a chunk reads the whole chunk and hashes it. The chunk stays in a
 //! buffer until another chunk is read. A retransmission reads only its block.

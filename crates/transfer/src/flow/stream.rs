@@ -1,6 +1,6 @@
 //! Sends chunks over streams, if datagrams do not pass. Source, digests, verification and resume
-//! are as in a copy by datagrams; only the transport differs. The object of a copy starts with the
-//! manifest (the list of files). From the manifest, the receiver makes its plan: the list of chunks
+//! are as in a copy by datagrams; only the transport differs. A long manifest (the list of files)
+//! is the start of the object. From the manifest, the receiver makes its plan: the list of chunks
 //! that need not be sent.
 
 use std::collections::VecDeque;

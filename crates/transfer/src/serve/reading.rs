@@ -204,7 +204,8 @@ impl Reading {
     ) -> Result<Arc<RangeFile>, Error> {
         let disk = with_signs(session, self.disk.take(session.peer)).await?;
         let making = tokio::task::spawn_blocking(move || {
-            // Keep both until the disk answers, perhaps after the client has disconnected.
+            // Until the disk answers, perhaps after the client has disconnected, keep the turn, and
+            // keep the hashes of this file out of the cache.
             let _kept = (disk, uncached);
             let change = change.check()?;
             // All reads of the file are complete, so nothing else refers to it.

@@ -100,8 +100,8 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits until a receiving transfer can start: its destination is free, and there is memory. If it
-/// has to wait, tells the client immediately, because the client's data are lost until the start.
+/// Waits until a receiving transfer can start: its destination is free, and there is memory. If the
+/// transfer cannot start at once, tells the client, because the client's data are lost until then.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,

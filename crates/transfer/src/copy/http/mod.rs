@@ -299,7 +299,7 @@ impl Fetching<'_> {
                 Ok(News::Failed(error)) if error.kind == Kind::Changed => {
                     return Err(Pass::Changed);
                 }
-                // The target of a redirect may have expired.
+                // The target of a redirect may have expired, so request the first address again.
                 Ok(News::Failed(error)) if remote.is_redirected() => lost = Some(error.to_string()),
                 Ok(News::Failed(error)) => return Err(Pass::Failed(self::error(error))),
                 Err(RecvTimeoutError::Timeout) => sink.tick(Instant::now())?,
