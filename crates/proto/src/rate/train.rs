@@ -79,11 +79,11 @@ const SHALLOW: Span = Span::from_millis(1);
 const BELOW: f64 = 0.97;
 /// Share of a ceiling above which a clean epoch refutes the ceiling.
 const REFUTED: f64 = 1.07;
-/// Factors by which a clean epoch raises the rate: [`GUESSED`] if nothing is known, [`DOUBLED`] once
-/// if jitter made the first train useless, [`CAREFUL`] after a refuted ceiling or a raised rate,
-/// [`NEAR`] after a well-timed train. Towards the rate of poorly timed trains the factor is between
-/// [`CAREFUL`] and [`JUMP`]. While the controller is `blind`, each clean epoch adds [`FASTER`] to
-/// the factor, up to [`FASTEST`].
+/// Factors by which a clean epoch raises the rate: [`GUESSED`] if nothing is known; [`DOUBLED`],
+/// once, if jitter made the first train useless; [`CAREFUL`] after a ceiling was refuted, a raised
+/// rate was tried or trains were timed poorly; [`NEAR`] after a train was timed well. The rate rises
+/// towards the rate of poorly timed trains by a factor between [`CAREFUL`] and [`JUMP`]. While the
+/// controller is `blind`, each clean epoch adds [`FASTER`] to the factor, up to [`FASTEST`].
 const GUESSED: f64 = 1.5;
 const DOUBLED: f64 = 2.0;
 const CAREFUL: f64 = 1.25;
