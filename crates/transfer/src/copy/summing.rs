@@ -71,8 +71,7 @@ pub(super) fn summary(
         // The last pass may have used smaller blocks, because larger ones did not pass on the path.
         payload_bytes: attempt.hooks.board.block().unwrap_or(finished.block),
         blocks,
-        // `highest` is the number of the newest arrival, so datagrams in flight do not count as
-        // lost.
+        // Up to the newest arrival (`highest`), so datagrams in flight do not count as lost.
         path_lost: receiver.highest.saturating_sub(receiver.received),
         socket_lost: receiver.socket_lost,
         memory_lost: receiver.memory_lost,
