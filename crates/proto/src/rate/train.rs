@@ -81,7 +81,7 @@ const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Factors by which a clean epoch raises the rate: [`GUESSED`] if nothing is known; [`DOUBLED`],
 /// once, if jitter made the first train useless; [`CAREFUL`] after a ceiling was refuted, a raised
-/// rate was tried or trains were timed poorly; [`NEAR`] after a train was timed well. The rate rises
+/// rate was tried or trains were timed poorly; [`NEAR`] after a well-timed train. The rate rises
 /// towards the rate of poorly timed trains by a factor between [`CAREFUL`] and [`JUMP`]. While the
 /// controller is `blind`, each clean epoch adds [`FASTER`] to the factor, up to [`FASTEST`].
 const GUESSED: f64 = 1.5;
