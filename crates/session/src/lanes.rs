@@ -34,7 +34,7 @@ const CHUNK: usize = 17 << 10;
 /// Bytes of the length before each chunk.
 const LENGTH: usize = 2;
 
-/// The beginning of a lane.
+/// The first bytes of a lane: they identify its stream, and its place in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Preface {
     /// A random number that all lanes of a stream have.
@@ -104,8 +104,10 @@ pub(super) async fn connect(
     Ok(Lanes::new(streams))
 }
 
-/// A lane that waits for the other lanes of its stream. When the stream is complete, the sender is
-/// dropped, which wakes the task of the lane.
+/// A lane that waits for the other lanes of its stream. When the stream is complete, the [`Sender`]
+/// is dropped, which wakes the task of the lane.
+///
+/// [`Sender`]: oneshot::Sender
 type Waiting = (TcpStream, oneshot::Sender<()>);
 
 /// The incomplete stream of a client.

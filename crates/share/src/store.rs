@@ -185,7 +185,7 @@ impl Keeper {
     fn refuse(&mut self, batch: impl Iterator<Item = Command>, why: &str) {
         let closed = || Failed::Closed(why.to_owned());
         for command in batch {
-            // The answer to a client that has disconnected is dropped.
+            // If the client has disconnected, nobody needs the answer.
             match command {
                 Command::Begin(.., tell) => drop(tell.send(Err(closed()))),
                 Command::Edit(.., tell) | Command::Hold(.., tell) => {
@@ -194,7 +194,7 @@ impl Keeper {
                 Command::Read(_, tell) => drop(tell.send(Err(closed()))),
                 Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
                 Command::Count(tell) => drop(tell.send(self.size())),
-                // After a reload the tree has no streams.
+                // A tree that is read again has no streams, so there is nothing to end.
                 Command::Ended(..) => {}
             }
         }

@@ -298,7 +298,8 @@ impl Sending {
         let from = match head.index.checked_sub(shape.originals()) {
             None => &bytes[index * symbol..bytes.len().min((index + 1) * symbol)],
             Some(repair) => {
-                // The originals are already sent, so they never wait for the code.
+                // Computes the repairs only when the first one is due, so the originals never wait
+                // for the code.
                 if self.coded != Some(head.frame) {
                     let originals = bytes.chunks(symbol);
                     self.encoder.encode(shape, originals, &mut self.repairs).ok()?;

@@ -144,7 +144,7 @@ impl Segment {
                 self.repairs.pop_front();
                 continue;
             };
-            // Both ends are relative to the segment, so they fit into 32 bits.
+            // Both bounds are counted within the segment, so they fit into 32 bits.
             let start = (gap.start - base) as u32;
             let end = start + max.min((gap.end - gap.start) as u32);
             front.start = end;

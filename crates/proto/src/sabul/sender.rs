@@ -1,6 +1,6 @@
 //! SABUL's sending end: sends the first block of the loss list or, if the list is empty, a new
-//! block within the window. "The release" is the version of SABUL that Oak Ridge
-//! measured in its study.
+//! block within the window. "The release" is the version of SABUL that Oak Ridge measured in its
+//! study.
 
 use alloc::boxed::Box;
 

@@ -96,7 +96,8 @@ impl Writers {
             let made = made.into_iter();
             let made = made.map(|(number, version)| (number, Made { version, is_presence: false }));
             let made: BTreeMap<u64, Made> = made.collect();
-            // The order of the writers' last activity, as far as the disk shows it.
+            // The disk does not store when a writer was last active. The newest version that the
+            // writer made stands for this time.
             let used = made.values().map(|made| made.version).max().unwrap_or(0);
             writers.uses = writers.uses.max(used);
             writers.records.insert(writer, Record { made, used, ..Record::default() });
