@@ -58,7 +58,7 @@ fn every_protocol_moves_an_object_over_a_clean_path() {
         // RBUDP keeps its configured rate; the others find a rate below it.
         let least = if row.name == "rbudp" { 84 } else { 20 };
         assert!(flow.goodput > Rate::from_mbps(least), "{}: {}", row.name, flow.goodput);
-        // The sender learns of the end half a round trip later.
+        // The sender learns half a round trip later that the copy is complete.
         let (finished, known) = (flow.finished.unwrap(), flow.known.unwrap());
         assert!(known > finished && known.since(finished) < Span::from_millis(30));
         assert_eq!(flow.accounts.dropped, 0);

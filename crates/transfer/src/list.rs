@@ -39,7 +39,7 @@ impl Listing {
         Ok(Listing { session, done: false })
     }
 
-    /// Returns the next names; `None` at the end.
+    /// Returns the next names; `None` after the last.
     async fn next(&mut self) -> Result<Option<Vec<Named>>, Error> {
         let early = || Error::new(ErrorKind::Unfinished, "the server ended the listing early");
         while !self.done {
@@ -177,7 +177,7 @@ async fn listed(
             return Ok(());
         }
     }
-    // An empty batch marks the end; without it the listing was cut off.
+    // An empty batch marks the listing's end; without it the listing was cut off.
     let _ = tell.send(Ok(Vec::new())).await;
     listing.end().await;
     Ok(())

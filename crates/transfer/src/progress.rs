@@ -208,7 +208,7 @@ pub enum Notice {
     },
     /// The transfer tried several numbers of connections.
     Streams {
-        /// The number of connections that carry the data, or carried it at the end.
+        /// The number of connections that carry the data, or carried it last.
         count: u32,
         /// Whether `count` is the best of the numbers tried. If not, the copy ended during the
         /// search.

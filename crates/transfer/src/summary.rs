@@ -87,7 +87,7 @@ pub struct Summary {
     /// Names that the source lacks and that this run removed, or would remove in a dry
     /// run.
     pub deleted: u64,
-    /// Time from the call to the end.
+    /// Time from the call to the transfer's end.
     pub elapsed: Span,
     /// Time from the call to the first data datagram sent or received.
     pub setup: Span,
@@ -100,7 +100,7 @@ pub struct Summary {
     pub goodput: Rate,
     /// The carrier of the data, as in `--protocol`.
     pub protocol: String,
-    /// The sending rate at the end, in bits a second of UDP payload.
+    /// The sending rate at the transfer's end, in bits a second of UDP payload.
     pub rate: Rate,
     /// The result of the rate search; `None` with a fixed rate.
     pub found: Option<Found>,

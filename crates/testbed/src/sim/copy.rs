@@ -386,7 +386,7 @@ mod tests {
         }
     }
 
-    /// Runs a core that is restless after the end, and returns the simulator's verdict.
+    /// Runs a core that sends or wakes after its copy's end, and returns the simulator's verdict.
     fn judged(sends: bool, wakes: bool) -> Result<(), String> {
         let flow = r#"{ from = "a", to = "b", protocol = "rbudp", rate = "50M", size = "1MB" }"#;
         let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");

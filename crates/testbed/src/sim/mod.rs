@@ -9,7 +9,7 @@
 //! failed:
 //! - A finished object is complete.
 //! - Both ends' counters agree with the network's.
-//! - Nothing is sent after the end.
+//! - No flow sends after its end.
 //! - No core needs endless polling.
 //! - Each link loses track of no packet: it delivers, drops or still holds every packet that it
 //!   accepted or duplicated.

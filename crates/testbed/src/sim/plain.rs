@@ -16,7 +16,7 @@ pub(super) struct Plain {
     pub(super) flow: usize,
     udp: Udp,
     pub(super) payload: u32,
-    /// Datagrams left to send, if there is an end.
+    /// Datagrams left to send; `None` for a stream that does not end.
     left: Option<u64>,
     /// When its next silent phase begins.
     silent_at: Time,

@@ -4,7 +4,8 @@
 /// One recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduction {
-    /// The flight size at the start, and the target at the end.
+    /// The flight size (bytes in transit) at the recovery's start, and its target at the recovery's
+    /// end.
     before: u64,
     after: u64,
     /// Segments that have arrived, and segments that were sent, since the start.

@@ -228,7 +228,8 @@ impl Pacer {
         Pacer { socket, path, rate, start, sent, spun, lost: 0, silence: channel() }
     }
 
-    /// Sends one train repeatedly, until `count` datagrams have been sent.
+    /// Sends one train (batch of sealed datagrams) repeatedly, until `count` datagrams have been
+    /// sent.
     fn blast(
         &mut self,
         count: u64,
@@ -286,7 +287,7 @@ fn receive(arguments: &Arguments) -> Result<()> {
     touch(arguments.number("size", 1024)? * 5 / 4 + 64);
     let port = Port::bind(arguments.text("listen", "127.0.0.1:0").parse()?)?;
     let pool = ChunkPool::new(Bytes::new(CHUNK), Bytes::mebi(64));
-    // Exclude the pipeline's own pages from the measurement.
+    // Touch the pool's pages now, so that their allocation is not measured.
     let warm: Vec<_> =
         (0..8).filter_map(|_| pool.take()).map(|mut buffer| buffer.fill(1)).collect();
     drop(warm);

@@ -178,7 +178,7 @@ impl Connection {
 
     /// Drops this handle, and waits until the connection is closed. The connection is closed once
     /// all handles and their calls are dropped. If a program exits without this call, the server
-    /// may learn of the end only by a timeout.
+    /// may learn only by a timeout that the connection has ended.
     pub async fn close(self) {
         drop(self.orders);
         self.serving.ended().await;

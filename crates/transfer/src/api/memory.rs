@@ -177,8 +177,8 @@ async fn bring(
     loop {
         let read = poll_fn(|context| reader.as_mut().poll_read(context, &mut piece)).await;
         let read = match read {
-            // An empty piece marks the end. If the channel closes without an empty piece, the
-            // caller dropped the future.
+            // An empty piece marks the content's end. If the channel closes without an empty piece,
+            // the caller dropped the future.
             Ok(0) => {
                 let _ = pieces.send(Ok(Vec::new())).await;
                 return Ok(());
@@ -186,7 +186,7 @@ async fn bring(
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                // The engine must not mistake the error for the end.
+                // The engine must not mistake the error for the content's end.
                 let _ = pieces.send(Err(error.kind().into())).await;
                 let what = format!("cannot read the content to write: {error}");
                 return Err(Error::new(ErrorKind::LocalFile, what).caused_by(error));

@@ -182,7 +182,7 @@ impl Probe {
         ProbeEvents::over(self.0.queue.reader())
     }
 
-    /// Waits for the end; a second call returns the same result.
+    /// Waits until the measurements end; a second call returns the same result.
     ///
     /// # Errors
     /// The server cannot be reached or does not allow a probe, the measurements take longer than

@@ -43,7 +43,7 @@ struct State<E> {
     told_latest: bool,
     closed: bool,
     waker: Option<Waker>,
-    /// Number of the current reader; earlier readers get the end of the events.
+    /// Number of the current reader; for earlier readers the events have ended.
     reader: u64,
 }
 
@@ -72,7 +72,7 @@ impl<E: Queued> Queue<E> {
         }
     }
 
-    /// Closes the queue: the reader gets the remaining events, then the end.
+    /// Closes the queue: the reader gets the remaining events, then `None`.
     pub(super) fn close(&self) {
         let waker = {
             let mut state = self.lock();
@@ -146,7 +146,7 @@ pub(super) struct Reader<E> {
 }
 
 impl<E: Queued> Reader<E> {
-    /// Polls for the next event; `None` at the end.
+    /// Polls for the next event; `None` after the last.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
         let mut state = self.queue.lock();
         if state.reader != self.number {
@@ -174,7 +174,7 @@ macro_rules! stream {
                 $name(reader)
             }
 
-            /// Waits for the next item; `None` at the end.
+            /// Waits for the next item; `None` after the last.
             pub async fn next(&mut self) -> Option<$item> {
                 std::future::poll_fn(|context| self.0.poll_next(context)).await
             }

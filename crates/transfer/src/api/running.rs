@@ -36,7 +36,7 @@ impl<E: Queued + Send + 'static, T: Clone + Send + 'static> Running<E, T> {
         Ok(Running { name, queue, cancel, done, result: None })
     }
 
-    /// Waits for the end; a second call returns the same result.
+    /// Waits for the engine's result; a second call returns the same result.
     pub(super) async fn finish(&mut self) -> Result<T, Error> {
         if let Some(result) = &self.result {
             return result.clone();

@@ -183,7 +183,7 @@ impl SshRooms {
     }
 }
 
-/// Reads a line of at most [`LINE`] bytes; `None` at the end.
+/// Reads a line of at most [`LINE`] bytes; `None` after the last.
 fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     let len = from.take(LINE).read_line(&mut line)?;

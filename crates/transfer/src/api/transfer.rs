@@ -20,8 +20,8 @@ impl Transfer {
         Events::over(self.0.queue.reader())
     }
 
-    /// Waits for the end. The future may be dropped and requested again; a second call returns the
-    /// same result.
+    /// Waits until the transfer ends. The future may be dropped and requested again; a second call
+    /// returns the same result.
     ///
     /// # Errors
     /// The reason why the transfer ended early. Failed files of a tree are not an error: each was

@@ -43,7 +43,8 @@ pub(super) fn is_local(options: &CopyOptions) -> bool {
     options.destination.is_local() && options.sources.iter().all(Location::is_local)
 }
 
-/// Copies the files; blocks until the end, or until a disk hangs for longer than the stall limit.
+/// Copies the files; blocks until the copy ends, or until a disk hangs for longer than the stall
+/// limit.
 ///
 /// # Errors
 /// As [`copy`](super::copy()); [`ErrorKind::Usage`] for options that need a network, and for a copy

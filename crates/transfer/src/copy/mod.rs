@@ -48,7 +48,7 @@ pub use crate::many::{Answer as SurveyAnswer, Found as SurveyFound};
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 
-/// Copies files; blocks until the end.
+/// Copies files; blocks until the copy ends.
 ///
 /// # Errors
 /// [`Error`] says why the copy ended. If only some of several sources fail, the summary names them;

@@ -77,7 +77,8 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Sends questions over `path`; returns the round trips at the end, `None` for a lost one.
+    /// Sends questions over `path`. The receiver gets their round trips after the last, with `None`
+    /// for a lost one.
     pub(super) fn new(
         now: Time,
         questions: Sealer,

@@ -15,8 +15,8 @@ use crate::session::Session;
 /// Bytes of content in one message.
 const PIECE: usize = 256 << 10;
 
-/// Writes as fast as the stream accepts for `span`. The caller then sends the count, which is the
-/// end mark.
+/// Writes as fast as the stream accepts for `span`. The caller then sends a [`ProbeCount`],
+/// which ends [`receive`].
 pub(super) async fn send(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let piece = ChunkPiece { bytes: vec![0x55; PIECE], ..ChunkPiece::default() };
     let piece = Frame::from(Message::ChunkPiece(piece));
@@ -30,7 +30,7 @@ pub(super) async fn send(session: &mut Session, span: Duration) -> Result<ProbeC
     timeout(span + GRACE, work).await.map_err(|_| stuck())?
 }
 
-/// Reads until the end mark, and returns the count.
+/// Reads until a [`ProbeCount`] arrives; returns the number of bytes that arrived, and their rate.
 pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let mut bytes = 0;
     let mut first = None;

@@ -32,7 +32,7 @@ pub(super) async fn tell(
     let mut tick = tokio::time::interval(TICK);
     let mut next = pieces.next();
     loop {
-        // At the end wait for the whole queue: then the stream has taken the last piece.
+        // After the last piece wait until the whole queue is free: then the stream has taken all.
         let room = if next.is_some() { 1 } else { BULK };
         tokio::select! {
             permits = bulk.reserve_many(room) => match (permits, next) {

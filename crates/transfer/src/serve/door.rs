@@ -177,7 +177,8 @@ impl Door {
         Right { list: self.allow.clone(), seen: now(&self.allow), peer, access, word: None }
     }
 
-    /// Returns the right of `peer` to the service `word`, and its value in the list.
+    /// Returns the right of `peer` to the service `word`, and the text after `word=` in the list of
+    /// clients.
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if `peer` has no such right.

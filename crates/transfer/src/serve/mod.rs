@@ -212,7 +212,7 @@ async fn run(
                 dispatch::begin(&server, &services, session);
             }
             Some(result) = ended.recv() => {
-                // A lost client may reconnect.
+                // A lost client may reconnect: its loss does not end a server with `once`.
                 let lost = matches!(&result, Err(error) if error.kind == ErrorKind::Unfinished);
                 if options.once && !lost {
                     break result;

@@ -69,7 +69,7 @@ impl Server {
     /// of that right in the list of clients.
     ///
     /// # Errors
-    /// As [`Server::begin`]; or the client has no such right, or its value in the list is invalid.
+    /// As [`Server::begin`]; or the client has no such right, or the prefix in the list is invalid.
     pub(super) fn begin_below(
         &self,
         peer: PeerId,

@@ -44,10 +44,10 @@ pub struct UpdatesRun {
 pub struct UpdatesOutcome {
     /// The delay of each delivered update, shortest first.
     pub delays: Vec<Span>,
-    /// Updates that were not delivered by the end.
+    /// Updates that were not delivered by the end of the run.
     pub lost: u32,
-    /// The jitter at the end: the smoothed difference between the delays of successive updates (RFC
-    /// 3550, section 6.4.1).
+    /// The jitter at the end of the run: the smoothed difference between the delays of successive
+    /// updates (RFC 3550, section 6.4.1).
     pub jitter: Span,
     /// IP packets sent to the receiver.
     pub packets: u64,

@@ -46,7 +46,7 @@ pub(super) fn is_asked(options: &CopyOptions) -> bool {
     ends.any(|end| matches!(end, Location::Http { .. }))
 }
 
-/// Copies the file; blocks until the end.
+/// Copies the file; blocks until the copy ends.
 ///
 /// # Errors
 /// As [`copy`](super::copy()).

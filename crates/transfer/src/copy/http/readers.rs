@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 /// little.
 const MOST: u64 = 32;
 /// Minimum number of requests per connection. With fewer, one connection could have a long request
-/// left at the end.
+/// left when the others are done.
 const EACH: u64 = 4;
 /// Maximum number of chunks that wait for the writer.
 const AHEAD: usize = 8;
