@@ -1,5 +1,5 @@
-//! Names of longhaul's own files next to a user's files: partial files, journals, marks of
-//! unfinished folders.
+//! Names of longhaul's own files next to a user's files: partial files (copies that are
+//! incomplete), journals (lists of their verified chunks), and marks of unfinished folders.
 //!
 //! These names are reserved: no manifest may contain them, and every walk skips them. So a peer
 //! cannot send a forged journal.

@@ -48,7 +48,8 @@ pub struct ChunkRead {
 #[derive(Debug)]
 struct Origin {
     folders: Folders,
-    /// Bytes at the start of a manifest path that do not belong to the path below the base folder.
+    /// Bytes to remove from the start of a manifest path, to get the path below the base of
+    /// `folders`.
     strip: usize,
     /// The file's own name, if a link to it was given.
     own_name: Option<Vec<u8>>,

@@ -159,7 +159,8 @@ impl VirtualObject {
         runs.map(move |(start, end)| first + start..first + end)
     }
 
-    /// Returns whether entry `entry` has its own chunks and a journal.
+    /// Returns whether entry `entry` has its own chunks and a journal (the list of its verified
+    /// chunks).
     pub fn is_large(&self, entry: u32) -> bool {
         self.manifest.is_large(entry)
     }

@@ -15,7 +15,7 @@ use crate::rig::{Rig, noise, read_tree, until_bytes, url, write_tree};
 const LARGE: usize = 48 << 20;
 const SLOW: Rate = Rate::from_bps(200_000_000);
 
-/// The journal of the file `x`.
+/// The journal of the file `x`: the list of the chunks that are on disk.
 const JOURNAL: &str = ".x.lh-journal";
 /// Length in bytes of a journal with a few chunks.
 const SOME_CHUNKS: u64 = 300;

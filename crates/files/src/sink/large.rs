@@ -1,5 +1,5 @@
-//! A large file in progress: its partial file, its journal, and its root (the hash of the whole
-//! file).
+//! A large file in progress: its partial file, its journal (the list of the chunks that are on
+//! disk), and its root (the hash of the whole file).
 
 mod read_back;
 mod restart;

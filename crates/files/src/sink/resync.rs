@@ -134,7 +134,7 @@ impl Sink {
 
     /// Syncs as much as possible for a later run.
     pub(super) fn leave(&mut self) {
-        // A failure cannot be reported here; a later run hashes content that is not journalled.
+        // A failure cannot be reported here; a later run hashes content that no journal lists.
         let synced = self.small.wants_one_sync().then(|| self.ground.base().sync_file_system());
         if !matches!(synced, Some(Err(_))) {
             self.small.settle(&mut self.ground, synced.is_some());

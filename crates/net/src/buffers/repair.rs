@@ -1,4 +1,5 @@
-//! The coded symbols of an unfinished chunk, and the repair of the chunk by them.
+//! The coded symbols (redundant blocks, forward error correction) of an unfinished chunk, and the
+//! repair of the chunk by them.
 
 use longhaul_proto::fec::{Decoder, Shape};
 

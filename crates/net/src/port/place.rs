@@ -47,7 +47,7 @@ impl Placer {
     }
 
     /// Opens one data datagram into its place. Returns its block if the block is now present; a
-    /// coded symbol counts as a block.
+    /// coded symbol (a redundant block) counts as a block.
     ///
     /// # Errors
     /// [`OpenError`] if the datagram does not open.

@@ -154,8 +154,8 @@ pub struct ReceiverKeys {
 impl FlowKeys {
     /// Returns the keys of `flow` of `transfer` under a session's exported `secret`.
     ///
-    /// The caller must use each flow id for one pass of one transfer, and each transfer id for one
-    /// transfer of the session: a repeated pair would repeat the keys.
+    /// The caller must use each flow id only once in a transfer, and each transfer id only once in
+    /// the session: a repeated pair would repeat the keys.
     pub fn new(secret: &[u8; 32], suite: Suite, transfer: u64, flow: FlowId) -> FlowKeys {
         let root = Salt::new(HKDF_SHA256, b"longhaul datagrams 1").extract(secret);
         FlowKeys { root, suite, transfer, flow }

@@ -23,7 +23,7 @@ pub(super) struct Standing {
     response: Option<Span>,
     path: PathRtt,
     fixed: Option<f64>,
-    /// Rate of the first train, in bits a second.
+    /// Rate of the first train (datagrams sent back to back), in bits a second.
     train: Option<f64>,
     limit: f64,
     offered: f64,

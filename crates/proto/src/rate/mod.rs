@@ -1,7 +1,8 @@
 //! Rate controllers (rate control laws): feedback in, a rate out.
 //!
 //! - [`fixed`]: the rate that the user gave; it never reacts.
-//! - [`train`]: finds the rate from packet trains and from the delivery rate.
+//! - [`train`]: finds the rate from packet trains (datagrams sent back to back) and from the
+//!   delivery rate.
 //! - [`resume`]: starts a controller faster on a path whose rate is remembered.
 //! - [`shadow`]: [`train`] while the flow is alone on the path, and a window like CUBIC's while
 //!   other flows share it.
@@ -50,7 +51,8 @@ pub(crate) trait RateController: Send {
     /// Notes that `count` datagrams, from number `first` on, have left.
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64);
 
-    /// Maximum number of datagrams in a burst; a driver on time sends half of them.
+    /// Maximum number of datagrams in a burst; a driver (the sending program) on time sends half of
+    /// them.
     fn burst(&self) -> u64 {
         u64::MAX
     }

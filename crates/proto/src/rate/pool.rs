@@ -1,4 +1,4 @@
-//! The rate that several packet trains show together.
+//! The rate that several packet trains (datagrams sent back to back) show together.
 //!
 //! Jitter stretches or squeezes a train: on a path of 1 Gbit/s and 2 ms of jitter, a train of 32
 //! datagrams can arrive in four times its own duration. The sum over several trains is much closer

@@ -1,8 +1,8 @@
 //! Finds the rate from packet trains and from the delivery rate.
 //!
-//! 1. **Start.** The first datagrams leave as a train. The bottleneck stretches the train, and the
-//!    receiver times the train and reports the result. Until the report arrives only a limited
-//!    trickle follows.
+//! 1. **Start.** The first datagrams leave back to back, as a train. The bottleneck stretches the
+//!    train; the receiver times the train and reports the result. Until the report arrives only a
+//!    limited trickle follows.
 //! 2. **Epochs.** The sender holds a rate until the receiver has reported on enough datagrams sent
 //!    at that rate. An epoch takes one and a half round trips. The arrival rate is compared with
 //!    the departure rate, because a sender slower than its rate says nothing about the path.

@@ -355,7 +355,7 @@ fn a_thousand_joins_do_not_send_a_million_requests() {
     let star = given(1000);
     let mut receiver = GtpReceiver::default();
     let mut asked = 0;
-    // The receiver is polled after each join, as by a driver.
+    // The receiver is polled after each join, as in a real program.
     for flow in 0..1000 {
         receiver.add_flow(ms(0), &star.setup(flow, 20, 1));
         while let Some(Outgoing { control, .. }) = receiver.poll_control(ms(0)) {

@@ -1,4 +1,4 @@
-//! Every step of the controller, with exact values.
+//! Every step of the controller, with exact values. A train is 32 datagrams sent back to back.
 
 use super::*;
 use crate::wire::{Echo, Pulse, Train};

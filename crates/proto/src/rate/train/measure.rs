@@ -24,7 +24,7 @@ pub(super) struct Epoch {
     pub(super) last: Option<Span>,
 }
 
-/// State at one pulse.
+/// State at one pulse (the receiver's periodic report).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Snapshot {
     pub(super) clock: Span,
