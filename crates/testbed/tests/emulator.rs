@@ -561,9 +561,11 @@ fn flows_share_a_bottleneck_and_wait_for_every_link_on_their_way() {
     let began = Instant::now();
     left1.send(b"first").unwrap();
     right1.recv(&mut [0; 8]).unwrap();
+    // 10 ms on the bottleneck, and 2 ms on each of the two access links.
     assert!(began.elapsed() >= Duration::from_millis(14), "{:?}", began.elapsed());
 
     // 400 packets of 1500 bytes from each at the same time: 0.49 s of the bottleneck in total.
+    // With the packet `first`, `left1` sends 401.
     let receivers = [right1, right2]
         .map(|socket| thread::spawn(move || receive_all(&socket, Duration::from_secs(2)).len()));
     send_numbered(&left1, 20, 20, 1_472);

@@ -388,6 +388,7 @@ mod tests {
 
     #[test]
     fn the_file_keeps_the_newest_thousand_and_forgets_by_network() {
+        // One entry per second, the newest last: the first hundred are dropped.
         let lines: String = (0..1_100u64)
             .map(|n| entry(&format!("10.{}.{}.0/24", n / 256, n % 256), NOW + n).line())
             .collect();
@@ -413,6 +414,7 @@ mod tests {
 
     #[test]
     fn each_direction_of_a_path_has_its_own_rate_and_a_read_needs_a_rate_of_the_last_day() {
+        // An older version wrote lines without a direction.
         let (_folder, memory) = memory("198.51.100.0/24 192.0.2.9 7 7 0 1800000000\n");
         let (peer, own) = (Ipv4Addr::new(198, 51, 100, 7).into(), entry("", 0).own_address);
         assert!(memory.list_at(at(NOW)).unwrap().is_empty(), "no direction is known");

@@ -135,6 +135,7 @@ mod tests {
 
     #[test]
     fn a_datagram_costs_the_longer_of_its_two_times() {
+        // 1,000 datagrams a second take 1 ms each; at 8 Mbit/s 1,000 bytes take 1 ms.
         let pace = Pace { packets: Some(1_000.0), rate: Some(Rate::from_mbps(8)) };
         assert_eq!(pace.cost(Bytes::new(100)), Span::from_millis(1));
         assert_eq!(pace.cost(Bytes::new(2_000)), Span::from_millis(2));
@@ -143,6 +144,7 @@ mod tests {
         let rate = |pace: Pace, payload, size| {
             pace.keeps_up_with(Bytes::new(payload), Bytes::new(size)).map(Rate::as_bps)
         };
+        // A payload of 2,000 bytes takes 2 ms, one of 500 bytes 1 ms.
         assert_eq!(rate(pace, 2_000, 2_000), Some(8_000_000));
         assert_eq!(rate(pace, 2_000, 2_500), Some(10_000_000));
         assert_eq!(rate(pace, 500, 500), Some(4_000_000));

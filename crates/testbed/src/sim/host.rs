@@ -182,6 +182,8 @@ mod tests {
     #[test]
     fn a_disk_does_nothing_while_it_stalls() {
         let ms = Span::from_millis;
+        // The disk writes 1,000 bytes a millisecond. From the end of the first second, it stalls
+        // for the first 200 ms of each second.
         let stalls = Some(Stalls { every: ms(1_000), length: ms(200) });
         let disk = Disk { rate: Rate::from_mbps(8), stalls };
         let work = |from, span| disk_work(&disk, Time::ZERO + ms(from), ms(span)).get();

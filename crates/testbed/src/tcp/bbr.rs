@@ -358,6 +358,8 @@ mod tests {
     fn ten_seconds_without_a_shorter_round_trip_empty_the_path_for_a_moment() {
         let (mut bbr, mut delivered) = (Bbr::new(10), 0);
         let mut least = u32::MAX;
+        // 119 round trips take 11.9 s. The first one is the shortest, and is forgotten after ten
+        // seconds. After 20 round trips the window is no longer the small window of the start.
         for number in 1..120 {
             let arrived = 100;
             let before = delivered;

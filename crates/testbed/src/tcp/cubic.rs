@@ -208,6 +208,7 @@ mod tests {
     fn a_second_loss_below_the_first_lowers_the_origin() {
         let mut cubic = Cubic::default();
         cubic.on_loss(100);
+        // The window falls to 0.7 * 80, the origin of the curve to 0.85 * 80 instead of 80.
         assert_eq!((cubic.on_loss(80), cubic.max), (56, 80 * 1_741 / 2_048));
     }
 }

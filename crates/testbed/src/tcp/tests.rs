@@ -10,6 +10,7 @@ use crate::random::Random;
 use crate::scenario::{Congestion, Tcp};
 
 const MSS: u32 = 1_448;
+/// The one-way delay: a round trip takes 100 ms.
 const DELAY: Span = Span::from_millis(50);
 
 fn tcp(congestion: Congestion) -> Tcp {

@@ -349,6 +349,8 @@ mod tests {
         assert_eq!(ask.flight(millis(100)), None);
         let (rate, loss) = (Rate::from_mbps(800), LossRatio::NONE);
         ask.remember(Remembered { rate, rtt: millis(100), loss });
+        // 800 Mbit/s carry 10 MB in 100 ms, and half of that may be in flight. A path with less
+        // than half of the remembered round-trip time counts as another path.
         assert_eq!(ask.flight(millis(100)), Some(5_000_000));
         assert_eq!(ask.flight(millis(49)), None);
         (ask.remembered_bps, ask.remembered_rtt_nanos) = (u64::MAX, u64::MAX);

@@ -74,6 +74,7 @@ mod tests {
 
     #[test]
     fn existing_chunks_and_arrivals_fill_their_own_parts_only() {
+        // Each of the 256 cells stands for four chunks.
         let mut map = ChunkMap::new(1024, &[0..4, 1022..1024]);
         map.add(5..6);
         let percents = map.percents();

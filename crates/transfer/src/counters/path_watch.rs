@@ -78,6 +78,7 @@ mod tests {
     #[test]
     fn a_sample_covers_the_datagrams_since_the_counts_last_grew() {
         let (mut watch, start) = (PathWatch::default(), Instant::now());
+        // Returns the delivery rate in bits a second, the loss and the queue in milliseconds.
         let mut at = |millis, received, highest, rtt| {
             let now = start + Duration::from_millis(millis);
             let sample = watch.note(now, 1_000, &counters(received, highest, rtt));
@@ -86,6 +87,8 @@ mod tests {
             (sample.delivered.as_bps(), loss, queue)
         };
         assert_eq!(at(0, 5, 5, 40), (0, 0.0, 0));
+        // In 100 ms 90 of 100 datagrams of 1,000 bytes arrive, and the round-trip time rises by 5
+        // ms.
         assert_eq!(at(100, 95, 105, 45), (7_200_000, 0.1, 5));
         // A slightly late count changes nothing; a count that does not arrive sets delivery to
         // zero.

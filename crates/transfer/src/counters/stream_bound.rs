@@ -52,7 +52,8 @@ pub(super) fn destination(to: &Times, small: bool) -> BoundBy {
 mod tests {
     use super::*;
 
-    /// Returns a sender's times: waiting for its rate, waiting for the streams, and reading.
+    /// Returns a sender's times: waiting for its rate, waiting for the streams, and reading. The
+    /// tests divide 1,000 ns among the three.
     fn from(paced: u64, stream: u64, busy: u64) -> Times {
         let [paced, stream, busy] = [paced, stream, busy].map(Span::from_nanos);
         Times { paced, stream, busy, disk: busy, ..Times::default() }
@@ -84,6 +85,7 @@ mod tests {
     #[test]
     fn waiting_for_memory_is_attributed_to_the_disk_or_the_memory() {
         let waits = from(0, 900, 100);
+        // `room` adds up the waits of the eight streams.
         let room = |room, disk| Times { room: Span::from_nanos(room), ..writes(disk) };
         assert_eq!(of(&waits, &room(8 * 600, 550)), BoundBy::DestinationDisk);
         assert_eq!(of(&waits, &room(8 * 600, 100)), BoundBy::PeerLimit);

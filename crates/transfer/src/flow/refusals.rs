@@ -58,6 +58,7 @@ mod tests {
 
     #[test]
     fn a_single_flow_has_all_drops_even_when_the_counter_wraps() {
+        // From 0xffff_fffe to 7 the 32-bit counter has counted nine drops.
         let mut refusals = Refusals::new(port(50, 0xffff_fffe));
         assert_eq!(refusals.dropped(port(150, 7), 100), 9);
         // Nothing has arrived since, so it is unknown whose datagram was dropped.
@@ -68,6 +69,7 @@ mod tests {
     #[test]
     fn flows_of_one_port_share_its_drops_in_proportion_to_their_arrivals() {
         let (mut first, mut second) = (Refusals::new(port(0, 0)), Refusals::new(port(0, 0)));
+        // The port has received 1,000 datagrams and dropped 100; a quarter were for the first flow.
         let now = port(1_000, 100);
         assert_eq!((first.dropped(now, 250), second.dropped(now, 750)), (25, 75));
         // Now only the second flow receives.

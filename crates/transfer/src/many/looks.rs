@@ -264,6 +264,7 @@ mod tests {
         let mut enough = Enough::new(start);
         assert!(!enough.look(at(900), false) && !enough.look(at(1000), true));
         assert!(!enough.look(at(1999), true) && enough.look(at(2000), true));
+        // At least 500 ms and at most 2 s, however long the majority took.
         for (took, grace) in [(10, 500), (60_000, 2000)] {
             let mut enough = Enough::new(start);
             assert!(!enough.look(at(took), true) && !enough.look(at(took + grace - 1), true));

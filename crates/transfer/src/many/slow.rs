@@ -87,7 +87,8 @@ fn weight(passed: f64, known: Duration, memory: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    /// Calls `look` ten times a second for `seconds`; returns the reported rates.
+    /// Calls `look` ten times a second for `seconds`, with the rates of the source and of all
+    /// sources in Mbit/s; returns the reported rates.
     fn watch(slow: &mut Slow, at: &mut Instant, seconds: u32, mbps: [u64; 2]) -> Vec<Rate> {
         let [own, all] = mbps.map(Rate::from_mbps);
         let each = (0..seconds * 10).filter_map(|_| {
@@ -142,6 +143,7 @@ mod tests {
     fn a_link_slow_for_all_sources_and_a_short_pause_are_not_reported() {
         let (mut slow, mut at) = (Slow::default(), Instant::now());
         watch(&mut slow, &mut at, 20, [300, 900]);
+        // A pause of 3 s, then a link that carries a tenth of every source's usual rate.
         assert!(watch(&mut slow, &mut at, 3, [0, 700]).is_empty());
         assert!(watch(&mut slow, &mut at, 3, [300, 900]).is_empty());
         assert!(watch(&mut slow, &mut at, 30, [30, 90]).is_empty());

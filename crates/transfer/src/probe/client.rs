@@ -375,6 +375,8 @@ mod tests {
                 datagram: None,
             })
         };
+        // Each rate is measured in both directions: 60 measurements of 10 s, or 600 of 1 s, take
+        // the longest permitted time. `app` doubles the number.
         assert_eq!(asked(30, 10, false), Ok(()));
         assert_eq!(asked(300, 1, false), Ok(()));
         let refused = asked(30, 10, true).unwrap_err();

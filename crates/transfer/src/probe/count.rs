@@ -202,6 +202,7 @@ mod tests {
             last: at(15),
             ..Counted::default()
         };
+        // 10,000 bytes after the first batch, in 10 ms.
         assert_eq!(counted.rate_bps(Span::from_secs(1)), 8_000_000);
         let at_once = Counted { bytes: 1_000, last: at(5), ..counted };
         assert_eq!(at_once.rate_bps(Span::from_millis(1)), 8_000_000);

@@ -203,6 +203,7 @@ mod tests {
             reason: "no space left on the device".into(),
             changed: false,
         };
+        // 4 MB of paths; an outcome lists failures of at most 512 KiB.
         let failures: Vec<_> = (0..1_000).map(failure).collect();
         let outcome = outcome(
             longhaul_files::SinkOutcome { failures, ..longhaul_files::SinkOutcome::default() },

@@ -177,6 +177,8 @@ mod tests {
     fn several_lists_of_one_owner_hold_half_of_the_limit_for_lists() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
+        // A quarter is reserved for new transfers, so lists get at most 384 MiB, and several lists
+        // of one owner half of that. A chunk has 1 MiB.
         let mut first = budget.list_for(one);
         assert_eq!(first.hold(150 * CHUNK), Ok(()));
         let mut second = budget.list_for(one);
