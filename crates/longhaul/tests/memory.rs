@@ -221,7 +221,8 @@ fn copies_of_a_client_share_its_memory() {
     assert_eq!(error.kind, ErrorKind::Usage);
     blocking::wait(async {
         let server = rig.server().start().await.expect("it listens");
-        // The memory allows one copy at a time, so the second copy waits for the first.
+        // A copy needs at least 32 MiB. So 43 MiB suffice for one copy at a time, and the second
+        // copy waits for the first.
         let client = builder().memory(Bytes::mebi(43)).build().expect("enough for one copy");
         for name in ["x", "y"] {
             fs::write(rig.there(name), noise(9 << 20)).expect("a new file");
