@@ -169,8 +169,8 @@ fn each_number_is_new_once_and_lost_numbers_are_counted() {
     assert!(numbers.has(11));
     let before = numbers.missing();
     assert_eq!(before, 1_020);
-    // A jump skips 1,999 numbers. The last 1,023 of them are in the new window and not yet lost; the
-    // other 976 are lost, and so are the missing numbers of the old window.
+    // A jump skips 1,999 numbers. The last 1,023 of them are in the new window and not yet lost.
+    // The other 976 are lost, and so are the missing numbers of the old window.
     assert_eq!(numbers.mark(1_035 + 2_000), fresh(1_020 + 976, false));
     assert_eq!(numbers.missing(), 1_023);
     // The same for a longer jump, from 3,035; the old window has 1,023 missing numbers.
