@@ -122,6 +122,7 @@ fn a_slow_receiving_program_loses_in_its_socket_and_nowhere_else() {
 
 #[test]
 fn a_slow_sender_loses_nothing() {
+    // 1,700 datagrams a second carry just below 20 Mbit/s.
     let slow = ["sends-rate = \"20M\"", "nic = \"20M\"", "sends-packets = 1700"];
     for keys in slow {
         let flow = between(keys, "", "");

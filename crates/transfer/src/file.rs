@@ -445,6 +445,8 @@ mod tests {
     fn early_ranges_end_with_the_file_once_its_size_is_known() {
         let mut reading = reading(&[5..9, 0..u64::MAX, 7 * CHUNK..8 * CHUNK]);
         let ranges = reading.request(None);
+        // The second range is requested by whole chunks, until no further chunk fits into the
+        // window.
         let wanted = [(5, 4), (0, WINDOW as u64 - CHUNK)];
         assert_eq!(
             ranges.iter().map(|range| (range.offset, range.len)).collect::<Vec<_>>(),

@@ -149,6 +149,7 @@ mod tests {
         host.receives.packets = Some(10_000.0);
         let mut program = Program::new(&host);
         assert!(!program.is_instant());
+        // Three of five datagrams of 1,000 bytes fit into the buffer.
         let taken = (0..5).filter(|_| program.arrive(datagram())).count();
         assert_eq!(taken, 3);
         // 100 µs each: two fit into a turn.

@@ -84,6 +84,7 @@ mod tests {
 
     #[test]
     fn longer_round_trips_end_slow_start_after_eight_samples() {
+        // Round trips may be longer by an eighth of the shortest: by 12.5 ms.
         let mut delayed = HyStart::new();
         let long = RTT + Span::from_millis(14);
         let ends = |i: u64| delayed.on_ack(at(3 * i), 1 + i as u32, 1_000, Some(long), RTT);

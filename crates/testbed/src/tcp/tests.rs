@@ -143,6 +143,7 @@ fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
 
 #[test]
 fn a_lost_repair_is_found_without_a_time_out() {
+    // Segment 15 and its first repair are lost.
     let mut times = 0;
     let mut pair = Pair::new(&tcp(Congestion::NewReno), Some(300), move |_, number| {
         times += u32::from(number == 15);

@@ -85,6 +85,7 @@ fn bound(from: &Times, to: &Times, fixed_rate: bool, small: bool) -> BoundBy {
 mod tests {
     use super::*;
 
+    /// Returns a sender's times: waiting for its rate, waiting for a grant, and working.
     fn sending(paced: u64, granted: u64, busy: u64) -> Times {
         let [paced, granted, busy] = [paced, granted, busy].map(Span::from_nanos);
         Times { paced, granted, busy, ..Times::default() }

@@ -315,6 +315,7 @@ mod tests {
         assert_eq!(given(&mut leases, 0), [0..34]);
         assert_eq!(given(&mut leases, 1), [34..67]);
         bring(&mut leases, 0..34);
+        // The third source is absent, so the others take its part by halves.
         assert_eq!(given(&mut leases, 0), [67..84]);
         bring(&mut leases, 34..84);
         assert_eq!((given(&mut leases, 0), given(&mut leases, 1)), (vec![84..92], vec![92..96]));
@@ -329,6 +330,7 @@ mod tests {
         leases.set_rate(1, 9.0);
         bring(&mut leases, 50..100);
         bring(&mut leases, 0..10);
+        // The first source keeps a tenth of the 40 chunks that are left.
         assert_eq!(given(&mut leases, 1), [14..50]);
     }
 

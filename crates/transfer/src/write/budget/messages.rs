@@ -108,6 +108,7 @@ mod tests {
     fn messages_to_one_owner_leave_half_of_the_free_memory_and_release_all() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();
         let part = enter(&budget).unwrap();
+        // The transfer takes all but a quarter, which is reserved for new transfers.
         part.room(part.room(Bytes::ZERO));
         let free = || budget.0.free.available_permits();
         assert_eq!(free(), 128);

@@ -466,6 +466,7 @@ mod tests {
     fn an_owner_that_waits_for_its_share_does_not_hold_up_another_and_gets_what_it_gives_back() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
+            // 128 MiB are enough for four transfers.
             let budget = Budget::patient(Bytes::mebi(128), 0, Duration::from_secs(60)).unwrap();
             let (one, other) = (PeerId([1; 32]), PeerId([2; 32]));
             let mut parts = vec![budget.enter_for(one).await.unwrap()];
@@ -497,6 +498,7 @@ mod tests {
     fn an_owner_with_its_full_share_gets_the_reason() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
+            // 70 MiB are enough for two transfers, and one owner gets half of that.
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
             let owner = PeerId([1; 32]);
             let _part = budget.enter_for(owner).await.unwrap();
@@ -518,6 +520,7 @@ mod tests {
     fn a_transfer_without_memory_waits_and_gets_it_before_others_grow() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
+            // 70 MiB are enough for two transfers.
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_secs(60)).unwrap();
             let (first, second) = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let mut entering = pin!(budget.enter());
@@ -534,6 +537,7 @@ mod tests {
     fn a_transfer_that_waits_too_long_is_asked_to_retry() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
+            // 70 MiB are enough for two transfers.
             let budget = Budget::patient(Bytes::mebi(70), 0, Duration::from_millis(10)).unwrap();
             let _parts = (budget.enter().await.unwrap(), budget.enter().await.unwrap());
             let refused = budget.enter().await.err().expect("nobody ends");
