@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_survives_the_session_under_its_own_number() {
+    fn each_error_kind_survives_the_session_under_its_own_number() {
         for kind in ErrorKind::ALL {
             let error = Error::new(*kind, "x").advise("y");
             let ended = longhaul_session::Error::from(&error);

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_one_thing_and_has_the_digest_of_its_bytes() {
+    fn a_change_is_one_write_length_or_sync_and_has_the_digest_of_its_bytes() {
         let write = |at| FileChange::from(Change::Write(at, vec![1, 2]));
         for change in [Change::Write(7, vec![1, 2]), Change::SetLen(0), Change::Sync] {
             assert_eq!(FileChange::from(change.clone()).check(), Ok(change));

@@ -64,7 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lies_are_refused() {
+    fn impossible_ranges_are_refused() {
         let decode = |steps: &[u64]| Ranges { steps: steps.to_vec() }.decode(100);
         assert_eq!(decode(&[1]), Err(RangesError::Malformed));
         assert_eq!(decode(&[1, 0]), Err(RangesError::Malformed));

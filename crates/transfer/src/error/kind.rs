@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_have_the_numbers_of_the_wire() {
+    fn error_kinds_have_their_numbers_on_the_wire() {
         for (at, kind) in ErrorKind::ALL.iter().enumerate() {
             assert_eq!(usize::from(kind.code()), at + 1, "{kind:?}");
             assert_eq!(ErrorKind::of_code(u32::from(kind.code())), *kind);

@@ -151,6 +151,8 @@ mod tests {
     use longhaul_files::Listed;
     use longhaul_files::manifest::FileTime;
 
+    /// Returns the survey of a source with one file. Every chunk has a digest of bytes `value`; the
+    /// file was modified at `seconds`.
     fn found(name: &str, size: u64, value: u8, seconds: i64) -> Found {
         let kind = Kind::file(size);
         let modified = FileTime { seconds, nanos: 0 };
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_differ_have_no_majority_and_both_are_named() {
+    fn two_sources_that_differ_have_no_majority_and_both_are_named() {
         for other in [found("x", 9, 2, 5), found("x", 10, 1, 5)] {
             let error = judge(vec![found("x", 9, 1, 5), other]).unwrap_err();
             assert_eq!(error.kind, ErrorKind::RemoteFile);

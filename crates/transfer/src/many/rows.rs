@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_other_ends_of_any_size_have_a_sum() {
+    fn reported_counts_of_any_size_have_a_sum() {
         let rows = Rows::new(vec!["a".into(), "b".into()]);
         let most = Progress { total_bytes: u64::MAX, sent: u64::MAX, ..Progress::default() };
         (0..2).for_each(|number| rows.set_progress(number, &most));

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_into_another_place_is_not_asked() {
+    fn a_transfer_to_another_destination_is_not_asked() {
         run(async {
             let register = Register::default();
             let client = crate::session::Identity::ephemeral().id();

@@ -108,7 +108,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tidy_keeps_the_numbers(all in prop::collection::vec((0u64..60, 0u64..9), 0..12)) {
+        fn tidied_ranges_have_the_same_numbers(
+            all in prop::collection::vec((0u64..60, 0u64..9), 0..12),
+        ) {
             let all: Vec<_> = all.into_iter().map(|(start, len)| start..start + len).collect();
             let expected: std::collections::BTreeSet<u64> = all.iter().cloned().flatten().collect();
             let tidied = tidy(all);
@@ -129,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn exactly_the_blocks_inside_are_skipped(
+        fn exactly_the_blocks_within_the_bytes_are_skipped(
             object in 1u64..60_000, chunks in 1u64..5, chunk in 1u64..4_000, block in 1u32..900,
             a in 0u64..60_000, b in 0u64..60_000,
         ) {

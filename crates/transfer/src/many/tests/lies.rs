@@ -220,7 +220,7 @@ fn copy_beside(
     assert_eq!(summary.failed_sources, 1);
     assert!(summary.sources[1..].iter().all(|row| row.refused == 0), "{:?}", summary.sources);
     assert_eq!(summary.receiver.refused, summary.sources[0].refused);
-    // The copy did not wait for the liar's end, and the other sources sent the rest.
+    // The liar was excluded before it had sent everything, and the other sources sent the rest.
     let brought: Vec<u64> = summary.sources.iter().map(|row| row.received_bytes).collect();
     assert!(brought[0] <= most, "{brought:?}");
     // No row counts the chunks that wait for the writer when their source is excluded.
@@ -234,7 +234,7 @@ fn unasked(name: &str) -> Option<&'static Row> {
 }
 
 #[test]
-fn a_sender_of_unrequested_blocks_is_dropped_by_name_and_its_row_has_the_number() {
+fn a_sender_of_unrequested_blocks_is_named_and_excluded_and_the_blocks_are_counted() {
     let summary = copy_beside(unasked, false, "useless data", OF_ITS_OWN);
     assert!(summary.sources[0].refused > 1_500, "{:?}", summary.sources);
 }
@@ -251,7 +251,7 @@ fn a_replica_that_sends_each_block_ten_times_is_excluded_without_a_failure() {
 }
 
 #[test]
-fn a_sender_at_ten_times_the_requested_rate_is_excluded_by_name() {
+fn a_sender_at_ten_times_the_requested_rate_is_named_and_excluded() {
     // If it were not excluded, the fast replica would send most of the object.
     for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
