@@ -188,7 +188,7 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
     let small = at("reorder-buffer = \"100KB\"");
     let kept = small.accounts.received;
     assert!(small.accounts.socket_lost > 2_500 && kept < 80, "{:?}", small.accounts);
-    // The whole object arrives in the end.
+    // A copy without a time limit repairs every loss.
     let whole = between("", "", "reorder-buffer = \"100KB\"");
     assert_eq!(Some(whole.delivered), whole.object);
 }

@@ -75,7 +75,7 @@ pub(crate) fn keep<O>(
     let Calls { options, observer, cancel, ready, orders } = calls;
     let again = Again { options, observer };
     let work = async {
-        // The receiver may be gone.
+        // The caller may have dropped the receiver of `ready`.
         match or_cancelled(again.reach(), &cancel).await {
             Err(error) => drop(ready.send(Err(error))),
             Ok(first) => {

@@ -150,7 +150,7 @@ async fn answer(
         }
     };
     let listed = listed(connection, first, &path, &tell);
-    // Stop reading when the caller has dropped its end.
+    // Stop reading when the caller has dropped its receiver.
     let ended = tokio::select! {
         ended = listed => ended,
         () = tell.closed() => Ok(()),

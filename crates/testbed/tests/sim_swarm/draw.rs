@@ -289,7 +289,7 @@ fn host(random: &mut Random, text: &mut String, name: &str, mbps: u64) -> (u64, 
         let _ = writeln!(keys, "socket-buffer = \"{}\"", one_of(random, &["20KB", "500KB"]));
         least = least.min(slow);
     }
-    // A host of a ring already has its table.
+    // In a ring each host already has its `[[host]]` table.
     let table = format!("[[host]]\nname = \"{name}\"\n");
     match text.find(&table) {
         Some(at) => text.insert_str(at + table.len(), &keys),

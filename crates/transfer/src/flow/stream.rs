@@ -179,7 +179,7 @@ fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<C
                 return;
             }
             if last {
-                // The sender may have ended.
+                // The thread that fills the streams may have ended.
                 let _ = free.send(way);
             }
         }

@@ -209,7 +209,8 @@ fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOption
     let mut own = options.clone();
     own.settings = settings.unwrap_or(&options.settings).clone();
     if options.replicas {
-        // Only the whole copy can stall.
+        // A single source has no stall limit: the others deliver its chunks. [`Standstill`] limits
+        // the whole copy.
         own.stall = std::time::Duration::MAX;
     }
     own

@@ -49,7 +49,7 @@ impl PlanSoFar {
         asked: u64,
     ) -> Result<(), Error> {
         let named = (have.len() + skipped.len()) as u64 + asked;
-        // A slice that names nothing counts as one.
+        // A slice that names nothing also counts, as one name: slices without end are refused.
         let left = self.left.checked_sub(named.max(1));
         self.left = left.ok_or_else(|| self.endless())?;
         self.asks |= asked > 0;

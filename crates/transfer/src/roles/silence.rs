@@ -64,7 +64,7 @@ impl Silence {
         let speaks = self.spoke.is_some_and(|at| at.elapsed() < SPEAKS + rtt * 2);
         let heard = board.heard();
         if heard != self.heard || !speaks {
-            // The time starts only when the control stream works again.
+            // The time of silence (`alone`) counts only while the control stream works.
             self.outage = !speaks && heard == self.heard;
             self.heard = heard;
             self.alone = Duration::ZERO;

@@ -47,7 +47,7 @@ impl Service for Copying {
         Box::pin(async move {
             let Some((session, frame)) = first::<Frame>(&self.server, stream).await else { return };
             if let Some(result) = self.asked(session, frame).await {
-                // The receiver may be gone.
+                // The server's main loop, which takes the result, may have ended.
                 let _ = self.ended.send(result);
             }
         })

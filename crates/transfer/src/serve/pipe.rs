@@ -114,7 +114,7 @@ impl Service for Piping {
                 self.answer(running, session, &asked).await
             };
             let ended = attend(server, session, client, Access::Write, answer).await;
-            // The receiver may be gone.
+            // The server's main loop, which takes the result, may have ended.
             let _ = self.ended.send(ended);
         })
     }

@@ -245,7 +245,7 @@ mod tests {
             let (chunks, values) = (vec![1; 20], vec![7; 640]);
             Job::Digests(Digests { chunks, values })
         };
-        // 80 jobs of 800 bytes fit. Jobs that were received make room for others.
+        // A job has 800 bytes, so 80 fit. Of these 200, each is received before the next is sent.
         for _ in 0..MOST / 640 * 2 {
             first.send(digests());
             assert!(inbox.recv_timeout(Duration::ZERO).is_ok());
