@@ -26,7 +26,10 @@ pub(crate) struct Cli {
 }
 
 /// Ids of arguments that name hosts.
-const PLACES: [&str; 4] = ["locations", "path", "host", "url"];
+const PLACES: [&str; 5] = ["locations", "path", "paths", "host", "url"];
+
+/// The arguments of `stream send`: an optional source, then the URL.
+const SOURCE_AND_URL: &str = "places";
 
 /// Subcommands that, with `--json`, also write an `error` event if they refuse their command line
 /// or configuration.
@@ -83,8 +86,8 @@ pub(crate) fn run() -> u8 {
             return exit::fail(&error);
         }
     };
-    // The flags of `share` follow its nested subcommand, as in `longhaul share get`.
-    let at = if own.subcommand_name() == Some("share") { 3 } else { 2 };
+    // Flags follow the innermost subcommand, as in `longhaul share get`.
+    let at = 1 + depth(&own);
     let mut words = argv.clone();
     words.splice(at..at, settings.iter().flat_map(|setting| setting.words.iter().cloned()));
     let parsed = Cli::command().try_get_matches_from(words);
@@ -132,6 +135,11 @@ fn leaf(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, inner)| leaf(inner))
 }
 
+/// The number of nested subcommands.
+fn depth(matches: &ArgMatches) -> usize {
+    matches.subcommand().map_or(0, |(_, inner)| 1 + depth(inner))
+}
+
 /// Loads the defaults from configuration files for these arguments.
 fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     let Some(section) = own.subcommand_name() else { return Ok(Vec::new()) };
@@ -139,7 +147,9 @@ fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     let section = if section == "sync" { "cp" } else { section };
     let matches = leaf(own);
     let places = PLACES.iter().filter_map(|id| matches.try_get_many::<Location>(id).ok()?);
-    let places: Vec<Location> = places.flatten().cloned().collect();
+    let words = matches.try_get_many::<OsString>(SOURCE_AND_URL).ok().flatten();
+    let url = words.and_then(|words| words.last()?.to_str()?.parse().ok());
+    let places: Vec<Location> = places.flatten().cloned().chain(url).collect();
     if !config::SECTIONS.contains(&section) && places.is_empty() {
         return Ok(Vec::new());
     }

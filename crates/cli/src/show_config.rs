@@ -6,9 +6,12 @@ use clap::parser::ValueSource;
 use crate::config::Setting;
 
 /// Arguments that are left out: positional ones, and switches that no configuration file can set.
-const NOT_SHOWN: [&str; 10] = [
+const NOT_SHOWN: [&str; 13] = [
     "locations",
     "path",
+    "paths",
+    "places",
+    "dir",
     "host",
     "url",
     "value",

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE64;
@@ -297,6 +298,23 @@ fn a_killed_copy_resumes_the_same_version_and_no_other() {
         assert!(client.content("f") == content);
         assert!(remains(client.scratch.path()).is_empty());
     }
+}
+
+#[test]
+fn a_copy_has_the_servers_time_of_the_file_or_its_own() {
+    let client = Client::new();
+    let content = bytes(3 * MEBI, 9);
+    let copied = |fields: &'static str, name: &str| {
+        let content = content.clone();
+        let server = Liar::start(move |asked| Some(honest(asked, &content, fields)));
+        client.cp(&[], &server.url("f"), name).summary();
+        fs::metadata(client.path(name)).and_then(|file| file.modified()).expect("a copied file")
+    };
+    let known = copied("Last-Modified: Mon, 02 Nov 2020 10:00:00 GMT\n", "known");
+    assert_eq!(known, SystemTime::UNIX_EPOCH + Duration::from_secs(1_604_311_200));
+    let begun = SystemTime::now();
+    let unknown = copied("ETag: \"1\"\n", "unknown");
+    assert!(unknown >= begun && unknown <= SystemTime::now(), "{unknown:?} after {begun:?}");
 }
 
 #[test]

@@ -119,17 +119,25 @@ fn help_works_with_a_broken_file() {
 fn every_command_reads_from_the_host_section_how_to_reach_the_host() {
     let text = "[cp]\nrsh = \"ssh -C\"\n[host.dtn]\nrate = \"2M\"\nremote-path = \"/opt/lh\"\n\
                 data-port = 9\nports = \"5000-5009\"\n";
-    let cases: [(&[&str], bool); 5] = [
+    let cases: [(&[&str], bool); 11] = [
         (&["ls", "dtn:x"], true),
         (&["probe", "me@dtn"], true),
         (&["sync", "dtn:x", "."], true),
         (&["share", "get", "lh://dtn/x"], true),
         (&["doctor", "lh://dtn"], false),
+        (&["cat", "dtn:x"], true),
+        (&["mount", "dtn:x", "folder"], true),
+        (&["top", "lh://dtn"], true),
+        (&["stream", "send", "-", "lh://dtn/x", "--frame=1", "--fps=1", "--deadline=1s"], true),
+        (&["stream", "receive", "lh://dtn/x"], true),
+        (&["channel", "send", "lh://dtn/x"], true),
     ];
     for (words, is_by_ssh) in cases {
         let (run, folder) = with(text, &[words, &["--show-config"]].concat());
         assert_eq!(run.status, 0, "{words:?}: {}", run.stderr);
         let file = folder.path().join("config.toml").display().to_string();
+        let names_host = ["=dtn", "=me@dtn", "=lh://"].iter().any(|of| run.stdout.contains(of));
+        assert!(!names_host, "{words:?}: {}", run.stdout);
         let data_port = format!("--data-port=9  # {file}:6");
         assert!(run.stdout.lines().any(|line| line == data_port), "{words:?}: {}", run.stdout);
         let path = format!("--remote-path=/opt/lh  # {file}:5");

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::Entry;
+use crate::manifest::FileTime;
 use crate::store::{Attributes, File, FileKind, Folder};
 
 /// Mode of a partial file.
@@ -29,6 +30,8 @@ pub(super) fn is_unfinished(found: &Attributes) -> bool {
 pub(super) struct Keep {
     pub(super) permissions: bool,
     pub(super) set_id: bool,
+    /// Replaces the modification time of the entry.
+    pub(super) modified: Option<FileTime>,
 }
 
 impl Keep {
@@ -61,7 +64,7 @@ impl Keep {
             true => file.set_mode(mode)?,
             false => unless_refused(file.set_mode(mode))?,
         }
-        file.set_modified(entry.modified)
+        file.set_modified(self.modified.unwrap_or(entry.modified))
     }
 
     /// Gives an existing equal file the attributes to keep.
@@ -133,8 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn permissions_keep_the_mode_and_set_id_keeps_the_set_id_bits() {
-        let keep = |permissions, set_id| Keep { permissions, set_id }.mode(&entry(0o4751));
+    fn a_mode_is_kept_on_demand_and_its_set_id_bits_on_special_demand() {
+        let keep =
+            |permissions, set_id| Keep { permissions, set_id, modified: None }.mode(&entry(0o4751));
         assert_eq!(keep(true, true), Some(0o4751));
         assert_eq!(keep(true, false), Some(0o751));
         assert_eq!((keep(false, true), keep(false, false)), (None, None));
@@ -148,7 +152,7 @@ mod tests {
         old.set_mode(0o6750).unwrap();
         folder.make_folder(b"folder", 0o700).unwrap();
         let mode = |permissions, name: Option<&[u8]>| {
-            let keep = Keep { permissions, set_id: true };
+            let keep = Keep { permissions, set_id: true, modified: None };
             keep.final_mode(&*folder, name, &entry(0o4777)).unwrap()
         };
         let new = 0o777 & !folder.withheld();
@@ -165,7 +169,7 @@ mod tests {
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let finished = |permissions, before| {
             folder.set_mode(before).unwrap();
-            let keep = Keep { permissions, set_id: true };
+            let keep = Keep { permissions, set_id: true, modified: None };
             keep.apply_to_folder(&*folder, &entry(0o1775)).unwrap();
             let found = folder.attributes().unwrap();
             (found.mode, found.modified == entry(0).modified)

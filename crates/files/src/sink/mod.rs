@@ -50,6 +50,7 @@ use self::large::{HoleBudget, Large, Named};
 use self::order::Order;
 use self::small::{Complete, Small};
 use super::digest::{self, Digest, SequenceHasher};
+use super::manifest::FileTime;
 use super::place::Place;
 use super::store::Attributes;
 use super::virtual_object::{ChunkKind, Extent};
@@ -71,6 +72,8 @@ pub struct SinkOptions {
     pub preserve: bool,
     /// With `preserve`, also keep set-uid, set-gid and sticky bits.
     pub set_id: bool,
+    /// The modification time of new files, if the source knows none.
+    pub modified: Option<FileTime>,
     /// Compare existing files by content instead of size and time.
     pub checksum: bool,
     /// Compare the data of an earlier run with the source, even if a valid journal matches the
@@ -244,7 +247,11 @@ impl Sink {
             options: options.clone(),
             watch: watch.clone(),
             held_since: None,
-            keep: Keep { permissions: options.preserve, set_id: options.set_id },
+            keep: Keep {
+                permissions: options.preserve,
+                set_id: options.set_id,
+                modified: options.modified,
+            },
             ground,
             alone: Vec::new(),
             states: vec![State::Due; manifest.entries().len()],

@@ -143,7 +143,7 @@ impl PipeFile {
             let what = "a device, socket or pipe is in its place";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
-        let keep = Keep { permissions: false, set_id: false };
+        let keep = Keep { permissions: false, set_id: false, modified: None };
         let mode = keep.final_mode(folder, Some(&name[..]), &manifest.entries()[0])?;
         unless_refused(self.file.set_mode(mode))?;
         self.file.sync_all()?;

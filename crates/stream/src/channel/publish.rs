@@ -61,8 +61,11 @@ pub struct Status {
     /// Messages that were not sent, because a newer message with the same key replaced them or more
     /// than 4,096 keys waited.
     pub replaced: u64,
-    /// Messages that the server has dropped, or that could not be sent.
+    /// Messages that the server has dropped or not received. The server counts most of the failed
+    /// messages too, because it counts the missing message numbers.
     pub dropped: u64,
+    /// Messages that could not be sent.
+    pub failed: u64,
     /// Messages that were not sent because they would have arrived after their deadline.
     pub unsent: u64,
     /// Messages that arrived at the server after their deadline.
@@ -75,7 +78,7 @@ impl Status {
     pub(super) fn count(&mut self, sent: Sending) {
         *match sent {
             Sending::Left => &mut self.taken,
-            Sending::Failed => &mut self.dropped,
+            Sending::Failed => &mut self.failed,
             Sending::Late => &mut self.unsent,
         } += 1;
     }

@@ -44,7 +44,7 @@ impl Loss {
                     return Err(SpecError::new(what));
                 };
                 let len = pattern.len().saturating_add(gap);
-                bounded(len)?;
+                bounded(len.saturating_add(1))?;
                 pattern.resize(len, false);
                 pattern.push(true);
             }
@@ -60,7 +60,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn bounded(packets: usize) -> Result<(), SpecError> {
-    if packets < MAX_PACKETS {
+    if packets <= MAX_PACKETS {
         return Ok(());
     }
     Err(SpecError::new(format!("the trace has more than {MAX_PACKETS} packets")))
@@ -101,5 +101,13 @@ mod tests {
             let error = wrong.expect_err(reason).to_string();
             assert!(error.contains(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn a_trace_has_at_most_16777216_packets() {
+        let bits = |packets| Loss::from_bits(&"0".repeat(packets));
+        assert!(bits(MAX_PACKETS).is_ok() && bits(MAX_PACKETS + 1).is_err());
+        let gap = |packets: usize| Loss::from_gaps(&packets.to_string());
+        assert!(gap(MAX_PACKETS - 1).is_ok() && gap(MAX_PACKETS).is_err());
     }
 }

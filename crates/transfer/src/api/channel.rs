@@ -269,6 +269,7 @@ pub struct ChannelSent {
     /// Messages that were too old to be sent, or too old on arrival at the server.
     pub late: u64,
     unsent: u64,
+    failed: u64,
     /// Content that was sent.
     pub bytes: Bytes,
     /// Rate of content sent, over the last one to two seconds.
@@ -283,9 +284,9 @@ pub struct ChannelSent {
 impl ChannelSent {
     fn of(status: &publish::Status, stats: Stats) -> ChannelSent {
         let Stats { bytes, goodput, throughput, .. } = stats;
-        let publish::Status { connected, messages, taken, replaced, dropped, unsent, late, rtt } =
+        let publish::Status { connected, messages, taken, replaced, unsent, failed, rtt, .. } =
             *status;
-        let late = unsent + late;
+        let (dropped, late) = (status.dropped.max(failed), unsent + status.late);
         ChannelSent {
             connected,
             messages,
@@ -294,6 +295,7 @@ impl ChannelSent {
             dropped,
             late,
             unsent,
+            failed,
             bytes,
             goodput,
             throughput,
@@ -310,7 +312,7 @@ impl ChannelSent {
 
     /// Returns the number of messages that wait for the server.
     pub fn queue(&self) -> u64 {
-        self.messages.saturating_sub(self.taken + self.replaced + self.unsent)
+        self.messages.saturating_sub(self.taken + self.replaced + self.unsent + self.failed)
     }
 }
 

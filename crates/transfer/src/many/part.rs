@@ -133,6 +133,7 @@ pub(crate) fn sink_options(options: &CopyOptions) -> SinkOptions {
     SinkOptions {
         preserve: options.preserve,
         set_id: false,
+        modified: None,
         checksum: options.checksum,
         distrust: options.replicas || options.checksum,
         conceal: false,

@@ -245,6 +245,7 @@ fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms
             let options = SinkOptions {
                 preserve: request.preserve,
                 set_id: false,
+                modified: None,
                 checksum: request.checksum,
                 distrust: request.checksum,
                 conceal: !may_read,

@@ -159,7 +159,11 @@ impl Fetching<'_> {
         let manifest = Arc::new(self.manifest(remote)?);
         let options = &self.files.options;
         let to = options.place(options.destination.path().to_owned());
-        let with = SinkOptions { conceal: !options.checksum, ..sink_options(options) };
+        let with = SinkOptions {
+            conceal: !options.checksum,
+            modified: remote.modified().is_none().then(|| file_time(SystemTime::now())),
+            ..sink_options(options)
+        };
         let (mut sink, plan) = Sink::open(&to, &manifest, 0, &with, &self.files.watch)?;
         let resumed = self.planned(&mut sink, &manifest, plan)?;
         if options.dry_run {
@@ -225,7 +229,8 @@ impl Fetching<'_> {
         By { protocol: "http", cipher, is_verified }
     }
 
-    /// Returns the manifest of this version. A file without a time gets 1970-01-01 00:00 UTC.
+    /// Returns the manifest of this version. Without a time from the server, the manifest has a
+    /// constant time, so that an interrupted copy can resume.
     fn manifest(&self, remote: &Remote) -> Result<Manifest, Error> {
         let url = self.client.url();
         let name = url.name().unwrap_or_else(|| b"download".to_vec());
