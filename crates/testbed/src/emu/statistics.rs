@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn packets_without_a_route_are_in_the_account() {
         let mut statistics = statistics();
-        assert!(!statistics.to_string().contains("no way"));
+        assert!(!statistics.to_string().contains("no route"));
         statistics.unrouted = 50;
         assert!(statistics.to_string().contains("50 packets had no route"));
     }

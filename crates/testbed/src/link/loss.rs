@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn an_impossible_burst_has_no_chain() {
-        let half = LossRatio::new(0.9).unwrap();
-        assert_eq!(GilbertElliott::bursts(half, 1.0), None);
-        assert_eq!(GilbertElliott::bursts(half, 0.5), None);
+        let high = LossRatio::new(0.9).unwrap();
+        assert_eq!(GilbertElliott::bursts(high, 1.0), None);
+        assert_eq!(GilbertElliott::bursts(high, 0.5), None);
     }
 }
