@@ -24,9 +24,9 @@ PAGE = pathlib.Path(os.environ.get("PAGE", "results/tcp-model.md"))
 BUFFERS = "; ".join(
     f"echo 4096 131072 268435456 > /proc/sys/net/ipv4/tcp_{way}mem" for way in "wr"
 )
-# Smaller differences need no reason.
+# Differences of at most this ratio get no reason in the page.
 CLOSE = 0.15
-# Share of all cores; above it, the machine limits the result.
+# Share of all cores in use; above this share, the machine limits the result.
 BUSY = 0.85
 
 RULES = f"""## Where they differ by over {CLOSE:.0%}, and why

@@ -351,7 +351,8 @@ fn journals() -> Vec<Vec<u8>> {
     bytes.extend(header.encode_record(0, &[1; 32]));
     bytes.extend(header.encode_record(8, &[2; 32]));
     let torn = bytes[..bytes.len() - 7].to_vec();
-    // Choices for `journal::run`: a size of 9 MiB, two records, a record of another file, a tail.
+    // Choices for `journal::run`: a size of 9 MiB, two records, a record of another file, and some
+    // bytes after the records.
     let made = [&[1, 20, 20, 4, 0, 144, 0, 0], &[9, 12, 1, 9, 17, 2][..], &[1, 13, 14, 3]].concat();
     vec![bytes, torn, made]
 }

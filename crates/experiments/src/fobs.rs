@@ -181,14 +181,16 @@ pub(crate) static FIG1: Experiment = Experiment {
     id: "fobs-fig1",
     title: "FOBS: share of the capacity against the frequency of acknowledgements",
     source: of_paper!("section 5, Fig. 1"),
-    setup: "Greedy FOBS sends 40 MB in packets of 1024 bytes as one segment. The sender's card has \
-            100 Mbit/s (Ethernet framing included), and the round trip is 26 or 65 ms. The line \
-            loses nothing, or 0.1 % of the packets towards the receiver. The receiver acknowledges \
-            after every 2 to 1024 packets, and after a quarter of a round trip at the latest. In \
-            some cases each datagram of an acknowledgement stops the receiving program for 1 ms; \
-            packets that arrive meanwhile wait in a socket buffer of 8 kB. A batch is as many \
-            packets as the last acknowledgement covered; the last table uses the paper's two \
-            packets. The share is the goodput divided by 100 Mbit/s.",
+    setup: "FOBS without congestion control (greedy, as in the paper) sends 40 MB in packets of \
+            1024 bytes. The sender's card has 100 Mbit/s (Ethernet framing included), and the \
+            round trip is 26 ms (short haul) or 65 ms (long haul). The line loses nothing, or 0.1 \
+            % of the packets towards the receiver. The receiver acknowledges after every 2 to 1024 \
+            packets, and after a quarter of a round trip at the latest. In some cases each \
+            datagram of an acknowledgement stops the receiving program for 1 ms; packets that \
+            arrive meanwhile wait in a socket buffer of 8 kB. After each batch of packets the \
+            sender looks for an acknowledgement. A batch is as many packets as the last \
+            acknowledgement covered; the last table uses the paper's two packets. The share is the \
+            goodput divided by 100 Mbit/s.",
     cases: frequency_cases,
     tables: |outcomes| frequency_tables(SHARE, 90.0, f64::max, |case| share(outcomes, case, CARD)),
     courses: Experiment::NO_COURSES,
@@ -235,8 +237,11 @@ pub(crate) static FIG2: Experiment = Experiment {
     id: "fobs-fig2",
     title: "FOBS: waste against the frequency of acknowledgements",
     source: of_paper!("section 5, Fig. 2"),
-    setup: "This page uses the runs of [fobs-fig1](fobs-fig1.md). Waste is the number of packets \
-            sent beyond those of the object, as a share of the object's packets (section 3.1.1).",
+    setup: "This page uses the runs of [fobs-fig1](fobs-fig1.md): 40 MB over 100 Mbit/s, with a \
+            round trip of 26 ms (short haul) or 65 ms (long haul). In some cases each datagram of \
+            an acknowledgement stops the receiving program for 1 ms. Waste is the number of \
+            packets sent beyond those of the object, as a share of the object's packets (section \
+            3.1.1).",
     cases: frequency_cases,
     tables: |outcomes| {
         let of = |case: &str| outcomes.first(case, CaseFlow::waste);
@@ -290,10 +295,10 @@ pub(crate) static FIG3: Experiment = Experiment {
     id: "fobs-fig3",
     title: "FOBS: share of OC-12 against packet size",
     source: of_paper!("section 5, Fig. 3"),
-    setup: "Greedy FOBS sends 40 MB over 622 Mbit/s and 26 ms from a host that sends at most \
-            28,000 datagrams a second, whatever their size. This limit is derived from the paper's \
-            peak (52 % of 622 Mbit/s) and longhaul's largest datagram (1440 bytes); the results \
-            for the other sizes follow from it.",
+    setup: "FOBS without congestion control (greedy, as in the paper) sends 40 MB over 622 Mbit/s \
+            and 26 ms from a host that sends at most 28,000 datagrams a second, whatever their \
+            size. This limit is derived from the paper's peak (52 % of 622 Mbit/s) and longhaul's \
+            largest datagram (1440 bytes); the results for the other sizes follow from it.",
     cases: || {
         let runs = BLOCKS.map(|block| {
             let fobs = vary("fobs-fig3").set("flow.fobs.block", block);
@@ -335,9 +340,10 @@ pub(crate) static FIG3: Experiment = Experiment {
               size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 bytes} % \
               of the link. Batching (GSO, GRO) exists for that reason. longhaul is {-[packets of \
               1440 bytes | difference] | 1} points below the peak because of the last round trip. \
-              This agreement proves nothing, because the host's cost was derived from that peak. \
-              The page shows only that throughput grows in a straight line with the size. Over \
-              real sockets the shares are the same within {off [* | from simulated] | 2} points.",
+              That it is near the peak proves nothing, because the host's cost was derived from \
+              that peak. The page shows only that throughput grows in a straight line with the \
+              size. Over real sockets the shares are the same within {off [* | from simulated] | \
+              2} points.",
     set: Set::Quick,
 };
 
@@ -361,8 +367,8 @@ pub(crate) static TABLE1: Experiment = Experiment {
     title: "TCP on FOBS's paths, with and without large windows",
     source: of_paper!("section 5.1, Table 1"),
     setup: "One TCP connection (NewReno with selective acknowledgements) sends 40 MB over the \
-            paths of [fobs-fig1](fobs-fig1.md), once with windows limited only by congestion, and \
-            once with windows of 64 kB.",
+            paths of [fobs-fig1](fobs-fig1.md) (100 Mbit/s; short haul is 26 ms, long haul 65 ms), \
+            once with windows limited only by congestion, and once with windows of 64 kB.",
     cases: || {
         let cases = TABLE1_ROWS.map(|(place, large, _)| {
             let name = table1_case(place, large);

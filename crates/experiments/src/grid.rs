@@ -104,9 +104,10 @@ pub(crate) static GRID: Experiment = Experiment {
             path, and sends at 95 % of the UDP payload that the link carries. For SABUL this rate \
             is the maximum, for GTP it is the receiver's rate. Objects have 40 MB over 100 Mbit/s \
             and 1 GB over 1 Gbit/s. Packets towards the receiver are lost independently of each \
-            other. Simulated: the protocol's core alone, in virtual time. Emulated: the same core \
-            in the real binary, with its session, files, hashes and sealed datagrams, over the \
-            emulator; timed from the first datagram to the end of the command. `longhaul reproduce \
+            other. Greedy FOBS ignores loss; FOBS with its table lowers its rate at loss. \
+            Simulated: the protocol's code alone, in virtual time. Emulated: the same code in the \
+            real binary, with its session, files, hashes and sealed datagrams, over the emulator; \
+            timed from the first datagram to the end of the command. `longhaul reproduce \
             sim-vs-emulator --how emulate --update` on an otherwise idle machine writes the \
             emulated column.",
     cases: || {

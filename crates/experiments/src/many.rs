@@ -124,12 +124,12 @@ pub(crate) static MANY: Experiment = Experiment {
             copies share a link of 1 Gbit/s (Ethernet framing included) with a drop-tail queue of \
             50 ms. After the shared link each receiver has its own link of 1 Gbit/s, with a round \
             trip of 100, 50, 30 or 10 ms in turn. Packets are lost only in queues. Protocols that \
-            take a rate are configured with their share of 938 Mbit/s of UDP payload, which is 98 \
-            % of the link's capacity. Four copies of RBUDP also run with the whole rate each, as \
-            if each were alone. GTP's receivers know only their own links. SABUL and TCP find \
-            their rates; only congestion limits their windows. The model is the time in which the \
-            link sends all objects in full packets. The fairness index is that of the receivers' \
-            goodputs, each from start to end.",
+            take a rate are configured with an equal share (`told its share`) of 938 Mbit/s of UDP \
+            payload, which is 98 % of the link's capacity. Four copies of RBUDP also run with the \
+            whole rate each, as if each were alone. GTP's receivers know only their own links. \
+            SABUL and TCP find their rates; only congestion limits their windows. The model is the \
+            time in which the link sends all objects in full packets. The fairness index is that \
+            of the receivers' goodputs, each from start to end.",
     cases: || {
         let all =
             RECEIVERS.iter().flat_map(|count| contenders(*count).map(move |one| (*count, one)));

@@ -80,15 +80,16 @@ pub(crate) static FIG5: Experiment = Experiment {
     title: "RBUDP from a fast host to a slow one: throughput against sending rate",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.1, Fig. 5",
-    setup: "RBUDP sends 450 MB in one segment, without coded symbols (`tail-copies` 1), over 1 \
-            Gbit/s (Ethernet framing included) and 100 ms; the line loses nothing. The receiving \
-            program takes 643 Mbit/s of object data if it moves the data once (RBUDP with \
-            scatter/gather, and the paper's app_perf), 585 Mbit/s if it moves the data twice \
-            (naive RBUDP: the paper's 10 % less), and 878 Mbit/s if it does not move the data \
-            (fake RBUDP, and iperf). Its socket buffer holds 1 MiB. Sending rates count object \
-            data; longhaul's header and tag add 2.2 %. The model is the paper's equation 4, which \
-            ignores loss. Emulated: the binary's own `serve` and `cp --receive`, with files in \
-            memory; a link before the receiving host models the program and its buffer.",
+    setup: "RBUDP sends 450 MB in one segment (the part of an object whose rounds are separate), \
+            without coded symbols (`tail-copies` 1), over 1 Gbit/s (Ethernet framing included) and \
+            100 ms; the line loses nothing. The receiving program takes 643 Mbit/s of object data \
+            if it moves the data once (RBUDP with scatter/gather, and the paper's app_perf), 585 \
+            Mbit/s if it moves the data twice (naive RBUDP: the paper's 10 % less), and 878 Mbit/s \
+            if it does not move the data (fake RBUDP, and iperf). Its socket buffer holds 1 MiB. \
+            Sending rates count object data; longhaul's header and tag add 2.2 %. The model is the \
+            paper's equation 4, which ignores loss. Emulated: the binary's own `serve` and `cp \
+            --receive`, with files in memory; a link before the receiving host models the program \
+            and its buffer.",
     cases: || {
         let receivers = FIG5_RECEIVERS.iter();
         let cases = receivers.flat_map(|receiver| FIG5_RATES.map(|rate| (receiver, rate)));
@@ -153,11 +154,11 @@ pub(crate) static FIG5: Experiment = Experiment {
     differs: "The paper's text gives two of the figure's values, the ends of its curves; the other \
               rows are compared with equation 4. The receiving program is a queue with a fixed \
               service rate; the paper's was a Pentium III that did other work too. The rate of \
-              naive RBUDP is derived from the paper's 10 %. So the table of this page shows how \
-              a difference of 10 % affects the protocol, not how large the difference is. \
-              [transfer.md](transfer.md) measures on real sockets what the receive strategies \
-              cost a current processor. After a loss, scatter/gather predicts some places wrongly; \
-              that costs nothing extra here.\n\n\
+              naive RBUDP is derived from the paper's 10 %. So the table of this page shows how a \
+              difference of 10 % affects the protocol, not how large the difference is. \
+              [transfer.md](transfer.md) measures on real sockets what the receive strategies cost \
+              a current processor. After a loss, scatter/gather predicts the places of some \
+              payloads in memory wrongly. Moving such payloads costs no extra time here.\n\n\
               At sending rates above the receiver's limit, longhaul's goodput is a little lower \
               than app_perf's. The first round runs into the limit, each round of repairs costs a \
               round trip, and between two rounds the program empties its buffer and waits.",
@@ -267,7 +268,7 @@ fn fig7_model(mbps: f64, loss: u64, megabytes: u64) -> Rbudp {
 /// Figure 7.
 pub(crate) static FIG7: Experiment = Experiment {
     id: "quanta-fig7",
-    title: "RBUDP: throughput against payload size, without loss and with 12 %",
+    title: "RBUDP: throughput against payload size, without loss and with 12 % loss",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.3, Fig. 7",
     setup: "RBUDP sends payloads of 2 to 900 MB in one segment, without coded symbols \
@@ -433,7 +434,7 @@ fn stream() -> Stream {
 /// Section 4.3.
 pub(crate) static STREAMING: Experiment = Experiment {
     id: "quanta-streaming",
-    title: "Frames by RBUDP within a delay: the sending rate of equation 11",
+    title: "Video frames within a fixed delay by RBUDP: the sending rate of equation 11",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.3",
     setup: "A stream has 20 frames a second of 800 × 600 pixels with 3 bytes each, shown at most \

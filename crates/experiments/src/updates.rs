@@ -180,9 +180,10 @@ pub(crate) static FEC: Experiment = Experiment {
              networks* (2003), section 3.2 (`fecClient`, `fecServer`)",
     setup: "A sender sends 3,000 updates of 100 bytes at a fixed rate over 100 Mbit/s. Packets \
             towards the receiver are lost independently, or three in a row on average. An update \
-            is in time if it arrives within half a round trip plus 30 ms. The code works as in \
-            `longhaul channel --mode datagram`: repairs follow each group of updates, 20 ms after \
-            its first update at the latest; updates never wait for repairs. TCP sends each update \
+            is in time if it arrives within half a round trip plus 30 ms. The erasure code (XOR of \
+            2 or 3 updates, or Reed-Solomon with 2 repairs for 4 updates) works as in `longhaul \
+            channel --mode datagram`. Repairs follow each group of updates, 20 ms after its first \
+            update at the latest; updates never wait for repairs. TCP sends each update \
             immediately; its loss detection and window are modelled (`testbed::sim::updates`). The \
             row `deadline` is `--mode deadline` with the same time limit: the receiver reports its \
             losses once a second, and the sender chooses the code. Delays count delivered updates \

@@ -11,8 +11,8 @@ use longhaul_stream::messages::{
 };
 use prost::Message as _;
 
-/// Returns sequences of messages. The length of each message precedes the message, and some data
-/// follow it.
+/// Returns sequences of messages. A byte with the message's length precedes each message, and 17
+/// bytes for the target's other choices follow it.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 17]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());
@@ -51,8 +51,8 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns sequences of messages. The length of each message precedes the message, and the number
-/// of a datagram follows it.
+/// Returns sequences of messages. A byte with the message's length precedes each message, and the
+/// number of a datagram follows it.
 pub(super) fn of_channels() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>, block: u64| {
         [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()

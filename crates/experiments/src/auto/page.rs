@@ -255,19 +255,21 @@ fn judge(outcomes: &Outcomes, seeds: u64) -> Judge<'_> {
 pub(super) static GRID: Experiment = Experiment {
     id: "auto-grid",
     title: "The automatic mode, in which a copy searches for its rate: two laws, alone, next to \
-            other flows and with troubles",
+            other flows and on disturbed paths",
     source: "No paper: the benchmark of the automatic mode",
     setup: "RBUDP searches for its rate with each of two laws. *Trains* takes the rate from packet \
-            trains, which measure the path's capacity. *Shadow window* does that too; but while \
-            other traffic has a queue on the path, its rate follows the window that CUBIC would \
-            have.\n\n\
-            A cell is one path with one kind of other traffic or trouble, if any. There are three \
-            groups of cells. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, 30, 100 and 300 \
-            ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 BDP and CoDel \
-            (360 cells); an object that takes 2 s or twelve round trips, whichever is longer. \
-            *Beside TCP and another copy*: six paths and four queues (24 cells), for 30 s; all \
-            flows start together, or the second copy starts later. *Troubles*: each kind of \
-            trouble on six paths, observed for 10 s.\n\n\
+            trains: datagrams sent back to back, whose arrival times show the path's capacity. \
+            *Shadow window* does that too, but while other traffic fills a queue on the path, its \
+            rate follows the window that CUBIC would have there.\n\n\
+            A cell is one path with one condition: no other traffic, one kind of other traffic, or \
+            one disturbance. There are three groups of cells. *Alone*: 10, 100 and 1,000 Mbit/s; \
+            round trips of 1, 30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of \
+            0.1, 0.25, 1 and 4 BDP and CoDel (360 cells); an object that takes 2 s or twelve round \
+            trips, whichever is longer. *Beside TCP and another copy*: six paths and four queues \
+            (24 cells), for 30 s; all flows start together, or the second copy starts later. \
+            *Troubles*: each disturbance on six paths, observed for 10 s. *Mice* are short TCP \
+            connections, a *hole* is an outage; per cents are shares of the path's rate, except \
+            those of reports.\n\n\
             Each cell is run with 20 seeds (41 to 60), which also change round trip and queue by \
             up to 2 %. A cell has the value of its third worst seed (the worst decile). A hash of \
             the cells' names (FNV-1a, bit 32) splits the cells into halves, so that a law can be \
@@ -275,15 +277,15 @@ pub(super) static GRID: Experiment = Experiment {
             respect this split; see the lessons.\n\n\
             The value of a run *alone* is the time that the path needs for the object, divided by \
             the time from the first datagram until the sender knows that everything has arrived. \
-            The value beside TCP is the goodput as a share of a fair share, which is the path's \
-            rate divided by the number of flows. The value beside another copy is Jain's index of \
-            the two copies' goodputs 15 to 20 s after the second started. The value with troubles \
-            is the data that the copy delivers, as a share of what the path can carry in that \
-            time. Harm (Ware et al. 2019) compares two losses of a TCP connection's goodput: its \
-            loss because of the copy, divided by its loss because of one more connection of its \
-            own kind. Each loss is a share of the goodput that the connection has without the copy \
-            and without the additional connection; in the divisor a share below 5 % counts as 5 \
-            %.",
+            The value beside TCP is the copy's goodput as a share of a fair share, which is the \
+            path's rate divided by the number of flows. The value beside another copy is Jain's \
+            index of the two copies' goodputs 15 to 20 s after the second started. The value with \
+            troubles is the data that the copy delivers, as a share of what the path can carry in \
+            that time. Harm (Ware et al. 2019) compares two losses of a TCP connection's goodput: \
+            its loss because of the copy, divided by its loss because of one more connection of \
+            its own kind. Each loss is a share of the goodput that the connection has without the \
+            copy and without the additional connection; in the divisor a share below 5 % counts as \
+            5 %.",
     cases: || cases(SEEDS),
     tables: |outcomes| judge(outcomes, SEEDS).tables(),
     courses: Experiment::NO_COURSES,
@@ -307,8 +309,8 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        With the shadow window every cell beside TCP has at least half of a fair \
                        share. The worst cells are 67 % with one CUBIC flow, 154 % with four and 66 \
                        % with one BBR flow; for trains they are 13, 31 and 14 %. For this reason \
-                       every copy without a rate uses the shadow window.\n\n\
-                       Without other traffic the means are 88 to 89 % for both laws, but with the \
+                       the shadow window is the law of every copy without a given rate.\n\n\
+                       Without other traffic the means are 88 to 89 % for both laws. But with the \
                        shadow window 3 of the 360 cells are more than 2 points below trains, so \
                        the goal (no such cell) is missed.\n\n\
                        Before the shadow window concludes that other flows are present, it \
@@ -337,9 +339,9 @@ pub(super) static SHORT: Experiment = Experiment {
     id: "auto-grid-short",
     title: "The automatic mode, the short form: every twelfth cell, one seed",
     source: "No paper: the benchmark of the automatic mode",
-    setup: "This page has every twelfth cell of [auto-grid](auto-grid.md), with one seed. That \
-            page explains the words of the tables: cells, laws (*trains*, *shadow*), halves \
-            (reported, tuned) and harm.",
+    setup: "This page has every twelfth cell (a path under one condition) of \
+            [auto-grid](auto-grid.md), with one seed. That page explains the words of the tables: \
+            cells, laws (*trains*, *shadow*), halves (reported, tuned) and harm.",
     cases: || cases(SHORT_SEEDS),
     tables: |outcomes| judge(outcomes, SHORT_SEEDS).tables(),
     courses: Experiment::NO_COURSES,

@@ -93,7 +93,9 @@ pub(super) static FIG7: Experiment = Experiment {
     setup: "Four GTP senders at 20, 40, 60 and 80 ms start at 0, 2, 3 and 4 s. Each has its own \
             link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s (Ethernet \
             framing included) and a drop-tail queue of 512 kB. Rates are means over the given \
-            time; each phase begins a second after the last join.",
+            time; each phase begins a second after the last join. The fairness index is Jain's. \
+            Rows by the paper's rules have `gtp-variant = paper`; rows by our rules have \
+            longhaul's changes ([gtp](../docs/protocols/gtp.md)).",
     cases: || both_rules(std::iter::once((GTP.to_owned(), vary("gtp-fig7"))), &["*"]),
     tables: |outcomes| {
         // "Each active flow achieves an identical fair share"; "long term (after flow 4 starts)
@@ -140,7 +142,7 @@ pub(super) static FIG8: Experiment = Experiment {
              5.1.1, Fig. 8",
     setup: "The set-up is that of [gtp-fig7](gtp-fig7.md), but with TCP (NewReno with selective \
             acknowledgements, windows limited only by congestion). All flows start at 0 s and run \
-            for 30 s.",
+            for 30 s. The fairness index is Jain's.",
     cases: || vec![Case::both(TCP, vary("gtp-fig8"))],
     tables: |outcomes| {
         // "The fairness index of TCP flows in Figure 8 is only 0.67".
@@ -185,7 +187,8 @@ pub(super) static FIG9: Experiment = Experiment {
             tables the limit is the host's card, whose speed a sender reports when it joins. In \
             the last two tables the limit is the sending program, which reports nothing, as in the \
             paper (\"slow disk I/O\"), so the receiver must find the limit. Goodputs are means \
-            from 4 to 8 s.",
+            from 4 to 8 s. Rows by the paper's rules have `gtp-variant = paper`; rows by our rules \
+            have longhaul's changes ([gtp](../docs/protocols/gtp.md)).",
     cases: || {
         // The card's rate that gives programs `cap` of UDP payload.
         let card = |cap: u64| Rate::from_mbps(cap).scale(1_538.0 / 1_472.0).as_bps();
@@ -246,22 +249,23 @@ pub(super) static FIG9: Experiment = Experiment {
               last two tables show this ability. The paper's rates count packets on a link of 1000 \
               Mbit/s; here framing, headers and tags leave 936 Mbit/s for the object, and in the \
               first two tables the two flows use all of it.",
-    learned: "The other sender gets the share that one sender cannot use: max-min fairness does \
-              not mean equal shares. If flow 2 reports its card's speed when it joins, flow 1 has \
-              all of the rest, {* 200 Mbit/s: flow 1 | 1} or {* 300 Mbit/s: flow 1 | 1} Mbit/s. If \
-              flow 2 reports nothing, the receiver finds the limit, and flow 1 has {* 200 Mbit/s, \
-              which it does not report: flow 1 | 1} or {* 300 Mbit/s, which it does not report: \
-              flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not report: flow 1] / [* 200 \
-              Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not report: flow \
-              1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, because the \
-              receiver repeatedly requests a little more from flow 2. With the paper's rules flow \
-              1 has {* 200 Mbit/s, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, by the \
-              paper's rules: flow 1 | 1} where the limit is reported, and {* 200 Mbit/s, which it \
-              does not report, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, which it does \
-              not report, by the paper's rules: flow 1 | 1} where it is not. In all of these cases \
-              flow 1 takes nearly all that flow 2 leaves, as in the paper. Over real sockets the \
-              emulator's card slows the sending program down, but tells it no rate. Even so, flow \
-              1 and flow 2 are within {off [* | from simulated]} % of the simulated values.",
+    learned: "If one sender cannot use its share, the other sender gets the rest: max-min fairness \
+              does not mean equal shares. If flow 2 reports its card's speed when it joins, flow 1 \
+              has all of the rest, {* 200 Mbit/s: flow 1 | 1} or {* 300 Mbit/s: flow 1 | 1} \
+              Mbit/s. If flow 2 reports nothing, the receiver finds the limit, and flow 1 has {* \
+              200 Mbit/s, which it does not report: flow 1 | 1} or {* 300 Mbit/s, which it does \
+              not report: flow 1 | 1}: {100 - 100 * [* 200 Mbit/s, which it does not report: flow \
+              1] / [* 200 Mbit/s: flow 1] | 1} and {100 - 100 * [* 300 Mbit/s, which it does not \
+              report: flow 1] / [* 300 Mbit/s: flow 1] | 1} % less than with a reported limit, \
+              because the receiver repeatedly requests a little more from flow 2. With the paper's \
+              rules flow 1 has {* 200 Mbit/s, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, \
+              by the paper's rules: flow 1 | 1} where the limit is reported, and {* 200 Mbit/s, \
+              which it does not report, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, which \
+              it does not report, by the paper's rules: flow 1 | 1} where it is not. In all of \
+              these cases flow 1 takes nearly all that flow 2 leaves, as in the paper. Over real \
+              sockets the emulator's card slows the sending program down, but tells it no rate. \
+              Even so, flow 1 and flow 2 are within {off [* | from simulated]} % of the simulated \
+              values.",
     set: Set::Full,
 };
 
@@ -283,7 +287,9 @@ pub(super) static FIG10: Experiment = Experiment {
     setup: "Three TCP flows start at 0 s and a GTP flow at 1 s, all with a round trip of 1 ms into \
             one receiver as in [gtp-fig7](gtp-fig7.md). GTP may use all of the link, or 85 % of \
             it. In one more case GTP's packets reach the switch up to 2 ms late, in order, as from \
-            a busy host. Goodputs are means from 3 to 10 s.",
+            a busy host. Goodputs are means from 3 to 10 s. Rows by the paper's rules have \
+            `gtp-variant = paper`; rows by our rules have longhaul's changes \
+            ([gtp](../docs/protocols/gtp.md)).",
     cases: || {
         let share = |share| format!("{share}%");
         let gtp = |of| vary("gtp-fig10").set("flow.gtp.settings.receive-share", share(of));
@@ -318,16 +324,17 @@ pub(super) static FIG10: Experiment = Experiment {
               remaining bandwidth\". The paper's number for GTP's rate is a setting, not a \
               measurement, so this page has no published value. 85 % of the object data that the \
               link carries are 796 Mbit/s, of which GTP has {GTP with 85 % of the link}.\n\n\
-              Over real sockets, with all of the link, GTP yields to TCP. The simulator's sender \
-              sends each datagram on time. The real sender shares two cores with the other flows, \
-              the receiver and the emulator; it wakes late and sends all due datagrams together. \
-              TCP keeps the switch's queue full. The queue takes nearly all datagrams that arrive \
-              one by one, but only the first ones of a clump. GTP takes this loss as a sign that \
-              its rate is too high, and TCP fills the gap. The last case of the first table shows \
-              this effect alone, in the simulator: packets up to 2 ms late reduce GTP from {GTP \
-              with all of the link} to {GTP with all of the link, GTP's *} Mbit/s, about the same \
-              as over real sockets. With 85 % of the link GTP's goodput over real sockets is \
-              within {off [GTP with 85 % of the link | from simulated]} % of the simulated one.",
+              Over real sockets, with all of the link, GTP has less goodput than in the simulator, \
+              and TCP has more. The simulator's sender sends each datagram on time. The real \
+              sender shares two cores with the other flows, the receiver and the emulator; it \
+              wakes late and sends all due datagrams together. TCP keeps the switch's queue full. \
+              The queue takes nearly all datagrams that arrive one by one, but only the first ones \
+              of a burst. GTP takes this loss as a sign that its rate is too high, and TCP fills \
+              the gap. The last case of the first table shows this effect alone, in the simulator: \
+              packets up to 2 ms late reduce GTP from {GTP with all of the link} to {GTP with all \
+              of the link, GTP's *} Mbit/s, about the same as over real sockets. With 85 % of the \
+              link GTP's goodput over real sockets is within {off [GTP with 85 % of the link | \
+              from simulated]} % of the simulated one.",
     learned: "A protocol that counts only its own flows needs a setting for the capacity that it \
               leaves to others. In the simulator GTP with all of the link leaves three TCP flows \
               {beside GTP with all of the link} Mbit/s. With 85 % of the link GTP takes no more \
@@ -354,8 +361,10 @@ pub(super) static FIG11: Experiment = Experiment {
              Fig. 11",
     setup: "Two flows send to one receiver as in [gtp-fig7](gtp-fig7.md). One has a round trip of \
             25 ms and starts at 0 s; the other has 50 ms and starts at 10 s. Both end at 33 s. \
-            They use GTP or TCP (NewReno with selective acknowledgements, windows limited \
-            only by congestion).",
+            They use GTP or TCP (NewReno with selective acknowledgements, windows limited only by \
+            congestion). The fairness index is Jain's. Rows by the paper's rules have `gtp-variant \
+            = paper`; the other rows of GTP have longhaul's changes \
+            ([gtp](../docs/protocols/gtp.md)).",
     cases: || {
         let alone = |flows: &[&str]| vary("gtp-fig11").only(flows);
         let gtp = (GTP.to_owned(), alone(&["gtp1", "gtp2"]));
@@ -407,7 +416,9 @@ pub(super) static FIG12: Experiment = Experiment {
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 5.2, \
              Fig. 12",
     setup: "1 to 8 GTP flows run for 5 s from four senders at 25 ms into one receiver as in \
-            [gtp-fig7](gtp-fig7.md). All start at 0 s.",
+            [gtp-fig7](gtp-fig7.md). All start at 0 s. The fairness index is Jain's. Rows by the \
+            paper's rules have `gtp-variant = paper`; rows by our rules have longhaul's changes \
+            ([gtp](../docs/protocols/gtp.md)).",
     cases: || {
         let make = |count: usize| {
             let flows: Vec<String> = (1..=count).map(|flow| format!("gtp{flow}")).collect();
@@ -438,7 +449,7 @@ pub(super) static FIG12: Experiment = Experiment {
               Over real sockets each flow is a copy with its own sender. All senders, the receiver \
               and the emulator share two cores; each of the simulator's hosts has its own. If a \
               copy is stopped, only the data up to its last report count. That report may be a \
-              tenth of a second old, so up to 2 % of the five seconds are missing.",
+              tenth of a second old, so up to 2 % of a flow's data are not counted.",
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
               than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \

@@ -143,8 +143,9 @@ pub(super) static LBL: Experiment = Experiment {
             file writes\". So the copy took 38.2 s, of which 7.1 s were not waits, and FOBS waited \
             31.1 s for the writes of 215 MB: 55.2 Mbit/s. The same calculation for the bad day, \
             with the same 7.1 s, gives 32.3 Mbit/s. A transfer ends when all data are on the disk. \
-            GridFTP is TCP (NewReno with selective acknowledgements) to memory, over three \
-            connections on the good day and one on the bad day.",
+            `lost, as reported` counts a loss each time that it is reported. GridFTP is TCP \
+            (NewReno with selective acknowledgements) to memory, over three connections on the \
+            good day and one on the bad day.",
     cases: from_lbl,
     tables: |outcomes| {
         // The disk's rate is derived from FOBS.
@@ -225,7 +226,8 @@ pub(super) static CERN: Experiment = Experiment {
             treated all data in flight as lost. SABUL sent 91,856 packets again for 1,708 reported \
             losses, so the reverse path must have failed. Here the reverse path fails four times, \
             for a second each. FOBS and Tsunami are configured with 300 Mbit/s of object data; \
-            SABUL finds its rate. The figures show the worse runs.",
+            SABUL finds its rate. `lost, as reported` counts a loss each time that it is reported. \
+            The figures show the worse runs.",
     cases: || {
         let file = |_: &Contender, day: usize| vary(["ornl-cern", "ornl-cern-worst"][day]);
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))

@@ -78,7 +78,7 @@ pub(super) static INTERNET: Experiment = Experiment {
             and 3.1 %). Cross traffic, reordering and slow hosts are left out. The study does not \
             give RBUDP's sending rate either; 370 and 335 Mbit/s follow from its published time, \
             minus the time of its rounds. The same rates are the limits of FOBS and Tsunami; SABUL \
-            finds its rate.",
+            finds its rate. `lost, as reported` counts a loss each time that it is reported.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];

@@ -183,9 +183,10 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
             from a buffer of the protocol, and acknowledgements and loss reports come back over \
             TCP. `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
             `ordered-control` sends control on the ordered stream alone: a lost message is sent \
-            again after a timeout, and later messages wait for it. longhaul itself writes each \
-            datagram to its place, and sends each control message also in a datagram. Goodput \
-            counts the data that the program has received, as the mean of the second half.",
+            again after a timeout, and later messages wait for it. longhaul itself (`as longhaul \
+            builds it`) writes each datagram to its place, and sends each control message also in \
+            a datagram. Goodput counts the data that the program has received, as the mean of the \
+            second half.",
     cases: || {
         let all = ENDS_LOSSES.into_iter().flat_map(|loss| ENDS.map(|ends| (loss, ends)));
         all.map(|(loss, (name, set))| {

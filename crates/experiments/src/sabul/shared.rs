@@ -173,8 +173,9 @@ pub(super) static FIG6: Experiment = Experiment {
     title: "Two TCP and two SABUL flows on a local network",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 6",
-    setup: "Four flows run for 20 s from separate hosts to one receiver of 1 Gbit/s, 0.4 ms away, \
-            through a switch whose port has a queue of 512 kB; SABUL begins at 100 Mbit/s.",
+    setup: "Two TCP and two SABUL flows run for 20 s from separate hosts to one receiver of 1 \
+            Gbit/s, 0.4 ms away, through a switch whose port has a queue of 512 kB; SABUL begins \
+            at 100 Mbit/s.",
     cases: || vec![Case::both(LAN, vary("sabul-fig6"))],
     tables: |outcomes| {
         let rows = LAN_FLOWS.iter().enumerate().map(|(place, name)| {

@@ -1,4 +1,5 @@
-//! A detector sends frames to an analysis. The analysis limits the number of frames in flight.
+//! A detector sends frames to an analysis program, which limits the number of frames in flight.
+//!
 //! `cargo run --bin detector`
 use longhaul::{Array, ChannelEvent, Client, Error};
 
