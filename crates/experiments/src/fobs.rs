@@ -210,8 +210,8 @@ pub(crate) static FIG1: Experiment = Experiment {
               leave 91.3 % of the card's rate for the object.",
     learned: "If an acknowledgement costs nothing, FOBS on an empty path fills the card at every \
               frequency in the tables, like the paper's FOBS at its best. The sender ignores \
-              acknowledgements while it has unsent packets, and sends lost packets first in its \
-              next pass.\n\n\
+              acknowledgements while it has unsent packets, and sends lost packets first when it \
+              goes through the object again.\n\n\
               The paper's curve appears if an acknowledgement stops the receiving program for a \
               millisecond. In a millisecond 11 packets arrive, and the buffer has room for 8. The \
               share is then {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % \

@@ -106,8 +106,8 @@ pub(crate) static GRID: Experiment = Experiment {
             and 1 GB over 1 Gbit/s. Packets towards the receiver are lost independently of each \
             other. Greedy FOBS ignores loss; FOBS with its table lowers its rate at loss. \
             Simulated: the protocol's code alone, in virtual time. Emulated: the same code in the \
-            real binary, with its session, files, hashes and sealed datagrams, over the emulator; \
-            timed from the first datagram to the end of the command. `longhaul reproduce \
+            real binary, with its session, files, hashes and encrypted datagrams, over the \
+            emulator; timed from the first datagram to the end of the command. `longhaul reproduce \
             sim-vs-emulator --how emulate --update` on an otherwise idle machine writes the \
             emulated column.",
     cases: || {
@@ -142,7 +142,7 @@ pub(crate) static GRID: Experiment = Experiment {
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
     differs: "No paper has this. The emulated copy does work that the simulated one does not: it \
-              reads and hashes the file, seals each datagram, compares digests and closes the \
+              reads and hashes the file, encrypts each datagram, compares digests and closes the \
               session. The work after the last block takes about a round trip. Both ends and the \
               emulator share two cores, so start and end of a copy take some hundredths of a \
               second longer than in the simulator. For this reason the object at 1 Gbit/s is 1 GB.",

@@ -80,10 +80,10 @@ pub(crate) static FIG5: Experiment = Experiment {
     title: "RBUDP from a fast host to a slow one: throughput against sending rate",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.1, Fig. 5",
-    setup: "RBUDP sends 450 MB in one segment (the part of an object whose rounds are separate), \
-            without coded symbols (`tail-copies` 1), over 1 Gbit/s (Ethernet framing included) and \
-            100 ms; the line loses nothing. The receiving program takes 643 Mbit/s of object data \
-            if it moves the data once (RBUDP with scatter/gather, and the paper's app_perf), 585 \
+    setup: "RBUDP sends 450 MB in one segment (all blocks share the same rounds), without coded \
+            symbols (`tail-copies` 1), over 1 Gbit/s (Ethernet framing included) and 100 ms; the \
+            line loses nothing. The receiving program takes 643 Mbit/s of object data if it moves \
+            the data once (RBUDP with scatter/gather, and the paper's test program app_perf), 585 \
             Mbit/s if it moves the data twice (naive RBUDP: the paper's 10 % less), and 878 Mbit/s \
             if it does not move the data (fake RBUDP, and iperf). Its socket buffer holds 1 MiB. \
             Sending rates count object data; longhaul's header and tag add 2.2 %. The model is the \
@@ -271,13 +271,13 @@ pub(crate) static FIG7: Experiment = Experiment {
     title: "RBUDP: throughput against payload size, without loss and with 12 % loss",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.3, Fig. 7",
-    setup: "RBUDP sends payloads of 2 to 900 MB in one segment, without coded symbols \
-            (`tail-copies` 1), over 1 Gbit/s and a round trip of 100 ms. It sends at 611 \
-            Mbit/s of object data without loss. It sends at 682 Mbit/s in the runs in which each \
-            packet towards the receiver is lost with a probability of 12 %, in every round. The \
-            model is the paper's equations 1, 2 and 7 with T_ack = 0, and equation 6 as longhaul \
-            reconstructs it. Emulated: the binary's own `serve` and `cp` with files in memory, up \
-            to 450 MB.",
+    setup: "RBUDP sends payloads of 2 to 900 MB, each in one segment (all blocks share the same \
+            rounds), without coded symbols (`tail-copies` 1), over 1 Gbit/s and a round trip of \
+            100 ms. It sends at 611 Mbit/s of object data without loss. It sends at 682 Mbit/s in \
+            the runs in which each packet towards the receiver is lost with a probability of 12 %, \
+            in every round. The model is the paper's equations 1, 2 and 7 with T_ack = 0, and \
+            equation 6 as longhaul reconstructs it. Emulated: the binary's own `serve` and `cp` \
+            with files in memory, up to 450 MB.",
     cases: || {
         let cases = FIG7_LINES.iter().flat_map(|line| FIG7_MEGABYTES.map(|size| (line, size)));
         cases
@@ -439,10 +439,11 @@ pub(crate) static STREAMING: Experiment = Experiment {
              networks* (2003), section 4.3",
     setup: "A stream has 20 frames a second of 800 × 600 pixels with 3 bytes each, shown at most \
             0.5 s late, over 1 Gbit/s and 100 ms. Equations 8 to 11 give the payload and the \
-            sending rate. RBUDP then sends one such payload (10 frames, 14.4 MB) in one segment, \
-            without coded symbols (`tail-copies` 1): at the frames' own rate of 230.4 Mbit/s, at \
-            the rate of equation 11, and with loss towards the receiver. The payload must arrive, \
-            and the sender must know it, within the 0.5 s in which the next payload is gathered.",
+            sending rate. RBUDP then sends one such payload (10 frames, 14.4 MB) in one segment \
+            (all blocks share the same rounds), without coded symbols (`tail-copies` 1): at the \
+            frames' own rate of 230.4 Mbit/s, at the rate of equation 11, and with loss towards \
+            the receiver. The payload must arrive, and the sender must know it, within the 0.5 s \
+            in which the next payload is gathered.",
     cases: || {
         let cases = STREAMS.map(|(mbps, per_mille)| {
             let name = stream_case(mbps, per_mille);

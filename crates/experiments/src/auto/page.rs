@@ -257,19 +257,20 @@ pub(super) static GRID: Experiment = Experiment {
     title: "The automatic mode, in which a copy searches for its rate: two laws, alone, next to \
             other flows and on disturbed paths",
     source: "No paper: the benchmark of the automatic mode",
-    setup: "RBUDP searches for its rate with each of two laws. *Trains* takes the rate from packet \
-            trains: datagrams sent back to back, whose arrival times show the path's capacity. \
-            *Shadow window* does that too, but while other traffic fills a queue on the path, its \
-            rate follows the window that CUBIC would have there.\n\n\
+    setup: "RBUDP searches for its rate by each of two laws (sets of rules for the search). \
+            *Trains* takes the rate from packet trains: datagrams sent back to back, whose arrival \
+            times show the path's capacity. *Shadow window* does that too, but while other traffic \
+            fills a queue on the path, its rate follows the window that CUBIC would have \
+            there.\n\n\
             A cell is one path with one condition: no other traffic, one kind of other traffic, or \
-            one disturbance. There are three groups of cells. *Alone*: 10, 100 and 1,000 Mbit/s; \
-            round trips of 1, 30, 100 and 300 ms; loss of 0, 0.01, 0.1, 1, 5 and 12 %; queues of \
-            0.1, 0.25, 1 and 4 BDP and CoDel (360 cells); an object that takes 2 s or twelve round \
-            trips, whichever is longer. *Beside TCP and another copy*: six paths and four queues \
-            (24 cells), for 30 s; all flows start together, or the second copy starts later. \
-            *Troubles*: each disturbance on six paths, observed for 10 s. *Mice* are short TCP \
-            connections, a *hole* is an outage; per cents are shares of the path's rate, except \
-            those of reports.\n\n\
+            one disturbance. Cells with the same condition are a family. There are three groups of \
+            cells. *Alone*: 10, 100 and 1,000 Mbit/s; round trips of 1, 30, 100 and 300 ms; loss \
+            of 0, 0.01, 0.1, 1, 5 and 12 %; queues of 0.1, 0.25, 1 and 4 BDP and CoDel (360 \
+            cells); an object that takes 2 s or twelve round trips, whichever is longer. *Beside \
+            TCP and another copy*: six paths and four queues (24 cells), for 30 s; all flows start \
+            together, or the second copy starts later. *Troubles*: each disturbance on six paths, \
+            observed for 10 s. *Mice* are short TCP connections, a *hole* is an outage; per cents \
+            are shares of the path's rate, except those of reports.\n\n\
             Each cell is run with 20 seeds (41 to 60), which also change round trip and queue by \
             up to 2 %. A cell has the value of its third worst seed (the worst decile). A hash of \
             the cells' names (FNV-1a, bit 32) splits the cells into halves, so that a law can be \

@@ -181,10 +181,11 @@ pub(super) static TABLE4: Experiment = Experiment {
     setup: "Three senders start together, each with a third of 1 GB: two at 58 ms, one at 1 ms. \
             Each has its own link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s \
             and a drop-tail queue of 512 kB. Packets reach the switch up to 24 µs late, in order, \
-            as if sent by timers. TCP has windows of 64 kB; each RBUDP flow has the whole link's \
-            rate; SABUL finds its rate; GTP's receiver knows the rate of its link. The case \"GTP \
-            by the paper's rules\" has `gtp-variant = paper` ([gtp](../docs/protocols/gtp.md)). \
-            The aggregate is the goodput of all flows together, while all of them run.",
+            as if sent by timers. TCP has windows of 64 kB; each RBUDP flow is configured with the \
+            whole link's rate; SABUL finds its rate; GTP's receiver knows the rate of its link. \
+            The case \"GTP by the paper's rules\" has `gtp-variant = paper` \
+            ([gtp](../docs/protocols/gtp.md)). The aggregate is the goodput of all flows together, \
+            while all of them run.",
     cases: || cases("gtp-table4", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE4_PUBLISHED);
