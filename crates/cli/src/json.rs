@@ -37,7 +37,7 @@ pub(crate) fn progress(progress: &Progress) -> String {
     line(&progress_value(progress))
 }
 
-/// A sample of a copy's path, `at` after the start.
+/// A `sample` event: the rates, queue and loss of a copy's path, `at` after the start.
 pub(crate) fn sample(progress: &Progress, at: Duration) -> String {
     let PathSample { rate, delivered, queue, loss, phase, .. } = progress.path;
     line(&json!({
@@ -70,7 +70,7 @@ fn progress_value(progress: &Progress) -> Value {
     })
 }
 
-/// The row of each of several sources.
+/// An object for each of several sources.
 fn sources(rows: &[SourceRow]) -> Vec<Value> {
     let one = |row: &SourceRow| {
         json!({

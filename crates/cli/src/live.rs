@@ -1,5 +1,5 @@
 //! Shared code of the commands that stay connected to a server's streams or rooms: flags, the
-//! client, and the thread that reads the source.
+//! client, and the thread that reads the frames or messages to send.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -70,7 +70,7 @@ impl LiveArgs {
     }
 }
 
-/// A thread that reads a source.
+/// A thread that reads the frames or messages to send.
 pub(crate) struct Feeding(Receiver<Result<(), Error>>);
 
 impl Feeding {
@@ -87,8 +87,8 @@ impl Feeding {
         Ok(Feeding(fed))
     }
 
-    /// Waits for the source's end, for at most one report interval (1 s). Returns the source's
-    /// result, or `None` if the source has not ended.
+    /// Waits for the end of the thread, for at most one report interval (1 s). Returns the
+    /// thread's result, or `None` if the thread still runs.
     pub(crate) fn ended(&self) -> Option<Result<(), Error>> {
         match self.0.recv_timeout(EVERY) {
             Ok(ended) => Some(ended),

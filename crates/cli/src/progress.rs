@@ -29,7 +29,7 @@ pub(crate) enum Meter {
     Lines(Calm),
 }
 
-/// State of the lines.
+/// Decides when the next line is due.
 pub(crate) struct Calm {
     /// Time of the last line, or of the start.
     last: Instant,
@@ -331,7 +331,7 @@ mod tests {
     fn without_a_terminal_a_line_is_printed_every_ten_seconds() {
         let start = Instant::now();
         let mut calm = Calm::new(start);
-        // The interval of a copy's progress events.
+        // A copy's progress events come every 100 ms, here for 35 s.
         let times = (1..=350).map(|tenths| Duration::from_millis(100 * tenths));
         let lines: Vec<_> = times.filter(|time| calm.is_due(start + *time)).collect();
         assert_eq!(lines, [10, 20, 30].map(Duration::from_secs));
@@ -352,7 +352,7 @@ mod tests {
         let bar = "[============] ".len();
         assert!(bar + how_far(&progress).len() <= 80, "{}", how_far(&progress));
         assert!(how(&progress).len() <= 80, "{}", how(&progress));
-        // Without the bar, 40 columns show how far it is, the rate and the time left.
+        // Without the bar, 40 columns show the percentage, the rate and the time left.
         let narrow: String = how_far(&progress).chars().take(40).collect();
         assert!(narrow.starts_with("100.0 %, 940.00 Mbit/s, 59 min 59 s left"), "{narrow}");
     }
@@ -380,6 +380,7 @@ mod tests {
             refused: 0,
             rtt: Span::ZERO)
         };
+        // Ten sources at 1 to 10 Mbit/s; the two slowest have 3 Mbit/s together.
         let rows: Vec<SourceRow> = (1..=10).map(row).collect();
         let lines = source_lines(&rows);
         assert_eq!(

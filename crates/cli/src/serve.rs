@@ -148,7 +148,8 @@ fn start(args: &ServeArgs) -> Result<(), Error> {
     }
 }
 
-/// Serves the rooms of this user, or joins them for the client `who`.
+/// Serves the rooms of this user if `who` is `serve`. Otherwise connects the ssh client with the id
+/// `who` to the process that serves them.
 fn rooms_by_ssh(ports: Option<(u16, u16)>, who: &str) -> Result<(), Error> {
     let rooms = SshRooms::new(config::folder()?).runtime(config::runtime_folder()).ports(ports);
     let start = || {

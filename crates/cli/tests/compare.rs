@@ -44,7 +44,7 @@ fn protocols_take_turns_on_a_scenario_and_share_it_with_tcp() {
     assert_eq!(each(&events, "run", "seed"), [1, 1, 2, 2]);
     for event in &events[..4] {
         let number = |name: &str| event[name].as_f64().unwrap_or_else(|| panic!("{name}: {event}"));
-        assert!(number("path_lost") > 0.0, "of a thousand packets, one in a hundred is lost");
+        assert!(number("path_lost") > 0.0, "of about 3500 packets, one in a hundred is lost");
         assert!(number("goodput_bps") < 50e6);
         let share = number("beside_tcp_tcp_share");
         assert!(share > 0.0 && share < 1.0, "{share}");

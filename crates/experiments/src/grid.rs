@@ -184,6 +184,7 @@ mod tests {
         let folder = results::find(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
         let page = results::read(&folder, &GRID.file()).unwrap().unwrap();
         let rows = table::cells(&page);
+        // RBUDP has 2 links × 2 round trips × 4 losses, each of the others 2 links × 2 losses.
         assert_eq!(rows.len(), 16 + 6 * 4, "protocols, rates, round trips and losses");
         for row in rows {
             let (case, off) = (row.get("case"), row.get("from simulated").trim_end_matches(" %"));

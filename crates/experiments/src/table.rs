@@ -61,7 +61,7 @@ pub enum Published {
     Exact(f64),
     /// An approximate number, or a number for the words "almost" or "the same as".
     About(f64),
-    /// From, to.
+    /// From the first number to the second.
     Between(f64, f64),
     /// Less than a number.
     Below(f64),

@@ -25,7 +25,7 @@ impl Course {
         self.with(|points| points.push((at, bytes)));
     }
 
-    /// Records the end of the copy, and returns its time.
+    /// Records the end of the copy, and returns the copy's duration in seconds.
     pub(super) fn done(&self, summary: &Summary) -> f64 {
         let end = summary.elapsed.as_secs_f64();
         self.with(|points| {
@@ -41,7 +41,7 @@ impl Course {
         Rate::from_bps_f64(if until > 0.0 { bytes * 8.0 / until } else { 0.0 })
     }
 
-    /// Rates between samples: seconds, Mbit/s.
+    /// Rates between samples: seconds since the start, Mbit/s.
     pub(super) fn rates(&self) -> Vec<(f64, f64)> {
         self.with(|points| rates(points))
     }
@@ -91,6 +91,7 @@ mod tests {
 
     #[test]
     fn rates_are_averages_between_samples() {
+        // Two samples have the same time, and the last one has fewer bytes than the one before.
         let points = [(0.0, 0), (0.5, 500_000), (0.5, 500_001), (1.0, 500_000)];
         assert_eq!(rates(&points), [(0.5, 8.0), (1.0, 0.0)]);
         assert!(rates(&[]).is_empty());

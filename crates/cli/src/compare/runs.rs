@@ -53,12 +53,12 @@ pub(super) struct Counts {
     pub(super) duplicates: Option<f64>,
 }
 
-/// CPU time of both ends, in seconds per GB of the object.
+/// CPU time on both hosts, in seconds per GB of the object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cpu {
     /// CPU time of this process.
     pub(super) here: f64,
-    /// CPU time of the other end's threads that receive and write, if the other end reports it.
+    /// CPU time of the other host's threads that receive and write, if that host reports it.
     pub(super) there: Option<f64>,
 }
 
@@ -184,6 +184,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_standing_has_the_median_and_the_range_of_finished_runs() {
+        // Mbit/s of five runs, of which one failed. The median is the mean of 20 and 30.
         let goodputs = [Some(90), None, Some(10), Some(20), Some(30)];
         let runs: Vec<Run> = goodputs.iter().map(|mbps| example("rbudp", 1, *mbps)).collect();
         let standings = standings(&super::super::candidate::all(), &runs);
@@ -194,6 +195,7 @@ pub(super) mod tests {
         assert_eq!(all, [25, 10, 90].map(Rate::from_mbps));
         assert_eq!(figures.counts.unwrap().path_lost, Some(25.0));
         assert!(other.runs == 0 && other.figures.is_none());
+        // For an even number of runs, the plot shows the upper of the two middle runs.
         assert_eq!(typical(one.candidate, &runs).unwrap().goodput, Rate::from_mbps(30));
     }
 

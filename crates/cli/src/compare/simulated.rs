@@ -16,7 +16,7 @@ use crate::{scenario_file, sim};
 
 /// Default interval of samples.
 const RECORD_EVERY: Span = Span::from_millis(50);
-/// Limit of points of a plotted run.
+/// Maximum number of points in the plot of a run.
 const POINTS: usize = 150;
 /// Name of the concurrent TCP flow.
 const BESIDE: &str = "beside";
@@ -251,7 +251,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thinning_keeps_the_mean_and_the_end() {
+    fn thinning_averages_neighbours_and_keeps_the_time_of_the_last_point() {
+        // 600 points become 150: each is the mean of four points, with the rates 0 to 3.
         let rates: Vec<(f64, f64)> = (1..=600).map(|n| (f64::from(n), f64::from(n % 4))).collect();
         let thin = thinned(&rates);
         assert_eq!((thin.len(), thin[149].0), (150, 600.0));

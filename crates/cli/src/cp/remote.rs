@@ -105,7 +105,8 @@ fn forward(
     started.map(drop).map_err(|error| local(format!("cannot start a thread: {error}")))
 }
 
-/// Reads the next line without its end, truncated if it is too long; `None` at the end.
+/// Reads the next line without its line end, truncated if it is too long; `None` at the end of
+/// `from`.
 fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     let read = from.by_ref().take(MAX_LINE).read_until(b'\n', &mut text)?;

@@ -68,7 +68,7 @@ pub(super) struct Prepared {
     pub(super) destination: Location,
     /// The protocol's name in events: a name for `--protocol`, or [`LOCAL`] or [`HTTP`].
     pub(super) protocol: &'static str,
-    /// The end that is a pipe.
+    /// The source or destination that is a pipe.
     pub(super) pipe: Option<Pipe>,
 }
 
@@ -197,8 +197,8 @@ pub(super) fn remote(
     Ok(Some(plan))
 }
 
-/// Applies rsync's trailing-slash rule to the ends of `sync`: `folder` is copied into the
-/// destination under its name, `folder/` means its contents.
+/// Applies rsync's trailing-slash rule to `sync`: `folder` is copied into the destination under its
+/// name, `folder/` means its contents.
 fn mirrored(
     sources: &[Location],
     destination: Location,
@@ -286,7 +286,7 @@ fn check_replicas(args: &CopyArgs, sources: &[Location]) -> Result<(), Error> {
     }
 }
 
-/// Returns the end that is a pipe, and refuses flags that a pipe cannot have.
+/// Returns the source or destination that is a pipe, and refuses flags that a pipe cannot have.
 fn pipe(
     args: &CopyArgs,
     sources: &[Location],

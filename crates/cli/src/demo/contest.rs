@@ -1,4 +1,5 @@
-//! The race: one file over an emulated long path, first by the kernel's TCP, then by longhaul.
+//! The race: one file over an emulated long path, first by the kernel's TCP, then by longhaul. A
+//! lap is one transfer of the file.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

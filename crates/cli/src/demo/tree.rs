@@ -37,7 +37,7 @@ pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -
     let mut maker = Maker { made: Made::default(), noise: Noise(seed), cancel };
     fs::create_dir(root)?;
     for (number, percent) in BIG.into_iter().enumerate() {
-        // The added bytes make the file's last chunk and last block short.
+        // The added bytes make the file's last chunk (1 MiB) and last block (one datagram) short.
         let len = size.get() / 100 * percent + 12_345 * number as u64 + 1;
         maker.file(&root.join(format!("big-{number}.bin")), len)?;
     }

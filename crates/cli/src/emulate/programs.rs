@@ -44,7 +44,7 @@ impl Program {
 pub(super) enum Event {
     /// The program with this index ended.
     Ended(usize, io::Result<ExitStatus>),
-    /// All flows with an end have ended, and there is no program to wait for.
+    /// All flows except the endless ones have ended, and there is no program to wait for.
     Flows,
     Signal(i32),
 }

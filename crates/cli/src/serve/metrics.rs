@@ -89,17 +89,17 @@ fn totals(text: &mut Text, status: &ServerStatus) {
     );
     text.family(
         (Kind::Counter, "longhaul_sent_datagrams", "datagrams"),
-        "Data datagrams that sending ends have sent.",
+        "Data datagrams that the senders of transfers have sent.",
         [("", float(all.sent))],
     );
     text.family(
         (Kind::Counter, "longhaul_retransmitted_blocks", "blocks"),
-        "Blocks that sending ends have sent again.",
+        "Blocks that the senders of transfers have sent again.",
         [("", float(all.retransmitted))],
     );
     text.family(
         (Kind::Counter, "longhaul_received_datagrams", "datagrams"),
-        "Data datagrams that receiving ends have received.",
+        "Data datagrams that the receivers of transfers have received.",
         [("", float(all.received))],
     );
     text.family(

@@ -125,14 +125,17 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     assert!(count(0, "lost") > 0 && count(0, "retransmitted") > 0, "{ended}");
     // `cut` stops after 2.5 s at 9 Mbit/s: at most 2.8 MB. Its object has 1 MiB more, 3.9 MB.
     assert!(count(2, "delivered_bytes") < 2_900_000, "{ended}");
+    // `bulk` sends 1 MB in segments of at most 1460 bytes.
     assert!(count(3, "sent") >= 1_000_000 / 1_460, "{ended}");
     let lives = |place: usize| flows[place]["lives_seconds"].as_array().map(Vec::len);
     assert_eq!((lives(5), lives(6)), (Some(6), Some(3)), "{ended}");
+    // A mouse (a short TCP connection) takes two round trips of 8 ms.
     assert!(flows[5]["lives_seconds"][0].as_f64() > Some(0.016), "a SYN and the data: {ended}");
     // The flow `bursts` is on for 30 of 50 ms, and sends at 5 Mbit/s for at most 0.4 s.
     assert!(count(7, "delivered_bytes") < 200_000 && count(7, "sent") > 10, "{ended}");
     let truth = ended.summary();
     assert!(truth["valid"].is_boolean() && truth["own_drops"].is_u64(), "{truth}");
+    // The bottleneck and a link to each of three hosts, in both directions.
     assert_eq!(truth["links"].as_array().map(Vec::len), Some(8), "{truth}");
     assert_eq!(truth["hosts"].as_array().map(Vec::len), Some(3), "{truth}");
     assert!(truth["hosts"][2]["socket_drops"].is_u64(), "{truth}");

@@ -69,6 +69,7 @@ fn a_tree_of_all_kinds_of_entries_keeps_permissions_and_times_both_ways() {
     let pair = Pair::new();
     make_everything(&pair.here.join("tree"));
     let summary = pair.cp(&[&"-r", &"-p", &"tree", &pair.at("")]).summary();
+    // 200 files in `many`, and six others.
     assert_eq!(summary["files"], 206);
     assert_same_attributes(&pair.here, &pair.there);
     pair.cp(&[&"-a", &pair.at("tree"), &"back"]).summary();
@@ -263,6 +264,7 @@ fn a_dry_run_with_checksum_names_differences_and_changes_nothing() {
     }
     for (told, summary) in dry_by_content(&pair, "t") {
         assert_eq!(told, ["t/large", "t/longer", "t/many/07"], "{summary}");
+        // The skipped files are 19 small ones and the empty one.
         assert_eq!((&summary["copied_files"], &summary["skipped_files"]), (&3.into(), &20.into()));
         assert_eq!(summary["resumed_bytes"], 19 * 50_000, "{summary}");
     }

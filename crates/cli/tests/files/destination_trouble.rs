@@ -169,7 +169,7 @@ fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     fs::remove_file(into.join("filler")).unwrap();
 }
 
-/// A tree of small files, which reserve no space before they are written.
+/// A tree of small files (24 MB), which reserve no space before they are written.
 fn small_files(root: &Path) {
     for number in 0..120 {
         write(&root.join(format!("tree/{number:03}")), &bytes(200_000, number));
@@ -185,6 +185,7 @@ fn a_full_disk_at_the_far_end_stops_the_copy_which_resumes_with_free_space() {
     let there = seen_by(server.child(), &pair.there);
     let mut copy = push(&pair, &server, &["-r", "--rate=60M"], "tree");
     copy.progressed(1);
+    // The rest of the tree needs more space than this.
     fill(&there, 4 << 20);
     is_full(&copy.end(), 5, &there, &pair.here);
     push(&pair, &server, &["-r"], "tree").end().summary();
@@ -206,6 +207,7 @@ fn a_full_disk_here_stops_the_copy_which_resumes_with_free_space() {
     let seen = seen_by(&keeper, &small);
     let mut copy = pair.start(&[&"-r", &"--rate=60M", &pair.at("tree"), &seen]);
     copy.progressed(1);
+    // The rest of the tree needs more space than this.
     fill(&seen, 4 << 20);
     is_full(&copy.end(), 4, &seen, &pair.there);
     pair.cp(&[&"-r", &pair.at("tree"), &seen]).summary();

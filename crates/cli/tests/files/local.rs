@@ -199,7 +199,7 @@ fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
 fn a_slow_disk_does_not_stall_a_local_copy() {
     let here = Here::new();
     write(&here.at("big"), &bytes(12 << 20, 1));
-    // All chunks together take longer than the stall timeout.
+    // Each of the twelve chunks takes 0.3 s: all together, longer than the stall timeout of 2 s.
     let slow = need!(slow_calls("pwrite64", 300_000));
     let ended = here.start_in(&slow, &["--stall=2s", "big", "new"]).end();
     assert!(ended.summary()["seconds"].as_f64() > Some(2.0), "{ended}");
@@ -212,6 +212,7 @@ fn a_killed_local_copy_resumes_from_the_written_data() {
     let whole = bytes(40 << 20, 1);
     write(&here.at("t/big"), &whole);
     write(&here.at("t/small"), b"s");
+    // Each of the 40 chunks takes 0.1 s, so the copy can be killed half-way.
     let slow = need!(slow_calls("pwrite64", 100_000));
     let mut copy = here.start_in(&slow, &["-r", "t", "new"]);
     copy.progressed(8 << 20);

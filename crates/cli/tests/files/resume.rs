@@ -12,7 +12,7 @@ use crate::rig::{Child, IMPATIENT, Pair, Server, bytes, need, remains, side_by_s
 const SIZE: usize = 200_000_000;
 /// Kill after this many bytes: twice the data that a kill may cost.
 const KILL_AT: u64 = 2 * LOST;
-/// A rate so low that progress events, one a second, describe the time of the kill.
+/// 30 MB/s: so slow that the last progress event before a kill, at most 1 s old, is nearly right.
 const RATE: &str = "--rate=240M";
 /// Limit of the data that a kill may cost.
 const LOST: u64 = 64_000_000;
@@ -287,6 +287,7 @@ const FILES_AND_TREES: [(Way, &[&str]); 4] =
 /// its size and time. Then copies again, with the flags `more` too.
 fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     const LEN: usize = 30_000_000;
+    // Bytes of a journal with five chunks: its header has 40 bytes, each chunk 48.
     const SOME_CHUNKS: u64 = 300;
     let pair = Pair::new();
     let (from, into) = match way {
@@ -316,7 +317,8 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     content[0] ^= 1;
     fs::write(&source, &content).unwrap();
     fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
-    // At this rate the receiver's plan arrives before the sender reaches a chunk that exists there.
+    // At this rate the receiver's plan (the list of chunks that exist there) arrives before the
+    // sender reaches such a chunk.
     let ended = copy(&[more, &["--rate=40M"]].concat()).end();
     let summary = ended.summary();
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");

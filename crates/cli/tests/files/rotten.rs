@@ -16,6 +16,7 @@ fn corruption_in_a_partial_file_is_found_despite_the_journal() {
     copy.kill();
     let (partial, journal) =
         (pair.there.join(".file.lh-part"), pair.there.join(".file.lh-journal"));
+    // The journal has at least three chunks: its header has 40 bytes, each chunk 48.
     assert!(fs::metadata(&journal).expect("it is kept").len() > 200);
     let rotten = File::options().write(true).open(&partial).expect("it is kept");
     let then = fs::metadata(&partial).unwrap().modified().unwrap();
@@ -27,6 +28,7 @@ fn corruption_in_a_partial_file_is_found_despite_the_journal() {
     pair.restart(&[]);
     let ended = pair.cp(&[&"file", &pair.at("")]);
     let summary = ended.summary();
+    // Of the 25 MB, the kill may cost those that were not on the disk.
     assert!(summary["resumed_bytes"].as_u64() >= Some(8 << 20), "{ended}");
     assert!(fs::read(pair.there.join("file")).unwrap() == bytes(LEN, 1), "{ended}");
     assert!(remains(&pair.there).is_empty());

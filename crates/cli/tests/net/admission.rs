@@ -76,6 +76,8 @@ fn patterns_of_a_megabyte_are_refused_and_cost_a_server_no_memory() {
 
 #[test]
 fn an_id_that_uses_its_share_of_the_memory_blocks_no_other_id() {
+    // Each transfer reserves 32 MiB. So 16 would take the server's whole memory of 512 MiB; one id
+    // may reserve half.
     const SLOW: u32 = 16;
     let scratch = tempfile::tempdir().expect("a folder for the test");
     let greedy = Host::new(&scratch.path().join("greedy"));
@@ -122,6 +124,7 @@ fn limited(host: &Host, root: &Path, soft: u32, most: u32, allowed: &Host) -> Se
 
 #[test]
 fn a_server_with_few_descriptors_reads_any_number_of_files() {
+    // More files than the server may open at a time.
     const FILES: usize = 80;
     let mut pair = Pair::new();
     let content = bytes(1 << 20, 1);

@@ -46,6 +46,7 @@ fn a_copy_switches_to_tcp_when_its_data_port_is_blocked() {
         copy.event(|event| event["event"] == "fallback");
         let ended = copy.end();
         let summary = ended.summary();
+        // Of the 10 MB, chunks that were incomplete are sent again.
         assert!(ended.taken_up() >= 8_000_000, "{way:?} {ended}");
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
         rig.assert_copied(way);
@@ -298,7 +299,8 @@ fn slow_down_at_each_loss(wan: &Wan, host: &str) {
 
 #[test]
 fn the_best_number_of_connections_on_a_lossy_path_is_found_during_the_copy() {
-    // Each connection gets about 4 Mbit/s.
+    // By the square-root law each connection gets 1.22 · 1448 · 8 bits / (30 ms · √0.01), about
+    // 5 Mbit/s.
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(30));
     let loss = Loss::independent(LossRatio::new(0.01).expect("a share"));
     let link = link.with_loss(loss);

@@ -226,6 +226,7 @@ fn a_reader_that_waits_uses_bounded_memory_at_both_ends() {
     out.read_exact(&mut piece).unwrap();
     assert_eq!(out.read(&mut piece).unwrap(), 0);
     assert!(child.wait().unwrap().success());
+    // Both limits are far below the 400 MiB of the file.
     assert!(client < 160 << 20 && server < 128 << 20, "{client} and {server} bytes");
 }
 

@@ -16,7 +16,7 @@ const VARIANTS: [(&str, (&str, f64)); 1] = [("gtp", ("delay-control", 1.0))];
 /// A way to carry a copy.
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
-    /// The protocol's row; `None` if streams carry the data.
+    /// The protocol's row in the registry; `None` for parallel TCP.
     row: Option<&'static Row>,
     setting: Option<(&'static str, f64)>,
 }
@@ -27,7 +27,7 @@ impl Cell {
         self.row.map_or("tcp", |row| row.name)
     }
 
-    /// The protocol's row; `None` if streams carry the data.
+    /// The protocol's row in the registry; `None` for parallel TCP.
     pub(super) fn row(self) -> Option<&'static Row> {
         self.row
     }

@@ -29,6 +29,7 @@ use crate::rig::bytes;
 /// The file that the honest messages are about: one chunk.
 const NAME: &str = "source";
 const LEN: usize = 300_000;
+/// Object bytes of a datagram of 1200 bytes: header and tag take 32.
 const BLOCK: u32 = 1168;
 
 /// Length of strings and byte fields that are too long, in bytes.

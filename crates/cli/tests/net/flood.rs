@@ -43,7 +43,8 @@ impl Trick {
             Trick::Random => return noise,
             Trick::Truncated => datagram.truncate(noise[0] as usize % len.max(1)),
             Trick::Replayed => {}
-            // A valid header of the flow with a future packet number, and random content.
+            // A valid header of the flow (16 bytes) with a future packet number (bytes 5 to 9), and
+            // random content.
             Trick::Forged => {
                 datagram.truncate(16);
                 if let Some(number) = datagram.get_mut(7..10) {

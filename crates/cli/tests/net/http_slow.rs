@@ -62,6 +62,7 @@ fn clients_that_do_not_read_hold_no_memory_delay_nobody_and_are_disconnected() {
     assert!(line.contains("(Rita) HTTP GET /large: disconnected, because"), "{line}");
     assert!(line.contains("neither received nor sent a byte for 2 s"), "{line}");
     let used = peak(child.id()) - before;
+    // 1 MiB for each client that does not read, and 24 MiB for everything else.
     assert!(used < (STUCK as u64 + 24) << 20, "{used} bytes for {STUCK} clients");
     for mut stream in stuck {
         let mut reply = Vec::new();

@@ -1,9 +1,9 @@
-//! An end that is killed on a lossy path, and the same command again.
+//! A client or server that is killed on a lossy path, and the same command again.
 //!
 //! The cost of the kill is the number of bytes delivered in both runs, minus the length of the
 //! object. The emulated path counts the bytes of the first run until the kill; the summary of the
-//! second run counts the bytes of that run. Data delivered after the kill, before the surviving end
-//! stops, are not counted.
+//! second run counts the bytes of that run. Data delivered after the kill, before the surviving
+//! program stops, are not counted.
 
 use rustix::process::Signal;
 
@@ -23,7 +23,7 @@ const RATE: &str = "--rate=240M";
 /// Bytes of a data packet besides the content: IP, UDP, our header and tag.
 const HEADERS: u64 = 20 + 8 + 16 + 16;
 
-/// The end that is killed, and the direction of the copy.
+/// The killed program, the direction of the copy, and its protocol.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     way: Way,

@@ -103,7 +103,7 @@ fn of_some() -> Vec<Control> {
     ]
 }
 
-/// A pulse that reports impossibly many arrivals.
+/// A pulse (a receiver's report on its flow) with impossibly high counts.
 fn pulse(much: u64) -> Pulse {
     Pulse {
         sequence: much,

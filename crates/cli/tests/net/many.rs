@@ -219,7 +219,7 @@ fn a_copy_of_three_replicas_survives_the_kill_of_two() {
     let digest = blake3::hash(&content).to_hex().to_string();
     assert_eq!(summary["blake3"], digest, "{ended}");
     star.assert_copied("x", &content);
-    // The surviving source has sent more than its third.
+    // The surviving source has sent more than its third (10 MB).
     let brought = star.row(&summary, 1)["received_bytes"].as_u64();
     assert!(brought > Some(12_000_000), "{ended}");
 }

@@ -22,8 +22,8 @@ fn an_ordinary_user_mounts_a_folder_and_nobody_else_may_read_it() {
     let scratch = pair.scratch.path();
     fs::copy(binary(), scratch.join("longhaul")).expect("there is room for the program");
     fs::set_permissions(scratch, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
-    // In a container the device may belong to root alone, so this mount namespace has its own
-    // device.
+    // In a container /dev/fuse may belong to root alone, so this mount namespace has its own device
+    // of the same number (10 229).
     succeeds("mkdir mnt; mknod -m 666 fuse c 10 229; chown -R 65534:65534 client mnt", scratch);
     let here = scratch.display();
     let script =

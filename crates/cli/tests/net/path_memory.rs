@@ -54,6 +54,7 @@ fn the_second_copy_over_a_path_starts_from_the_rate_of_the_first() {
 fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 4_000_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
+    // Network, own address, rate in bit/s, round trip in ns, loss, time. The direction follows.
     let known = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {}", now.as_secs());
     for way in WAYS {
         let line = format!("{known} {}\n", if way == Way::Pull { "in" } else { "out" });
@@ -68,6 +69,7 @@ fn a_copy_completes_despite_a_remembered_rate_that_is_far_too_high() {
 fn a_read_completes_despite_a_remembered_rate_that_is_far_too_high() {
     let wan = need!(Wan::new(link(10, 40, 0.0), MTU, 2_000_000));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
+    // Network, own address, rate in bit/s, round trip in ns, loss, time, direction.
     let line = format!("10.77.0.0/24 10.77.0.1 10000000000 40000000 0 {} in\n", now.as_secs());
     std::fs::write(wan.client.config.join("paths"), &line).expect("the folder is there");
     let server = wan.server.as_ref().expect("it was started");

@@ -140,7 +140,7 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
         assert!((0.01..0.19).contains(&number(runs[0], "loss")), "{way} {ended}");
         // The second run sends faster than the path's rate, and the path drops the excess. The
         // expected loss depends on the rate sent, because a loaded machine may send less than
-        // requested.
+        // requested. `most` is the path's rate with a tolerance of 20 %.
         let most = MEGABITS as f64 * 1e6 * 1.2;
         let sent = number(runs[1], "sent_bps");
         assert!(number(runs[1], "loss") > 0.9 - most / sent, "{way} {ended}");

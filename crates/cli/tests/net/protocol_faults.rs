@@ -143,6 +143,7 @@ fn a_disk_slower_than_the_network_bounds_memory_without_losses() {
         assert!(fs::read(pair.there.join("copy")).expect("it is there") == content);
         let server = crate::rig::slow::traced(pair.server.child().id());
         let peak = crate::rig::peak(server);
+        // The limit of 32 MiB, plus the program.
         assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     });
 }

@@ -61,7 +61,7 @@ fn a_replica_that_is_down_at_the_start_joins_when_it_starts() {
 }
 
 #[test]
-fn a_server_logs_surveys_and_their_results() {
+fn a_server_logs_the_comparison_of_replicas_and_its_result() {
     let content = bytes(2_000_000, 35);
     let mut star = Star::of_replicas(2, &content);
     star.replicas(&[], &[0, 1]).end().summary();
@@ -131,7 +131,7 @@ fn a_replica_whose_disk_hangs_in_the_comparison_delays_no_copy() {
 }
 
 #[test]
-fn a_replica_whose_disk_hangs_in_its_lease_leaves_its_chunks_to_the_others() {
+fn a_replica_whose_disk_hangs_while_it_sends_leaves_its_chunks_to_the_others() {
     let content = bytes(LENGTH, 37);
     let mut star = Star::of_replicas(3, &content);
     let mut copy = star.replicas(&["--rate=24M"], &[0, 1, 2]);

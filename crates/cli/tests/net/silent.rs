@@ -1,4 +1,4 @@
-//! An end that is silent for a while: the other end reports it, and continues.
+//! A server that is silent for a while: the client reports the silence, and continues.
 
 use rustix::process::Signal;
 

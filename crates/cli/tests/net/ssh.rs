@@ -222,7 +222,8 @@ fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_lock_file() {
     for n in 0..8 {
         ssh.cp("", &["-r", "tree", &ssh.at(&format!("new{n}"))]).is(0, &[]);
     }
-    // The far end removes its mark when it has read the outcome, perhaps after this end has exited.
+    // The server marks a folder that an unfinished copy has created. The server removes the mark
+    // when the client has acknowledged the end of the copy, perhaps after the client has exited.
     let is_mark = |name: &OsStr| name.as_encoded_bytes().ends_with(b".lh-tree");
     wait_until("the marks are removed", || {
         let mut names = fs::read_dir(&ssh.there).expect("the folder can be read");

@@ -213,6 +213,7 @@ fn a_client_with_rights_to_one_folder_creates_nothing_outside_it() {
 fn a_client_refuses_a_second_pass_by_the_flow_id_of_the_first() {
     let pair = Pair::new();
     let encoded = report();
+    // A pass sends the missing chunks once; each pass needs its own flow id.
     for (second, refused) in [(liar::FLOW, true), (liar::FLOW + 1, false)] {
         let offer = liar::offer(encoded.clone(), 3 * CHUNK);
         let pass = |number, flow| {

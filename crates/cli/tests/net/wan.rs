@@ -64,11 +64,13 @@ fn reported_path_loss_equals_the_networks_drops() {
         let [offered, dropped] = [after[0] - before[0], after[1] - before[1]];
         let others = ["socket_lost", "memory_lost", "early_lost"].map(count);
         let path_lost = count("path_lost") - others.iter().sum::<f64>();
-        // The network's drops include control packets, which `path_lost` does not count.
+        // The network's drops include control packets, which `path_lost` does not count. Their
+        // expected number is `control`; `beside` adds five standard deviations and ten packets.
         let control = LOSS * (offered - count("sent"));
         let beside = control + 5.0 * control.sqrt() + 10.0;
         assert!(path_lost <= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
         assert!(path_lost + beside >= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
+        // The tolerance is small compared with the losses.
         assert!(beside < path_lost / 3.0, "{way:?}: {offered} packets: {ended}");
         wan.assert_copied(way);
     }
@@ -225,6 +227,7 @@ fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
 
 #[test]
 fn every_packet_size_is_found_and_used() {
+    // The largest UDP payload is the MTU minus 28 bytes of IP and UDP headers.
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));
         // The first copy makes the server known: later copies probe the packet size of the path.

@@ -97,6 +97,7 @@ fn many_writes_at_once_take_effect_in_their_order() {
         for writer in writers.collect::<Vec<_>>() {
             writer.await.unwrap().unwrap();
         }
+        // The last write has 100,000 bytes at 299,000.
         assert_eq!(file.len(), 399_000);
         // Of two writes by one task, the later one wins.
         file.write_at(0, b"first").await.unwrap();

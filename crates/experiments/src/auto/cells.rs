@@ -1,5 +1,6 @@
 //! The cells of the grid: each is a path under a condition, such as other traffic. A family has the
-//! same condition on several paths.
+//! same condition on several paths. In each cell every rate law (a rule by which a copy finds its
+//! rate) is tested.
 
 use longhaul_proto::law::Law;
 use longhaul_proto::time::{Span, Time};
@@ -42,6 +43,7 @@ const CHANGES: Span = Span::from_secs(4);
 const HOLE: Span = Span::from_secs(2);
 /// The share of a path's rate that plain UDP and short TCP connections use.
 const OTHERS: f64 = 0.3;
+/// Size of the object of a mouse, a short TCP connection.
 const MOUSE: Bytes = Bytes::new(100_000);
 
 /// The queue before the path's bottleneck.

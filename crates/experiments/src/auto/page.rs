@@ -1,6 +1,6 @@
-//! The page of the automatic mode. A family of cells is a set of paths under the same condition.
-//! The page has a number and the worst cell for each family and rate law, and a figure for each
-//! competitor.
+//! The page of the automatic mode. A rate law is a rule by which a copy finds its rate. A family of
+//! cells is a set of paths under the same condition. The page has a number and the worst cell for
+//! each family and rate law, and a figure for each competitor.
 
 use std::collections::BTreeMap;
 
@@ -392,7 +392,7 @@ mod tests {
         let shares = ["low", "equal", "4"].map(|share| beside_cubic(share, queue));
         let [(low, _), (equal, _), (four, _)] = shares;
         assert!(low < equal && equal < four, "{shares:?}");
-        // CUBIC gets at most 47 of the 50 Mbit/s as data.
+        // Alone, CUBIC gets 47 of the 50 Mbit/s as data.
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 

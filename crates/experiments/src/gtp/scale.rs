@@ -66,8 +66,8 @@ fn joined(outcome: &CaseOutcome) -> Option<f64> {
     points().any(|sample| sample.at > from).then_some(from - JOIN)
 }
 
-/// Number of looks at flows that the scheduler needs for one decision among `senders`. Half of the
-/// senders can use less than an equal share.
+/// Number of looks at flows (comparisons, and computations of shares) that the scheduler needs for
+/// one decision among `senders`. Half of the senders can use less than an equal share.
 fn looks(senders: usize) -> f64 {
     let estimate = |n: usize| ((n * 7_919) % senders + 1) as f64;
     let demands: Vec<Demand> =

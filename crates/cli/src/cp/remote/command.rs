@@ -11,7 +11,7 @@ use longhaul::{Filter, Location};
 
 use crate::error::{Error, ErrorKind};
 
-/// The flag that makes the other host's copy end with its standard input.
+/// The flag that makes the other host's copy end when its standard input ends.
 pub(super) const WATCH: &str = "--watch-stdin";
 /// Longest command: Linux limits one argument of ssh's shell to 128 KiB.
 const MAX_COMMAND: usize = 120_000;
@@ -296,7 +296,7 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// The host that runs the copy, and the ends as it names them.
+    /// The host that runs the copy, and the sources and destination as that host names them.
     fn planned(texts: &[&str]) -> (String, Vec<String>) {
         let plan = plan(&locations(texts)).unwrap().expect("all are on other hosts");
         let ends = plan.there(&locations(texts));
