@@ -151,6 +151,7 @@ mod tests {
         let flows = scenario.scenario().unwrap().flows;
         let starts: Vec<u64> =
             flows.iter().map(|flow| flow.start.since(Time::ZERO).as_nanos()).collect();
+        // In the file, the second flow starts 10 s after the first.
         assert_eq!(starts, [0, 10_000_000_000]);
         let three = vary("gtp-table4").only(&["gtp"]).scenario().unwrap();
         let names: Vec<&str> = three.flows.iter().map(|flow| &*flow.name).collect();

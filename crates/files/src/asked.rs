@@ -1,10 +1,10 @@
 //! The files that a transfer may contain, derived from the request alone.
 //!
-//! The sending end describes its object in a manifest, and a hostile sender can list any name
-//! there. So the receiving end compares the manifest with the request before it opens the
-//! destination (CVE-2019-6111 is the same attack on scp). The rules follow
-//! [`source`](super::source): a name without a trailing slash is the entry itself, and `folder/` is
-//! the content of the folder. Filters apply only below the names of the request.
+//! The sender describes its object in a manifest, and a hostile sender can list any name there. So
+//! the receiver compares the manifest with the request before it opens the destination
+//! (CVE-2019-6111 is the same attack on scp). The rules follow [`source`](super::source): a name
+//! without a trailing slash is the entry itself, and `folder/` is the content of the folder. Filters
+//! apply only below the names of the request.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -229,6 +229,7 @@ mod tests {
 
     #[test]
     fn each_request_admits_exactly_an_honest_senders_answer() {
+        // Each request, and the indexes of the offers that answer it.
         for (paths, recursive, honest) in [
             (&["a"][..], false, &[0][..]),
             (&["x/./a"], false, &[0]),

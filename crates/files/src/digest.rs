@@ -229,6 +229,7 @@ mod tests {
                 .map(|(chunk, content)| stream_value(chunk as u64, content))
                 .collect();
             let chunks = values.len();
+            // In strides of `step`, which visit each chunk once; a repeated chunk changes nothing.
             for step in [1, 3, chunks - 1]
                 .into_iter()
                 .filter(|step| !chunks.is_multiple_of(*step) || *step == 1)
@@ -276,6 +277,7 @@ mod tests {
         let mut builder = RootBuilder::new((1 << 20) * CHUNK);
         for chunk in 0..1 << 20 {
             builder.give(chunk, [0; 32]);
+            // One subtree for each power of two up to 2^20.
             assert!(builder.subtrees.len() <= 21);
         }
         assert!(builder.root().is_some());

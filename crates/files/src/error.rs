@@ -10,7 +10,7 @@ pub enum FileErrorKind {
     Request,
     /// The owner of this host's files and disks.
     File,
-    /// The other side: it sent unrequested data.
+    /// The peer, which sent unrequested data.
     Peer,
     /// Nobody: the copy was interrupted, and the same copy may succeed later.
     Unfinished,

@@ -23,7 +23,7 @@ use super::manifest;
 use super::place::show;
 use crate::error::{Error, FileErrorKind};
 
-/// Maximum number of patterns. The limits exist because patterns may come from the other side.
+/// Maximum number of patterns. The limits exist because patterns may come from a peer.
 const MAX_PATTERNS: usize = 10_000;
 /// Maximum bytes of one pattern.
 const MAX_PATTERN: usize = 4096;
@@ -399,6 +399,7 @@ mod tests {
                     Test::Is(_) | Test::EndsWith(_) => unreachable!("it is a glob"),
                 })
                 .sum();
+            // The tolerance is a quarter.
             assert!(sum <= MAX_CACHES.min(count * MAX_CACHE) * 5 / 4, "{sum} bytes of {count}");
         }
     }
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_bounded_and_leads_nowhere_else() {
+    fn a_list_is_bounded_and_has_only_paths_within_the_copy() {
         let refused = |list: &[Filter]| CompiledFilters::new(list).expect_err("refused").what;
         for path in ["", "/a", "a/", "../a", "a/../b", "a//b", "./a", "a\0b"] {
             let path = Filter::Only(path.as_bytes().to_vec());
@@ -472,6 +473,7 @@ mod tests {
         let short: Vec<Filter> = (0..MAX_PATTERNS).map(|n| exclude(format!("*.{n}"))).collect();
         assert!(refused(short).contains("take too much memory"));
         assert_eq!((MAX_COMPILED, MAX_CACHES, MAX_CACHE), (25_165_824, 16_777_216, 1_048_576));
+        // A plain text takes its bytes; an expression takes `OVERHEAD` more than it reports.
         let sizes = filters(&["-abc", "-a/bc", "-*.c"]).globs;
         assert_eq!((sizes[0].test.size(), sizes[1].test.size()), (3, 4));
         let Test::Matches(regex) = &sizes[2].test else { unreachable!("it is a glob") };

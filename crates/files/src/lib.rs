@@ -18,7 +18,7 @@
 //! compare. [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
 //! [`Sink::finish`] gives links and folders their names.
 //!
-//! All calls block, so they belong on plain threads. No name from the other side is trusted. Below
+//! All calls block, so they belong on plain threads. No name from a peer is trusted. Below
 //! a base folder, each component is opened by its parent's handle, and a symbolic link is never
 //! followed.
 

@@ -163,7 +163,7 @@ fn measured(
     beside_tcp: Option<Shares>,
 ) -> Measured {
     let accounts = &flow.accounts;
-    // TCP's ends do not know how many segments did not arrive, but the simulated network does.
+    // TCP's hosts do not know how many segments did not arrive, but the simulated network does.
     let path_lost = match candidate {
         Candidate::Registry(_) => accounts.path_lost,
         Candidate::Tcp { .. } | Candidate::TcpTried => accounts.dropped,

@@ -1,4 +1,5 @@
-//! A pipe as one end of a copy: `-` is standard input or output, with content of any length.
+//! A pipe as the source or destination of a copy: `-` is standard input or output, with content of
+//! any length.
 //!
 //! Each received chunk is verified before it is written to standard output.
 
@@ -16,7 +17,7 @@ const PIPE_BUF: usize = 4096;
 /// Poll interval for cancellation while the pipe is idle.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Which end of a copy is a pipe.
+/// The pipe of a copy: its source or its destination.
 #[derive(Clone, Debug)]
 pub(super) enum Pipe {
     /// Standard input is the source, under this name.
@@ -30,10 +31,10 @@ pub(super) fn is_pipe(location: &Location) -> bool {
     matches!(location, Location::Local(path) if path.as_os_str() == "-")
 }
 
-/// Returns the pipe of a copy, if one of its ends is a pipe.
+/// Returns the pipe of a copy, if its source or destination is a pipe.
 ///
 /// # Errors
-/// The other end has several files, or no file name.
+/// There are several sources, or the location other than the pipe has no file name.
 pub(super) fn of(sources: &[Location], destination: &Location) -> Result<Option<Pipe>, Error> {
     let is_out = is_pipe(destination);
     if !is_out && !sources.iter().any(is_pipe) {
@@ -71,7 +72,8 @@ impl Pipe {
         }
     }
 
-    /// Makes the pipe one end of the copy. Cancelling `cancel` ends any wait for the pipe.
+    /// Makes the pipe the source or destination of `copy`. Cancelling `cancel` ends any wait for
+    /// the pipe.
     pub(super) fn join(&self, copy: CopyRequest, cancel: &CancelHandle) -> CopyRequest {
         match self {
             Pipe::In(_) => copy.input(Input { input: io::stdin(), cancel: cancel.clone() }),

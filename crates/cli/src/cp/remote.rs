@@ -211,7 +211,7 @@ impl Run<'_> {
                 .advise("install the same release there");
         }
         error.kind = match error.kind {
-            // Both ends are on other hosts.
+            // Source and destination are on other hosts.
             ErrorKind::LocalFile => ErrorKind::RemoteFile,
             ErrorKind::Cancelled if !self.cancel.is_cancelled() => ErrorKind::Unfinished,
             kind => kind,

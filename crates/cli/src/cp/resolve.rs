@@ -164,8 +164,8 @@ fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     }
 }
 
-/// Plans the copy on another host if both ends are on other hosts. `screen` asks the user about new
-/// servers.
+/// Plans the copy on another host if source and destination are on other hosts. `screen` asks the
+/// user about new servers.
 ///
 /// # Errors
 /// No host could run the copy, or a flag is invalid.

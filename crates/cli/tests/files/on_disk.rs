@@ -1,5 +1,5 @@
 //! Order of writes, syncs and renames, checked in the receiving program's system calls: power may
-//! fail between any two of them. The tests also count the syncs and reads on both sides.
+//! fail between any two of them. The tests also count syncs, and reads of source and copy.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Pipes as one end of a copy: `-`.
+//! Pipes as the source or destination of a copy: `-`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -116,7 +116,7 @@ fn names(folder: &Path) -> Vec<OsString> {
     names.map(|name| name.expect("a name").file_name()).collect()
 }
 
-/// The only pipe test that waits for a session's idle limit, at either end.
+/// The only pipe test that waits for a session's idle limit, at the server and at the client.
 #[test]
 fn a_pipe_leaves_no_file_if_either_end_is_killed() {
     let ends: [fn(); 2] = [kill_the_client_of_a_pipe, kill_the_server_of_a_pipe];
@@ -254,7 +254,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
         let mut out = copy.stdout.take().expect("it is a pipe");
         let mut first = vec![0; 1000];
         out.read_exact(&mut first).expect("it begins");
-        // Longer than the stall timeout.
+        // Longer than the stall timeout of 1 s.
         std::thread::sleep(std::time::Duration::from_secs(3));
         if !leaves {
             out.read_to_end(&mut first).expect("it goes on");

@@ -56,8 +56,8 @@ impl Case {
         self.into().join(name)
     }
 
-    /// Starts a slow copy and kills one end half-way; returns the progress reported before the
-    /// kill.
+    /// Starts a slow copy and kills its client or server half-way; returns the progress reported
+    /// before the kill.
     fn kill_half_way(&mut self, the_client: bool) -> u64 {
         let mut copy = self.start_with(&[RATE, "--retry-for=0s", IMPATIENT]);
         let told = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();

@@ -1,4 +1,4 @@
-//! Hostile names from the other side, which would control the user's terminal.
+//! Hostile names from the other host, which would control the user's terminal.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -45,7 +45,7 @@ fn a_hostile_name_is_shown_on_one_line_and_cannot_move_the_cursor() {
     run(&pair, &[&"-rv", &from, &"copy"]).is(0, &[SHOWN]);
     let again = run(&pair, &[&"-rvv", &from, &"copy"]);
     assert!(!again.stderr.contains('\x1b'), "{again}");
-    // An error of the other side also contains the name.
+    // An error of the server also contains the name.
     let missing = run(&pair, &[&pair.at(format!("no{HOSTILE}")), &"x"]);
     missing.is(5, &[SHOWN]);
     assert!(!missing.stderr.contains("\x1b[2J"), "{missing}");

@@ -167,7 +167,7 @@ fn messages_with_a_deadline_arrive_in_time_and_late_ones_are_counted() {
     }
 }
 
-/// The fields that both ends report in each mode.
+/// The fields that sender and receiver report in each mode.
 pub(super) fn assert_reports(summary: &serde_json::Value, why: &str) {
     for field in ["messages", "bytes", "goodput_bps", "throughput_bps", "rtt_seconds"] {
         assert!(summary[field].as_f64() > Some(0.0), "{why}: {field} of {summary}");

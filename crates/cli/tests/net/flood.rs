@@ -150,9 +150,9 @@ impl Drop for AtTheEnd<'_> {
     }
 }
 
-/// Copies `len` bytes with `flags` while a stranger floods the data port of one end. The copy must
-/// succeed. A receiver of data counts the hostile datagrams; a sender does not, but its port must
-/// be open to strangers.
+/// Copies `len` bytes with `flags` while a stranger floods the data port of the sender or the
+/// receiver. The copy must succeed. A receiver counts the hostile datagrams; a sender does not, but
+/// its port must be open to strangers.
 pub(super) fn copy_through(
     way: Way,
     at: At,

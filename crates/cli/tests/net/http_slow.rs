@@ -9,7 +9,7 @@ use std::thread;
 use super::http::{Http, READER, WRITER};
 use crate::rig::{DEADLINE, peak, write};
 
-/// More than the socket buffers of both ends hold.
+/// More than the socket buffers of client and server hold.
 const LARGE: u64 = 256 << 20;
 const STUCK: usize = 24;
 

@@ -21,8 +21,8 @@ const AWHILE: Duration = Duration::from_secs(3);
 /// An outage that a copy must survive.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Each test takes both ends and both directions ([`WAYS`]), so that each end fails as sender and
-/// as receiver.
+/// Each test takes client and server, in both directions ([`WAYS`]), so that each of them fails as
+/// sender and as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
 /// Waits for the first progress event of a copy that has sent 500 datagrams, or by TCP 600 kB.

@@ -26,7 +26,7 @@ fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
         let away = |server| star.row_of(event, server).is_some_and(is_away);
         away(0) && away(1)
     });
-    // Longer than --stall.
+    // Longer than the --stall of 4 s.
     thread::sleep(Duration::from_secs(6));
     star.restart(0);
     star.restart(1);

@@ -1,5 +1,5 @@
-//! Clients of rooms and linked reflectors: the network is cut, or one end frozen, until the other
-//! end gives up the connection. Also a subscriber that never reads.
+//! Clients of rooms and linked reflectors: the network is cut, or a client or reflector is frozen,
+//! until its server gives up the connection. Also a subscriber that never reads.
 
 use std::process::Command;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
-//! Faults of the shared tree, remote files, mounts, HTTP and remote calls: for 20 s, one end is
-//! frozen or the network between both ends is cut. In two cases, an end is killed, or
-//! frozen until the other end gives it up.
+//! Faults of the shared tree, remote files, mounts, HTTP and remote calls: for 20 s, the client or
+//! the server is frozen, or the network between them is cut. In two cases, the server is killed, or
+//! the client is frozen until the server gives it up.
 //!
 //! A session ends after 30 s of silence, so it survives 20 s. A client of the shared tree or of
 //! calls does not wait that long: it reconnects after some seconds of silence. One test runs all

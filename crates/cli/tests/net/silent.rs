@@ -14,6 +14,7 @@ fn the_start_and_the_end_of_silence_of_the_other_side_are_reported() {
         copy.progressed(1_000_000);
         rig.pair.server.child().signal(Signal::STOP);
         let told = copy.event(|event| event["event"] == "silent");
+        // The client reports a silence of 3 s.
         assert!(told["seconds"].as_f64() >= Some(2.9), "{told}");
         assert_eq!(told["stopped"], way == Way::Push, "only the sending end stops");
         rig.pair.server.child().signal(Signal::CONT);

@@ -131,7 +131,7 @@ impl Ssh {
         Child::spawn(&mut command)
     }
 
-    /// A path on the far side.
+    /// A path on the ssh host `far`.
     pub(super) fn at(&self, path: &str) -> String {
         format!("far:{}/{path}", self.there.display())
     }
@@ -287,14 +287,14 @@ fn an_ssh_host_that_cannot_be_reached_is_named() {
 #[test]
 fn the_remote_side_opens_only_ports_of_the_range() {
     let ssh = need!(Ssh::new());
-    // Two adjacent free ports: all that the far side may use.
+    // Two adjacent free ports: all that longhaul may use on the ssh host.
     let is_free = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
     let free = || (0..50).map(|_| free_port()).find(|port| *port < 65_535 && is_free(port + 1));
     let first = free().filter(|port| is_free(*port)).expect("two free neighbours");
     let ports = format!("--ports={first}-{}", first + 1);
     let mut copy = ssh.start("", &[&ports, "--rate=20M", "object", &ssh.at("copy")]);
     copy.progressed(1);
-    // The far side uses both ports: one for control, one for data.
+    // longhaul uses both ports on the ssh host: one for control, one for data.
     assert!(!is_free(first) && !is_free(first + 1), "{ports}");
     let ended = copy.end();
     assert_eq!(ended.summary()["protocol"], "rbudp", "{ended}");

@@ -203,7 +203,7 @@ fn gone_for(time: Duration, way: Way) {
     assert_undisturbed(&wan, copy, way);
 }
 
-/// One end freezes during a copy.
+/// The client or the server freezes during a copy.
 fn frozen_for(time: Duration, way: Way, end: End) {
     let mut wan = need!(Wan::new(link(100, 20, 0.0), MTU, 20_000_000));
     // The rate is so low that a progress event comes half-way on any machine.

@@ -144,7 +144,7 @@ pub(super) static FIG5: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// A way to build both ends of a flow: its name, and its settings.
+/// A way to build sender and receiver of a flow: its name, and its settings.
 type Ends = (&'static str, fn(Variant) -> Variant);
 /// "The receiver has its own protocol buffer to temporally store the received data before it is
 /// copied into an application buffer"; "control information is sent … using TCP" (3.2). The paper

@@ -6,8 +6,8 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
-/// A transfer of Table 2: both ends, the one-way delay, the disks' reading and writing rates in
-/// Mbit/s, and the published rate.
+/// A transfer of Table 2: source and destination, the one-way delay, the disks' reading and writing
+/// rates in Mbit/s, and the published rate.
 struct Run {
     ends: &'static str,
     delay: &'static str,

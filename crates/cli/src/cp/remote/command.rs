@@ -37,9 +37,9 @@ const NOT_FORWARDED: [&str; 17] = [
     "from0",
 ];
 
-/// Flags that longhaul refuses unless the other end is on an ssh host.
+/// Flags that longhaul refuses unless a source or the destination is on an ssh host.
 const OF_SSH: [&str; 1] = ["ports"];
-/// Flags that longhaul refuses unless the other end is on a server.
+/// Flags that longhaul refuses unless a source or the destination is on a server.
 const OF_SERVERS: [&str; 2] = ["data_port", "server_id"];
 
 /// A copy that runs on another host.
