@@ -90,8 +90,8 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
 }
 
 /// Returns coded blocks. Each begins with scheme, originals, repairs and symbol length, as
-/// `Input::any` reads them. The rest is an honest block that loses some symbols, or symbols that a
-/// hostile peer made up.
+/// `Input::any` reads them. The rest is a list of the symbols that an encoder's block loses, or
+/// symbols that a hostile peer made up.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
@@ -576,7 +576,7 @@ fn frame_headers() -> Vec<Vec<u8>> {
     words.iter().map(|word: &u32| word.to_be_bytes().to_vec()).collect()
 }
 
-/// Returns the examples for users, and a file with every key.
+/// Returns three scenarios of `scenarios/`, and a scenario with every key.
 fn scenarios(root: &Path) -> io::Result<Vec<Vec<u8>>> {
     let files = [
         "crates/testbed/src/scenario/file/everything.toml",

@@ -1,4 +1,5 @@
-//! Symbols of a coded block: their numbers and lengths come from a peer.
+//! Symbols (originals and repairs) of a block with an erasure code. Their numbers and lengths come
+//! from a peer.
 
 use longhaul_proto::fec::{Decoder, Encoder, Scheme, Shape};
 
@@ -7,8 +8,9 @@ use super::input::Input;
 /// Maximum bytes of a block and its repairs. Larger blocks take longer and test nothing new.
 const MOST: usize = 1 << 16;
 
-/// Checks that no shape and no symbol makes the decoder panic, and that the decoder restores an
-/// encoder's block if enough symbols arrived.
+/// Checks that no shape (code, number of originals, number of repairs, length of a symbol) and no
+/// symbol makes the decoder panic. Checks that Reed-Solomon restores an encoder's block from any k
+/// symbols, if the block has k originals; XOR may need certain symbols.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let scheme = if input.flag() { Scheme::Xor } else { Scheme::ReedSolomon };
@@ -27,7 +29,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Checks that an honest block is restored; the input chooses the lost symbols.
+/// Checks that an encoder's block is restored; the input chooses the lost symbols.
 fn restores(decoder: &mut Decoder, shape: Shape, input: &mut Input) {
     let (k, length) = (usize::from(shape.originals()), usize::from(shape.symbol()));
     let block: Vec<u8> = (0..k * length).map(|at| ((at * 31) >> 3) as u8).collect();

@@ -296,9 +296,10 @@ pub(crate) static FIG3: Experiment = Experiment {
     title: "FOBS: share of OC-12 against packet size",
     source: of_paper!("section 5, Fig. 3"),
     setup: "FOBS without congestion control (greedy, as in the paper) sends 40 MB over 622 Mbit/s \
-            and 26 ms from a host that sends at most 28,000 datagrams a second, whatever their \
-            size. This limit is derived from the paper's peak (52 % of 622 Mbit/s) and longhaul's \
-            largest datagram (1440 bytes); the results for the other sizes follow from it.",
+            and a round trip of 26 ms from a host that sends at most 28,000 datagrams a second, \
+            whatever their size. This limit is derived from the paper's peak (52 % of 622 Mbit/s) \
+            and longhaul's largest datagram (1440 bytes); the results for the other sizes follow \
+            from it.",
     cases: || {
         let runs = BLOCKS.map(|block| {
             let fobs = vary("fobs-fig3").set("flow.fobs.block", block);
@@ -367,8 +368,9 @@ pub(crate) static TABLE1: Experiment = Experiment {
     title: "TCP on FOBS's paths, with and without large windows",
     source: of_paper!("section 5.1, Table 1"),
     setup: "One TCP connection (NewReno with selective acknowledgements) sends 40 MB over the \
-            paths of [fobs-fig1](fobs-fig1.md) (100 Mbit/s; short haul is 26 ms, long haul 65 ms), \
-            once with windows limited only by congestion, and once with windows of 64 kB.",
+            paths of [fobs-fig1](fobs-fig1.md) (100 Mbit/s; round trips of 26 ms, short haul, and \
+            65 ms, long haul), once with windows limited only by congestion, and once with windows \
+            of 64 kB.",
     cases: || {
         let cases = TABLE1_ROWS.map(|(place, large, _)| {
             let name = table1_case(place, large);
@@ -418,11 +420,11 @@ pub(crate) static TABLE2: Experiment = Experiment {
     id: "fobs-table2",
     title: "FOBS and PSockets on a path with contention",
     source: of_paper!("section 6, Table 2"),
-    setup: "FOBS and PSockets send 40 MB over a path of 100 Mbit/s and 65 ms, which a UDP flow \
-            shares. The UDP flow sends 48 Mbit/s and is on and off at random, for 0.2 s each on \
-            average. The paper says only that there was contention; the UDP flow takes the quarter \
-            of the path that the paper's FOBS did not get. PSockets sends parts of the object over \
-            1, 2, 4, 8, 16 or 32 TCP connections (NewReno, windows of 64 kB).",
+    setup: "FOBS and PSockets send 40 MB over a path of 100 Mbit/s and a round trip of 65 ms, \
+            which a UDP flow shares. The UDP flow sends 48 Mbit/s and is on and off at random, for \
+            0.2 s each on average. The paper says only that there was contention; the UDP flow \
+            takes the quarter of the path that the paper's FOBS did not get. PSockets sends parts \
+            of the object over 1, 2, 4, 8, 16 or 32 TCP connections (NewReno, windows of 64 kB).",
     cases: || {
         let tcp = vary("fobs-table2").only(&["tcp", "others"]);
         let streams = STREAMS.map(|streams| {

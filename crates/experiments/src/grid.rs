@@ -104,12 +104,12 @@ pub(crate) static GRID: Experiment = Experiment {
             path, and sends at 95 % of the UDP payload that the link carries. For SABUL this rate \
             is the maximum, for GTP it is the receiver's rate. Objects have 40 MB over 100 Mbit/s \
             and 1 GB over 1 Gbit/s. Packets towards the receiver are lost independently of each \
-            other. Greedy FOBS ignores loss; FOBS with its table lowers its rate at loss. \
-            Simulated: the protocol's code alone, in virtual time. Emulated: the same code in the \
-            real binary, with its session, files, hashes and encrypted datagrams, over the \
-            emulator; timed from the first datagram to the end of the command. `longhaul reproduce \
-            sim-vs-emulator --how emulate --update` on an otherwise idle machine writes the \
-            emulated column.",
+            other. The rows name the link's rate, the round trip and the loss. Greedy FOBS ignores \
+            loss; FOBS with its table lowers its rate at loss. Simulated: the protocol's code \
+            alone, in virtual time. Emulated: the same code in the real binary, with its session, \
+            files, hashes and encrypted datagrams, over the emulator; timed from the first \
+            datagram to the end of the command. `longhaul reproduce sim-vs-emulator --how emulate \
+            --update` on an otherwise idle machine writes the emulated column.",
     cases: || {
         let cases = CONTENDERS.iter().flat_map(|contender| {
             of_contender(contender, |name, link, size, rtt, loss| {

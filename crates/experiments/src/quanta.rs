@@ -81,15 +81,15 @@ pub(crate) static FIG5: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.2.1, Fig. 5",
     setup: "RBUDP sends 450 MB in one segment (all blocks share the same rounds), without coded \
-            symbols (`tail-copies` 1), over 1 Gbit/s (Ethernet framing included) and 100 ms; the \
-            line loses nothing. The receiving program takes 643 Mbit/s of object data if it moves \
-            the data once (RBUDP with scatter/gather, and the paper's test program app_perf), 585 \
-            Mbit/s if it moves the data twice (naive RBUDP: the paper's 10 % less), and 878 Mbit/s \
-            if it does not move the data (fake RBUDP, and iperf). Its socket buffer holds 1 MiB. \
-            Sending rates count object data; longhaul's header and tag add 2.2 %. The model is the \
-            paper's equation 4, which ignores loss. Emulated: the binary's own `serve` and `cp \
-            --receive`, with files in memory; a link before the receiving host models the program \
-            and its buffer.",
+            symbols (`tail-copies` 1), over 1 Gbit/s (Ethernet framing included) and a round trip \
+            of 100 ms; the line loses nothing. The receiving program takes 643 Mbit/s of object \
+            data if it moves the data once (RBUDP with scatter/gather, and the paper's test \
+            program app_perf), 585 Mbit/s if it moves the data twice (naive RBUDP: the paper's 10 \
+            % less), and 878 Mbit/s if it does not move the data (fake RBUDP, and iperf). Its \
+            socket buffer holds 1 MiB. Sending rates count object data; longhaul's header and tag \
+            add 2.2 %. The model is the paper's equation 4, which ignores loss. Emulated: the \
+            binary's own `serve` and `cp --receive`, with files in memory; a link before the \
+            receiving host models the program and its buffer.",
     cases: || {
         let receivers = FIG5_RECEIVERS.iter();
         let cases = receivers.flat_map(|receiver| FIG5_RATES.map(|rate| (receiver, rate)));
@@ -373,10 +373,10 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
             path",
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4",
-    setup: "RBUDP sends 450 MB at 95 % of iperf's 878 Mbit/s, over 1 Gbit/s and 100 ms without \
-            loss on the line. One receiving program takes 643 Mbit/s (the rate that the \
-            paper's test program app_perf measured on the slow host); the other has no limit. The \
-            socket buffer holds 1 MiB.",
+    setup: "RBUDP sends 450 MB at 95 % of iperf's 878 Mbit/s, over 1 Gbit/s and a round trip of \
+            100 ms without loss on the line. One receiving program takes 643 Mbit/s (the rate that \
+            the paper's test program app_perf measured on the slow host); the other has no limit. \
+            The socket buffer holds 1 MiB.",
     cases: || {
         let into = |takes: &str| {
             let blast = vary("quanta-first-version").set("host.b.receives-rate", takes);
@@ -438,12 +438,12 @@ pub(crate) static STREAMING: Experiment = Experiment {
     source: "He et al., *Quanta: a toolkit for high performance data delivery over photonic \
              networks* (2003), section 4.3",
     setup: "A stream has 20 frames a second of 800 × 600 pixels with 3 bytes each, shown at most \
-            0.5 s late, over 1 Gbit/s and 100 ms. Equations 8 to 11 give the payload and the \
-            sending rate. RBUDP then sends one such payload (10 frames, 14.4 MB) in one segment \
-            (all blocks share the same rounds), without coded symbols (`tail-copies` 1): at the \
-            frames' own rate of 230.4 Mbit/s, at the rate of equation 11, and with loss towards \
-            the receiver. The payload must arrive, and the sender must know it, within the 0.5 s \
-            in which the next payload is gathered.",
+            0.5 s late, over 1 Gbit/s and a round trip of 100 ms. Equations 8 to 11 give the \
+            payload and the sending rate. RBUDP then sends one such payload (10 frames, 14.4 MB) \
+            in one segment (all blocks share the same rounds), without coded symbols \
+            (`tail-copies` 1): at the frames' own rate of 230.4 Mbit/s, at the rate of equation \
+            11, and with loss towards the receiver. The payload must arrive, and the sender must \
+            know it, within the 0.5 s in which the next payload is gathered.",
     cases: || {
         let cases = STREAMS.map(|(mbps, per_mille)| {
             let name = stream_case(mbps, per_mille);

@@ -57,13 +57,14 @@ pub(crate) static PATH_MEMORY: Experiment = Experiment {
     title: "A copy over a remembered path (RFC 9959)",
     source: "No paper: RFC 9959 (Careful Resume)",
     setup: "RBUDP without a given rate copies 20 MB through a drop-tail queue of one \
-            bandwidth-delay product. The path is new, or it is remembered: an earlier copy is \
-            assumed to have found 930 or 3720 Mbit/s and the link's loss. A flow over a remembered \
-            path sends at half of the remembered rate until the report on its first packet train \
-            arrives, for at most one round trip, and then searches as usual. The remembered 930 \
-            Mbit/s are right for the links of 1 Gbit/s and wrong for the link of 100 Mbit/s; 3720 \
-            Mbit/s are wrong for all links. Time is measured from the first datagram until the \
-            sender knows that everything has arrived.",
+            bandwidth-delay product. The rows name the link's rate, the round trip and the loss. \
+            The path is new, or it is remembered: an earlier copy is assumed to have found 930 or \
+            3720 Mbit/s and the link's loss. A flow over a remembered path sends at half of the \
+            remembered rate until the report on its first packet train arrives, for at most one \
+            round trip, and then searches as usual. The remembered 930 Mbit/s are right for the \
+            links of 1 Gbit/s and wrong for the link of 100 Mbit/s; 3720 Mbit/s are wrong for all \
+            links. Time is measured from the first datagram until the sender knows that everything \
+            has arrived.",
     cases: || all(case),
     tables: |outcomes| {
         let mut rows = Vec::new();

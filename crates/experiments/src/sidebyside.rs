@@ -129,16 +129,16 @@ pub(crate) static COMPARE: Experiment = Experiment {
     title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, compared with TCP",
     source: "No paper: the papers leave open which protocol to choose",
     setup: "Each protocol sends 300 MB and 3 GB, from memory to memory, over 1 Gbit/s (Ethernet \
-            framing included) and 100 ms. The path has a drop-tail queue of one bandwidth-delay \
-            product, and loses 0, 0.1, 1 or 5 % of the packets towards the receiver, \
-            independently. The protocols have their default settings. Greedy FOBS ignores loss; \
-            FOBS with its table lowers its rate at loss. RBUDP, FOBS, Tsunami and NETBLT send at \
-            938 Mbit/s of UDP payload, SABUL at most at that rate, and GTP's receiver is \
-            configured with 957 Mbit/s. C is 957 Mbit/s, the link's UDP payload in full packets, \
-            and L is the share of packets that the path loses. Header and tag take 2.2 % of C, so \
-            a goodput is at most 97.8 % of C. Only congestion limits TCP's windows. `longhaul \
-            reproduce compare-1g` runs this experiment (`reproduce all` does not). With `--how \
-            emulate --update` it also runs over real sockets, with the kernel's TCP.",
+            framing included) and a round trip of 100 ms. The path has a drop-tail queue of one \
+            bandwidth-delay product, and loses 0, 0.1, 1 or 5 % of the packets towards the \
+            receiver, independently. The protocols have their default settings. Greedy FOBS \
+            ignores loss; FOBS with its table lowers its rate at loss. RBUDP, FOBS, Tsunami and \
+            NETBLT send at 938 Mbit/s of UDP payload, SABUL at most at that rate, and GTP's \
+            receiver is configured with 957 Mbit/s. C is 957 Mbit/s, the link's UDP payload in \
+            full packets, and L is the share of packets that the path loses. Header and tag take \
+            2.2 % of C, so a goodput is at most 97.8 % of C. Only congestion limits TCP's windows. \
+            `longhaul reproduce compare-1g` runs this experiment (`reproduce all` does not). With \
+            `--how emulate --update` it also runs over real sockets, with the kernel's TCP.",
     cases: || {
         let all =
             conditions().flat_map(|condition| CONTENDERS.map(|contender| (condition, contender)));

@@ -90,11 +90,11 @@ pub(super) static FIG7: Experiment = Experiment {
     title: "Four GTP flows of different round trips join one receiver",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.1.1, Fig. 7",
-    setup: "Four GTP senders at 20, 40, 60 and 80 ms start at 0, 2, 3 and 4 s. Each has its own \
-            link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s (Ethernet \
-            framing included) and a drop-tail queue of 512 kB. Rates are means over the given \
-            time; each phase begins a second after the last join. The fairness index is Jain's. \
-            Rows by the paper's rules have `gtp-variant = paper`; rows by our rules have \
+    setup: "Four GTP senders with round trips of 20, 40, 60 and 80 ms start at 0, 2, 3 and 4 s. \
+            Each has its own link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s \
+            (Ethernet framing included) and a drop-tail queue of 512 kB. Rates are means over the \
+            given time; each phase begins a second after the last join. The fairness index is \
+            Jain's. Rows by the paper's rules have `gtp-variant = paper`; rows by our rules have \
             longhaul's changes ([gtp](../docs/protocols/gtp.md)).",
     cases: || both_rules(std::iter::once((GTP.to_owned(), vary("gtp-fig7"))), &["*"]),
     tables: |outcomes| {
@@ -415,10 +415,10 @@ pub(super) static FIG12: Experiment = Experiment {
     title: "One to eight GTP flows from four senders: aggregate and loss",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 5.2, \
              Fig. 12",
-    setup: "1 to 8 GTP flows run for 5 s from four senders at 25 ms into one receiver as in \
-            [gtp-fig7](gtp-fig7.md). All start at 0 s. The fairness index is Jain's. Rows by the \
-            paper's rules have `gtp-variant = paper`; rows by our rules have longhaul's changes \
-            ([gtp](../docs/protocols/gtp.md)).",
+    setup: "1 to 8 GTP flows run for 5 s from four senders with round trips of 25 ms into one \
+            receiver as in [gtp-fig7](gtp-fig7.md). All start at 0 s. The fairness index is \
+            Jain's. Rows by the paper's rules have `gtp-variant = paper`; rows by our rules have \
+            longhaul's changes ([gtp](../docs/protocols/gtp.md)).",
     cases: || {
         let make = |count: usize| {
             let flows: Vec<String> = (1..=count).map(|flow| format!("gtp{flow}")).collect();

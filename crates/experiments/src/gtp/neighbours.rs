@@ -48,13 +48,14 @@ pub(super) static BESIDE: Experiment = Experiment {
     title: "Three GTP senders next to one TCP flow: the share that the receiver leaves for others",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 3.6, \
              which names other traffic as future work and has no figure",
-    setup: "Three GTP senders at 25, 50 and 100 ms start at 0 s. One TCP flow (CUBIC, a window \
-            that only congestion limits) at 20 ms starts at 2 s. All send to one receiver through \
-            a switch, whose port has 1 Gbit/s (Ethernet framing included) and a drop-tail queue of \
-            2 MB. The receiver finds its capacity (C_r) by itself. The receiver takes all of the \
-            link or 85 % of it (`receive-share`). It leaves other traffic a max-min fair share, \
-            which it measures (`others` fair), or ignores other traffic (`others` ignored). \
-            Goodputs are means from 5 to 20 s of one run with one seed.",
+    setup: "Three GTP senders with round trips of 25, 50 and 100 ms start at 0 s. One TCP flow \
+            (CUBIC, a window that only congestion limits) with a round trip of 20 ms starts at 2 \
+            s. All send to one receiver through a switch, whose port has 1 Gbit/s (Ethernet \
+            framing included) and a drop-tail queue of 2 MB. The receiver finds its capacity (C_r) \
+            by itself. The receiver takes all of the link or 85 % of it (`receive-share`). It \
+            leaves other traffic a max-min fair share, which it measures (`others` fair), or \
+            ignores other traffic (`others` ignored). Goodputs are means from 5 to 20 s of one run \
+            with one seed.",
     cases: || {
         let case = |(share, (value, rule)): (u32, (&str, &str))| {
             let variant = vary("gtp-beside")
@@ -102,12 +103,12 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
     title: "One GTP flow that requests more than the link carries: control by loss and by delay",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section 4.1, \
              which mentions control by delay as future work and has no figure",
-    setup: "One GTP flow runs for 20 s over 1 Gbit/s (Ethernet framing included) and 50 ms. Its \
-            receiver is configured with a capacity (C_r) of 1100 Mbit/s of UDP payload; the link \
-            carries 957. A TCP flow (NewReno) with a window of 64 KiB runs at the same time: on an \
-            empty path it would have 10.5 Mbit/s (64 KiB every 50 ms), and a longer queue or loss \
-            reduces its goodput. The drop-tail queue holds 512 kB (4 ms), 6 MB (48 ms) or 25 MB \
-            (200 ms).",
+    setup: "One GTP flow runs for 20 s over 1 Gbit/s (Ethernet framing included) and a round trip \
+            of 50 ms. Its receiver is configured with a capacity (C_r) of 1100 Mbit/s of UDP \
+            payload; the link carries 957. A TCP flow (NewReno) with a window of 64 KiB runs at \
+            the same time: on an empty path it would have 10.5 Mbit/s (64 KiB every 50 ms), and a \
+            longer queue or loss reduces its goodput. The drop-tail queue holds 512 kB (4 ms), 6 \
+            MB (48 ms) or 25 MB (200 ms).",
     cases: || {
         let case = |((size, queue), (value, rule)): ((&str, &str), (&str, &str))| {
             let variant = vary("gtp-delay-control")

@@ -85,13 +85,13 @@ pub(super) static SCALE: Experiment = Experiment {
     setup: "1 to 1000 senders with 1 Gbit/s each (Ethernet framing included) send to one receiver \
             of 1, 10 or 100 Gbit/s. Their round-trip times are 1, 3, 10, 20, 30, 50, 80, 120, 200 \
             and 300 ms, repeated for further senders, and they start at 0 s. One more sender, with \
-            50 ms, joins at 3 s. The switch port before the receiver has a queue of 5 ms. The \
-            senders' cards have 1 Gbit/s too and report it at set-up; the receiver's card is not a \
-            limit. The receiver knows the rate of its link, and senders wait for its first \
-            request. Aggregate and fairness are measured from 2 to 3 s, loss over all 5 s. The \
-            model is the object data that the links carry in full packets. A join is over when the \
-            late flow's rate over 50 ms stays within 10 % of the others' mean. A decision is one \
-            computation of all shares, and a look is one comparison, or the computation of one \
+            a round trip of 50 ms, joins at 3 s. The switch port before the receiver has a queue \
+            of 5 ms. The senders' cards have 1 Gbit/s too and report it at set-up; the receiver's \
+            card is not a limit. The receiver knows the rate of its link, and senders wait for its \
+            first request. Aggregate and fairness are measured from 2 to 3 s, loss over all 5 s. \
+            The model is the object data that the links carry in full packets. A join is over when \
+            the late flow's rate over 50 ms stays within 10 % of the others' mean. A decision is \
+            one computation of all shares, and a look is one comparison, or the computation of one \
             share, in it. In the table of looks the model is N log2 N for N senders.",
     cases: || {
         let case = |(senders, link): (usize, u64)| {

@@ -33,11 +33,12 @@ pub(super) static TABLE2: Experiment = Experiment {
     title: "One flow from point to point, 1 Gbit/s and 58 ms: TCP, RBUDP, SABUL, GTP",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 2",
-    setup: "Each protocol sends 1 GB over 1 Gbit/s (Ethernet framing included) and 58 ms; the line \
-            loses nothing. TCP has a window of 64 kB (\"untuned standard TCP\"); RBUDP sends at \
-            the rate that 1 Gbit/s leaves for UDP payload; SABUL finds its rate; GTP's receiver \
-            knows the rate of its link. Rows by the paper's rules have `gtp-variant = paper`; the \
-            other rows of GTP have longhaul's changes ([gtp](../docs/protocols/gtp.md)).",
+    setup: "Each protocol sends 1 GB over 1 Gbit/s (Ethernet framing included) and a round trip of \
+            58 ms; the line loses nothing. TCP has a window of 64 kB (\"untuned standard TCP\"); \
+            RBUDP sends at the rate that 1 Gbit/s leaves for UDP payload; SABUL finds its rate; \
+            GTP's receiver knows the rate of its link. Rows by the paper's rules have `gtp-variant \
+            = paper`; the other rows of GTP have longhaul's changes \
+            ([gtp](../docs/protocols/gtp.md)).",
     cases: || cases("gtp-table2", ALL),
     tables: |outcomes| {
         let published = [
@@ -133,10 +134,10 @@ pub(super) static TABLE3: Experiment = Experiment {
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 3",
     setup: "Three flows of a third of 1 GB each start together from one host to another over 1 \
-            Gbit/s and 58 ms, with the settings of [gtp-table2](gtp-table2.md) (by the paper's \
-            rules: `gtp-variant = paper`). The line loses nothing. Each RBUDP flow is configured \
-            with the whole link's rate (\"each flow has no knowledge about others\"), and the \
-            sending host's card sends 1 Gbit/s. The aggregate is the goodput of all flows \
+            Gbit/s and a round trip of 58 ms, with the settings of [gtp-table2](gtp-table2.md) (by \
+            the paper's rules: `gtp-variant = paper`). The line loses nothing. Each RBUDP flow is \
+            configured with the whole link's rate (\"each flow has no knowledge about others\"), \
+            and the sending host's card sends 1 Gbit/s. The aggregate is the goodput of all flows \
             together, while all of them run.",
     cases: || cases("gtp-table3", ALL),
     tables: |outcomes| {
@@ -178,12 +179,12 @@ pub(super) static TABLE4: Experiment = Experiment {
     title: "Three senders of 1 Gbit/s each into one receiver of 1 Gbit/s",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 4",
-    setup: "Three senders start together, each with a third of 1 GB: two at 58 ms, one at 1 ms. \
-            Each has its own link of 1 Gbit/s to a switch, whose port to the receiver has 1 Gbit/s \
-            and a drop-tail queue of 512 kB. Packets reach the switch up to 24 µs late, in order, \
-            as if sent by timers. TCP has windows of 64 kB; each RBUDP flow is configured with the \
-            whole link's rate; SABUL finds its rate; GTP's receiver knows the rate of its link. \
-            The case \"GTP by the paper's rules\" has `gtp-variant = paper` \
+    setup: "Three senders start together, each with a third of 1 GB: two with a round trip of 58 \
+            ms, one of 1 ms. Each has its own link of 1 Gbit/s to a switch, whose port to the \
+            receiver has 1 Gbit/s and a drop-tail queue of 512 kB. Packets reach the switch up to \
+            24 µs late, in order, as if sent by timers. TCP has windows of 64 kB; each RBUDP flow \
+            is configured with the whole link's rate; SABUL finds its rate; GTP's receiver knows \
+            the rate of its link. The case \"GTP by the paper's rules\" has `gtp-variant = paper` \
             ([gtp](../docs/protocols/gtp.md)). The aggregate is the goodput of all flows together, \
             while all of them run.",
     cases: || cases("gtp-table4", ALL),
@@ -284,16 +285,16 @@ pub(super) static TABLE5: Experiment = Experiment {
     title: "Two senders into one receiver, 25 and 50 ms",
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 5",
-    setup: "Two senders at 25 and 50 ms start together, with 500 MB each, through a switch as in \
-            [gtp-table4](gtp-table4.md). Each RBUDP flow is configured with the whole link's rate, \
-            and in a second case with half of it. Goodputs are measured while both flows run; the \
-            aggregate is their sum, as in the paper's table. Rows by the paper's rules have \
-            `gtp-variant = paper`; the other rows of GTP have longhaul's changes \
-            ([gtp](../docs/protocols/gtp.md)). The second table is for slower hosts and a lossy \
-            router, with two values derived from the paper's results. Each host sends at most 614 \
-            Mbit/s, because the paper's first RBUDP flow received 445 Mbit/s and lost 27.5 %. The \
-            router itself loses 2.8 %, which is GTP's loss in the paper, and 20 packets in a row \
-            on average (Gilbert's model).",
+    setup: "Two senders with round trips of 25 and 50 ms start together, with 500 MB each, through \
+            a switch as in [gtp-table4](gtp-table4.md). Each RBUDP flow is configured with the \
+            whole link's rate, and in a second case with half of it. Goodputs are measured while \
+            both flows run; the aggregate is their sum, as in the paper's table. Rows by the \
+            paper's rules have `gtp-variant = paper`; the other rows of GTP have longhaul's \
+            changes ([gtp](../docs/protocols/gtp.md)). The second table is for slower hosts and a \
+            lossy router, with two values derived from the paper's results. Each host sends at \
+            most 614 Mbit/s, because the paper's first RBUDP flow received 445 Mbit/s and lost \
+            27.5 %. The router itself loses 2.8 %, which is GTP's loss in the paper, and 20 \
+            packets in a row on average (Gilbert's model).",
     cases: || {
         let contenders = [RBUDP, HALVED, SABUL, GTP];
         let clumped = contenders.map(|(name, flow)| {

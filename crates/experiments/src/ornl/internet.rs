@@ -70,15 +70,16 @@ pub(super) static INTERNET: Experiment = Experiment {
     title: "Memory to memory from Oak Ridge to Berkeley, on a good day and on a bad day",
     source: "Fowler, *Faster bulk transfer starring: UDP*, Oak Ridge National Laboratory (2003), \
              section 4.1",
-    setup: "Each program sends 200 MB over a path of 67.5 ms. The study does not describe the path \
-            further, so its other values are derived from the results of two programs. The sending \
-            host is limited to the rate of iperf's UDP (489 and 420 Mbit/s; almost nothing was \
-            lost, so no link was the limit). The path has 1 Gbit/s like the hosts' cards. Towards \
-            the receiver each packet is lost independently, with the loss ratio of RBUDP (0.053 % \
-            and 3.1 %). Cross traffic, reordering and slow hosts are left out. The study does not \
-            give RBUDP's sending rate either; 370 and 335 Mbit/s follow from its published time, \
-            minus the time of its rounds. The same rates are the limits of FOBS and Tsunami; SABUL \
-            finds its rate. `lost, as reported` counts a loss each time that it is reported.",
+    setup: "Each program sends 200 MB over a path with a round trip of 67.5 ms. The study does not \
+            describe the path further, so its other values are derived from the results of two \
+            programs. The sending host is limited to the rate of iperf's UDP (489 and 420 Mbit/s; \
+            almost nothing was lost, so no link was the limit). The path has 1 Gbit/s like the \
+            hosts' cards. Towards the receiver each packet is lost independently, with the loss \
+            ratio of RBUDP (0.053 % and 3.1 %). Cross traffic, reordering and slow hosts are left \
+            out. The study does not give RBUDP's sending rate either; 370 and 335 Mbit/s follow \
+            from its published time, minus the time of its rounds. The same rates are the limits \
+            of FOBS and Tsunami; SABUL finds its rate. `lost, as reported` counts a loss each time \
+            that it is reported.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];

@@ -28,9 +28,9 @@ pub(super) static FIG2: Experiment = Experiment {
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 4, \
              Fig. 2",
     setup: "One SABUL flow runs for 20 s, and begins at a tenth of the path's capacity. The paths \
-            have 10, 100 and 1000 Mbit/s (Ethernet framing included) and 1, 10 and 100 ms. Packets \
-            are lost only in the drop-tail queue, which holds one bandwidth-delay product (at \
-            least 10 packets).",
+            have 10, 100 and 1000 Mbit/s (Ethernet framing included) and round trips of 1, 10 and \
+            100 ms. Packets are lost only in the drop-tail queue, which holds one bandwidth-delay \
+            product (at least 10 packets).",
     cases: || {
         let all = CAPACITIES.iter().flat_map(|capacity| RTTS.map(|rtt| (*capacity, rtt)));
         all.map(|(capacity, rtt)| {
@@ -100,8 +100,8 @@ pub(super) static FIG5: Experiment = Experiment {
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 5 and Table 1",
     setup: "One SABUL flow runs on each of three separate routes for 20 s, and begins at 900 \
-            Mbit/s. Each route has 1 Gbit/s, 110 ms and a drop-tail queue of one bandwidth-delay \
-            product. Goodputs are means of the second half.",
+            Mbit/s. Each route has 1 Gbit/s, a round trip of 110 ms and a drop-tail queue of one \
+            bandwidth-delay product. Goodputs are means of the second half.",
     cases: || {
         let route = |(place, (name, _)): (usize, &(&str, f64))| {
             Case::both(*name, vary("sabul-fig5").set("seed", place + 1))
@@ -177,16 +177,16 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     title: "SABUL with in-order delivery and control over TCP, as in its paper",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section \
              3.2, which has no figure",
-    setup: "One flow runs for 20 s over the path of [sabul-fig5](sabul-fig5.md) (1 Gbit/s and 110 \
-            ms), and begins at 900 Mbit/s. The path loses nothing, or 0.001 or 0.01 % of the \
-            packets in each direction. In the paper the receiving program gets the data in order \
-            from a buffer of the protocol, and acknowledgements and loss reports come back over \
-            TCP. `reorder-buffer` is that buffer: a datagram that does not fit is lost. \
-            `ordered-control` sends control on the ordered stream alone: a lost message is sent \
-            again after a timeout, and later messages wait for it. longhaul itself (`as longhaul \
-            builds it`) writes each datagram to its place, and sends each control message also in \
-            a datagram. Goodput counts the data that the program has received, as the mean of the \
-            second half.",
+    setup: "One flow runs for 20 s over the path of [sabul-fig5](sabul-fig5.md) (1 Gbit/s and a \
+            round trip of 110 ms), and begins at 900 Mbit/s. The path loses nothing, or 0.001 or \
+            0.01 % of the packets in each direction. In the paper the receiving program gets the \
+            data in order from a buffer of the protocol, and acknowledgements and loss reports \
+            come back over TCP. `reorder-buffer` is that buffer: a datagram that does not fit is \
+            lost. `ordered-control` sends control on the ordered stream alone: a lost message is \
+            sent again after a timeout, and later messages wait for it. longhaul itself (`as \
+            longhaul builds it`) writes each datagram to its place, and sends each control message \
+            also in a datagram. Goodput counts the data that the program has received, as the mean \
+            of the second half.",
     cases: || {
         let all = ENDS_LOSSES.into_iter().flat_map(|loss| ENDS.map(|ends| (loss, ends)));
         all.map(|(loss, (name, set))| {

@@ -102,7 +102,7 @@ pub(super) static FIG4: Experiment = Experiment {
     setup: "A TCP flow (NewReno with selective acknowledgements, window of one bandwidth-delay \
             product, at least 64 kB) and a SABUL flow share one path for 20 s. The path has a \
             drop-tail queue of one bandwidth-delay product (at least 10 packets). SABUL begins at \
-            a tenth of the capacity.",
+            a tenth of the capacity. The rows name the capacity and the round-trip time.",
     cases: || {
         let all = CAPACITIES.iter().flat_map(|capacity| RTTS.map(|rtt| (*capacity, rtt)));
         all.map(|(capacity, rtt)| {
@@ -174,8 +174,8 @@ pub(super) static FIG6: Experiment = Experiment {
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 5, \
              Fig. 6",
     setup: "Two TCP and two SABUL flows run for 20 s from separate hosts to one receiver of 1 \
-            Gbit/s, 0.4 ms away, through a switch whose port has a queue of 512 kB; SABUL begins \
-            at 100 Mbit/s.",
+            Gbit/s, with a round trip of 0.4 ms, through a switch whose port has a queue of 512 \
+            kB; SABUL begins at 100 Mbit/s.",
     cases: || vec![Case::both(LAN, vary("sabul-fig6"))],
     tables: |outcomes| {
         let rows = LAN_FLOWS.iter().enumerate().map(|(place, name)| {

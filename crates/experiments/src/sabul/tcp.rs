@@ -47,17 +47,17 @@ pub(super) static TCP: Experiment = Experiment {
     title: "TCP between Chicago and Amsterdam, alone and next to a local flow",
     source: "Gu and Grossman, *SABUL: a transport protocol for grid computing* (2003), section 1 \
              and Table 3",
-    setup: "TCP (NewReno with selective acknowledgements) runs for 60 s over 1 Gbit/s and 110 ms \
-            with a drop-tail queue of one bandwidth-delay product. There are four cases: an \
-            untuned window, the paper's tuned window of 12 MB, two connections of 12 MB, and 64 \
-            connections of 2 MB each. The two connections stand for Lambda Merge, which joined two \
-            streams from Amsterdam when it used TCP in place of SABUL. Each case runs on a line \
-            without loss, and on one that loses 0.0019 % of the packets: with this loss the \
-            square-root law gives a single tuned connection the paper's 30 Mbit/s. In another case \
-            two flows share one receiving host of 1 Gbit/s through a queue of 512 kB. One sender \
-            is 0.4 ms away and the other 110 ms; both have windows of 12 MB. In the last case the \
-            packets of the near flow reach the switch up to 0.2 ms late, in order, as from a busy \
-            host.",
+    setup: "TCP (NewReno with selective acknowledgements) runs for 60 s over 1 Gbit/s and a round \
+            trip of 110 ms, with a drop-tail queue of one bandwidth-delay product. There are four \
+            cases: an untuned window, the paper's tuned window of 12 MB, two connections of 12 MB, \
+            and 64 connections of 2 MB each. The two connections stand for Lambda Merge, which \
+            joined two streams from Amsterdam when it used TCP in place of SABUL. Each case runs \
+            on a line without loss, and on one that loses 0.0019 % of the packets: with this loss \
+            the square-root law gives a single tuned connection the paper's 30 Mbit/s. In another \
+            case two flows share one receiving host of 1 Gbit/s through a queue of 512 kB. One \
+            sender has a round trip of 0.4 ms and the other one of 110 ms; both have windows of 12 \
+            MB. In the last case the packets of the near flow reach the switch up to 0.2 ms late, \
+            in order, as from a busy host.",
     cases: || {
         let paths = [(CLEAN, 0.0), (LOSSY, TUNED_LOSS)];
         let runs = paths.iter().flat_map(|path| WINDOWS.map(|window| (path, window)));
