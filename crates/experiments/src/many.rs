@@ -128,8 +128,9 @@ pub(crate) static MANY: Experiment = Experiment {
             payload, which is 98 % of the link's capacity. Four copies of RBUDP also run with the \
             whole rate each, as if each were alone. GTP's receivers know only their own links. \
             SABUL and TCP find their rates; only congestion limits their windows. The model is the \
-            time in which the link sends all objects in full packets. The fairness index is that \
-            of the receivers' goodputs, each from start to end.",
+            time in which the link sends all objects in full packets. The fairness index is Jain's \
+            index of the receivers' goodputs, each from start to end. Waste is data sent beyond \
+            the object, as a share of the object.",
     cases: || {
         let all =
             RECEIVERS.iter().flat_map(|count| contenders(*count).map(move |one| (*count, one)));

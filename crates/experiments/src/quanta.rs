@@ -376,7 +376,8 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
     setup: "RBUDP sends 450 MB at 95 % of iperf's 878 Mbit/s, over 1 Gbit/s and a round trip of \
             100 ms without loss on the line. One receiving program takes 643 Mbit/s (the rate that \
             the paper's test program app_perf measured on the slow host); the other has no limit. \
-            The socket buffer holds 1 MiB.",
+            The socket buffer holds 1 MiB. `rounds` includes the first one, in which all blocks \
+            are sent.",
     cases: || {
         let into = |takes: &str| {
             let blast = vary("quanta-first-version").set("host.b.receives-rate", takes);
@@ -441,9 +442,10 @@ pub(crate) static STREAMING: Experiment = Experiment {
             0.5 s late, over 1 Gbit/s and a round trip of 100 ms. Equations 8 to 11 give the \
             payload and the sending rate. RBUDP then sends one such payload (10 frames, 14.4 MB) \
             in one segment (all blocks share the same rounds), without coded symbols \
-            (`tail-copies` 1): at the frames' own rate of 230.4 Mbit/s, at the rate of equation \
-            11, and with loss towards the receiver. The payload must arrive, and the sender must \
-            know it, within the 0.5 s in which the next payload is gathered.",
+            (`tail-copies` 1): at the frames' own rate of 230.4 Mbit/s, at the rate of equation 11 \
+            (288 Mbit/s), and with loss towards the receiver at 288 and at 400 Mbit/s. The payload \
+            must arrive, and the sender must know it, within the 0.5 s in which the next payload \
+            is gathered.",
     cases: || {
         let cases = STREAMS.map(|(mbps, per_mille)| {
             let name = stream_case(mbps, per_mille);

@@ -63,8 +63,8 @@ pub(crate) static PATH_MEMORY: Experiment = Experiment {
             remembered rate until the report on its first packet train arrives, for at most one \
             round trip, and then searches as usual. The remembered 930 Mbit/s are right for the \
             links of 1 Gbit/s and wrong for the link of 100 Mbit/s; 3720 Mbit/s are wrong for all \
-            links. Time is measured from the first datagram until the sender knows that everything \
-            has arrived.",
+            links. Waste is data sent beyond the object, as a share of the object. Time is \
+            measured from the first datagram until the sender knows that everything has arrived.",
     cases: || all(case),
     tables: |outcomes| {
         let mut rows = Vec::new();

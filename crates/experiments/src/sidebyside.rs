@@ -136,9 +136,10 @@ pub(crate) static COMPARE: Experiment = Experiment {
             NETBLT send at 938 Mbit/s of UDP payload, SABUL at most at that rate, and GTP's \
             receiver is configured with 957 Mbit/s. C is 957 Mbit/s, the link's UDP payload in \
             full packets, and L is the share of packets that the path loses. Header and tag take \
-            2.2 % of C, so a goodput is at most 97.8 % of C. Only congestion limits TCP's windows. \
-            `longhaul reproduce compare-1g` runs this experiment (`reproduce all` does not). With \
-            `--how emulate --update` it also runs over real sockets, with the kernel's TCP.",
+            2.2 % of C, so a goodput is at most 97.8 % of C. Waste is data sent beyond the object, \
+            as a share of the object. Only congestion limits TCP's windows. `longhaul reproduce \
+            compare-1g` runs this experiment (`reproduce all` does not). With `--how emulate \
+            --update` it also runs over real sockets, with the kernel's TCP.",
     cases: || {
         let all =
             conditions().flat_map(|condition| CONTENDERS.map(|contender| (condition, contender)));

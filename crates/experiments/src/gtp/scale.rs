@@ -88,11 +88,12 @@ pub(super) static SCALE: Experiment = Experiment {
             a round trip of 50 ms, joins at 3 s. The switch port before the receiver has a queue \
             of 5 ms. The senders' cards have 1 Gbit/s too and report it at set-up; the receiver's \
             card is not a limit. The receiver knows the rate of its link, and senders wait for its \
-            first request. Aggregate and fairness are measured from 2 to 3 s, loss over all 5 s. \
-            The model is the object data that the links carry in full packets. A join is over when \
-            the late flow's rate over 50 ms stays within 10 % of the others' mean. A decision is \
-            one computation of all shares, and a look is one comparison, or the computation of one \
-            share, in it. In the table of looks the model is N log2 N for N senders.",
+            first request. Aggregate and fairness (Jain's index) are measured from 2 to 3 s, loss \
+            over all 5 s. The model is the object data that the links carry in full packets. A \
+            join is over when the late flow's rate over 50 ms stays within 10 % of the others' \
+            mean. A decision is one computation of all shares, and a look is one comparison, or \
+            the computation of one share, in it. In the table of looks the model is N log2 N for N \
+            senders.",
     cases: || {
         let case = |(senders, link): (usize, u64)| {
             let capacity = payload_ceiling(Rate::from_mbps(link * 1_000)).as_bps() / 1_000_000;

@@ -151,11 +151,11 @@ pub(super) static TABLE3: Experiment = Experiment {
     },
     differs: "The differences of [Table 2](gtp-table2.md) apply here too: 1 GB, a SABUL that is \
               not UDT, hosts without a limit of their own. The paper's table calls all four \
-              protocols \"fair\"; the fairness index is ours. Here a full card makes each \
-              program wait, so none of RBUDP's excess is lost; in the paper 2.1 % was lost. In \
-              the emulation the kernel's token bucket is the card, and also makes the programs \
-              wait. TCP's three windows of 64 kB give {TCP | difference} % more goodput than in \
-              the paper, as in Table 2.",
+              protocols \"fair\"; the fairness index (Jain's) is ours. Here a full card makes each \
+              program wait, so none of RBUDP's excess is lost; in the paper 2.1 % was lost. In the \
+              emulation the kernel's token bucket is the card, and also makes the programs wait. \
+              TCP's three windows of 64 kB give {TCP | difference} % more goodput than in the \
+              paper, as in Table 2.",
     learned: "With each of the four protocols, three senders on one host share its card evenly, \
               although they do not know of each other: the card treats them equally, and it makes \
               programs wait where a switch would drop packets. RBUDP, SABUL and GTP are within \

@@ -72,14 +72,15 @@ pub(super) static INTERNET: Experiment = Experiment {
              section 4.1",
     setup: "Each program sends 200 MB over a path with a round trip of 67.5 ms. The study does not \
             describe the path further, so its other values are derived from the results of two \
-            programs. The sending host is limited to the rate of iperf's UDP (489 and 420 Mbit/s; \
-            almost nothing was lost, so no link was the limit). The path has 1 Gbit/s like the \
-            hosts' cards. Towards the receiver each packet is lost independently, with the loss \
-            ratio of RBUDP (0.053 % and 3.1 %). Cross traffic, reordering and slow hosts are left \
-            out. The study does not give RBUDP's sending rate either; 370 and 335 Mbit/s follow \
-            from its published time, minus the time of its rounds. The same rates are the limits \
-            of FOBS and Tsunami; SABUL finds its rate. `lost, as reported` counts a loss each time \
-            that it is reported.",
+            programs. The sending host is limited to the rate of iperf's UDP (489 Mbit/s on the \
+            good day, best case, and 420 on the bad day, worst case; almost nothing was lost, so \
+            no link was the limit). The path has 1 Gbit/s like the hosts' cards. Towards the \
+            receiver each packet is lost independently, with the loss ratio of RBUDP (0.053 % and \
+            3.1 %). Cross traffic, reordering and slow hosts are left out. The study does not give \
+            RBUDP's sending rate either; 370 and 335 Mbit/s follow from its published time, minus \
+            the time of its rounds. The same rates are the limits of FOBS and Tsunami; SABUL finds \
+            its rate. Counts are of datagrams; `lost, as reported` counts a loss each time that it \
+            is reported.",
     cases: || {
         let vary = |contender: &Contender, index: usize| {
             let Day { capacity, loss, rate } = &DAYS[index];

@@ -39,8 +39,8 @@ pub(super) static FIG3: Experiment = Experiment {
              Fig. 3",
     setup: "Three SABUL flows run for 60 s into one receiver of 1 Gbit/s (Ethernet framing \
             included). Their round trips are 10, 50 and 100 ms, and they begin at 100, 300 and 500 \
-            Mbit/s. The drop-tail queue holds one bandwidth-delay product of the longest path. \
-            Goodputs are means of the last 20 s.",
+            Mbit/s; the rows name both. The fairness index is Jain's. The drop-tail queue holds \
+            one bandwidth-delay product of the longest path. Goodputs are means of the last 20 s.",
     cases: || vec![Case::both(CONVERGE, vary("sabul-fig3"))],
     tables: |outcomes| {
         let means = |outcome: &CaseOutcome| -> Vec<f64> {
