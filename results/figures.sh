@@ -560,7 +560,7 @@ resume() {
     done
 }
 
-# The table of emulator.md: a UDP blaster over one link, a dumbbell, a star. The text around it stays.
+# Replaces the table of emulator.md: a UDP sender at full rate over one link, a dumbbell and a star.
 emulator() {
     local load commit; load=$(cut -d' ' -f1 /proc/loadavg); commit=$(git rev-parse --short HEAD)
     { echo "Load average at the start $load, $(date +%F), commit $commit."; echo

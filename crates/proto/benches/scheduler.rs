@@ -23,11 +23,13 @@ fn main() {
     let is_test = std::env::args().any(|word| word == "--test");
     let (flows, turns) = if is_test { (&FLOWS[..3], 3) } else { (&FLOWS[..], TURNS) };
     println!("# CPU time of a decision of GTP's receiver\n");
+    println!("GTP's receiver divides its capacity among its senders. A decision computes all");
+    println!("shares anew.\n");
     println!("`cargo bench -p longhaul-proto --bench scheduler > results/scheduler.md`, one core.");
     println!("*shares*: the time to compute the max-min shares alone, if half of the flows cannot");
-    println!("take an equal share (a sort and a pass: N log N). *a join*: the time of all work");
-    println!("when a flow joins: shares, targets, and a request to each sender. *for each flow*:");
-    println!("the column before it, divided by the number of flows.");
+    println!("use an equal share (a sort and a pass: N log N). *a join*: the time of all work");
+    println!("when a flow joins: shares, new rates, and a request to each sender.");
+    println!("*for each flow*: the column before it, divided by the number of flows.");
     println!("Medians of {TURNS} runs.\n");
     println!("| flows | shares, ns | for each flow, ns | a join, ns | for each flow, ns |");
     println!("| ---: | ---: | ---: | ---: | ---: |");

@@ -55,11 +55,12 @@ fn head(share: f64) -> String {
     let less = if share < 1.0 { format!(" Sizes are scaled by {share}.") } else { String::new() };
     format!(
         "# How fast the simulator is\n\n\
+         This page shows how many events the simulator processes in a second of CPU time.\n\n\
          `cargo bench -p longhaul-testbed --bench sim > results/simulator.md`, one core of\n\
-         {processor}, load {load} at the start, commit {}.{less} CPU time of the whole program,\n\
-         best of two runs. An event is a packet that reaches the end of a link, a timer, or a\n\
-         host's next step. Virtual s are simulated seconds. Peak MB is the largest memory of the\n\
-         program up to the end of the run. The aims are {:.0} million events a second, and\n\
+         {processor}, load average {load} at the start, commit {}.{less} CPU time of the whole\n\
+         program, best of two runs. An event is a packet that reaches the end of a link, a timer,\n\
+         or a host's next step. Virtual s are simulated seconds. Peak MB is the largest memory of\n\
+         the program up to the end of the run. The aims are {:.0} million events a second, and\n\
          {AIM_SECONDS:.0} s of CPU time for 10 GB at 1 Gbit/s.\n\n\
          | run | packets | events | CPU s | million events/s | virtual s | peak MB so far |\n\
          | --- | --- | --- | --- | --- | --- | --- |",
