@@ -547,7 +547,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn control_characters_in_names_of_the_other_side_are_escaped() {
+    fn control_characters_in_names_of_the_other_host_are_escaped() {
         let path =
             std::path::PathBuf::from("\u{1b}[2J\u{1b}]0;owned\u{7}\nlonghaul: copied 9 files");
         let target = path.clone();

@@ -54,7 +54,7 @@ fn no_file_of_the_corpus_violates_an_invariant() {
 }
 
 #[test]
-fn messages_of_honest_ends_pass_all_checks() {
+fn messages_of_honest_programs_pass_all_checks() {
     let root = folder().join("..");
     let seeds = seeds::all(&root).expect("the sources of the seeds can be read");
     if std::env::var_os("LONGHAUL_WRITE_SEEDS").is_some() {

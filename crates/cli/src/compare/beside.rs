@@ -38,7 +38,7 @@ pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares
     Ok(Shares { copy: course.rate(until), tcp: beside.rate(until) })
 }
 
-/// Records the copy's progress.
+/// Returns a handler that records the progress of a copy in `course`.
 fn noting(course: &Arc<Course>) -> impl Fn(Event) + Send + Sync + 'static {
     let course = course.clone();
     move |event| {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_named_after_its_other_end() {
+    fn a_pipe_gets_the_name_of_the_file_at_the_other_location() {
         let name = |sources: &[&str], destination: &str| match check(sources, destination)
             .unwrap()
             .unwrap()

@@ -22,7 +22,7 @@ use crate::screen::Screen;
 
 /// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Time that a cancelled copy may take to end on the other host before its ssh is killed.
+/// Time for a cancelled copy to end on the other host; then this host kills ssh.
 const ENDING: Duration = Duration::from_secs(10);
 /// Longest line that is read from the other host. An event has at most two paths, or a row for each
 /// source.

@@ -87,7 +87,7 @@ fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sends at most `most` frames of `source`, until `stop`.
+/// Sends at most `most` frames of `source`, until `stop` is cancelled.
 ///
 /// # Errors
 /// The source cannot be read. If the stream itself ends early, this function returns `Ok`; the call

@@ -177,7 +177,7 @@ fn small_files(root: &Path) {
 }
 
 #[test]
-fn a_full_disk_at_the_far_end_stops_the_copy_which_resumes_with_free_space() {
+fn a_full_disk_of_the_server_stops_the_copy_which_resumes_with_free_space() {
     let pair = Pair::new();
     small_files(&pair.here);
     let apart = need!(Apart::tiny(&pair.there, 40 << 20));
@@ -193,7 +193,7 @@ fn a_full_disk_at_the_far_end_stops_the_copy_which_resumes_with_free_space() {
 }
 
 #[test]
-fn a_full_disk_here_stops_the_copy_which_resumes_with_free_space() {
+fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
     let pair = Pair::new();
     small_files(&pair.there);
     let small = pair.scratch.path().join("small");

@@ -118,7 +118,7 @@ fn names(folder: &Path) -> Vec<OsString> {
 
 /// The only pipe test that waits for a session's idle limit, at the server and at the client.
 #[test]
-fn a_pipe_leaves_no_file_if_either_end_is_killed() {
+fn a_pipe_leaves_no_file_if_client_or_server_is_killed() {
     let ends: [fn(); 2] = [kill_the_client_of_a_pipe, kill_the_server_of_a_pipe];
     side_by_side(ends, |end| end());
 }

@@ -70,7 +70,7 @@ fn clients_without_rights_get_five_lines_and_the_others_are_counted() {
 }
 
 #[test]
-fn both_sides_report_a_client_of_an_unknown_version() {
+fn client_and_server_report_a_client_of_an_unknown_version() {
     let mut pair = Pair::new();
     let server: std::net::SocketAddr = pair.server.address.parse().expect("an address");
     let identity = Identity::load_or_create(&pair.client.config).expect("it is there");

@@ -282,7 +282,7 @@ fn a_small_copy_prints_one_line_and_more_on_request() {
 }
 
 #[test]
-fn messages_name_the_other_side() {
+fn messages_name_the_other_host() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"f");
     let id = pinned(&pair);

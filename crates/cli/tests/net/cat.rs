@@ -209,7 +209,7 @@ fn reads_use_tls_if_only_tcp_passes_or_the_channel_of_ssh() {
 }
 
 #[test]
-fn a_reader_that_waits_uses_bounded_memory_at_both_ends() {
+fn a_reader_that_waits_uses_bounded_memory_at_client_and_server() {
     const SIZE: usize = 400 << 20;
     let mut pair = Pair::new();
     fs::File::create(pair.there.join("holes")).unwrap().set_len(SIZE as u64).unwrap();

@@ -178,7 +178,7 @@ pub(super) fn assert_reports(summary: &serde_json::Value, why: &str) {
 }
 
 #[test]
-fn both_ends_report_rates_losses_round_trips_and_the_queue_in_each_mode() {
+fn sender_and_receiver_report_rates_losses_round_trips_and_the_queue_in_each_mode() {
     let pair = Pair::of_services("channel=rw");
     let deadline = ["--mode=deadline", "--deadline=20s"];
     for (room, mode, all) in [

@@ -267,7 +267,7 @@ fn many_long_names(files: u32) -> Vec<u8> {
 }
 
 #[test]
-fn either_end_refuses_a_list_larger_than_the_memory_with_the_needed_amount() {
+fn client_and_server_refuse_a_list_larger_than_the_memory_with_the_needed_amount() {
     let pair = Pair::with(&["--memory=40Mi"]);
     let encoded = many_long_names(60_000);
     assert!(encoded.len() < 2 << 20, "{} bytes", encoded.len());
@@ -291,7 +291,7 @@ fn either_end_refuses_a_list_larger_than_the_memory_with_the_needed_amount() {
 }
 
 #[test]
-fn a_list_larger_than_the_memory_is_refused_by_the_end_that_reads_it() {
+fn a_list_larger_than_the_memory_is_refused_by_the_program_that_reads_it() {
     let pair = Pair::with(&["--memory=32Mi"]);
     for folder in [&pair.here, &pair.there] {
         std::fs::create_dir(folder.join("tree")).expect("the folder is ours");

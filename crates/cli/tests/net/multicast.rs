@@ -352,7 +352,7 @@ fn a_member_that_loses_its_right_loses_the_key() {
     let mut goes = Child::spawn(&mut one.channel(&other, &server, "receive", "multicast"));
     hears(&mut goes, "before");
     let stranger = one.stranger();
-    // The flow number in the server's datagrams (bytes 1 to 4) changes with the epoch of the key.
+    // The flow number in the server's datagrams (bytes 1 to 4) changes with the key of the group.
     let flow = |server: &Server, text: &str| {
         one.say(server, "reliable", text).is(0, &[]);
         overheard(&stranger)[1..5].to_vec()

@@ -57,7 +57,7 @@ fn interrupt(cell: Cell, way: Way) {
 }
 
 #[test]
-fn a_copy_waits_for_an_end_that_is_frozen_for_a_while() {
+fn a_copy_waits_for_a_client_or_server_that_is_frozen_for_a_while() {
     each(&cells(), |cell| {
         for way in WAYS {
             ENDS.into_iter().for_each(|end| freeze(cell, way, end));
@@ -149,7 +149,7 @@ fn a_disk_slower_than_the_network_bounds_memory_without_losses() {
 }
 
 #[test]
-fn forged_datagrams_at_either_end_change_nothing_and_are_counted_where_data_arrive() {
+fn forged_datagrams_at_sender_or_receiver_change_nothing_and_are_counted_at_the_receiver() {
     each(&cells_of_datagrams(), |cell| {
         let flags = cell.flags(&["--rate=20M", "--datagram=1400"]);
         for way in WAYS {

@@ -67,7 +67,7 @@ fn every_protocol_survives_loss_at_a_fixed_or_searched_rate() {
 }
 
 #[test]
-fn the_settings_of_a_protocol_reach_the_end_that_uses_them() {
+fn the_settings_of_a_protocol_reach_the_sender_or_receiver_that_uses_them() {
     let pair = Pair::in_memory(&[]);
     let content = bytes(1_000_000, 4);
     write(&pair.here.join("object"), &content);

@@ -232,6 +232,7 @@ fn writes_continue(fault: Fault) {
 fn mount_continues(fault: Fault) {
     need!(fuse());
     let (mut pair, relay, content) = serve_long(16 * MEBI);
+    // The file is larger than the cache, so the client still requests data during the fault.
     let mounted = Mounted::of(&pair, &["--cache=8Mi"], format!("lh://{}/", relay.address()));
     let mut file = fs::File::open(mounted.at.join("long")).expect("it is there");
     let mut came = vec![0; MEBI];
@@ -288,7 +289,7 @@ fn http_continues(fault: Fault) {
 }
 
 /// Client and server run in this process, which a signal would freeze as a whole. The network is
-/// cut instead: a frozen end is silent in the same way.
+/// cut instead: a frozen server is silent in the same way.
 fn calls_continue(_: Fault) {
     let (host, me) = (Key::generate(), Key::generate());
     let (runs, begun, may_end) = (AtomicU32::new(0), Notify::new(), Semaphore::new(0));
@@ -350,7 +351,7 @@ fn calls_continue(_: Fault) {
 }
 
 #[test]
-fn every_service_survives_20_s_without_its_other_end_and_delays_no_other() {
+fn every_service_survives_20_s_without_peer_or_network_and_delays_no_other_client() {
     let all = [Fault::Cut, Fault::FrozenServer, Fault::FrozenClient];
     let services: [fn(Fault); 4] =
         [share_continues, cat_continues, mount_continues, http_continues];

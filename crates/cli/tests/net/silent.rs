@@ -6,7 +6,7 @@ use super::{Relayed, WAYS, Way};
 use crate::rig::side_by_side;
 
 #[test]
-fn the_start_and_the_end_of_silence_of_the_other_side_are_reported() {
+fn the_start_and_the_end_of_a_servers_silence_are_reported() {
     side_by_side(WAYS, |way| {
         let mut rig = Relayed::new(12_000_000);
         let (from, to, _) = rig.way(way);

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_with_a_local_end_has_no_plan_and_a_copy_between_servers_is_refused() {
+    fn a_copy_with_a_local_path_has_no_plan_and_a_copy_between_servers_is_refused() {
         for texts in [&["a", "h:b"][..], &["h:a", "b"], &["h:a", "b", "g:c"], &["h:a"], &[]] {
             assert!(plan(&locations(texts)).unwrap().is_none(), "{texts:?}");
         }
