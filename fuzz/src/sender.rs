@@ -117,7 +117,7 @@ impl Sending {
             self.grant = self.grant.max(pulse.grant);
         }
         if matches!(control, Control::Request(_)) && self.row.name == "gtp" {
-            // A receiver that requests blocks accepts them.
+            // A GTP receiver grants the blocks that it requests.
             self.grant = Bytes::MAX;
         }
         self.sender.on_control(self.now, FLOW, &control);
