@@ -165,7 +165,7 @@ fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
     }
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let room = room(&parent).map_err(|error| local(&parent.display().to_string(), &error))?;
-    // The tree, its copy, and 5 % of the two for the file system.
+    // The tree and its copy, and 5 % more than the two.
     let needed = Bytes::new(args.size.get() / 10 * 21) + CONTEST;
     if room < needed {
         let what = format!("{} has {room} left, the demo needs {needed}", parent.display());
