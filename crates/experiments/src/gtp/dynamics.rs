@@ -453,7 +453,7 @@ pub(super) static FIG12: Experiment = Experiment {
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
               than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \
-              [* flows | from simulated]} % lower, because eight senders, the receiver and the \
+              [* flows | from simulated]} % lower, because all senders, the receiver and the \
               emulator share two cores; at most {most [* flows | loss | emulated] | 1} % of the \
               datagrams are lost. With the paper's rules nothing is lost either ({most [* flows, \
               by the paper's rules | loss] | 2} % at most), but the aggregate falls with the \

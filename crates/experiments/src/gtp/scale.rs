@@ -13,12 +13,13 @@ use crate::table::{Row, Table};
 const SENDERS: [usize; 4] = [1, 10, 100, 1_000];
 /// The receiver's link in Gbit/s.
 const LINKS: [u64; 3] = [1, 10, 100];
-/// The interval in which all flows but the late one run and have settled.
+/// The interval, in seconds, in which all flows but the late one run and have settled.
 const BEFORE: (f64, f64) = (2.0, 3.0);
-/// When the late flow starts, and when all flows end, in seconds.
+/// When the late flow starts, in seconds.
 const JOIN: f64 = 3.0;
+/// When all flows end, in seconds.
 const END: f64 = 5.0;
-/// The tolerance for an equal share.
+/// The late flow has joined if its rate differs from the others' mean by at most this share of it.
 const NEAR: f64 = 0.1;
 
 /// Why these cases are not emulated.
@@ -66,8 +67,9 @@ fn joined(outcome: &CaseOutcome) -> Option<f64> {
     points().any(|sample| sample.at > from).then_some(from - JOIN)
 }
 
-/// Number of looks at flows (comparisons, and computations of shares) that the scheduler needs for
-/// one decision among `senders`. Half of the senders can use less than an equal share.
+/// Number of looks at flows (comparisons of two flows, and computations of one share) that the
+/// scheduler needs for one decision among `senders`. Half of the senders have an estimate below
+/// the equal share.
 fn looks(senders: usize) -> f64 {
     let estimate = |n: usize| ((n * 7_919) % senders + 1) as f64;
     let demands: Vec<Demand> =
@@ -86,14 +88,14 @@ pub(super) static SCALE: Experiment = Experiment {
             of 1, 10 or 100 Gbit/s. Their round-trip times are 1, 3, 10, 20, 30, 50, 80, 120, 200 \
             and 300 ms, repeated for further senders, and they start at 0 s. One more sender, with \
             a round trip of 50 ms, joins at 3 s. The switch port before the receiver has a queue \
-            of 5 ms. The senders' cards have 1 Gbit/s too and report it at set-up; the receiver's \
-            card is not a limit. The receiver knows the rate of its link, and senders wait for its \
-            first request. Aggregate and fairness (Jain's index) are measured from 2 to 3 s, loss \
-            over all 5 s. The model is the object data that the links carry in full packets. A \
-            join is over when the late flow's rate over 50 ms stays within 10 % of the others' \
-            mean. A decision is one computation of all shares, and a look is one comparison, or \
-            the computation of one share, in it. In the table of looks the model is N log2 N for N \
-            senders.",
+            of 5 ms. Each sender's card has 1 Gbit/s too, which the sender reports at set-up; the \
+            receiver's card is not a limit. The receiver knows the rate of its link, and senders \
+            wait for its first request. Aggregate and fairness (Jain's index) are measured from 2 \
+            to 3 s, loss over all 5 s. The model is the object data that the links carry in full \
+            packets. The rows `fair after a join within` have the time from the join until the \
+            late flow's rate over 50 ms stays within 10 % of the others' mean. A decision computes \
+            all shares. A look is one step of a decision: it compares two flows or computes one \
+            share. In the table of looks the model is N log2 N for N senders.",
     cases: || {
         let case = |(senders, link): (usize, u64)| {
             let capacity = payload_ceiling(Rate::from_mbps(link * 1_000)).as_bps() / 1_000_000;

@@ -212,11 +212,11 @@ pub(super) static TABLE4: Experiment = Experiment {
               The paper does not give the near sender's distance; the 1 ms of this page is the \
               round trip of a campus. Most of TCP's aggregate belongs to the near sender, which \
               sends 64 kB each millisecond; the two far senders have 9 Mbit/s each. With a near \
-              sender 0.8 ms away TCP would have the paper's 677 Mbit/s, so this distance explains \
-              the difference of {-[TCP | difference]} %. RBUDP's goodput depends on how the \
-              receiving host copes with three times its link's rate. Here the host takes all that \
-              the link delivers, so RBUDP loses two thirds at the switch but keeps the link full; \
-              the paper's RBUDP lost half and delivered less.\n\n\
+              sender 0.8 ms away TCP would have the paper's 677 Mbit/s, so this distance may \
+              explain the difference of {-[TCP | difference]} %. RBUDP's goodput depends on how \
+              the receiving host copes with three times its link's rate. Here the host takes all \
+              that the link delivers, so RBUDP loses two thirds at the switch but keeps the link \
+              full; the paper's RBUDP lost half and delivered less.\n\n\
               Over real sockets RBUDP loses less and delivers less than in the simulator. Its \
               three senders, the receiver and the emulator share two cores, so all senders \
               together send less than half of what three links would carry. Fewer datagrams meet a \
