@@ -38,7 +38,7 @@ impl Program {
         self.own.holding()
     }
 
-    /// Makes the calls over the connection `first`. After a loss it retries `connect` for at most
+    /// Makes the calls over the connection `first`. After a loss, retries `connect` for at most
     /// `retry_for`. Returns when `ends` completes, or when the program holds no handle and no call
     /// is pending. After a failure all further calls return the reason of the failure.
     pub async fn run(

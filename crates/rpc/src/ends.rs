@@ -248,8 +248,8 @@ impl Ends {
         }
     }
 
-    /// Handles the loss of the connection. Calls with items end. The other calls of this end wait
-    /// for the next connection if `keeps` is true; otherwise they end.
+    /// Handles the loss of the connection. Ends all calls with items. The other calls of this
+    /// program wait for the next connection if `keeps` is true, and end if `keeps` is false.
     pub(crate) fn lost(&mut self, keeps: bool) {
         for id in self.callee.lost() {
             self.running.remove(&id);

@@ -188,8 +188,9 @@ impl Rpc {
     /// connection the request is sent again, but the method runs at most once.
     ///
     /// # Errors
-    /// The error of the method, or a code that says why there is no answer. With
-    /// [`RpcCode::Deadline`], [`RpcCode::Unknown`] and [`RpcCode::Lost`] the method may have run.
+    /// The error of the method, or a code that says why there is no valid answer. The method may
+    /// have run if the code is [`RpcCode::Deadline`], [`RpcCode::Unknown`] or [`RpcCode::Lost`], or
+    /// if the answer is too long or malformed.
     pub async fn call<A: RpcMessage>(
         &self,
         method: &str,

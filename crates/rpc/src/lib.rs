@@ -5,7 +5,8 @@
 //! - [`messages`]: the wire messages; [`convert`] validates them.
 //! - `handle`: the program's side of calls.
 //! - `method`: the methods of this end, and the thread that runs them.
-//! - `ends`: the calls of one program in both directions, over one connection (`link`).
+//! - `ends`: the calls of one program in both directions; `link` moves their messages over one
+//!   connection.
 //! - [`server`] and [`client`]: the successive connections of a program.
 
 pub mod client;

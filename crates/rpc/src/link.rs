@@ -13,9 +13,9 @@ use crate::ends::Ends;
 use crate::handle::Order;
 use crate::messages::Say;
 
-/// Maximum bytes of messages that wait in the writer.
+/// The writer takes no further message while this many bytes wait in it.
 const AHEAD: usize = 256 << 10;
-/// How long the other side may leave messages unread.
+/// How long the other side may read nothing while messages wait.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// Detects that the other side does not read.
@@ -40,7 +40,8 @@ impl Stuck {
 /// request of this program.
 ///
 /// # Errors
-/// The connection is lost, or the other side breaks the protocol.
+/// The connection is lost, or the other side reads nothing for a minute, ends the stream with an
+/// error, or breaks the protocol.
 pub(crate) async fn run(
     ends: &mut Ends,
     orders: &mut mpsc::UnboundedReceiver<Order>,
@@ -99,14 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_stuck_when_nothing_leaves_for_a_minute() {
+    fn a_peer_is_stuck_if_it_reads_none_of_the_queued_bytes_for_a_minute() {
         let (mut stuck, begun) = (Stuck::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(stuck.at(0, at(0)), None);
         assert_eq!(stuck.at(100, at(1)), Some(at(61)));
         assert_eq!(stuck.at(100, at(5)), Some(at(61)));
-        assert_eq!(stuck.at(90, at(7)), Some(at(67)), "something left");
-        assert_eq!(stuck.at(200, at(8)), Some(at(67)), "more waits");
+        assert_eq!(stuck.at(90, at(7)), Some(at(67)), "some bytes were sent");
+        assert_eq!(stuck.at(200, at(8)), Some(at(67)), "more bytes wait");
         assert_eq!(stuck.at(0, at(9)), None);
     }
 }

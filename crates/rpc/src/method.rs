@@ -33,10 +33,10 @@ impl fmt::Debug for Methods {
 
 impl Methods {
     /// Adds a method, or replaces the method of this name. All methods run concurrently on one
-    /// thread: run long computations on threads of the program.
+    /// thread, so run long computations on other threads.
     ///
     /// # Errors
-    /// A text with the reason: the name is invalid, or the system has no thread left.
+    /// A text with the reason: the name is invalid, or the thread of the methods cannot start.
     pub fn add<Q: RpcMessage, A: RpcMessage, F>(
         &mut self,
         name: &str,
@@ -166,8 +166,8 @@ impl RpcCall {
         &self.peer
     }
 
-    /// Returns the handle for calls to the caller's own methods. The handle ends with the
-    /// connection.
+    /// Returns the handle for calls to the caller's own methods. A lost connection ends the pending
+    /// calls of this handle.
     pub fn caller(&self) -> &Rpc {
         &self.rpc
     }

@@ -174,7 +174,7 @@ fn the_program_that_disconnected_first_is_evicted_at_the_limit_of_a_client() {
 }
 
 #[test]
-fn a_client_that_lies_loses_its_connection() {
+fn a_client_that_breaks_the_protocol_loses_its_connection() {
     block_on(async {
         let gate = Gate::default();
         let calls = Calls::new(gate.methods());

@@ -63,7 +63,8 @@ impl Allow {
 /// form.
 ///
 /// # Errors
-/// The id has a typing error, a mode or a word is unknown, or the subfolder is not below the root.
+/// The id has a typing error, a mode is unknown, a word is unknown or repeated, or the subfolder is
+/// not below the root.
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
         Error::new(Kind::Usage, format!("`{text}` is not an entry: {why}")).advise(
@@ -174,9 +175,9 @@ fn looks_like_a_mode(word: &str) -> bool {
     is_short || is_spelled && word.bytes().all(|b| b.is_ascii_lowercase() || b"-_+".contains(&b))
 }
 
-/// Parses a list with one entry a line. Skips empty lines, and comments that start with `#` at the
-/// start of a line or after a space. A comment after an entry names its client. `name` is the
-/// list's name in errors.
+/// Parses a list with one entry a line. Skips empty lines, and comments. A comment starts with `#`,
+/// at the start of a line or after a space or tab. A comment after an entry names its client.
+/// `name` is the list's name in errors.
 ///
 /// # Errors
 /// The error names the first line that is not an entry, or that repeats an id.
@@ -209,7 +210,7 @@ pub fn parse_list(text: &str, name: &str) -> Result<Vec<Allow>, Error> {
 /// Parses the list in the file at `path`.
 ///
 /// # Errors
-/// The file cannot be read, or another user can change it; else the errors of [`parse_list`].
+/// The file cannot be read, another user can change it, or its text has an error of [`parse_list`].
 pub fn load(path: &Path) -> Result<Vec<Allow>, Error> {
     let trouble = |error| {
         let what = format!("cannot read {}: {}", path.display(), reason(&error));
@@ -233,7 +234,7 @@ fn below_root(folder: &str) -> Option<PathBuf> {
     is_below_root(path).then(|| path.to_owned())
 }
 
-/// Returns whether a path is a folder below the root.
+/// Returns whether `path`, relative to the root, is not empty and does not leave the root.
 pub fn is_below_root(path: &Path) -> bool {
     let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     !path.as_os_str().is_empty() && path.components().all(plain)
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_unknown_or_twice_are_refused() {
+    fn invalid_and_repeated_words_of_the_long_form_are_refused() {
         for (tail, why) in [
             ("", "`` is not a service"),
             ("files", "`` is not a mode"),
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_comments_and_its_errors_a_line() {
+    fn comments_name_clients_and_errors_name_lines() {
         let text = format!("# lab\n\n{A}:ro  # Ada\n  {B}:wo:in\t# Bob\n");
         let allowed = parse_list(&text, "file").expect("two entries");
         let ada = Allow { name: Some("Ada".to_owned()), ..allow(true, false, None) };

@@ -84,8 +84,8 @@ impl Below {
         Error::new(Kind::Lost, format!("the session with {} was lost: {reason}", self.shown()))
     }
 
-    /// Drops a reference to the connection. If it is the last reference, ends the connection after
-    /// the kernel has taken all written data.
+    /// Drops a reference to the connection. The last reference ends the connection. A multiplexer
+    /// sends all written data first; QUIC discards unsent data.
     pub(super) async fn release(this: Arc<Below>) {
         if let Some(last) = Arc::into_inner(this) {
             match (&last.quic, &last.mux) {

@@ -21,9 +21,10 @@ use longhaul_text::CallOption;
 /// receives nothing, not even this client's id.
 ///
 /// # Errors
-/// [`Kind::Unreachable`] if nobody answers (the error names the attempts and the ports to open), if
-/// the server's id is wrong, or if an unknown server is not accepted; [`Kind::Usage`] if the pin is
-/// not an id; [`Kind::LocalFile`] for errors with `known_servers`.
+/// [`Kind::Unreachable`] if `host` has no address, if no session opens (the error names the
+/// attempts and the ports to open), if the server's id is wrong, or if an unknown server is not
+/// accepted; [`Kind::Usage`] if the pin is not an id; [`Kind::LocalFile`] for errors with
+/// `known_servers`.
 pub async fn connect(
     host: &str,
     port: u16,
@@ -70,7 +71,7 @@ pub async fn connect(
         return Err(refused(&name, shown));
     }
     let session = reach(Expect::Only(shown)).await.map_err(|lost| match lost {
-        Lost::Stranger(other) => wrong_pin(&name, shown, other, false),
+        Lost::Stranger(other) => wrong_id(&name, &format!("the accepted {shown}"), other),
         Lost::Tried(tried) => unreachable(tried),
     })?;
     // Store the server only after it has proven that it owns the key.
@@ -94,13 +95,13 @@ pub async fn look(
 /// Returns the addresses of `host`, at least one.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: `host` has no address, or its zone is not an interface of this host.
+/// [`Kind::Unreachable`]: `host` cannot be resolved, or its zone is not an interface of this host.
 pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
     if let Some(address) = zone::address(host, port)? {
         return Ok(vec![address]);
     }
     let failed = |reason: String| {
-        Error::new(Kind::Unreachable, format!("the name {host} has no address: {reason}"))
+        Error::new(Kind::Unreachable, format!("cannot resolve the name {host}: {reason}"))
             .advise("check the spelling, and that this host can resolve names")
     };
     match timeout(settings.handshake, tokio::net::lookup_host((host, port))).await {
@@ -121,13 +122,18 @@ fn parse_pin(pin: &str) -> Result<PeerId, Error> {
 }
 
 fn wrong_pin(name: &str, pinned: PeerId, shown: PeerId, of_all: bool) -> Error {
-    let what = format!("{name} shows the id {shown}, not the pinned {pinned}; nothing was sent");
-    let mut advice = "somebody may intercept the connection; ask the server's owner".to_owned();
-    if of_all {
+    let mut error = wrong_id(name, &format!("the pinned {pinned}"), shown);
+    if of_all && let Some(advice) = &mut error.advice {
         let pin = CallOption::Pin;
-        advice += &format!("; for several servers, {pin} HOST=ID pins each");
+        *advice += &format!("; for several servers, {pin} HOST=ID pins each");
     }
-    Error::new(Kind::Unreachable, what).advise(advice)
+    error
+}
+
+fn wrong_id(name: &str, expected: &str, shown: PeerId) -> Error {
+    let what = format!("{name} shows the id {shown}, not {expected}; nothing was sent");
+    Error::new(Kind::Unreachable, what)
+        .advise("somebody may intercept the connection; ask the server's owner")
 }
 
 fn refused(name: &str, shown: PeerId) -> Error {

@@ -15,8 +15,8 @@ use crate::{Error, Kind};
 /// How long to wait until the other side allows another stream.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// A connection that carries several streams, at most 16 at a time. It stays open as long as this
-/// handle or one of its streams. Clones refer to the same connection.
+/// A connection that carries several streams, at most 16 at a time. The connection stays open while
+/// a handle or a stream of it exists. Clones refer to the same connection.
 #[derive(Clone)]
 pub struct Connection {
     below: Arc<Below>,
@@ -48,7 +48,8 @@ impl Connection {
     /// up to 10 s.
     ///
     /// # Errors
-    /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams.
+    /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams. Otherwise
+    /// the other side's reason for refusing this end.
     pub async fn open(&self, service: &str, needs: u32) -> Result<Session, Error> {
         let opened = timeout(OPENING, async {
             match (&self.below.quic, &self.below.mux) {
@@ -76,8 +77,8 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Drops this handle. If no other handle or stream uses the connection, ends the connection
-    /// after all written data were sent.
+    /// Drops this handle. If no other handle or stream uses the connection, ends the connection. To
+    /// be sure of the delivery, first close each stream with [`Session::close`].
     pub async fn close(self) {
         Below::release(self.below).await;
     }

@@ -11,7 +11,7 @@ pub enum Kind {
     Lost,
     /// The caller's request is invalid.
     Usage,
-    /// The other side cannot be reached, has the wrong id, or refuses.
+    /// The other side cannot be reached, has the wrong id, or refuses; or this host cannot listen.
     Unreachable,
     /// An error with files on this host.
     LocalFile,

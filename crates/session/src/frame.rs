@@ -37,7 +37,7 @@ pub fn decode_header(bytes: [u8; HEADER]) -> Result<Header, Error> {
         let what =
             format!("received a control message of {length} bytes; the limit is {MAX_FRAME}");
         return Err(
-            Error::new(Kind::Unreachable, what).advise("check that longhaul runs on that port")
+            Error::new(Kind::Unreachable, what).advise("check that the other side is longhaul")
         );
     }
     Ok(if word & GOODBYE == 0 { Header::Message(length) } else { Header::Goodbye(length) })
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goodbye_states_an_error_from_the_other_ends_view() {
+    fn a_received_goodbye_swaps_local_and_remote_files() {
         assert_eq!(told(None), None);
         let error = Error::new(Kind::LocalFile, "disk\x1b[2J full").advise("make room");
         let heard = told(Some(&error)).expect("an error");

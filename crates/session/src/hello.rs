@@ -39,7 +39,7 @@ pub struct Hello {
     pub streams: bool,
 }
 
-/// Longest release name in messages.
+/// Maximum characters of a release name in error messages.
 const LONGEST_RELEASE: usize = 40;
 
 impl Hello {

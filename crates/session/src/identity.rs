@@ -165,7 +165,7 @@ fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
         let what = format!("cannot make the folder {folder} for this user's key: {why}");
         Error::new(Kind::LocalFile, what)
             .at(config_dir)
-            .advise("make it writable, or name another folder in LONGHAUL_CONFIG_DIR")
+            .advise("make its parent writable, or name another folder in LONGHAUL_CONFIG_DIR")
     })?;
     let temporary = temporary_beside(path);
     let written = write_new(&temporary, pem(&generate()).as_bytes());

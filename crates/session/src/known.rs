@@ -54,8 +54,8 @@ impl KnownServers {
     /// Returns the entry of the server called `name`.
     ///
     /// # Errors
-    /// The file cannot be read, has an invalid line, or gives the server two ids. An invalid file
-    /// grants no trust at all.
+    /// The file cannot be read, other users can change it, it has an invalid line, or it gives the
+    /// server two ids. A file with an invalid line grants no trust at all.
     pub fn find(&self, name: &str) -> Result<Option<Known>, Error> {
         let mut found: Option<Known> = None;
         for (at, line) in self.read()?.lines().enumerate() {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ids_for_one_server_are_an_error_and_the_same_id_twice_is_the_first_line() {
+    fn two_ids_for_one_server_are_an_error_and_of_equal_entries_the_first_counts() {
         let (_folder, known) = known();
         let lines = format!("a:1 {A}\nb:1 {B}\na:1 {A}\n");
         std::fs::write(known.path(), &lines).expect("writable");

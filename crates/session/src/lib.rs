@@ -220,7 +220,7 @@ pub struct Session {
     pub local_ip: Option<IpAddr>,
     /// What carries the session: `quic`, `tls`, `ssh`.
     pub carrier: &'static str,
-    /// The round-trip time measured in the handshake.
+    /// The round-trip time when the session began; `None` over ssh.
     pub rtt: Option<Duration>,
     /// The UDP port of the data, if the remote side named one (a copy over ssh).
     pub data_port: Option<u16>,

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_leaves_does_not_wait_for_the_delivery_and_one_that_closes_does() {
+    fn leave_does_not_wait_for_the_delivery_and_close_does() {
         // If `leave` waited for this delivery, it would fail after three seconds.
         let never: Delivered = Box::pin(std::future::pending());
         let left = writer(Vec::new(), Some(never)).leave(reader(greeting()));
@@ -434,8 +434,8 @@ mod tests {
         assert_eq!(writer.queued(), all - 3);
     }
 
-    /// Polls the end of a stream once while the other side sends nothing. Returns whether the end
-    /// waits for the other side.
+    /// Polls `close` once while the other side sends nothing. Returns whether `close` waits for the
+    /// other side.
     fn waits(is_broken: bool, peer_done: bool) -> bool {
         let (input, _silent) = tokio::io::duplex(8);
         let (out, far) = tokio::io::duplex(1 << 10);
@@ -455,13 +455,13 @@ mod tests {
     }
 
     #[test]
-    fn an_end_waits_unless_the_other_side_has_ended_or_cannot_be_reached() {
+    fn close_waits_unless_the_other_side_has_ended_or_cannot_be_reached() {
         let cases = [(false, false), (false, true), (true, false), (true, true)];
         assert_eq!(cases.map(|(broken, done)| waits(broken, done)), [true, false, false, false]);
     }
 
     #[test]
-    fn an_end_reads_what_the_other_side_still_sends() {
+    fn close_reads_what_the_other_side_still_sends() {
         let (input, mut far) = tokio::io::duplex(8);
         let mut reader = reader(Vec::new());
         reader.input = Box::new(input);
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_bytes_of_a_read_precede_the_next_ones() {
+    fn bytes_that_were_read_and_not_used_come_first_from_the_underlying_reader() {
         let mut bytes = greeting();
         bytes.extend(b"of another kind");
         let mut reader = reader(bytes);

@@ -3,8 +3,8 @@
 //! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
 //! it becomes a [`Session`]. The listener refuses a client without any right before it reads the
 //! client's first message. A network with many refused clients has to pause. The listener also
-//! refuses a client without a common protocol version. It drops connections of other programs
-//! silently, and counts them.
+//! refuses a client without a common protocol version. The listener drops connections of other
+//! programs silently, and counts them.
 
 use std::fmt;
 use std::io;
@@ -76,7 +76,7 @@ pub struct Dropped {
     pub timed_out: u64,
     /// Clients that were evicted to make room for new clients.
     pub evicted: u64,
-    /// longhaul clients without a common protocol version.
+    /// Clients with an invalid first message, or without a common protocol version.
     pub versions: u64,
     /// longhaul clients without any right here.
     pub unauthorised: u64,
@@ -94,7 +94,7 @@ struct Counts {
     barred: AtomicU64,
 }
 
-/// Called for each refused longhaul client, with the reason.
+/// Called for each refused longhaul client with the reason, and when a network has to pause.
 type OnRefusal = Box<dyn Fn(SocketAddr, &Error) + Send + Sync>;
 
 /// Called for each address that starts a handshake.
@@ -143,7 +143,7 @@ impl Listener {
     /// unspecified IPv6 address includes IPv4. Needs a running tokio runtime.
     ///
     /// # Errors
-    /// The address does not belong to this host, or the port is in use.
+    /// The address does not belong to this host, or the port is in use or not permitted.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -201,7 +201,7 @@ impl Listener {
     /// [`Listener::accept`] returns the additional streams of this client.
     ///
     /// # Errors
-    /// The client has no common version, or ends the session.
+    /// The client has no common version, ends the session, or sends no first message in time.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
         let late = || Error::new(Kind::Lost, "no first message arrived in time");
@@ -214,7 +214,8 @@ impl Listener {
         }
         match timeout(self.door.settings.handshake, self.door.clone().carried(session)).await {
             Ok(Arrival::Session(session)) => Ok(*session),
-            _ => Err(late()),
+            Ok(_) => Err(Error::new(Kind::Lost, "the client opened no first stream")),
+            Err(_) => Err(late()),
         }
     }
 
@@ -244,8 +245,8 @@ impl Listener {
         self.door.holds.send_replace(holds);
     }
 
-    /// Calls `tell` for each client that is not admitted or has no common version, with its address
-    /// and the reason. Only the first call counts.
+    /// Calls `tell` with the client's address and the reason if a client is not admitted, has no
+    /// common version, or makes its network pause. Only the first call of this method counts.
     pub fn on_refusal(&self, tell: impl Fn(SocketAddr, &Error) + Send + Sync + 'static) {
         let _ = self.door.on_refusal.set(Box::new(tell));
     }
@@ -381,7 +382,8 @@ enum Arrival {
     Done,
 }
 
-/// Admits or refuses a session that no listener accepted, as a listener would; `None` if refused.
+/// Admits or refuses a session that no listener accepted, as a listener would; `None` if refused or
+/// without a common version.
 pub async fn judge_alone(
     session: Session,
     judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
@@ -629,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_is_sought_32_times_and_a_given_one_is_tried_once() {
+    fn port_0_tries_32_ports_and_a_given_port_is_tried_once() {
         assert_eq!(tries("127.0.0.1:0", 0), (1, true));
         assert_eq!(tries("127.0.0.1:0", 31), (32, true));
         assert_eq!(tries("127.0.0.1:0", 32), (32, false));
@@ -679,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_over_its_charge_begins_one_handshake_and_is_barred_from_the_next() {
+    fn a_network_over_its_limit_begins_one_handshake_and_is_barred_from_the_next() {
         let door = door();
         let [network, other] = [1, 2].map(|last| Network::of(IpAddr::from([192, 0, last, 1])));
         // Twenty handshakes at three seconds each are the sixty free seconds. Three more exceed

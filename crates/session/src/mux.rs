@@ -117,7 +117,7 @@ impl Mux {
         self.refusal.get().cloned()
     }
 
-    /// Ends all streams once their written data have been sent.
+    /// Ends all streams after their written data were sent. Waits at most 3 s.
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {

@@ -58,7 +58,7 @@ const UNREAD_ALL: u32 = 4 * BULK;
 /// does not run for 67 ms.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// Buffers for pulses that were not read, and not sent, in bytes.
+/// Buffers for unread and for unsent pulses, in bytes.
 const PULSES_IN: usize = 64;
 const PULSES_OUT: usize = 4 << 10;
 

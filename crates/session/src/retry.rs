@@ -10,12 +10,12 @@ use crate::{Error, Kind};
 /// The first and the longest pause between attempts to reconnect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Interval of checks for a datagram of the server.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Number of failed checks in sequence after which the server counts as silent.
-const LOOKS: u32 = 4;
+const CHECKS: u32 = 4;
 
-/// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over. Only a lost
-/// connection and a missing answer are not permanent.
+/// Calls `connect` until it succeeds, fails permanently, or `retry_for` is over. Every failure is
+/// permanent except a lost connection and a missing answer.
 ///
 /// # Errors
 /// The last error of `connect`.
@@ -51,17 +51,17 @@ impl Retries {
     }
 }
 
-/// Completes after `LOOKS` checks in sequence without a datagram of the server; never completes
+/// Completes after `CHECKS` checks in sequence without a datagram of the server; never completes
 /// over TCP and ssh. This detects the end of a server even if no process at its address reports the
 /// end.
 pub async fn silence(rtt: RttWatch) -> Error {
-    let mut looks = Looks { seen: rtt.received(), failed: 0 };
-    let mut tick = interval(LOOK_EVERY);
+    let mut checks = Checks { seen: rtt.received(), failed: 0 };
+    let mut tick = interval(CHECK_EVERY);
     // After a suspension of this host, do not count the checks that it missed.
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        if looks.is_silent(rtt.received()) {
+        if checks.is_silent(rtt.received()) {
             return Error::new(Kind::Lost, "the server is silent");
         }
         rtt.nudge();
@@ -69,20 +69,20 @@ pub async fn silence(rtt: RttWatch) -> Error {
 }
 
 /// The checks for datagrams of the server.
-struct Looks {
+struct Checks {
     seen: Option<u64>,
     /// The number of failed checks in sequence.
     failed: u32,
 }
 
-impl Looks {
+impl Checks {
     /// Records a check that found `received` datagrams. Returns whether the server is silent.
     fn is_silent(&mut self, received: Option<u64>) -> bool {
         // Without datagrams (TCP, ssh) the system reports a lost connection.
         let is_failed = received.is_some() && received == self.seen;
         self.failed = if is_failed { self.failed + 1 } else { 0 };
         self.seen = received;
-        self.failed == LOOKS
+        self.failed == CHECKS
     }
 }
 
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn a_server_is_silent_after_four_checks_in_sequence_without_a_datagram() {
-        let mut looks = Looks { seen: Some(7), failed: 0 };
-        let silent = [7, 7, 7, 8, 8, 8, 8, 8].map(|received| looks.is_silent(Some(received)));
+        let mut checks = Checks { seen: Some(7), failed: 0 };
+        let silent = [7, 7, 7, 8, 8, 8, 8, 8].map(|received| checks.is_silent(Some(received)));
         assert_eq!(silent, [false, false, false, false, false, false, false, true]);
-        let mut looks = Looks { seen: None, failed: 0 };
-        assert!((0..10).all(|_| !looks.is_silent(None)), "TCP has no datagrams");
+        let mut checks = Checks { seen: None, failed: 0 };
+        assert!((0..10).all(|_| !checks.is_silent(None)), "TCP has no datagrams");
     }
 
     #[test]

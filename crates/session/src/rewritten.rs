@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::identity::{temporary_beside, write_new};
 
-/// The lock on all files of a folder that are changed in this manner, held until drop.
+/// The lock that a process takes before it changes files of a folder; held until drop.
 #[derive(Debug)]
 pub struct Rewriting(File);
 
@@ -37,7 +37,7 @@ impl Rewriting {
         }
     }
 
-    /// Replaces the file at `path` in this folder, and syncs it.
+    /// Replaces the file at `path` in the locked folder, and syncs it.
     ///
     /// # Errors
     /// The file cannot be written. The file is unchanged, or has the new content but may lose this

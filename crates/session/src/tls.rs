@@ -141,7 +141,7 @@ impl Verifier {
     }
 
     /// Checks that there is exactly one key, and that it is expected.
-    fn look(
+    fn check_id(
         &self,
         end_entity: &CertificateDer<'_>,
         more: &[CertificateDer<'_>],
@@ -200,7 +200,7 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.look(end_entity, intermediates).map(|()| ServerCertVerified::assertion())
+        self.check_id(end_entity, intermediates).map(|()| ServerCertVerified::assertion())
     }
 
     raw_ed25519_keys_of_tls13!();
@@ -217,7 +217,7 @@ impl ClientCertVerifier for Verifier {
         intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        self.look(end_entity, intermediates).map(|()| ClientCertVerified::assertion())
+        self.check_id(end_entity, intermediates).map(|()| ClientCertVerified::assertion())
     }
 
     raw_ed25519_keys_of_tls13!();
@@ -241,11 +241,11 @@ mod tests {
         let key = &identity.key.cert[0];
         for expect in [Expect::Anyone, Expect::Only(identity.id())] {
             let verifier = Verifier::new(expect, Seen::default(), &provider());
-            assert!(verifier.look(key, &[]).is_ok());
-            assert!(verifier.look(key, std::slice::from_ref(key)).is_err());
+            assert!(verifier.check_id(key, &[]).is_ok());
+            assert!(verifier.check_id(key, std::slice::from_ref(key)).is_err());
         }
         let verifier = Verifier::new(Expect::Nobody, Seen::default(), &provider());
-        assert!(verifier.look(key, &[]).is_err());
+        assert!(verifier.check_id(key, &[]).is_err());
         let seen = verifier.seen;
         let stranger = Some(identity.id());
         assert_eq!(seen.stranger(Expect::Nobody), stranger, "the caller learns who answered");

@@ -7,12 +7,12 @@ use super::known::server_name;
 /// Asks the user whether the server `host:port` with the id `lh1:…` is to be trusted from now on.
 pub type AskTrust<'a> = dyn Fn(&str, &str) -> bool + Sync + 'a;
 
-/// Trusts no unknown server: for a session with a server whose id is pinned.
+/// Refuses every unknown server. For programs that connect only to pinned servers.
 pub fn ask_nobody(_server: &str, _id: &str) -> bool {
     false
 }
 
-/// The key of this end, and the servers that it trusts.
+/// Where this client's key is stored, and which servers the client trusts.
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// The folder of the identity key and of `known_servers`.

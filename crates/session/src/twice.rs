@@ -3,8 +3,8 @@
 //! Control traffic is small compared with the data. A repair costs at least a round trip, and at
 //! the start of a session a timeout of three round trips. If losses are independent, a copy of each
 //! packet turns a loss ratio of 12 % into 1.4 % (0.12²). QUIC drops the second of two equal packets
-//! (RFC 9000 section 12.3). The copies have a budget; beyond the budget, packets are sent once, and
-//! QUIC repairs losses.
+//! (RFC 9000 section 12.3). A token bucket (the budget) limits the bytes of the copies. While the
+//! bucket is empty, packets are sent once, and QUIC repairs losses.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};

@@ -35,7 +35,8 @@ const FLOOR: u64 = 64 << 10;
 /// Maximum bytes in flight: as many as the ends keep unacknowledged for any stream.
 const MOST: u64 = 32 << 20;
 /// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
-/// met no queue. At 100 ms, 1 MiB is 10 MB/s, which rarely overloads a path.
+/// met no queue, unless an earlier round was too large for the path. At 100 ms, 1 MiB is 10 MB/s,
+/// which rarely overloads a path.
 const FAST: u64 = 1 << 20;
 /// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
@@ -44,8 +45,9 @@ const TOO_MUCH: u64 = 16;
 const QUEUE_SHARE: u32 = 4;
 const UNREST: Duration = Duration::from_millis(10);
 /// Bytes a second that may be sent beyond the window while no acknowledgement arrives, for at most
-/// [`LONGEST_OUTAGE`]. Otherwise the connection learns late that an outage is over: a full window
-/// permits only probes, and their interval doubles each time (RFC 9002, section 6.2.1).
+/// [`LONGEST_OUTAGE`]. Without these bytes the connection would learn late that an outage is over:
+/// a full window permits only probes, and their interval doubles each time (RFC 9002, section
+/// 6.2.1).
 const UNHEARD: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
@@ -479,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_in_which_there_was_nothing_to_send_leaves_the_window_and_may_set_the_shortest() {
+    fn an_idle_round_leaves_the_window_unchanged_and_may_be_the_shortest() {
         let mut window = half_a_mib();
         let begun = Instant::now();
         window.on_sent(begun, 8_000, 7);
@@ -680,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_has_a_limit_and_an_end_and_a_small_one_changes_nothing() {
+    fn a_permission_is_limited_and_expires_and_a_small_one_changes_nothing() {
         let state = |flight, waits| {
             let window = Window { shortest: Some(RTT), ..Window::new() };
             window.resume(flight, Instant::now() - waits);

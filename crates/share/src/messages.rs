@@ -160,7 +160,7 @@ pub struct Answer {
     /// The number of the call.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// The revision of the tree after the call.
+    /// The revision of the tree after a successful call, otherwise 0.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
     /// 0: done. 1: the condition of a `Put` does not hold, or a `Hold` arrived too late. 2:
@@ -168,7 +168,7 @@ pub struct Answer {
     /// outcome.
     #[prost(uint32, tag = "3")]
     pub result: u32,
-    /// The version that a `Put` made; 0 if the key to delete did not exist.
+    /// The version that a `Put` or a `Hold` made; 0 if the key to delete did not exist.
     #[prost(uint64, tag = "4")]
     pub version: u64,
     /// The key's current entry, in the answer to a `Get`, and after a failed condition if the

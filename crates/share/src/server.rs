@@ -66,7 +66,7 @@ impl Shared {
         Ok(Rc::new(Shared { store, run, streams: Cell::new(0), turns: Turns::default() }))
     }
 
-    /// Returns the current size of the tree; `None` after its end.
+    /// Returns the current size of the tree; `None` if the tree's thread has ended.
     pub fn size(&self) -> impl Future<Output = Option<Size>> + use<> {
         let size = self.store.ask(Command::Count);
         async { size.await.ok() }

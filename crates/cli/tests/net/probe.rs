@@ -206,7 +206,7 @@ fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
 fn doctor_prints_its_findings_before_the_error_about_a_server_without_an_address() {
     let pair = Pair::new();
     let ended = doctor(&pair, &["lh://no-such-host.invalid", "--rate=1k"]);
-    let last = ended.is(3, &["no-such-host.invalid has no address"]).last();
+    let last = ended.is(3, &["cannot resolve the name no-such-host.invalid"]).last();
     assert!(last["event"] == "error" && last["status"] == 3, "{ended}");
     assert!(!ended.events("finding").is_empty(), "{ended}");
 }

@@ -132,7 +132,7 @@ impl SshSide {
     }
 }
 
-/// Returns `None` if the client left before its first message.
+/// Returns `None` if the client left before its first message, or sent none in time.
 fn unless_lost<T>(carried: Result<T, Error>) -> Result<Option<T>, Error> {
     match carried {
         Err(error) if error.kind == Kind::Lost => Ok(None),

@@ -37,7 +37,7 @@ const DIRECT: Duration = Duration::from_secs(3);
 /// Timeout for the look-up of the destination's address, which runs while ssh starts.
 const LOOK_UP: Duration = Duration::from_secs(3);
 
-/// How long the ssh process may take to end after it has closed its output.
+/// How long to wait for the exit status of an ssh process whose output contains no offer.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// How to reach the remote side.

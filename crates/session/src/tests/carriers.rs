@@ -1,4 +1,4 @@
-//! All carriers of a session (QUIC, TLS over TCP) provide the same functions.
+//! The carriers QUIC and TLS over TCP provide the same functions.
 
 use std::time::Instant;
 

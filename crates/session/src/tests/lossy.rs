@@ -151,7 +151,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
 /// If each loss reduced the window to its minimum of 64 KiB, a list of a million files would take
 /// hundreds of round trips. So the window must shrink for a full queue, but not for random losses.
 #[test]
-fn long_messages_fill_a_long_path_as_far_as_the_other_end_expects_them() {
+fn long_messages_fill_a_long_path_only_if_both_sides_expect_much_data() {
     const PACKET: usize = 1_200;
     let most_flying = |much: bool, one_in| {
         let flying: Arc<Mutex<Vec<usize>>> = Arc::default();

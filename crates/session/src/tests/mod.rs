@@ -137,7 +137,7 @@ fn the_first_message_of_a_stream_names_its_service() {
 }
 
 #[test]
-fn each_choice_of_carriers_has_its_own() {
+fn a_choice_of_carriers_enables_quic_or_tcp_or_both() {
     let has = |carriers: Carriers| (carriers.quic(), carriers.tcp());
     assert_eq!(has(Carriers::Both), (true, true));
     assert_eq!(has(Carriers::Quic), (true, false));
@@ -145,7 +145,7 @@ fn each_choice_of_carriers_has_its_own() {
 }
 
 #[test]
-fn a_quarter_of_the_file_descriptors_may_wait_and_at_most_1024_clients() {
+fn clients_may_wait_up_to_a_quarter_of_the_file_descriptors_and_at_most_1024() {
     for (descriptors, clients) in
         [(0, 0), (3, 0), (4, 1), (7, 1), (400, 100), (4095, 1023), (4096, 1024), (1 << 20, 1024)]
     {

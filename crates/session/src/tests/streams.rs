@@ -91,7 +91,7 @@ fn an_unread_stream_does_not_block_others() {
 }
 
 #[test]
-fn a_connection_ends_with_its_last_user_and_with_all_that_was_written() {
+fn a_connection_delivers_all_written_data_and_ends_with_its_last_stream() {
     run(async {
         for carriers in EACH {
             let (mut listener, near, mut far) = open(carriers).await;
@@ -146,7 +146,7 @@ fn streams_beyond_the_limit_are_refused_and_end_no_other_stream() {
 }
 
 #[test]
-fn a_multiplexer_reports_refusals_and_other_versions() {
+fn a_connection_of_several_streams_reports_refusals_and_other_versions() {
     run(async {
         for carriers in EACH {
             let server = Identity::ephemeral();
@@ -173,7 +173,7 @@ fn a_multiplexer_reports_refusals_and_other_versions() {
 }
 
 #[test]
-fn a_connection_has_not_ended_before_one_side_gives_it_up() {
+fn a_connection_ends_only_when_one_side_drops_it() {
     run(async {
         for carriers in EACH {
             let (_listener, near, far) = open(carriers).await;

@@ -154,7 +154,7 @@ fn a_client_that_only_shook_hands_is_no_session_yet() {
 }
 
 #[test]
-fn a_look_finds_the_id_that_answers_or_reports_that_nobody_does() {
+fn look_returns_the_id_that_answers_or_an_error_if_nobody_answers() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
             let server = Identity::ephemeral();

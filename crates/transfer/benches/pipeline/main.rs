@@ -13,7 +13,7 @@
 //! highest paced rate of each variant with less than 0.1 % of loss. `pipeline flood` measures the
 //! receiver's cost of a datagram from an unknown sender.
 //!
-//! Just before each run, the receiver touches and frees as much memory as the file takes. Without
+//! Just before each run, the receiver touches and frees more memory than the file takes. Without
 //! this, pages that the host has reclaimed would cost ten times as much, and would dominate the
 //! measurement.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
@@ -413,7 +413,7 @@ impl FlowSink for Sink {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// Sends single datagrams of an unknown sender, 50,000 a second, to a port that has a flow.
+/// Sends single datagrams of an unknown sender, 50,000 a second, to a port without flows.
 fn flood() -> Result<()> {
     const COUNT: u64 = 100_000;
     let port = Port::bind("127.0.0.1:0".parse()?)?;

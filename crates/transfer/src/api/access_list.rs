@@ -13,7 +13,8 @@ use crate::session::allow;
 /// `ID:rw:ro`.
 ///
 /// # Errors
-/// The id has a typing error, the mode is unknown, or the subfolder is not below the root.
+/// The id has a typing error, a mode is unknown, a word is unknown or repeated, or the subfolder is
+/// not below the root.
 pub fn parse(entry: &str) -> Result<Allow, Error> {
     Ok(allow::parse(entry)?)
 }
@@ -21,7 +22,8 @@ pub fn parse(entry: &str) -> Result<Allow, Error> {
 /// Reads the list in the file at `path`: one entry per line; `#` starts a comment.
 ///
 /// # Errors
-/// The file cannot be read, somebody else can change it, or a line is not an entry.
+/// The file cannot be read, somebody else can change it, or a line is not an entry or repeats an
+/// id.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Allow>, Error> {
     Ok(allow::load(path.as_ref())?)
 }

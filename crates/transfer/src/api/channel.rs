@@ -63,7 +63,7 @@ pub enum ChannelCode {
     ReedSolomon(u8, u8),
 }
 
-/// The properties of one end of a channel.
+/// The settings of a sender or a subscriber of a channel.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ChannelSettings {
@@ -457,7 +457,8 @@ impl ChannelReceiver {
     }
 
     /// Ends the reception, and waits until the server has been told, at most a few seconds. If a
-    /// program exits without this call, the server may learn only by a timeout that it has ended.
+    /// program exits without this call, the server may learn only by a timeout that this client has
+    /// left.
     pub async fn close(self) {
         self.ending.wait(self.done).await;
     }

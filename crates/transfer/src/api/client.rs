@@ -137,7 +137,7 @@ impl ClientBuilder {
 
     /// Stores the rate that a copy finds for its path, in the file of `paths`. The next copy over
     /// the same path, and reads of remote files, start at half of the stored rate. Without `paths`,
-    /// they search for their rate from the start.
+    /// copies and reads search for their rate from the start.
     #[must_use]
     pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
         ClientBuilder { paths: Some(paths), ..self }
@@ -155,8 +155,8 @@ impl ClientBuilder {
     }
 }
 
-/// A value that names one end of a copy. Text is parsed as on the command line (`lh://host/path`,
-/// `host:path` over ssh, or a local path); a [`Path`] is always local.
+/// A value that names a source or the destination of a copy. Text is parsed as on the command line
+/// (`lh://host/path`, `host:path` over ssh, or a local path); a [`Path`] is always local.
 pub trait IntoLocation {
     /// Returns the location.
     ///

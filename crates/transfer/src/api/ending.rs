@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use crate::progress::Cancel;
 
-/// Cancels a stream when its future or handle is dropped.
+/// Cancels a stream or channel when its future or handle is dropped.
 #[derive(Debug)]
 pub(super) struct Ending(pub(super) Option<Cancel>);
 

@@ -32,7 +32,7 @@ impl Client {
 impl ServerBuilder {
     /// Offers a method to clients that have a right to its name (`rpc=/PREFIX` in the list of
     /// clients). A name has parts between slashes, such as `telescope/point`. All methods run
-    /// concurrently on one thread: run long computations on threads of the program.
+    /// concurrently on one thread, so run long computations on other threads.
     pub fn rpc<Q: RpcMessage, A: RpcMessage, F>(
         mut self,
         name: &str,

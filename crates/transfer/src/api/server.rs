@@ -175,7 +175,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Offers only channels, streams, remote procedure calls and the status: the server needs no
+    /// Offers only channels, streams, remote procedure calls and the status. Such a server needs no
     /// root, and has no shared tree.
     pub fn rooms_only(mut self) -> ServerBuilder {
         self.options.rooms_only = true;

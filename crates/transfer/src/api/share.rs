@@ -80,9 +80,10 @@ impl IntoFuture for ShareRequest {
 }
 
 /// The shared tree of a server. Clones use the same connection. After a lost connection the tree
-/// reconnects; calls wait meanwhile. An edit whose answer was lost is applied once and returns
-/// its true outcome. An edit that never reached the server is applied only if nobody else has
-/// changed its key meanwhile; otherwise it returns [`Edited::Conflict`].
+/// reconnects; calls wait meanwhile. An edit whose answer was lost is not applied twice. It returns
+/// its true outcome, or [`Edited::Unknown`] if the server has discarded the outcome. An edit that
+/// never reached the server is applied only if nobody else has changed its key meanwhile; otherwise
+/// it returns [`Edited::Conflict`].
 #[derive(Clone)]
 pub struct Share {
     orders: mpsc::Sender<Order>,
@@ -101,7 +102,8 @@ impl fmt::Debug for Share {
 pub struct SharedValue {
     /// The bytes, at most 64 KiB.
     pub bytes: Arc<[u8]>,
-    /// The version. The version increases with each change of the tree, also across restarts.
+    /// The version: a number that the last change of the key created. Each change of the tree
+    /// creates a higher number, also across restarts.
     pub version: u64,
 }
 
@@ -181,7 +183,8 @@ impl Share {
     /// [`EditRequest::if_version`]. Returns the key's value at that moment, if known.
     ///
     /// # Errors
-    /// The key is invalid, or the connection cannot be restored in time.
+    /// The key is invalid, the server refuses to restore the presence, or the connection cannot be
+    /// restored in time.
     pub async fn presence_lost(&self, key: &str) -> Result<Option<SharedValue>, Error> {
         let key = Key::new(key).map_err(no_key)?;
         Ok(self.ask(|tell| Order::Lost(key, tell)).await?.map(SharedValue::of))

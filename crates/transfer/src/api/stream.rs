@@ -562,7 +562,8 @@ impl StreamReceiver {
     }
 
     /// Ends the reception, and waits until the server has been told, at most a few seconds. If a
-    /// program exits without this call, the server may learn only by a timeout that it has ended.
+    /// program exits without this call, the server may learn only by a timeout that this client has
+    /// left.
     pub async fn close(self) {
         self.ending.wait(self.done).await;
     }

@@ -18,7 +18,7 @@ use crate::progress::Cancel;
 use crate::session::trust::ServerPin;
 
 /// How often a transfer that waits for a decision checks whether it was cancelled.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// A server that this client has never seen.
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ fn answer(runtime: Option<&Handle>, decision: Decision, cancel: &Cancel) -> bool
 
 fn wait(told: &Receiver<bool>, cancel: &Cancel) -> bool {
     loop {
-        match told.recv_timeout(LOOK_EVERY) {
+        match told.recv_timeout(CHECK_EVERY) {
             Ok(is_trusted) => return is_trusted,
             Err(RecvTimeoutError::Timeout) if !cancel.is_cancelled() => {}
             Err(_) => return false,

@@ -26,7 +26,13 @@ impl Offer {
         if self.manifest_digest.len() != 32 {
             return Err(refuse("the other side's offer has no digest of its manifest".into()));
         }
-        if self.manifest_len > MAX_MANIFEST || self.manifest_len > self.object_len {
+        if self.manifest_len > self.object_len {
+            return Err(refuse(format!(
+                "the other side offers a manifest of {} bytes in an object of {} bytes",
+                self.manifest_len, self.object_len
+            )));
+        }
+        if self.manifest_len > MAX_MANIFEST {
             return Err(refuse(format!(
                 "the other side offers a manifest of {} bytes; {MAX_MANIFEST} is the limit",
                 self.manifest_len
