@@ -1,7 +1,7 @@
 //! Messages between the ends of remote procedure calls.
 
 use longhaul_proto::rpc::{
-    CALLS, Callee, Caller, KEPT, MAX_BODY, Message, News, Order, Request, Room, STREAMS,
+    CALLS, Callee, Caller, KEPT, MAX_BODY, Message, Event, Order, Request, Room, STREAMS,
 };
 use longhaul_proto::time::Time;
 use longhaul_rpc::convert;
@@ -31,11 +31,11 @@ pub fn run(bytes: &[u8]) {
         if !matches!(message, Message::Answer(..)) {
             assert_eq!(again, Some(message.clone()));
         }
-        if let Ok(Some(News::Answered(id, _))) = caller.heard(message.clone()) {
+        if let Ok(Some(Event::Answered(id, _))) = caller.on_message(message.clone()) {
             let place = open.iter().position(|open| *open == id);
             open.remove(place.expect("a call has one answer"));
         }
-        match callee.heard(message, ROOM) {
+        match callee.on_message(message, ROOM) {
             Ok(Some(Order::Run(call))) => {
                 assert!(call.body.len() <= MAX_BODY);
                 match input.byte() % 4 {

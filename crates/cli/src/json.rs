@@ -15,7 +15,7 @@ use longhaul::{
     Event, Location, Moved, PathSample, Progress, RoomStatus, Segments, ServedClient, ServerEvent,
     ServerStatus, ServerTotals, SourceRow, StreamStatus, Summary, TransferStatus,
 };
-use longhaul_gateway::Told;
+use longhaul_gateway::AccessRecord;
 use longhaul_proto::units::Rate;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -325,50 +325,50 @@ pub(crate) struct ServedAt {
 }
 
 pub(crate) fn server_status(status: &ServerStatus, at: Option<&ServedAt>) -> String {
-    let transfer = |told: &TransferStatus| {
+    let transfer = |status: &TransferStatus| {
         json!({
-            "number": told.number,
-            "address": told.address,
-            "peer": told.id,
-            "name": told.name,
-            "wish": told.wish,
-            "receives": told.receives,
-            "seconds": told.age.as_secs_f64(),
-            "bytes": told.bytes,
-            "resumed_bytes": told.resumed_bytes,
-            "total_bytes": told.total_bytes,
-            "files": told.files,
-            "total_files": told.total_files,
-            "rate_now_bps": told.rate_now.as_bps(),
-            "sending_bps": told.sending_rate.as_bps(),
-            "rtt_seconds": told.rtt.as_secs_f64(),
-            "queue_seconds": told.queue.as_secs_f64(),
-            "streams": told.streams,
-            "sent": told.sent,
-            "retransmitted": told.retransmitted,
-            "received": told.received,
-            "path_lost": told.path_lost,
-            "socket_lost": told.socket_lost,
-            "memory_lost": told.memory_lost,
-            "chunk_map": told.chunk_map,
-            "bound_by": told.bound_by.name(),
+            "number": status.number,
+            "address": status.address,
+            "peer": status.id,
+            "name": status.name,
+            "wish": status.wish,
+            "receives": status.receives,
+            "seconds": status.age.as_secs_f64(),
+            "bytes": status.bytes,
+            "resumed_bytes": status.resumed_bytes,
+            "total_bytes": status.total_bytes,
+            "files": status.files,
+            "total_files": status.total_files,
+            "rate_now_bps": status.rate_now.as_bps(),
+            "sending_bps": status.sending_rate.as_bps(),
+            "rtt_seconds": status.rtt.as_secs_f64(),
+            "queue_seconds": status.queue.as_secs_f64(),
+            "streams": status.streams,
+            "sent": status.sent,
+            "retransmitted": status.retransmitted,
+            "received": status.received,
+            "path_lost": status.path_lost,
+            "socket_lost": status.socket_lost,
+            "memory_lost": status.memory_lost,
+            "chunk_map": status.chunk_map,
+            "bound_by": status.bound_by.name(),
         })
     };
-    let stream = |told: &StreamStatus| {
+    let stream = |status: &StreamStatus| {
         json!({
-            "stream": told.name,
-            "sender": told.sender,
-            "receivers": told.receivers,
-            "frames": told.frames,
-            "datagrams": told.datagrams,
+            "stream": status.name,
+            "sender": status.sender,
+            "receivers": status.receivers,
+            "frames": status.frames,
+            "datagrams": status.datagrams,
         })
     };
-    let room = |told: &RoomStatus| {
+    let room = |status: &RoomStatus| {
         json!({
-            "room": told.name,
-            "senders": told.senders,
-            "subscribers": told.subscribers,
-            "messages": told.messages,
+            "room": status.name,
+            "senders": status.senders,
+            "subscribers": status.subscribers,
+            "messages": status.messages,
         })
     };
     let mut value = json!({
@@ -411,19 +411,19 @@ fn server_totals(all: &ServerTotals) -> Value {
 }
 
 /// The event for an HTTP request that has changed the folder, or whose client was disconnected.
-pub(crate) fn http(told: &Told) -> String {
+pub(crate) fn http(record: &AccessRecord) -> String {
     let mut value = json!({
         "event": "http-write",
         "time": utc::now(),
-        "address": told.address.to_string(),
-        "name": told.name,
-        "method": told.method,
-        "path": told.path,
-        "destination": told.destination,
-        "bytes": told.bytes,
-        "http_status": told.status,
+        "address": record.address.to_string(),
+        "name": record.name,
+        "method": record.method,
+        "path": record.path,
+        "destination": record.destination,
+        "bytes": record.bytes,
+        "http_status": record.status,
     });
-    if let Some(limit) = told.disconnected_after {
+    if let Some(limit) = record.disconnected_after {
         value["event"] = "http-disconnected".into();
         value["after_seconds"] = json!(limit.as_secs_f64());
     }
@@ -478,22 +478,22 @@ mod tests {
 
     #[test]
     fn events_of_a_source_name_the_source() {
-        let told = Event::Resumed { bytes: 7 };
-        let of = Event::OfSource { source: "h1:/a".into(), event: Box::new(told) };
+        let resumed = Event::Resumed { bytes: 7 };
+        let of = Event::OfSource { source: "h1:/a".into(), event: Box::new(resumed) };
         let value: Value = serde_json::from_str(&event(&of)).unwrap();
         assert_eq!((&value["event"], &value["source"]), (&json!("resumed"), &json!("h1:/a")));
     }
 
     #[test]
     fn two_names_that_are_not_utf8_stay_distinct() {
-        let told = |name: &[u8]| -> Value {
+        let event = |name: &[u8]| -> Value {
             let path = Path::new(std::ffi::OsStr::from_bytes(name)).to_owned();
             serde_json::from_str(&event(&Event::LinkDone { path, target: "t".into() })).unwrap()
         };
-        let (one, other) = (told(b"a\xff"), told(b"a\xfe"));
+        let (one, other) = (event(b"a\xff"), event(b"a\xfe"));
         assert_eq!(one["path"], other["path"]);
         assert_eq!((&one["path_hex"], &other["path_hex"]), (&json!("61ff"), &json!("61fe")));
-        assert_eq!((one.get("target_hex"), told(b"a").get("path_hex")), (None, None));
+        assert_eq!((one.get("target_hex"), event(b"a").get("path_hex")), (None, None));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Watch {
     }
 
     /// Reports a file that this copy waits for.
-    pub(crate) fn tell_held(&self, held: Held) {
+    pub(crate) fn report_held(&self, held: Held) {
         *self.0.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }
 
@@ -93,7 +93,7 @@ mod tests {
     fn a_locked_file_is_reported_once() {
         let watch = Watch::default();
         let held = Held { path: "x".to_owned(), patience: Duration::from_secs(3) };
-        watch.tell_held(held.clone());
+        watch.report_held(held.clone());
         assert_eq!((watch.take_held(), watch.take_held()), (Some(held), None));
     }
 }

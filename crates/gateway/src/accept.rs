@@ -34,7 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::error::Error;
 use crate::patient::Patient;
 use crate::reply::Reply;
-use crate::shared::Told;
+use crate::shared::AccessRecord;
 use crate::tokens::read_private;
 use crate::traffic::Traffic;
 
@@ -123,7 +123,7 @@ pub(crate) struct Serving {
 
 /// A handler of requests.
 pub(crate) trait Answers: Send + Sync + 'static {
-    /// Answers a request from `address`. The reply may carry a [`Told`] for
+    /// Answers a request from `address`. The reply may carry an [`AccessRecord`] for
     /// [`Answers::disconnected`].
     fn answer(
         self: Arc<Self>,
@@ -132,7 +132,7 @@ pub(crate) trait Answers: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = Reply>>>;
 
     /// Called after the client was disconnected because it did not read the reply.
-    fn disconnected(&self, _: Told) {}
+    fn disconnected(&self, _: AccessRecord) {}
 }
 
 /// Answers all connections until `stopped`.
@@ -198,7 +198,7 @@ async fn requests(
     let last = RefCell::new(None);
     let service = service_fn(|request| async {
         let mut reply = answers.clone().answer(address, request).await;
-        last.replace(reply.extensions_mut().remove::<Told>());
+        last.replace(reply.extensions_mut().remove::<AccessRecord>());
         Ok::<_, Infallible>(reply)
     });
     let mut builder = http1::Builder::new();
@@ -207,9 +207,9 @@ async fn requests(
     // After another error, the client has disconnected, or hyper has answered invalid HTTP.
     let ended = builder.serve_connection(TokioIo::new(stream), service).await;
     if ended.is_err_and(|error| is_unread(&error))
-        && let Some(told) = last.take()
+        && let Some(record) = last.take()
     {
-        answers.disconnected(told);
+        answers.disconnected(record);
     }
 }
 

@@ -16,7 +16,7 @@ use longhaul_files::{Place, Root};
 use crate::accept::Answers;
 use crate::condition;
 use crate::reply::{self, Reply};
-use crate::shared::{Shared, Told};
+use crate::shared::{AccessRecord, Shared};
 use crate::tokens::Right;
 use crate::url::{self, UrlPath};
 use crate::{change, folder, get};
@@ -32,8 +32,8 @@ impl Answers for Shared {
         Box::pin(answer(self, address, request))
     }
 
-    fn disconnected(&self, told: Told) {
-        self.tell(Told { disconnected_after: Some(self.idle()), ..told });
+    fn disconnected(&self, record: AccessRecord) {
+        self.report(AccessRecord { disconnected_after: Some(self.idle()), ..record });
     }
 }
 
@@ -66,13 +66,22 @@ async fn answer(
     shared.traffic().answered(&method, status);
     let disconnected_after = (status == StatusCode::REQUEST_TIMEOUT).then(|| shared.idle());
     let status = status.as_u16();
-    let told = Told { address, name, method, path, destination, bytes, status, disconnected_after };
-    if told.is_refused() || told.is_write() || told.disconnected_after.is_some() {
-        shared.tell(told.clone());
+    let record = AccessRecord {
+        address,
+        name,
+        method,
+        path,
+        destination,
+        bytes,
+        status,
+        disconnected_after,
+    };
+    if record.is_refused() || record.is_write() || record.disconnected_after.is_some() {
+        shared.report(record.clone());
     }
     let nosniff = HeaderName::from_static("x-content-type-options");
     let mut reply = reply::with(reply, nosniff, "nosniff");
-    reply.extensions_mut().insert(told);
+    reply.extensions_mut().insert(record);
     reply
 }
 

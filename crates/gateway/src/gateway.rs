@@ -12,7 +12,7 @@ use longhaul_text::reason;
 use crate::accept::{self, Serving};
 use crate::error::Error;
 use crate::listening::Listening;
-use crate::shared::{Shared, Told};
+use crate::shared::{AccessRecord, Shared};
 use crate::tokens::Token;
 use crate::traffic::Traffic;
 
@@ -49,16 +49,16 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway on a separate thread. The thread calls `tell` for each request that lacks a
-    /// right, has changed the folder, or was given up because its client did not read the reply or
-    /// send the body.
+    /// Starts a gateway on a separate thread. The thread calls `report` for each request that lacks
+    /// a right, has changed the folder, or was given up because its client did not read the reply
+    /// or send the body.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the
     /// root, or a TLS file cannot be used.
     pub fn start(
         settings: Settings,
-        tell: impl Fn(Told) + Send + Sync + 'static,
+        report: impl Fn(AccessRecord) + Send + Sync + 'static,
     ) -> Result<Gateway, Error> {
         let Settings { listen, root, tokens, public, read_only, tls, idle } = settings;
         if tokens.is_empty() && !public {
@@ -75,7 +75,7 @@ impl Gateway {
             let what = format!("cannot serve {}: {}", root.display(), reason(&error));
             Error::host(what, "name a folder that exists")
         })?;
-        let shared = Arc::new(Shared::new(opened, tokens, (public, read_only), idle, tell));
+        let shared = Arc::new(Shared::new(opened, tokens, (public, read_only), idle, report));
         let is_tls = acceptor.is_some();
         let (answers, traffic) = (shared.clone(), shared.traffic().clone());
         let serving = Serving { acceptor, answers, idle, traffic };

@@ -38,6 +38,6 @@ mod url;
 pub use error::Error;
 pub use gateway::{Gateway, Settings};
 pub use page::{Page, PageSettings, Watched, Watching};
-pub use shared::Told;
+pub use shared::AccessRecord;
 pub use tokens::{Token, load as load_tokens, parse as parse_tokens};
 pub use traffic::{HttpCounts, Traffic};

@@ -191,7 +191,7 @@ impl Pages {
         };
         let (pieces, body) = Body::pieces();
         let pages = self.clone();
-        tokio::task::spawn_local(async move { pages.tell(&pieces, seat).await });
+        tokio::task::spawn_local(async move { pages.send_states(&pieces, seat).await });
         let mut reply = Reply::new(body);
         let kind = header::HeaderValue::from_static("text/event-stream");
         reply.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -199,14 +199,14 @@ impl Pages {
     }
 
     /// Sends each new state, until the browser disconnects.
-    async fn tell(&self, pieces: &Pieces, _seat: OwnedSemaphorePermit) {
+    async fn send_states(&self, pieces: &Pieces, _seat: OwnedSemaphorePermit) {
         let mut tick = interval(EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut told, mut at) = (None, Instant::now());
+        let (mut sent, mut at) = (None, Instant::now());
         loop {
             tick.tick().await;
             let Some(state) = self.state().await else { return };
-            let is_new = told.as_ref() != Some(&state);
+            let is_new = sent.as_ref() != Some(&state);
             let text = match is_new {
                 true => format!("data: {state}\n\n"),
                 false if at.elapsed() >= SIGN => ":\n\n".to_owned(),
@@ -215,7 +215,7 @@ impl Pages {
             if !pieces.send(Ok(text.into_bytes())).await {
                 return;
             }
-            (told, at) = (Some(state), Instant::now());
+            (sent, at) = (Some(state), Instant::now());
         }
     }
 }

@@ -19,13 +19,13 @@ const LISTINGS: usize = 16;
 /// How long a listing beyond this limit waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of refusals reported in a minute, so that strangers cannot fill the log.
-const TOLD: u32 = 60;
+const REFUSALS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A request that was refused because of a missing right, that changed the folder, or whose client
 /// was disconnected because it neither received nor sent a byte.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct AccessRecord {
     /// The client's address.
     pub address: SocketAddr,
     /// The user, from the comment after the token.
@@ -44,7 +44,7 @@ pub struct Told {
     pub disconnected_after: Option<Duration>,
 }
 
-impl Told {
+impl AccessRecord {
     /// Returns whether the client lacked a right.
     pub fn is_refused(&self) -> bool {
         matches!(self.status, 401 | 403)
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     refusals: Mutex<Refusals>,
     idle: Duration,
     traffic: Arc<Traffic>,
-    tell: Box<dyn Fn(Told) + Send + Sync>,
+    report: Box<dyn Fn(AccessRecord) + Send + Sync>,
 }
 
 /// The number of refusals in the current minute, and the start of this minute.
@@ -78,13 +78,13 @@ struct Refusals {
 }
 
 impl Shared {
-    /// Returns the shared state; `tell` is called for refusals, changes and disconnected clients.
+    /// Returns the shared state; `report` is called for refusals, changes and disconnected clients.
     pub(crate) fn new(
         root: Root,
         tokens: Vec<Token>,
         (public, read_only): (bool, bool),
         idle: Duration,
-        tell: impl Fn(Told) + Send + Sync + 'static,
+        report: impl Fn(AccessRecord) + Send + Sync + 'static,
     ) -> Shared {
         Shared {
             root,
@@ -96,7 +96,7 @@ impl Shared {
             refusals: Mutex::new(Refusals { since: Instant::now(), count: 0 }),
             idle,
             traffic: Arc::default(),
-            tell: Box::new(tell),
+            report: Box::new(report),
         }
     }
 
@@ -132,21 +132,21 @@ impl Shared {
     }
 
     /// Reports a change; reports a refusal unless the limit of this minute is reached.
-    pub(crate) fn tell(&self, told: Told) {
-        if told.is_refused() && !self.refuses_few() {
+    pub(crate) fn report(&self, record: AccessRecord) {
+        if record.is_refused() && !self.may_report_refusal() {
             return;
         }
-        (self.tell)(told);
+        (self.report)(record);
     }
 
     /// Counts a refusal. Returns whether the limit allows reporting it.
-    fn refuses_few(&self) -> bool {
+    fn may_report_refusal(&self) -> bool {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.since.elapsed() > MINUTE {
             *refusals = Refusals { since: Instant::now(), count: 0 };
         }
         refusals.count += 1;
-        refusals.count <= TOLD
+        refusals.count <= REFUSALS_PER_MINUTE
     }
 
     pub(crate) async fn seat_for_listing(&self) -> Option<OwnedSemaphorePermit> {

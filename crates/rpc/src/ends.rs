@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use longhaul_proto::rpc::{
-    self, Answer, CREDIT, Call, Callee, Caller, Message, News, Room, RpcCode, RpcError,
+    self, Answer, CREDIT, Call, Callee, Caller, Event, Message, Room, RpcCode, RpcError,
 };
 use longhaul_proto::share::Prefix;
 use longhaul_proto::time::Time;
@@ -125,7 +125,7 @@ impl Ends {
     ///
     /// # Errors
     /// The other side must not send this message.
-    pub(crate) fn heard(&mut self, say: Say, room: Room) -> Result<(), Error> {
+    pub(crate) fn on_message(&mut self, say: Say, room: Room) -> Result<(), Error> {
         let Some(message) = convert::message(say)? else { return Ok(()) };
         let is_ours = |id: &u64| (id % 2 == 1) == self.is_client;
         let is_ours = match &message {
@@ -134,20 +134,20 @@ impl Ends {
         };
         let lie = |lie: longhaul_proto::share::Lie| convert::wrong(lie.0);
         if is_ours {
-            if let Some(news) = self.caller.heard(message).map_err(lie)? {
-                self.news(news);
+            if let Some(event) = self.caller.on_message(message).map_err(lie)? {
+                self.on_event(event);
             }
-        } else if let Some(order) = self.callee.heard(message, room).map_err(lie)? {
+        } else if let Some(order) = self.callee.on_message(message, room).map_err(lie)? {
             self.asked(order);
         }
         Ok(())
     }
 
-    fn news(&mut self, news: News) {
-        match news {
-            News::Answered(id, answer) => self.answered(id, answer),
-            News::Item(id, body) => self.ours(id, |to| to.pass(body)),
-            News::Credit(id, more) => self.ours(id, |to| to.allow(more)),
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Answered(id, answer) => self.answered(id, answer),
+            Event::Item(id, body) => self.ours(id, |to| to.pass(body)),
+            Event::Credit(id, more) => self.ours(id, |to| to.allow(more)),
         }
     }
 

@@ -69,7 +69,7 @@ pub(crate) async fn run(
             () = until(ends.deadline()) => ends.expire(),
             order = orders.recv() => order.into_iter().for_each(|order| ends.take(order)),
             said = reader.read::<Say>() => match said? {
-                Some(say) => ends.heard(say, room())?,
+                Some(say) => ends.on_message(say, room())?,
                 None => return Ok(()),
             },
         }

@@ -507,7 +507,7 @@ impl Door {
         };
         if error.kind == Kind::Unreachable {
             self.counts.versions.fetch_add(1, Ordering::Relaxed);
-            self.tell_refusal(session.remote, &error);
+            self.report_refusal(session.remote, &error);
             // If the reason does not arrive, the client sees a lost session.
             let _ = session.close(Some(error)).await;
         }
@@ -571,7 +571,7 @@ impl Door {
     /// Tells a client that it has no right here, and charges its network.
     async fn turn_away(&self, session: Session, network: Network, error: Error) {
         self.counts.unauthorised.fetch_add(1, Ordering::Relaxed);
-        self.tell_refusal(session.remote, &error);
+        self.report_refusal(session.remote, &error);
         let now = clock::now();
         let pauses = {
             let mut charges = self.charges();
@@ -581,7 +581,7 @@ impl Door {
             let what = format!("too many clients without rights from {network}");
             let error = Error::new(Kind::Unreachable, what)
                 .advise(format!("its new clients wait up to {:.0} s", pause.as_secs_f64()));
-            self.tell_refusal(session.remote, &error);
+            self.report_refusal(session.remote, &error);
         }
         let (place, _) = self.strangers.enter(network);
         tokio::select! {
@@ -590,7 +590,7 @@ impl Door {
         }
     }
 
-    fn tell_refusal(&self, address: SocketAddr, error: &Error) {
+    fn report_refusal(&self, address: SocketAddr, error: &Error) {
         if let Some(tell) = self.on_refusal.get() {
             tell(address, error);
         }

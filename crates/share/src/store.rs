@@ -100,8 +100,8 @@ impl Store {
 
     pub(crate) fn start((disk, calls): (Disk, Calls), open: Open) -> Result<Store, Error> {
         let (orders, taken) = mpsc::unbounded_channel();
-        let (tell_anew, anew) = watch::channel(());
-        let keeper = Keeper { open, disk: Some(disk), calls, waiting: Vec::new(), tell_anew };
+        let (reopened, anew) = watch::channel(());
+        let keeper = Keeper { open, disk: Some(disk), calls, waiting: Vec::new(), reopened };
         let started = thread::Builder::new().name("longhaul share".to_owned());
         let failed = |error| Error::new(Kind::Lost, format!("cannot start a thread: {error}"));
         started.spawn(move || keeper.run(taken)).map_err(failed)?;
@@ -140,7 +140,7 @@ struct Keeper {
     disk: Option<Disk>,
     calls: Calls,
     waiting: Vec<(Watcher, oneshot::Sender<(Watcher, Piece)>)>,
-    tell_anew: watch::Sender<()>,
+    reopened: watch::Sender<()>,
 }
 
 /// Edits that wait for a commit.
@@ -173,7 +173,7 @@ impl Keeper {
     /// Opens the file again after a failed commit.
     fn ready(&mut self) -> Result<(), String> {
         if self.disk.is_none() {
-            let _ = self.tell_anew.send(());
+            let _ = self.reopened.send(());
             let (disk, calls) = (self.open)().map_err(|error| error.to_string())?;
             (self.disk, self.calls) = (Some(disk), calls);
         }
@@ -228,7 +228,7 @@ impl Keeper {
         for (key, tell) in reads {
             let _ = tell.send(Ok((revision, self.calls.tree().entry(key.as_str()).cloned())));
         }
-        self.tell_watchers();
+        self.update_watchers();
     }
 
     fn take_one(&mut self, command: Command, taken: &mut Batch) {
@@ -265,7 +265,7 @@ impl Keeper {
         Size { keys: tree.len() as u64, changes: tree.revision(), watches: watches as u64 }
     }
 
-    fn tell_watchers(&mut self) {
+    fn update_watchers(&mut self) {
         for (mut watcher, tell) in std::mem::take(&mut self.waiting) {
             if tell.is_closed() {
                 continue;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longhaul_proto::share::News;
+use longhaul_proto::share::Update;
 use longhaul_session::{Error, Kind};
 
 /// Limit on unread data of all watches of a client, in bytes: two snapshots of the largest possible
@@ -30,7 +30,7 @@ pub(crate) struct Held {
 /// Unread changes of a watch. They count against the client's limit until the program takes them.
 #[derive(Debug)]
 pub struct Unread {
-    news: News,
+    update: Update,
     _held: Held,
 }
 
@@ -45,14 +45,14 @@ impl Limit {
         Held { limit: self.clone(), bytes: 0 }
     }
 
-    /// Counts `news` (a snapshot, or changes) until the program takes them.
+    /// Counts `update` (a snapshot, or changes) until the program takes them.
     ///
     /// # Errors
-    /// The limit has less room than `news` needs.
-    pub(crate) fn unread(&self, news: News) -> Result<Unread, Error> {
+    /// The limit has less room than `update` needs.
+    pub(crate) fn unread(&self, update: Update) -> Result<Unread, Error> {
         let mut held = self.hold();
-        held.set(news.bytes())?;
-        Ok(Unread { news, _held: held })
+        held.set(update.bytes())?;
+        Ok(Unread { update, _held: held })
     }
 }
 
@@ -91,8 +91,8 @@ impl Drop for Held {
 
 impl Unread {
     /// Takes the news.
-    pub fn take(self) -> News {
-        self.news
+    pub fn take(self) -> Update {
+        self.update
     }
 }
 
@@ -102,9 +102,9 @@ mod tests {
 
     use super::*;
 
-    fn news(len: usize) -> News {
+    fn update(len: usize) -> Update {
         let entry = Entry { value: vec![0; len].into(), version: 1, owner: None };
-        News::Snapshot(vec![(Key::new("a").unwrap(), entry)])
+        Update::Snapshot(vec![(Key::new("a").unwrap(), entry)])
     }
 
     #[test]
@@ -113,13 +113,13 @@ mod tests {
         let limit = Limit { held: Arc::default(), most: 1000 };
         let mut snapshot = limit.hold();
         snapshot.set(400).unwrap();
-        let unread = limit.unread(news(500 - 97)).unwrap();
-        assert!(limit.unread(news(4)).is_err() && snapshot.set(501).is_err());
-        assert_eq!(unread.take(), news(500 - 97));
+        let unread = limit.unread(update(500 - 97)).unwrap();
+        assert!(limit.unread(update(4)).is_err() && snapshot.set(501).is_err());
+        assert_eq!(unread.take(), update(500 - 97));
         snapshot.set(999).unwrap();
         assert!(snapshot.set(1001).is_err());
         snapshot.set(0).unwrap();
-        drop((limit.unread(news(900)).unwrap(), snapshot));
+        drop((limit.unread(update(900)).unwrap(), snapshot));
         assert_eq!(limit.held.load(Ordering::Relaxed), 0);
     }
 }

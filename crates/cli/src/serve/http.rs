@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::units::Span;
-use longhaul_gateway::{Gateway, Settings, Told, load_tokens};
+use longhaul_gateway::{AccessRecord, Gateway, Settings, load_tokens};
 
 use super::log::Log;
 use crate::error::{Error, ErrorKind};
@@ -82,8 +82,8 @@ impl HttpArgs {
             tls: self.http_cert.clone().zip(self.http_key.clone()),
         };
         let log = log.clone();
-        let tell = move |told: Told| log.write_http(&told);
-        Gateway::start(settings, tell).map(Some).map_err(cli_error)
+        let report = move |record: AccessRecord| log.write_http(&record);
+        Gateway::start(settings, report).map(Some).map_err(cli_error)
     }
 
     /// Reads the token file again and returns its path; `None` if no token file is configured.

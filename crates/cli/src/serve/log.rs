@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use longhaul::{ServedClient, ServerEvent};
-use longhaul_gateway::Told;
+use longhaul_gateway::AccessRecord;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 
@@ -60,15 +60,15 @@ impl Log {
 
     /// Logs an HTTP request that was refused or has changed the folder, or whose client was
     /// disconnected.
-    pub(super) fn write_http(&self, told: &Told) {
-        if told.is_refused() {
-            return self.write_refused(told);
+    pub(super) fn write_http(&self, record: &AccessRecord) {
+        if record.is_refused() {
+            return self.write_refused(record);
         }
-        let Told { address, name, method, path, destination, bytes, .. } = told;
+        let AccessRecord { address, name, method, path, destination, bytes, .. } = record;
         let to = destination.as_ref().map(|to| format!(" to {to}")).unwrap_or_default();
         let size = bytes.map(|bytes| format!(", {}", Bytes::new(bytes))).unwrap_or_default();
         let by = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-        let end = match told.disconnected_after {
+        let end = match record.disconnected_after {
             Some(limit) => format!(
                 "disconnected, because the client neither received nor sent a byte for {} s",
                 limit.as_secs_f64()
@@ -76,11 +76,11 @@ impl Log {
             None => format!("done{size}"),
         };
         let line = format!("{} {address}{by} HTTP {method} {path}{to}: {end}", utc::now());
-        self.line(|| Some(json::http(told)), || Some(plain::text(&line)));
+        self.line(|| Some(json::http(record)), || Some(plain::text(&line)));
     }
 
-    fn write_refused(&self, refused: &Told) {
-        let Told { address, name, method, path, status, .. } = refused;
+    fn write_refused(&self, refused: &AccessRecord) {
+        let AccessRecord { address, name, method, path, status, .. } = refused;
         let name = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let what = format!("HTTP status {status} for {method} {path}{name}");
         let said = || Some(plain::text(&format!("{} {address} was refused: {what}", utc::now())));

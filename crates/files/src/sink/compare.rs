@@ -109,7 +109,7 @@ impl Sink {
         let is_equal = all && basis.is_of(size) && is_same;
         if self.options.dry_run {
             if !is_equal {
-                return self.see_whether_its_folder_may(entry);
+                return self.check_folder_allows(entry);
             }
             self.settle(entry, State::Skipped);
             self.settle_chunks(entry);

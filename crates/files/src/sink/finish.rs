@@ -56,7 +56,7 @@ impl Sink {
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
     pub fn finish(self) -> Result<SinkOutcome, Error> {
-        let (outcome, mark) = self.finish_unheard()?;
+        let (outcome, mark) = self.finish_without_reply()?;
         mark.map_or(Ok(()), Mark::remove)?;
         Ok(outcome)
     }
@@ -66,7 +66,7 @@ impl Sink {
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
-    pub fn finish_unheard(mut self) -> Result<(SinkOutcome, Option<Mark>), Error> {
+    pub fn finish_without_reply(mut self) -> Result<(SinkOutcome, Option<Mark>), Error> {
         let mut mark = None;
         let mut deleted = Deleted::default();
         let mut kept_extra = false;

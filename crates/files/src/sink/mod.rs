@@ -4,7 +4,7 @@
 //!
 //! Modules in reading order:
 //! - `destination` (the location of a copy), `plan` (the existing data), [`Sink`] (writes chunks).
-//! - `large` and `partial` (files with a journal), `small` (files that share a sync), `hands` (a
+//! - `large` and `partial` (files with a journal), `small` (files that share a sync), `workers` (a
 //!   worker pool), `resync` (recovery from a failed sync).
 //! - `compare` (the sender's answers about existing data), `settle` (entries become done, skipped
 //!   or failed), `finish` (links, folders, the outcome), `extra` (names that the source lacks).
@@ -23,7 +23,6 @@ mod compare;
 mod destination;
 mod extra;
 mod finish;
-mod hands;
 mod large;
 mod left;
 mod order;
@@ -34,6 +33,7 @@ mod resync;
 mod settle;
 mod small;
 mod space;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -128,7 +128,7 @@ impl Sink {
                 Kind::Link { .. } => self.plan_link(number, entry, is_new, &mut walk),
                 Kind::File { size, .. } => self.plan_file(number, entry, size, is_new, &mut walk),
             };
-            let planned = planned.and_then(|()| self.see_whether_it_may(number, is_new, &walk));
+            let planned = planned.and_then(|()| self.check_may_create(number, is_new, &walk));
             if let Err(error) = planned {
                 if self.watch.is_over() {
                     return Err(left_off());
@@ -159,18 +159,18 @@ impl Sink {
 
     /// For a dry run: checks that the entry could be created in its folder. Skips the check in a
     /// new folder, where it always succeeds, and for an entry that may be equal.
-    fn see_whether_it_may(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
+    fn check_may_create(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
         let is_settled =
             self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);
         let is_open = self.comparing.contains_key(&number);
         if !self.options.dry_run || is_new || is_settled || is_open {
             return Ok(());
         }
-        self.see_whether_its_folder_may(number)
+        self.check_folder_allows(number)
     }
 
     /// Checks that an entry could be created in its folder.
-    pub(super) fn see_whether_its_folder_may(&mut self, number: u32) -> io::Result<()> {
+    pub(super) fn check_folder_allows(&mut self, number: u32) -> io::Result<()> {
         let (folder, _) = self.ground.at(number)?;
         folder.may_write()
     }
@@ -359,7 +359,7 @@ impl Sink {
         let since = match self.held_since {
             Some(since) => since,
             None => {
-                self.watch.tell_held(Held {
+                self.watch.report_held(Held {
                     path: self.place_of(number).display().to_string(),
                     patience,
                 });

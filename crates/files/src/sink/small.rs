@@ -8,7 +8,7 @@ use std::io;
 use super::attributes::{Keep, PARTIAL_FILE};
 use super::bits::Bits;
 use super::destination::Ground;
-use super::{hands, partial};
+use super::{partial, workers};
 use crate::manifest::FileTime;
 use crate::store::{self, Access, Attributes, File, OpenFile};
 use crate::{Entry, Extent, names};
@@ -110,7 +110,7 @@ impl Small {
     ) -> Vec<(u32, io::Error)> {
         let new = &self.new;
         let one_by_one = self.queue.len() + files.len() <= ONE_BY_ONE;
-        let made = hands::each(ground, files, |ground, Complete { entry: number, content }| {
+        let made = workers::each(ground, files, |ground, Complete { entry: number, content }| {
             let manifest = ground.manifest.clone();
             let entry = &manifest.entries()[*number as usize];
             let mut begun = begin(ground, *number, keep, new)?;
@@ -215,7 +215,7 @@ impl Small {
             return Vec::new();
         }
         let device = ground.base().attributes().map(|base| base.identity.0).ok();
-        hands::each(ground, &queue, |ground, whole| {
+        workers::each(ground, &queue, |ground, whole| {
             let alone = !synced || Some(whole.stamp.identity.0) != device;
             let unsynced = if alone { sync_one(ground, whole).err() } else { None };
             let settled = match unsynced {

@@ -38,11 +38,11 @@ pub(crate) fn user() -> u32 {
 /// because nothing in this process changes them.
 pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
-    *UMASK.get_or_init(|| told_umask().unwrap_or_else(asked_umask))
+    *UMASK.get_or_init(|| umask_of_proc().unwrap_or_else(umask_by_syscall))
 }
 
 /// Returns the umask as Linux reports it. `umask(2)` would change it for a moment, for all threads.
-fn told_umask() -> Option<u32> {
+fn umask_of_proc() -> Option<u32> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(mask.trim(), 8).ok()
@@ -50,7 +50,7 @@ fn told_umask() -> Option<u32> {
 
 /// Returns the umask on other systems. The mask is 0o077 for a moment, so a file that another
 /// thread creates meanwhile can only become more private.
-fn asked_umask() -> u32 {
+fn umask_by_syscall() -> u32 {
     let umask = rustix::process::umask(Mode::from_bits_truncate(0o077));
     rustix::process::umask(umask);
     umask.bits() as u32
@@ -375,9 +375,9 @@ mod tests {
     fn linux_reports_the_umask_that_a_child_inherits() {
         let shell = std::process::Command::new("sh").args(["-c", "umask"]).output().unwrap();
         let umask = String::from_utf8(shell.stdout).unwrap();
-        assert_eq!(told_umask(), u32::from_str_radix(umask.trim(), 8).ok());
+        assert_eq!(umask_of_proc(), u32::from_str_radix(umask.trim(), 8).ok());
         let memory = crate::MemoryFolder::new(1);
-        assert_eq!(Some(memory.withheld()), told_umask(), "it has no default list");
+        assert_eq!(Some(memory.withheld()), umask_of_proc(), "it has no default list");
     }
 
     #[test]
@@ -397,7 +397,10 @@ mod tests {
     fn a_system_without_proc_has_the_same_umask() {
         const ALONE: &str = "LONGHAUL_TEST_UMASK";
         if std::env::var_os(ALONE).is_some() {
-            return assert_eq!([asked_umask(), asked_umask()].map(Some), [told_umask(); 2]);
+            return assert_eq!(
+                [umask_by_syscall(), umask_by_syscall()].map(Some),
+                [umask_of_proc(); 2]
+            );
         }
         let name = "store::real::tests::a_system_without_proc_has_the_same_umask";
         let mut alone = std::process::Command::new(std::env::current_exe().unwrap());

@@ -310,7 +310,7 @@ fn copy_sparse(chunks: u64, before_last: impl Fn(&Watch)) -> (SinkOutcome, u64) 
     made.read_exact_at(&mut there, 3 * CHUNK).unwrap();
     assert_eq!((there, made.metadata().unwrap().len()), (content(100, 3), chunks * CHUNK));
     let steps = watch.looked() - before;
-    (copy.sink.finish_unheard().map(|(outcome, _)| outcome).unwrap_or_default(), steps)
+    (copy.sink.finish_without_reply().map(|(outcome, _)| outcome).unwrap_or_default(), steps)
 }
 
 #[test]

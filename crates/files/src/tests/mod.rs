@@ -5,10 +5,10 @@ mod copies;
 mod deleted;
 mod hostile;
 mod meeting;
+mod reports;
 mod resume;
 mod steps;
 mod storage;
-mod told;
 mod trouble;
 
 use std::collections::BTreeMap;

@@ -267,7 +267,7 @@ fn a_finished_copy_whose_client_missed_the_end_repeats_into_the_same_place() {
         for chunk in copy.sink.missing().into_iter().flatten() {
             copy.step(chunk).unwrap();
         }
-        copy.sink.finish_unheard().unwrap()
+        copy.sink.finish_without_reply().unwrap()
     };
     let (outcome, unheard) = finish(again());
     assert_eq!((outcome.files, unheard.is_some()), (1, true));

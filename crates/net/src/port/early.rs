@@ -70,7 +70,7 @@ pub(super) struct HeldFlow {
     pub(super) bytes: Vec<u8>,
     pub(super) datagrams: Vec<Held>,
     /// Number of dropped datagrams with data: they exceeded the limits or were kept for too long.
-    pub(super) fallen: u64,
+    pub(super) data_drops: u64,
 }
 
 /// The unannounced flows of one network that keep datagrams.
@@ -177,11 +177,11 @@ impl EarlyDatagrams {
             announced,
             bytes: Vec::new(),
             datagrams: Vec::new(),
-            fallen: 0,
+            data_drops: 0,
         });
         let since = flow.since;
         if !fits || flow.cost() + size > FLOW_BYTES || now.since(since) > KEEP {
-            flow.fallen += u64::from(header.kind == Kind::Data);
+            flow.data_drops += u64::from(header.kind == Kind::Data);
             self.expire_by(since + KEEP);
             return EarlyVerdict::Full;
         }
@@ -255,9 +255,9 @@ impl EarlyDatagrams {
         self.announced.retain(|_, (_, until)| now <= *until);
         let is_late = |flow: &&HeldFlow| flow.holds() && now.since(flow.since) > KEEP;
         let late = self.flows.iter().filter(|(_, flow)| is_late(flow)).map(|(id, _)| *id);
-        let mut fallen = 0;
+        let mut data_drops = 0;
         for id in late.collect::<Vec<_>>() {
-            fallen += self.let_fall(id);
+            data_drops += self.let_fall(id);
         }
         let announced = &self.announced;
         self.flows.retain(|id, flow| now <= flow.since + EXPECT || announced.contains_key(id));
@@ -270,7 +270,7 @@ impl EarlyDatagrams {
         if let Some(time) = first {
             self.expire_by(time);
         }
-        fallen
+        data_drops
     }
 
     /// Drops a flow's datagrams but keeps the count; returns the number of dropped datagrams.
@@ -280,7 +280,7 @@ impl EarlyDatagrams {
         let datagrams = std::mem::take(&mut held.datagrams);
         held.bytes = Vec::new();
         let is_data = |held: &&Held| held.header.kind == Kind::Data;
-        held.fallen += datagrams.iter().filter(is_data).count() as u64;
+        held.data_drops += datagrams.iter().filter(is_data).count() as u64;
         self.total -= cost;
         if !announced {
             self.unshare(from, cost, true);
@@ -451,7 +451,7 @@ mod tests {
         hold.announce(START, FlowId(1), address(1));
         assert_eq!(offer(&mut hold, START, 1, 1, 60_000), EarlyVerdict::Held);
         assert_eq!(
-            hold.take(FlowId(1)).map(|held| (held.datagrams.len(), held.fallen)),
+            hold.take(FlowId(1)).map(|held| (held.datagrams.len(), held.data_drops)),
             Some((2, 1))
         );
     }
@@ -481,7 +481,7 @@ mod tests {
         hold.announce(START, FlowId(1), address(1));
         fill(&mut hold, 1, 1);
         let held = hold.flows[&FlowId(1)].datagrams.len() as u64;
-        assert_eq!(hold.flows[&FlowId(1)].fallen, 80 - held);
+        assert_eq!(hold.flows[&FlowId(1)].data_drops, 80 - held);
         assert_eq!(hold.expire(START + KEEP + Span::from_nanos(1)), held);
         assert_eq!(offer(&mut hold, START + KEEP + KEEP, 1, 1, 100), EarlyVerdict::Full);
         // Control messages do not count as lost data.
@@ -492,7 +492,7 @@ mod tests {
         // A renewed announcement keeps the flow expected.
         hold.announce(START + KEEP, FlowId(1), address(1));
         hold.expire(START + EXPECT + Span::from_nanos(1));
-        assert_eq!(hold.take(FlowId(1)).map(|held| held.fallen), Some(81));
+        assert_eq!(hold.take(FlowId(1)).map(|held| held.data_drops), Some(81));
         fill(&mut hold, 1, 1);
         hold.announce(START, FlowId(2), address(2));
         fill(&mut hold, 2, 2);

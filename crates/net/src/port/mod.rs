@@ -55,12 +55,12 @@ pub trait FlowSink: Send {
     /// Called after each [`FlowSink::on_batch`], when all flows have received the datagrams of one
     /// system call. Sinks that share a state machine run its timers here: by now the state machine
     /// has the datagrams of all flows.
-    fn on_told(&mut self, _now: Time) {}
+    fn on_batches_delivered(&mut self, _now: Time) {}
 
     /// Reports the number of datagrams with data that arrived before the flow was registered and
     /// were dropped by the limits of size and age. Called once, before the early datagrams are
     /// delivered.
-    fn on_fallen(&mut self, _count: u64) {}
+    fn on_early_drops(&mut self, _count: u64) {}
 
     /// Called at the time of [`FlowSink::next_wakeup`], after [`PortHandle::wake`], and after
     /// registration (before any early datagrams are delivered).
@@ -285,7 +285,7 @@ impl std::ops::Deref for Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        self.handle.tell(PortCommand::Close);
+        self.handle.send_command(PortCommand::Close);
         if let Some(thread) = self.thread.take() {
             // A sink that owned the port would make the thread join itself.
             if thread.thread().id() != std::thread::current().id() {
@@ -319,38 +319,38 @@ impl PortHandle {
         if !flows.insert(flow) {
             return refused("the flow id is in use");
         }
-        self.tell(PortCommand::Register(flow, sink));
+        self.send_command(PortCommand::Register(flow, sink));
         Ok(())
     }
 
     /// Removes `flow`; its sink is dropped on the receive thread.
     pub fn unregister(&self, flow: FlowId) {
-        self.tell(PortCommand::Unregister(flow));
+        self.send_command(PortCommand::Unregister(flow));
     }
 
     /// Makes the thread call the flow's [`FlowSink::on_wake`] soon.
     pub fn wake(&self, flow: FlowId) {
-        self.tell(PortCommand::Wake(flow));
+        self.send_command(PortCommand::Wake(flow));
     }
 
     /// Expects data from `address`, with which a handshake is in progress or completed: early
     /// datagrams from `address` are kept until their flow is registered. Repeat the call every few
     /// seconds as long as the client stays.
     pub fn expect(&self, address: IpAddr) {
-        self.tell(PortCommand::Expect(address.to_canonical()));
+        self.send_command(PortCommand::Expect(address.to_canonical()));
     }
 
     /// Expects `flow`, which `address` announced over its session and which will be registered
     /// soon.
     pub fn announce(&self, flow: FlowId, address: IpAddr) {
-        self.tell(PortCommand::Announce(flow, address.to_canonical()));
+        self.send_command(PortCommand::Announce(flow, address.to_canonical()));
     }
 
     /// Creates a mailbox for the sink of `flow`. A posted message waits in the returned receiver,
     /// and the sink is woken.
     pub fn mailbox<M>(&self, flow: FlowId) -> (Mailbox<M>, Receiver<M>) {
-        let (letters, receiver) = mpsc::channel();
-        (Mailbox { letters, port: self.clone(), flow }, receiver)
+        let (messages, receiver) = mpsc::channel();
+        (Mailbox { messages, port: self.clone(), flow }, receiver)
     }
 
     /// Returns the counters so far.
@@ -374,7 +374,7 @@ impl PortHandle {
         self.shared.closed.get().is_some()
     }
 
-    fn tell(&self, command: PortCommand) {
+    fn send_command(&self, command: PortCommand) {
         // A thread that has ended needs no commands. If the counter in `bell` is full, the thread
         // is about to wake anyway.
         if self.commands.send(command).is_ok() {
@@ -385,21 +385,21 @@ impl PortHandle {
 
 /// Posts messages of type `M` to a flow's sink.
 pub struct Mailbox<M> {
-    letters: Sender<M>,
+    messages: Sender<M>,
     port: PortHandle,
     flow: FlowId,
 }
 
 impl<M> Clone for Mailbox<M> {
     fn clone(&self) -> Mailbox<M> {
-        Mailbox { letters: self.letters.clone(), port: self.port.clone(), flow: self.flow }
+        Mailbox { messages: self.messages.clone(), port: self.port.clone(), flow: self.flow }
     }
 }
 
 impl<M> Mailbox<M> {
     /// Posts `message` and wakes the sink; returns whether the receiver still exists.
     pub fn post(&self, message: M) -> bool {
-        let posted = self.letters.send(message).is_ok();
+        let posted = self.messages.send(message).is_ok();
         self.port.wake(self.flow);
         posted
     }

@@ -150,7 +150,7 @@ impl ReceiveLoop {
         // A sink may have messages from before its registration.
         self.call(flow, |sink| sink.on_wake(now));
         if let Some(held) = self.early.take(flow) {
-            self.call(flow, |sink| sink.on_fallen(held.fallen));
+            self.call(flow, |sink| sink.on_early_drops(held.data_drops));
             let messages: Vec<Message<'_>> = held
                 .datagrams
                 .iter()
@@ -171,7 +171,7 @@ impl ReceiveLoop {
                 })
                 .collect();
             self.call(flow, |sink| sink.on_batch(now, &mut Datagrams::new(&messages, &slots)));
-            self.call(flow, |sink| sink.on_told(now));
+            self.call(flow, |sink| sink.on_batches_delivered(now));
         }
     }
 
@@ -331,7 +331,7 @@ impl ReceiveLoop {
             self.call(flow, |sink| sink.on_batch(now, &mut Datagrams::new(messages, slots)));
         }
         for slots in slots.chunk_by(|a, b| a.header.flow == b.header.flow) {
-            self.call(slots[0].header.flow, |sink| sink.on_told(now));
+            self.call(slots[0].header.flow, |sink| sink.on_batches_delivered(now));
         }
         self.slots = slots;
     }

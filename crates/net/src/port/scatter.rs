@@ -268,7 +268,7 @@ mod tests {
     const OBJECT: u64 = 480_000;
     const DATAGRAM: usize = 1000;
 
-    enum Told {
+    enum Event {
         Chunk(u64, Vec<u8>),
         Counts(u64, u64),
     }
@@ -278,19 +278,19 @@ mod tests {
         placer: Placer,
         arrivals: Vec<Arrival>,
         left: u64,
-        tell: Sender<Told>,
+        report: Sender<Event>,
     }
 
     impl Sink {
-        fn tell(&mut self) {
+        fn report(&mut self) {
             while let Some(whole) = self.placer.assembly().pop_whole() {
                 let bytes = whole.buffer[..whole.len].to_vec();
-                let _ = self.tell.send(Told::Chunk(whole.chunk, bytes));
+                let _ = self.report.send(Event::Chunk(whole.chunk, bytes));
                 self.left -= 1;
             }
             if self.left == 0 {
                 let counts = self.placer.counts();
-                let _ = self.tell.send(Told::Counts(counts.predicted, counts.mispredicted));
+                let _ = self.report.send(Event::Counts(counts.predicted, counts.mispredicted));
             }
         }
     }
@@ -303,12 +303,12 @@ mod tests {
                     self.arrivals.push(Arrival { number, block, at: datagram.at });
                 }
             }
-            self.tell();
+            self.report();
         }
 
         fn receive(&mut self, call: &mut ScatterCall<'_>) -> io::Result<bool> {
             self.scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
-            self.tell();
+            self.report();
             Ok(true)
         }
 
@@ -330,7 +330,7 @@ mod tests {
         port: Port,
         socket: Socket,
         sealer: Sealer,
-        told: Receiver<Told>,
+        events: Receiver<Event>,
     }
 
     fn rig(suite: Suite) -> Rig {
@@ -339,20 +339,20 @@ mod tests {
             Layout::new(Bytes::new(OBJECT), Bytes::ZERO, Bytes::new(CHUNK), block).unwrap();
         let keys = || FlowKeys::new(&[1; 32], suite, 1, FLOW);
         let pool = ChunkPool::new(Bytes::new(CHUNK), Bytes::new(20 * CHUNK));
-        let (tell, told) = channel();
+        let (report, events) = channel();
         let opener = keys().receiving_end().data;
         let sink = Sink {
             scatter: Scatter::new(FLOW),
             placer: Placer::new(opener, Assembly::new(layout, pool), u64::MAX),
             arrivals: Vec::new(),
             left: layout.chunks(),
-            tell,
+            report,
         };
         let local = (Ipv4Addr::LOCALHOST, 0).into();
         let port = Port::bind(local).unwrap();
         port.register(FLOW, Box::new(sink)).unwrap();
         let socket = Socket::bind(local).unwrap();
-        Rig { layout, port, socket, sealer: keys().sending_end().data, told }
+        Rig { layout, port, socket, sealer: keys().sending_end().data, events }
     }
 
     fn byte_at(offset: u64) -> u8 {
@@ -379,11 +379,11 @@ mod tests {
         fn finish(self) -> (u64, u64) {
             let mut chunks = BTreeMap::new();
             loop {
-                match self.told.recv_timeout(Duration::from_secs(10)).unwrap() {
-                    Told::Chunk(chunk, bytes) => {
+                match self.events.recv_timeout(Duration::from_secs(10)).unwrap() {
+                    Event::Chunk(chunk, bytes) => {
                         assert!(chunks.insert(chunk, bytes).is_none());
                     }
-                    Told::Counts(predicted, mispredicted) => {
+                    Event::Counts(predicted, mispredicted) => {
                         let bytes: Vec<u8> = chunks.into_values().flatten().collect();
                         assert!(bytes.into_iter().eq((0..OBJECT).map(byte_at)));
                         return (predicted, mispredicted);

@@ -18,32 +18,32 @@ use crate::socket::{MESSAGES, Path, SendOutcome, Socket};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Event {
     Batch(Vec<Vec<u8>>),
-    Letter(u32),
+    Mail(u32),
     Woken,
     Closed,
 }
 
-struct Teller {
-    tell: Sender<Told>,
-    letters: Option<Receiver<u32>>,
+struct Recorder {
+    report: Sender<Event>,
+    mail: Option<Receiver<u32>>,
     wakeup: Option<Time>,
 }
 
-impl FlowSink for Teller {
+impl FlowSink for Recorder {
     fn on_batch(&mut self, _: Time, datagrams: &mut Datagrams<'_>) {
         let payloads = datagrams.map(|d| d.bytes[Header::LEN..].to_vec()).collect();
-        let _ = self.tell.send(Told::Batch(payloads));
+        let _ = self.report.send(Event::Batch(payloads));
     }
 
     fn on_wake(&mut self, now: Time) {
-        for letter in self.letters.iter().flat_map(|letters| letters.try_iter()) {
-            let _ = self.tell.send(Told::Letter(letter));
+        for message in self.mail.iter().flat_map(|mail| mail.try_iter()) {
+            let _ = self.report.send(Event::Mail(message));
         }
         if self.wakeup.is_some_and(|time| time <= now) {
             self.wakeup = None;
-            let _ = self.tell.send(Told::Woken);
+            let _ = self.report.send(Event::Woken);
         }
     }
 
@@ -52,7 +52,7 @@ impl FlowSink for Teller {
     }
 
     fn on_port_closed(&mut self, _: &str) {
-        let _ = self.tell.send(Told::Closed);
+        let _ = self.report.send(Event::Closed);
     }
 }
 
@@ -68,9 +68,9 @@ fn path(port: &Port) -> Path {
     port.socket().local_addr().into()
 }
 
-fn teller() -> (Box<Teller>, Receiver<Told>) {
-    let (tell, told) = channel();
-    (Box::new(Teller { tell, letters: None, wakeup: None }), told)
+fn recorder() -> (Box<Recorder>, Receiver<Event>) {
+    let (report, events) = channel();
+    (Box::new(Recorder { report, mail: None, wakeup: None }), events)
 }
 
 fn datagram(flow: u32, number: u64) -> Vec<u8> {
@@ -81,11 +81,11 @@ fn datagram(flow: u32, number: u64) -> Vec<u8> {
     bytes
 }
 
-fn payloads(told: &Receiver<Told>, count: usize) -> Vec<Vec<u8>> {
+fn payloads(events: &Receiver<Event>, count: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < count {
-        match told.recv_timeout(PATIENCE) {
-            Ok(Told::Batch(batch)) => all.extend(batch),
+        match events.recv_timeout(PATIENCE) {
+            Ok(Event::Batch(batch)) => all.extend(batch),
             other => panic!("{other:?} after {} of {count}", all.len()),
         }
     }
@@ -104,18 +104,18 @@ fn seen(port: &Port, count: u64) {
 #[test]
 fn each_flow_gets_its_own_datagrams_in_order() {
     let (port, sender) = (port(), loopback());
-    let sinks: Vec<Receiver<Told>> = (0..3)
+    let sinks: Vec<Receiver<Event>> = (0..3)
         .map(|flow| {
-            let (sink, told) = teller();
+            let (sink, events) = recorder();
             port.register(FlowId(flow), sink).unwrap();
-            told
+            events
         })
         .collect();
     let train: Vec<u8> = (0..30).flat_map(|n| datagram(n as u32 % 3, n)).collect();
     sender.send_train(path(&port), &train, Header::LEN + 8).unwrap();
-    for (flow, told) in sinks.iter().enumerate() {
+    for (flow, events) in sinks.iter().enumerate() {
         let expected: Vec<Vec<u8>> = (0..10).map(|n| vec![n * 3 + flow as u8; 8]).collect();
-        assert_eq!(payloads(told, 10), expected);
+        assert_eq!(payloads(events, 10), expected);
     }
     assert_eq!(port.statistics().received, 30);
 }
@@ -123,8 +123,8 @@ fn each_flow_gets_its_own_datagrams_in_order() {
 #[test]
 fn a_flow_id_is_registered_once() {
     let port = port();
-    port.register(FlowId(1), teller().0).unwrap();
-    assert!(port.register(FlowId(1), teller().0).is_err());
+    port.register(FlowId(1), recorder().0).unwrap();
+    assert!(port.register(FlowId(1), recorder().0).is_err());
 }
 
 #[test]
@@ -134,10 +134,10 @@ fn datagrams_of_strangers_are_counted_and_dropped() {
     sender.send(path(&port), b"short").unwrap();
     sender.send(path(&port), &[0xff; 600]).unwrap();
     seen(&port, 3);
-    let (sink, told) = teller();
+    let (sink, events) = recorder();
     port.register(FlowId(1), sink).unwrap();
     sender.send(path(&port), &datagram(1, 2)).unwrap();
-    assert_eq!(payloads(&told, 1), [[2; 8]]);
+    assert_eq!(payloads(&events, 1), [[2; 8]]);
     assert_eq!(port.statistics().foreign, 3);
 }
 
@@ -147,53 +147,53 @@ fn first_datagrams_wait_for_their_flow() {
     port.expect(Ipv4Addr::LOCALHOST.into());
     // The command `expect` and the datagrams race. The port processes commands in order, so it has
     // processed `expect` once the flow that is registered last has a message.
-    let (probe, told) = teller();
+    let (probe, events) = recorder();
     port.register(FlowId(9), probe).unwrap();
-    let (mailbox, letters) = port.mailbox(FlowId(10));
-    let (mut second, second_told) = teller();
-    second.letters = Some(letters);
+    let (mailbox, mail) = port.mailbox(FlowId(10));
+    let (mut second, second_events) = recorder();
+    second.mail = Some(mail);
     port.register(FlowId(10), second).unwrap();
     assert!(mailbox.post(5));
-    assert_eq!(second_told.recv_timeout(PATIENCE), Ok(Told::Letter(5)));
+    assert_eq!(second_events.recv_timeout(PATIENCE), Ok(Event::Mail(5)));
     for n in 0..5 {
         sender.send(path(&port), &datagram(1, n)).unwrap();
     }
     sender.send(path(&port), &datagram(9, 0)).unwrap();
-    assert_eq!(payloads(&told, 1).len(), 1);
-    let (sink, told) = teller();
+    assert_eq!(payloads(&events, 1).len(), 1);
+    let (sink, events) = recorder();
     port.register(FlowId(1), sink).unwrap();
     let expected: Vec<Vec<u8>> = (0..5).map(|n| vec![n; 8]).collect();
-    assert_eq!(payloads(&told, 5), expected);
+    assert_eq!(payloads(&events, 5), expected);
     assert_eq!(port.statistics().held, 5);
 }
 
 #[test]
 fn a_wakeup_happens_once_and_not_early() {
     let port = port();
-    let (mut sink, told) = teller();
+    let (mut sink, events) = recorder();
     let due = clock::now() + Span::from_millis(20);
     sink.wakeup = Some(due);
     port.register(FlowId(1), sink).unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Woken));
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(Event::Woken));
     assert!(clock::now() >= due);
 }
 
 #[test]
 fn closing_a_port_informs_its_flows_and_later_ones_get_the_reason() {
     let port = port();
-    let (sink, told) = teller();
+    let (sink, events) = recorder();
     port.register(FlowId(1), sink).unwrap();
     let handle = port.handle();
     drop(port);
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Closed));
+    assert_eq!(events.recv_timeout(PATIENCE), Ok(Event::Closed));
     assert!(handle.is_closed());
-    let late = handle.register(FlowId(2), teller().0).unwrap_err();
+    let late = handle.register(FlowId(2), recorder().0).unwrap_err();
     assert!(late.what.ends_with("the port has closed: the port was closed"), "{}", late.what);
 }
 
 struct Opening {
     opener: Opener,
-    tell: Sender<(u64, Vec<u8>)>,
+    report: Sender<(u64, Vec<u8>)>,
     left: usize,
 }
 
@@ -205,7 +205,7 @@ impl FlowSink for Opening {
             if let Ok(len) = opened {
                 out.truncate(len);
                 self.left -= 1;
-                let _ = self.tell.send((datagram.header.block, out));
+                let _ = self.report.send((datagram.header.block, out));
             }
         }
     }
@@ -229,9 +229,9 @@ fn sealed_batches_arrive_opened_and_a_closed_flow_is_forgotten() {
         let (port, socket) = (port(), loopback());
         let keys = || FlowKeys::new(&[1; 32], suite, 1, FlowId(4));
         let mut sealer = keys().sending_end().data;
-        let (tell, told) = channel();
+        let (report, events) = channel();
         let opener = keys().receiving_end().data;
-        let sink = Opening { opener, tell, left: 100 };
+        let sink = Opening { opener, report, left: 100 };
         port.register(FlowId(4), Box::new(sink)).unwrap();
         let mut batch = Batch::new(1472);
         assert_eq!(batch.capacity(), MAX_DATAGRAMS);
@@ -245,13 +245,13 @@ fn sealed_batches_arrive_opened_and_a_closed_flow_is_forgotten() {
             }
         }
         let blocks: Vec<(u64, Vec<u8>)> =
-            (0..100).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
+            (0..100).map(|_| events.recv_timeout(PATIENCE).unwrap()).collect();
         assert!(blocks.iter().map(|(block, _)| *block).eq(0..100));
         assert_eq!(blocks[50].1.len(), 10);
         assert_eq!(blocks[51].1, payload);
         // Dropping the sink drops the sender of the channel.
-        assert!(told.recv_timeout(PATIENCE).is_err());
-        let (again, _) = teller();
+        assert!(events.recv_timeout(PATIENCE).is_err());
+        let (again, _) = recorder();
         port.register(FlowId(4), again).unwrap();
     }
 }
@@ -261,9 +261,9 @@ fn a_flood_is_counted_and_stops_no_flow() {
     let (port, socket, stranger) = (port(), loopback(), loopback());
     let keys = || FlowKeys::new(&[1; 32], Suite::Aes128Gcm, 1, FlowId(4));
     let mut sealer = keys().sending_end().data;
-    let (tell, told) = channel();
+    let (report, events) = channel();
     let opener = keys().receiving_end().data;
-    port.register(FlowId(4), Box::new(Opening { opener, tell, left: 1000 })).unwrap();
+    port.register(FlowId(4), Box::new(Opening { opener, report, left: 1000 })).unwrap();
     let mut genuine = vec![0; 100];
     let mut sent = 0;
     for block in 0..1000u64 {
@@ -282,7 +282,7 @@ fn a_flood_is_counted_and_stops_no_flow() {
             seen(&port, sent); // Prevents an overflow of the socket buffer.
         }
     }
-    let blocks: Vec<u64> = (0..1000).map(|_| told.recv_timeout(PATIENCE).unwrap().0).collect();
+    let blocks: Vec<u64> = (0..1000).map(|_| events.recv_timeout(PATIENCE).unwrap().0).collect();
     assert!(blocks.into_iter().eq(0..1000));
     let statistics = port.statistics();
     assert_eq!(statistics.received, sent);
@@ -326,7 +326,7 @@ fn a_strangers_probes_do_not_use_up_the_answers_of_others() {
 }
 
 struct Faulty {
-    tell: Sender<Told>,
+    report: Sender<Event>,
 }
 
 impl FlowSink for Faulty {
@@ -341,52 +341,52 @@ impl FlowSink for Faulty {
     }
 
     fn on_port_closed(&mut self, _: &str) {
-        let _ = self.tell.send(Told::Closed);
+        let _ = self.report.send(Event::Closed);
     }
 }
 
 #[test]
 fn a_sink_that_panics_is_closed_and_the_others_continue() {
     let (port, sender) = (port(), loopback());
-    let (tell, fault) = channel();
-    port.register(FlowId(1), Box::new(Faulty { tell })).unwrap();
-    let (sink, told) = teller();
+    let (report, fault) = channel();
+    port.register(FlowId(1), Box::new(Faulty { report })).unwrap();
+    let (sink, events) = recorder();
     port.register(FlowId(2), sink).unwrap();
     sender.send(path(&port), &datagram(1, 0)).unwrap();
-    assert_eq!(fault.recv_timeout(PATIENCE), Ok(Told::Closed));
+    assert_eq!(fault.recv_timeout(PATIENCE), Ok(Event::Closed));
     sender.send(path(&port), &datagram(2, 5)).unwrap();
-    assert_eq!(payloads(&told, 1), [vec![5; 8]]);
+    assert_eq!(payloads(&events, 1), [vec![5; 8]]);
     assert!(!port.is_closed());
-    let (sink, _told) = teller();
+    let (sink, _events) = recorder();
     port.register(FlowId(1), sink).unwrap();
 }
 
 /// A sink that is busy with its first batch until it may continue.
 struct Busy {
-    tell: Sender<Heard>,
+    report: Sender<Call>,
     go_on: Option<Receiver<()>>,
 }
 
 #[derive(Debug)]
-enum Heard {
+enum Call {
     /// This many datagrams, with the time of the last one and the time of the call.
-    Data(usize, Time, Time),
+    Batch(usize, Time, Time),
     /// Mailbox messages, with the time of the call.
-    Letters(Time),
+    Wake(Time),
 }
 
 impl FlowSink for Busy {
     fn on_batch(&mut self, now: Time, datagrams: &mut Datagrams<'_>) {
         let came: Vec<Time> = datagrams.map(|datagram| datagram.at).collect();
         let newest = came.iter().max().copied().unwrap();
-        let _ = self.tell.send(Heard::Data(came.len(), newest, now));
+        let _ = self.report.send(Call::Batch(came.len(), newest, now));
         if let Some(go_on) = self.go_on.take() {
             let _ = go_on.recv_timeout(PATIENCE);
         }
     }
 
     fn on_wake(&mut self, now: Time) {
-        let _ = self.tell.send(Heard::Letters(now));
+        let _ = self.report.send(Call::Wake(now));
     }
 
     fn next_wakeup(&self) -> Option<Time> {
@@ -399,12 +399,12 @@ impl FlowSink for Busy {
 #[test]
 fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     let (port, sender) = (port(), loopback());
-    let ((tell, told), (go, go_on)) = (channel(), channel());
-    port.register(FlowId(1), Box::new(Busy { tell, go_on: Some(go_on) })).unwrap();
-    let next = || told.recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(next(), Heard::Letters(_)), "a flow is woken when it is registered");
+    let ((report, events), (go, go_on)) = (channel(), channel());
+    port.register(FlowId(1), Box::new(Busy { report, go_on: Some(go_on) })).unwrap();
+    let next = || events.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(next(), Call::Wake(_)), "a flow is woken when it is registered");
     sender.send(path(&port), &datagram(1, 0)).unwrap();
-    assert!(matches!(next(), Heard::Data(1, ..)));
+    assert!(matches!(next(), Call::Batch(1, ..)));
     // The port is busy while all of this arrives, the message first.
     port.handle().wake(FlowId(1));
     let count = 3 * MESSAGES + 1;
@@ -415,13 +415,13 @@ fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     go.send(()).unwrap();
     let (mut came, mut newest) = (0, Time::ZERO);
     while came < count {
-        let Heard::Data(datagrams, last, as_of) = next() else { panic!("letters after {came}") };
+        let Call::Batch(datagrams, last, as_of) = next() else { panic!("wake after {came}") };
         came += datagrams;
         // While more datagrams may wait, the time is not later than the arrival of the last
         // datagram that was read.
         assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
         newest = last;
     }
-    let Heard::Letters(as_of) = next() else { panic!("more came than was sent") };
+    let Call::Wake(as_of) = next() else { panic!("more came than was sent") };
     assert!(as_of >= newest);
 }

@@ -3,7 +3,7 @@
 
 use core::ops::Range;
 
-use super::{ReceivingEnd, Wholes};
+use super::{CompleteSegments, ReceivingEnd};
 use crate::endpoint::{Arrival, BlockRange, Event, Setup};
 use crate::ranges::RangeSet;
 use crate::time::Time;
@@ -13,14 +13,18 @@ use crate::wire::Loss;
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
     there: RangeSet,
-    wholes: Wholes,
+    complete_segments: CompleteSegments,
     highest: u64,
 }
 
 impl Arrived {
     /// No block has arrived.
     pub(crate) fn new(setup: &Setup) -> Arrived {
-        Arrived { there: RangeSet::new(), wholes: Wholes::new(setup.layout), highest: 0 }
+        Arrived {
+            there: RangeSet::new(),
+            complete_segments: CompleteSegments::new(setup.layout),
+            highest: 0,
+        }
     }
 
     /// Handles and counts a batch; calls `gap` for each new gap below an arrived block. Returns the
@@ -83,8 +87,8 @@ impl Arrived {
     fn insert(&mut self, end: &mut ReceivingEnd, blocks: Range<u64>) -> u64 {
         let new = self.there.insert(blocks.clone());
         if new > 0 {
-            self.wholes.note(&self.there, blocks, |segment| {
-                end.tell(Event::SegmentDone { segment });
+            self.complete_segments.note(&self.there, blocks, |segment| {
+                end.push_event(Event::SegmentDone { segment });
             });
             if self.there.count() == end.layout.blocks() {
                 end.finish();

@@ -6,39 +6,39 @@
 //! - [`flow`]: a sender made from a protocol's decisions.
 //! - [`mod@train`]: a first rate, from the first datagrams.
 //! - [`repairs`], [`arrived`]: the two ends of a protocol that numbers blocks from the start of
-//!   the object instead of the segment. They use [`losses`], the loss list, and [`wholes`], the
-//!   complete segments.
-//! - [`heard`]: which numbered messages have arrived. [`again`]: repetition with backoff during
-//!   silence. [`mod@grace`]: how late a datagram may be.
+//!   the object instead of the segment. They use [`losses`], the loss list, and
+//!   [`complete_segments`].
+//! - [`seen_numbers`]: which numbered messages have arrived. [`again`]: repetition with backoff
+//!   during silence. [`mod@grace`]: how late a datagram may be.
 //! - [`loss_window`]: the loss ratio of recent datagrams.
 //! - [`receiving`]: counters and pulses from arrivals; many flows behind one receiver.
 //! - [`tallies`]: which blocks have arrived, a bitmap for each incomplete segment.
 
 pub(crate) mod again;
 pub(crate) mod arrived;
+pub(crate) mod complete_segments;
 pub(crate) mod flow;
 pub(crate) mod frontier;
 pub(crate) mod grace;
-pub(crate) mod heard;
 pub(crate) mod loss_window;
 pub(crate) mod losses;
 pub(crate) mod receiving;
 pub(crate) mod repairs;
+pub(crate) mod seen_numbers;
 pub(crate) mod sending;
 pub(crate) mod tallies;
 pub(crate) mod train;
-pub(crate) mod wholes;
 
 pub(crate) use again::Again;
 pub(crate) use arrived::Arrived;
+pub(crate) use complete_segments::CompleteSegments;
 pub(crate) use flow::SendingFlow;
 pub(crate) use frontier::{Frontier, Run};
 pub(crate) use grace::{SHORTEST_GRACE, grace};
-pub(crate) use heard::Heard;
 pub(crate) use losses::{LossList, Recent};
 pub(crate) use receiving::{Flows, ReceivingEnd, ReceivingFlow};
 pub(crate) use repairs::Repairs;
+pub(crate) use seen_numbers::SeenNumbers;
 pub(crate) use sending::SendingEnd;
 pub(crate) use tallies::Tallies;
 pub(crate) use train::FirstTrain;
-pub(crate) use wholes::Wholes;

@@ -118,7 +118,7 @@ impl ReceivingEnd {
     }
 
     /// Queues an event.
-    pub fn tell(&mut self, event: Event) {
+    pub fn push_event(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
@@ -175,7 +175,7 @@ pub struct Flows<F> {
     /// When each of the other flows wants to be woken.
     wakes: BTreeMap<(Time, FlowId), Why>,
     /// Flows that may have events.
-    telling: Few,
+    with_events: Few,
 }
 
 /// A set of flows that usually has one member or none. The vector keeps its memory when it is
@@ -223,7 +223,7 @@ impl<F> Default for Flows<F> {
             flows: BTreeMap::new(),
             stirred: Few::default(),
             wakes: BTreeMap::new(),
-            telling: Few::default(),
+            with_events: Few::default(),
         }
     }
 }
@@ -242,7 +242,7 @@ impl<F: ReceivingFlow> Flows<F> {
             self.wakes.remove(&(at, id));
         }
         self.stirred.insert(id);
-        self.telling.insert(id);
+        self.with_events.insert(id);
         Some(&mut member.flow)
     }
 
@@ -313,7 +313,7 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
             self.stir(id);
         }
         while let Some(id) = self.stirred.first() {
-            self.telling.insert(id);
+            self.with_events.insert(id);
             let flow = self.flows.get_mut(&id).map(|member| &mut member.flow);
             let said = flow
                 .and_then(|flow| flow.poll_report(now).or_else(|| flow.end_mut().poll_pulse(now)));
@@ -326,12 +326,12 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
     }
 
     fn poll_event(&mut self) -> Option<(FlowId, Event)> {
-        while let Some(id) = self.telling.first() {
+        while let Some(id) = self.with_events.first() {
             let member = self.flows.get_mut(&id);
             if let Some(event) = member.and_then(|m| m.flow.end_mut().poll_event()) {
                 return Some((id, event));
             }
-            self.telling.remove(id);
+            self.with_events.remove(id);
         }
         None
     }
@@ -361,6 +361,6 @@ impl<F: ReceivingFlow> Receiver for Flows<F> {
         self.stir(flow);
         self.flows.remove(&flow);
         self.stirred.remove(flow);
-        self.telling.remove(flow);
+        self.with_events.remove(flow);
     }
 }

@@ -5,9 +5,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::complete_segments::CompleteSegments;
 use super::frontier::{Frontier, Run};
 use super::loss_window::{Expected, LossWindow};
-use super::wholes::Wholes;
 use crate::accounting::SenderAccounting;
 use crate::coded::payload_len;
 use crate::endpoint::{Carrier, Event, FlowId, Outgoing, PacketNumber, Setup, Wake, Why};
@@ -40,13 +40,13 @@ pub struct SendingEnd {
     /// The counters; [`SendingEnd::send`] counts sent blocks.
     pub accounting: SenderAccounting,
     overhead: Bytes,
-    wholes: Wholes,
+    complete_segments: CompleteSegments,
     sent: SentLog,
     /// Highest packet number used, plus one. A pulse that reports a higher number is invalid.
     numbered: u64,
     /// When something was last received, or if nothing was, when the first datagram left.
     /// `None` before the first datagram left.
-    heard: Option<Time>,
+    last_received: Option<Time>,
     silent: bool,
     finished: bool,
     last_pulse: u64,
@@ -66,10 +66,10 @@ impl SendingEnd {
             rtt: Rtt::new(setup.rtt),
             accounting: SenderAccounting::default(),
             overhead: setup.overhead,
-            wholes: Wholes::new(setup.layout),
+            complete_segments: CompleteSegments::new(setup.layout),
             sent: SentLog::default(),
             numbered: 0,
-            heard: None,
+            last_received: None,
             silent: false,
             finished: false,
             last_pulse: 0,
@@ -93,7 +93,7 @@ impl SendingEnd {
     /// Records that every block of a segment has arrived; returns whether that is new. The last
     /// segment finishes the flow.
     pub(crate) fn set_whole(&mut self, segment: u32) -> bool {
-        if self.wholes.is_told(segment) {
+        if self.complete_segments.contains(segment) {
             return false;
         }
         let base = self.layout.number(Block { segment, index: 0 });
@@ -106,11 +106,11 @@ impl SendingEnd {
     /// Notes that `blocks` are new in the frontier. Reports the segments that they complete, and
     /// the end of the flow.
     pub fn note(&mut self, blocks: Range<u64>) {
-        let SendingEnd { frontier, wholes, events, .. } = self;
-        wholes.note(frontier.there(), blocks, |segment| {
+        let SendingEnd { frontier, complete_segments, events, .. } = self;
+        complete_segments.note(frontier.there(), blocks, |segment| {
             events.push_back(Event::SegmentDone { segment });
         });
-        if wholes.is_all() {
+        if complete_segments.is_all() {
             self.finish();
         }
     }
@@ -140,7 +140,7 @@ impl SendingEnd {
         if core::mem::take(&mut self.silent) && !self.finished {
             self.events.push_back(Event::Resumed);
         }
-        self.heard = self.heard.map(|_| now);
+        self.last_received = self.last_received.map(|_| now);
         true
     }
 
@@ -191,7 +191,7 @@ impl SendingEnd {
     /// [`SendingEnd::send`] of a poll.
     pub fn sent(&mut self, now: Time, next: PacketNumber, count: u64) {
         if count > 0 {
-            self.heard.get_or_insert(now);
+            self.last_received.get_or_insert(now);
             self.numbered = next.0 + count;
             self.sent.record(now, next, count, self.rtt.min());
         }
@@ -208,7 +208,7 @@ impl SendingEnd {
     }
 
     /// Queues an event.
-    pub fn tell(&mut self, event: Event) {
+    pub fn push_event(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
@@ -230,15 +230,15 @@ impl SendingEnd {
         }
         if self.breaker().is_some_and(|at| at <= now) {
             self.silent = true;
-            let heard = self.heard.unwrap_or(now);
-            self.events.push_back(Event::Silent(now.since(heard)));
+            let last_received = self.last_received.unwrap_or(now);
+            self.events.push_back(Event::Silent(now.since(last_received)));
         }
         self.silent
     }
 
     fn breaker(&self) -> Option<Time> {
         let silence = SILENT.max(self.rtt.smoothed() * SILENT_RTTS);
-        self.heard.filter(|_| !self.silent).map(|heard| heard + silence)
+        self.last_received.filter(|_| !self.silent).map(|last_received| last_received + silence)
     }
 
     /// When to call again: for the pacer if there `is_work`, and for the breaker. The protocol adds

@@ -23,7 +23,7 @@ pub(super) const STRETCH: u32 = 256;
 
 /// When a stretch was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Gone {
+struct Sent {
     /// The packet number of the stretch's last datagram.
     last: u64,
     at: Time,
@@ -36,9 +36,9 @@ struct Stretch {
     len: u32,
     /// Blocks before this block were sent one time more than the later blocks.
     cursor: u32,
-    gone: Gone,
+    sent: Sent,
     /// When the blocks before `cursor` were last sent.
-    going: Gone,
+    resent: Sent,
 }
 
 /// Decides which unacknowledged datagrams count as lost.
@@ -84,7 +84,7 @@ impl Circle {
             unacked
         });
         let (first, len) = (base + u64::from(blocks.start), blocks.end - blocks.start);
-        let gone = Gone { last, at: now };
+        let sent = Sent { last, at: now };
         match &mut self.newest {
             Some((start, stretch))
                 if *start + u64::from(stretch.len) == first
@@ -92,11 +92,11 @@ impl Circle {
                     && stretch.len < STRETCH =>
             {
                 stretch.len += len;
-                stretch.gone = gone;
+                stretch.sent = sent;
             }
             _ => {
                 self.close();
-                self.newest = Some((first, Stretch { len, cursor: 0, gone, going: gone }));
+                self.newest = Some((first, Stretch { len, cursor: 0, sent, resent: sent }));
             }
         }
     }
@@ -114,7 +114,7 @@ impl Circle {
         self.close();
         let due = |stretch: &Stretch| {
             known.is_none_or(|known| {
-                let Gone { last, at } = stretch.gone;
+                let Sent { last, at } = stretch.sent;
                 last < known.highest || (last <= known.by_time_to && at + known.patience <= now)
             })
         };
@@ -128,7 +128,7 @@ impl Circle {
             let first = self.index(key.1);
             if let Some(stretch) = self.stretches.get_mut(&key) {
                 stretch.cursor = run.blocks.end - first;
-                stretch.going = Gone { last: number + run.blocks.len() as u64 - 1, at: now };
+                stretch.resent = Sent { last: number + run.blocks.len() as u64 - 1, at: now };
             }
             return Some((run, key.0 + 1));
         }
@@ -137,7 +137,7 @@ impl Circle {
     /// The earliest time at which a sent block counts as lost even without a report.
     pub(super) fn next_loss(&self, patience: Span) -> Option<Time> {
         let newest = self.newest.iter().map(|(_, stretch)| stretch);
-        self.stretches.values().chain(newest).map(|stretch| stretch.gone.at + patience).min()
+        self.stretches.values().chain(newest).map(|stretch| stretch.sent.at + patience).min()
     }
 
     /// Notes that all blocks of `slice` have arrived, except `missing`; returns whether that
@@ -198,8 +198,8 @@ impl Circle {
     fn turn(&mut self, key: (u32, u64)) {
         let Some(stretch) = self.stretches.remove(&key) else { return };
         if self.next_run(key.1, 0..stretch.len, 1).is_some() {
-            let gone = stretch.going;
-            self.stretches.insert((key.0 + 1, key.1), Stretch { cursor: 0, gone, ..stretch });
+            let sent = stretch.resent;
+            self.stretches.insert((key.0 + 1, key.1), Stretch { cursor: 0, sent, ..stretch });
         }
     }
 

@@ -18,7 +18,7 @@
 //!   both are known.
 //! - The acknowledgement of a large object takes several messages; the first cover the changes.
 //!   Each message is independent, and unchanged parts of the object are reported again in turn
-//!   (`telling`).
+//!   (`pending_reports`).
 //! - With one circle over a large object, nearly every chunk has a hole until the whole object has
 //!   been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 % a
 //!   MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
@@ -53,14 +53,14 @@
 //! or arrive twice. Users who want TCP's behaviour use `--protocol tcp`.
 //!
 //! Files by decision: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
-//! `sender` sends batches, `receiver` counts, `telling` chooses the content of an acknowledgement,
-//! `table` sets the rate.
+//! `sender` sends batches, `receiver` counts, `pending_reports` chooses the content of an
+//! acknowledgement, `table` sets the rate.
 
 mod circle;
+mod pending_reports;
 mod receiver;
 mod sender;
 mod table;
-mod telling;
 #[cfg(test)]
 mod tests;
 mod unacked;

@@ -1,7 +1,7 @@
 //! The receiving end: records arrivals, and acknowledges them after a fixed number of new blocks.
 
 use super::ACK_FREQUENCY;
-use super::telling::Telling;
+use super::pending_reports::PendingReports;
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
 use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
@@ -18,7 +18,7 @@ pub(crate) type FobsReceiver = Flows<Flow>;
 pub(crate) struct Flow {
     end: ReceivingEnd,
     tallies: Tallies,
-    telling: Telling,
+    pending_reports: PendingReports,
     /// Number of new blocks that trigger an acknowledgement.
     every: u64,
     /// New blocks since the last acknowledgement.
@@ -27,7 +27,7 @@ pub(crate) struct Flow {
     /// When an acknowledgement is due even with fewer new blocks.
     due: Option<Time>,
     /// When the receiver next repeats a part of its report in which nothing has changed (see
-    /// `telling`).
+    /// `pending_reports`).
     again: Time,
     /// Number of acknowledgements so far.
     sequence: u64,
@@ -37,8 +37,8 @@ pub(crate) struct Flow {
 
 impl Flow {
     fn set_whole(&mut self, segment: u32) {
-        self.telling.set_whole(segment);
-        self.end.tell(Event::SegmentDone { segment });
+        self.pending_reports.set_whole(segment);
+        self.end.push_event(Event::SegmentDone { segment });
         if self.tallies.is_complete() {
             self.end.finish();
             self.complete = true;
@@ -48,7 +48,7 @@ impl Flow {
     /// Begins an acknowledgement if one is due.
     fn begin(&mut self, now: Time) {
         let is_due = self.fresh >= self.every || self.due.is_some_and(|due| due <= now);
-        if !is_due || self.telling.is_under_way() {
+        if !is_due || self.pending_reports.is_under_way() {
             return;
         }
         let again = self.again <= now;
@@ -57,19 +57,19 @@ impl Flow {
         }
         self.sequence += 1;
         self.due = None;
-        self.telling.begin(again);
+        self.pending_reports.begin(again);
     }
 
     fn take(&mut self, now: Time) -> Option<Selective> {
         self.begin(now);
-        let told = self.telling.next(&self.tallies, &self.end.layout)?;
-        self.end.accounting.blocks_lost += u64::from(told.newly_lost);
-        self.end.accounting.reported_lost += u64::from(told.report.count());
-        let closing = told.is_last.then(|| Closing {
+        let message = self.pending_reports.next(&self.tallies, &self.end.layout)?;
+        self.end.accounting.blocks_lost += u64::from(message.newly_lost);
+        self.end.accounting.reported_lost += u64::from(message.report.count());
+        let closing = message.is_last.then(|| Closing {
             highest: self.end.accounting.highest,
             fresh: core::mem::take(&mut self.fresh),
         });
-        Some(Selective { sequence: self.sequence, report: told.report, closing })
+        Some(Selective { sequence: self.sequence, report: message.report, closing })
     }
 }
 
@@ -79,7 +79,7 @@ impl ReceivingFlow for Flow {
         Flow {
             end: ReceivingEnd::new(now, setup),
             tallies: Tallies::new(setup.layout),
-            telling: Telling::default(),
+            pending_reports: PendingReports::default(),
             every: setup.settings.count(&ACK_FREQUENCY),
             fresh: 0,
             delay,
@@ -109,9 +109,9 @@ impl ReceivingFlow for Flow {
             if marked.is_last {
                 self.set_whole(of);
             } else if self.tallies.is_whole(of) {
-                self.telling.note_whole(of);
+                self.pending_reports.note_whole(of);
             } else {
-                self.telling.note(of, self.end.layout.blocks_in(of), run);
+                self.pending_reports.note(of, self.end.layout.blocks_in(of), run);
             }
         }
         self.end.count(received, new);
@@ -133,7 +133,7 @@ impl ReceivingFlow for Flow {
 
     fn skip(&mut self, _: Time, blocks: BlockRange) {
         let (segment, indices) = (blocks.first.segment, blocks.indices(&self.end.layout));
-        self.end.forget_lost(self.telling.lost_in(&self.tallies, segment, indices));
+        self.end.forget_lost(self.pending_reports.lost_in(&self.tallies, segment, indices));
         if self.tallies.skip(blocks) {
             self.set_whole(blocks.first.segment);
         }
@@ -152,7 +152,7 @@ impl ReceivingFlow for Flow {
     }
 
     fn next_report(&self) -> Wake {
-        if self.complete || (self.telling.is_under_way() && !self.end.is_finished()) {
+        if self.complete || (self.pending_reports.is_under_way() && !self.end.is_finished()) {
             return Wake::Now;
         }
         match self.due.filter(|_| !self.end.is_finished()) {

@@ -232,7 +232,7 @@ impl FobsSender {
         let rate = self.speed.controller().rate();
         let is_state = matches!(&self.speed, Speed::Table(table) if table.state().is_some());
         if is_state && rate != self.end.pacer.rate() && !self.end.is_finished() {
-            self.end.tell(Event::Rate(rate));
+            self.end.push_event(Event::Rate(rate));
         }
         self.end.pacer.set_rate(now, rate);
         self.end.pacer.limit_burst(self.speed.controller().burst());

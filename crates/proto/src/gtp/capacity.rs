@@ -53,7 +53,7 @@ impl Trains {
 
 /// Measurements of all flows together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Whole {
+pub(super) struct Totals {
     /// Received rate, including lost datagrams.
     pub(super) total: f64,
     /// Received rate.
@@ -67,9 +67,9 @@ pub(super) struct Whole {
     pub(super) trains: Trains,
 }
 
-impl Whole {
+impl Totals {
     /// Sums up flows, each given as `(total, current, loss)`.
-    pub(super) fn of(flows: &mut [(f64, f64, f64)]) -> Whole {
+    pub(super) fn of(flows: &mut [(f64, f64, f64)]) -> Totals {
         let total: f64 = flows.iter().map(|flow| flow.0).sum();
         let current = flows.iter().map(|flow| flow.1).sum();
         flows.sort_unstable_by(|a, b| a.2.partial_cmp(&b.2).unwrap_or(Ordering::Equal));
@@ -79,20 +79,20 @@ impl Whole {
             below >= total / 2.0
         });
         let loss = median.map_or(0.0, |flow| flow.2);
-        Whole { total, current, loss, ..Whole::default() }
+        Totals { total, current, loss, ..Totals::default() }
     }
 
     /// Replaces the totals if the datagrams that the host's socket dropped show a higher loss:
     /// `came` bits arrived and `dropped` bits were dropped in the time `took`. The drops cover
     /// all flows, including flows that are too slow or whose target is too new to be measured.
-    pub(super) fn with_drops(self, came: f64, dropped: f64, took: Span) -> Whole {
+    pub(super) fn with_drops(self, came: f64, dropped: f64, took: Span) -> Totals {
         let loss = dropped / (came + dropped).max(1.0);
         if loss <= self.loss || took == Span::ZERO {
             return self;
         }
         let rate = |bits: f64| bits / took.as_secs_f64();
         let (total, current) = (rate(came + dropped), rate(came));
-        Whole { total, current, loss, unmeasured: 0.0, ..self }
+        Totals { total, current, loss, unmeasured: 0.0, ..self }
     }
 }
 
@@ -228,7 +228,7 @@ impl Capacity {
     }
 
     /// Ends a control interval.
-    pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Whole) {
+    pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Totals) {
         self.compare_paths(whole.trains);
         let loss = rules.excess(whole.loss);
         let most = if self.belief == 0 { self.tuning.first_loss } else { rules.loss_threshold };
@@ -323,7 +323,7 @@ mod tests {
     fn interval(capacity: &mut Capacity, rules: &Rules, link: f64) -> f64 {
         let total = capacity.rate(0.0);
         let current = total.min(link);
-        let whole = Whole { total, current, loss: 1.0 - current / total, ..Whole::default() };
+        let whole = Totals { total, current, loss: 1.0 - current / total, ..Totals::default() };
         capacity.on_interval(rules, &whole);
         whole.loss
     }
@@ -402,7 +402,7 @@ mod tests {
         let queue = queue / 1e3;
         capacity.on_interval(
             &rules(),
-            &Whole { total, current: total, queue, trains, ..Whole::default() },
+            &Totals { total, current: total, queue, trains, ..Totals::default() },
         );
         capacity.rate(0.0) / 1e6
     }
@@ -449,7 +449,7 @@ mod tests {
     /// All of C_r is used and arrives, with this queue on all paths, in milliseconds.
     fn wait(capacity: &mut Capacity, queue: f64) -> f64 {
         let (total, queue) = (capacity.rate(0.0), queue / 1e3);
-        let whole = Whole { total, current: total, queue, ..Whole::default() };
+        let whole = Totals { total, current: total, queue, ..Totals::default() };
         capacity.on_interval(&rules(), &whole);
         capacity.rate(0.0) / 1e6
     }
@@ -492,7 +492,7 @@ mod tests {
     fn loss_of_a_host_that_pauses_shows_a_ceiling_only_when_it_repeats() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 31);
-        let pause = Whole { total: 6e8, current: 5.5e8, loss: 0.08, ..Whole::default() };
+        let pause = Totals { total: 6e8, current: 5.5e8, loss: 0.08, ..Totals::default() };
         capacity.on_interval(&rules(), &pause);
         assert_eq!(capacity.rate(0.0), 0.9e9);
         wait(&mut capacity, 0.0);
@@ -505,17 +505,17 @@ mod tests {
     fn a_loss_too_high_for_a_pause_counts_immediately() {
         let mut capacity = Capacity::new();
         capacity.on_train(2e9, 31);
-        let overrun = Whole { total: 1.3e9, current: 9e8, loss: 0.31, ..Whole::default() };
+        let overrun = Totals { total: 1.3e9, current: 9e8, loss: 0.31, ..Totals::default() };
         capacity.on_interval(&rules(), &overrun);
         assert!((capacity.rate(0.0) - 8.82e8).abs() < 1.0);
     }
 
     #[test]
     fn drops_of_the_host_count_if_they_are_a_higher_loss_than_the_flows() {
-        let whole = Whole { loss: 0.05, unmeasured: 7.0, ..Whole::default() };
+        let whole = Totals { loss: 0.05, unmeasured: 7.0, ..Totals::default() };
         let half = Span::from_millis(500);
         let expected =
-            Whole { total: 2000.0, current: 1800.0, loss: 0.1, unmeasured: 0.0, ..whole };
+            Totals { total: 2000.0, current: 1800.0, loss: 0.1, unmeasured: 0.0, ..whole };
         assert_eq!(whole.with_drops(900.0, 100.0, half), expected);
         assert_eq!(whole.with_drops(950.0, 50.0, half), whole, "the same loss");
         assert_eq!(whole.with_drops(900.0, 100.0, Span::ZERO), whole);
@@ -525,7 +525,7 @@ mod tests {
     fn drops_of_the_host_count_even_if_no_flow_can_be_measured() {
         let mut capacity = Capacity::new();
         capacity.on_train(1e9, 31);
-        let whole = Whole { unmeasured: 0.9e9, ..Whole::default() };
+        let whole = Totals { unmeasured: 0.9e9, ..Totals::default() };
         let (came, dropped, took) = (0.12e9, 0.15e9, Span::from_millis(300));
         assert_eq!(whole.with_drops(came, 0.0, took), whole);
         capacity.on_interval(&rules(), &whole);
@@ -547,20 +547,20 @@ mod tests {
     fn requested_data_that_do_not_arrive_show_no_capacity() {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
-        let whole = Whole { total: 1e6, current: 1e6, unmeasured: 9e6, ..Whole::default() };
+        let whole = Totals { total: 1e6, current: 1e6, unmeasured: 9e6, ..Totals::default() };
         capacity.on_interval(&rules(), &whole);
         assert_eq!((capacity.rate(0.0), capacity.is_searching()), (10e6, true));
-        capacity.on_interval(&rules(), &Whole { total: 10e6, current: 10e6, ..Whole::default() });
+        capacity.on_interval(&rules(), &Totals { total: 10e6, current: 10e6, ..Totals::default() });
         assert_eq!(capacity.rate(0.0), 20e6);
     }
 
     #[test]
     fn one_bad_path_among_good_ones_is_not_the_receivers_loss() {
         let flow = |loss| (1e8, 1e8 * (1.0 - loss), loss);
-        let whole = Whole::of(&mut [flow(0.3), flow(0.0), flow(0.0)]);
+        let whole = Totals::of(&mut [flow(0.3), flow(0.0), flow(0.0)]);
         assert_eq!((whole.total, whole.loss), (3e8, 0.0));
-        assert_eq!(Whole::of(&mut [flow(0.3), flow(0.2), flow(0.0)]).loss, 0.2);
-        assert_eq!(Whole::of(&mut []), Whole::default());
+        assert_eq!(Totals::of(&mut [flow(0.3), flow(0.2), flow(0.0)]).loss, 0.2);
+        assert_eq!(Totals::of(&mut []), Totals::default());
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         capacity.on_train(1e9 / 3.0, 31);

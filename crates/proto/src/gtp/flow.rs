@@ -23,7 +23,7 @@ use super::standing::Standing;
 use super::transitions::Pending;
 use super::tuning::Tuning;
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup};
-use crate::ends::{Frontier, ReceivingEnd, Wholes};
+use crate::ends::{CompleteSegments, Frontier, ReceivingEnd};
 use crate::layout::Block;
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
@@ -106,7 +106,7 @@ pub(super) struct Flow {
     silences: u32,
     /// Blocks that were found missing at some time.
     lost: RangeSet,
-    wholes: Wholes,
+    complete_segments: CompleteSegments,
     /// Segments before this segment are acknowledged.
     acked: u32,
 }
@@ -164,7 +164,7 @@ impl Flow {
             looked: now,
             silences: 0,
             lost: RangeSet::new(),
-            wholes: Wholes::new(setup.layout),
+            complete_segments: CompleteSegments::new(setup.layout),
             acked: 0,
         }
     }
@@ -298,8 +298,8 @@ impl Flow {
     fn end_segments(&mut self, run: Range<u64>) {
         let layout = self.end.layout;
         let end = &mut self.end;
-        self.wholes.note(self.frontier.there(), run, |segment| {
-            end.tell(Event::SegmentDone { segment });
+        self.complete_segments.note(self.frontier.there(), run, |segment| {
+            end.push_event(Event::SegmentDone { segment });
         });
         let next = self.frontier.there().run_at(0).map_or(0, |run| run.end);
         let to = layout.block(next).map_or(layout.segments(), |block| block.segment);

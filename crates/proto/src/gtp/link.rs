@@ -13,7 +13,7 @@
 
 use alloc::vec::Vec;
 
-use super::capacity::{Capacity, Trains, Whole};
+use super::capacity::{Capacity, Totals, Trains};
 use super::fair_share::OtherTraffic;
 use super::tuning::Tuning;
 use crate::endpoint::{Origin, Others, ReceiveCapacity};
@@ -92,21 +92,21 @@ impl Link {
 
     /// The totals from which C_r is adjusted. The part of other traffic, minus the capacity that
     /// `receive-share` leaves free anyway, counts as arrived.
-    pub(super) fn whole(&self, capacity: &Capacity, whole: Whole) -> Whole {
-        let Some(others) = self.others else { return whole };
+    pub(super) fn totals(&self, capacity: &Capacity, totals: Totals) -> Totals {
+        let Some(others) = self.others else { return totals };
         let (found, share) = capacity.found();
         let theirs = (found * share - (found - others.left())).max(0.0);
-        let came = whole.current + whole.unmeasured + others.seen();
+        let came = totals.current + totals.unmeasured + others.seen();
         // On a full link with loss, other traffic took more than its part. Its part will grow, so
         // the loss does not count.
         let is_full = others.seen() > 0.0 && came >= found * capacity.tuning().link_full;
-        let (total, current) = (whole.total + theirs, whole.current + theirs);
-        let loss = if is_full { 0.0 } else { whole.loss };
+        let (total, current) = (totals.total + theirs, totals.current + theirs);
+        let loss = if is_full { 0.0 } else { totals.loss };
         // While other traffic may fill the link, loss shows no ceiling. Nothing would then end the
         // quick rise that trains allow, so trains do not count.
         let is_small = others.seen() < found * capacity.tuning().others_small;
-        let trains = if is_small { whole.trains } else { Trains::default() };
-        Whole { total, current, loss, trains, ..whole }
+        let trains = if is_small { totals.trains } else { Trains::default() };
+        Totals { total, current, loss, trains, ..totals }
     }
 
     /// The minimum rate of one of our flows, per unit of weight: the fraction `even_least`
@@ -228,8 +228,8 @@ mod tests {
         assert_eq!(origin(&link, &capacity), (100, Origin::Limit));
         assert_eq!(link.rate(&capacity, 3e9), 100e6);
         for _ in 0..200 {
-            let whole = Whole { total: 100e6, current: 100e6, ..Whole::default() };
-            capacity.on_interval(&rules(), &whole);
+            let totals = Totals { total: 100e6, current: 100e6, ..Totals::default() };
+            capacity.on_interval(&rules(), &totals);
             link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
@@ -292,25 +292,25 @@ mod tests {
         let link = with_others(&mut capacity, 600);
         // Half of the link is the part of other traffic and counts as arrived. With 480 of our 500
         // and 600 of other traffic the link is full, so the loss does not show a narrower link.
-        let whole = Whole { total: 500e6, current: 480e6, loss: 0.04, ..Whole::default() };
-        let judged = link.whole(&capacity, whole);
+        let totals = Totals { total: 500e6, current: 480e6, loss: 0.04, ..Totals::default() };
+        let judged = link.totals(&capacity, totals);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));
         // With 300 of ours the link carried less than before, so the loss counts.
-        let whole = Whole { current: 300e6, loss: 0.4, ..whole };
-        let judged = link.whole(&capacity, whole);
+        let totals = Totals { current: 300e6, loss: 0.4, ..totals };
+        let judged = link.totals(&capacity, totals);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 800e6, 0.4));
         // Other traffic of less than 5 % of the link does not end the search over several paths.
         let mut trains = Trains::default();
         [1e9, 1e9].into_iter().for_each(|rate| trains.add(rate));
-        let whole = Whole { trains, ..whole };
-        assert_eq!(link.whole(&capacity, whole).trains, Trains::default());
+        let totals = Totals { trains, ..totals };
+        assert_eq!(link.totals(&capacity, totals).trains, Trains::default());
         let mut little = found(1e9);
-        assert_eq!(with_others(&mut little, 49).whole(&little, whole).trains, trains);
-        assert_eq!(with_others(&mut little, 51).whole(&little, whole).trains, Trains::default());
-        let whole = Whole { trains: Trains::default(), ..whole };
+        assert_eq!(with_others(&mut little, 49).totals(&little, totals).trains, trains);
+        assert_eq!(with_others(&mut little, 51).totals(&little, totals).trains, Trains::default());
+        let totals = Totals { trains: Trains::default(), ..totals };
         // If our share leaves half to other traffic anyway, the loss counts unchanged.
         capacity.set_rules(&Rules { receive_share: 0.5, ..rules() });
-        assert_eq!(link.whole(&capacity, whole), whole);
-        assert_eq!(Link::new().whole(&capacity, whole), whole);
+        assert_eq!(link.totals(&capacity, totals), totals);
+        assert_eq!(Link::new().totals(&capacity, totals), totals);
     }
 }

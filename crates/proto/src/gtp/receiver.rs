@@ -13,7 +13,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use super::capacity::{Capacity, Trains, Whole};
+use super::capacity::{Capacity, Totals, Trains};
 use super::flow::{Count, Flow};
 use super::link::{Link, estimates};
 use super::options::Rules;
@@ -212,10 +212,10 @@ impl GtpReceiver {
         // the shortest and the longest queue rises earlier, and is also zero while one flow has no
         // queue.
         let queue = if did.is_empty() { 0.0 } else { libm::sqrt(shortest * longest) };
-        let whole = Whole { unmeasured, queue, trains, ..Whole::of(&mut did) };
+        let whole = Totals { unmeasured, queue, trains, ..Totals::of(&mut did) };
         let took = now.since(core::mem::replace(&mut self.last_interval, now));
         let whole = whole.with_drops(count.came as f64, count.dropped as f64, took);
-        self.capacity.on_interval(rules, &self.link.whole(&self.capacity, whole));
+        self.capacity.on_interval(rules, &self.link.totals(&self.capacity, whole));
         let active: Vec<&Flow> = self.flows.values().filter(|flow| flow.is_active()).collect();
         let weights = active.iter().map(|flow| flow.rules.weight).sum();
         let even_least = self.link.even_least(&self.capacity, weights);

@@ -81,7 +81,7 @@ impl Flow {
     }
 
     fn set_segment_whole(&mut self, segment: u32) {
-        self.end.tell(Event::SegmentDone { segment });
+        self.end.push_event(Event::SegmentDone { segment });
         if self.tallies.is_complete() {
             self.end.finish();
         }

@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use super::reports::{Segment, whole};
+use super::reports::{Segment, complete_report};
 use crate::coded::{Symbol, Waiting};
 use crate::endpoint::{Arrival, BlockRange, Carrier, Event, Setup, Wake, Why};
 use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies, grace};
@@ -34,16 +34,16 @@ pub struct Flow {
     /// Coded symbols ([`crate::coded`]) of incomplete chunks.
     symbols: Waiting,
     /// Segments to report as complete, each with the round of the DONE to answer; 0 without a DONE.
-    tell_whole: VecDeque<(u32, u32)>,
+    completed: VecDeque<(u32, u32)>,
 }
 
 impl Flow {
     fn set_whole(&mut self, segment: u32) {
         if self.open.remove(&segment).is_some() {
-            self.tell_whole.push_back((segment, 0));
+            self.completed.push_back((segment, 0));
         }
         self.asked.remove(&segment);
-        self.end.tell(Event::SegmentDone { segment });
+        self.end.push_event(Event::SegmentDone { segment });
         if self.tallies.is_complete() {
             self.end.finish();
         }
@@ -136,8 +136,8 @@ impl Flow {
                 self.asked.insert(segment);
             }
             self.begin_reports(now);
-        } else if self.tell_whole.iter().all(|(told, _)| *told != segment) {
-            self.tell_whole.push_back((segment, done.round));
+        } else if self.completed.iter().all(|(of, _)| *of != segment) {
+            self.completed.push_back((segment, done.round));
         }
     }
 
@@ -150,8 +150,8 @@ impl Flow {
     }
 
     fn take_report(&mut self, now: Time) -> Option<Report> {
-        if let Some((segment, round)) = self.tell_whole.pop_front() {
-            return Some(whole(segment, round, self.end.layout.blocks_in(segment)));
+        if let Some((segment, round)) = self.completed.pop_front() {
+            return Some(complete_report(segment, round, self.end.layout.blocks_in(segment)));
         }
         let reporting =
             |segment: &&u32| self.open.get(*segment).is_some_and(|open| open.is_reporting());
@@ -166,7 +166,7 @@ impl Flow {
         self.end.accounting.reported_lost += u64::from(slice.report.count());
         if let Some(blocks) = slice.round_left {
             let round = slice.report.round();
-            self.end.tell(Event::Round { segment, round, blocks });
+            self.end.push_event(Event::Round { segment, round, blocks });
         }
         Some(slice.report)
     }
@@ -182,7 +182,7 @@ impl ReceivingFlow for Flow {
             open: BTreeMap::new(),
             asked: BTreeSet::new(),
             symbols: Waiting::default(),
-            tell_whole: VecDeque::new(),
+            completed: VecDeque::new(),
         }
     }
 

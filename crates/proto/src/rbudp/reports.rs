@@ -121,6 +121,6 @@ impl Segment {
 }
 
 /// The report that a segment with `blocks` blocks is complete.
-pub(super) fn whole(segment: u32, round: u32, blocks: u32) -> Report {
+pub(super) fn complete_report(segment: u32, round: u32, blocks: u32) -> Report {
     Report::fill(segment, round, 0..blocks, core::iter::empty())
 }

@@ -157,7 +157,7 @@ impl RbudpSender {
         let blocks = open.round_len();
         let done = open.ask(now, segment, sent_to, wait);
         self.repeats.insert((now + wait, segment));
-        self.end.tell(Event::Round { segment, round: done.round, blocks });
+        self.end.push_event(Event::Round { segment, round: done.round, blocks });
         self.say(done);
     }
 

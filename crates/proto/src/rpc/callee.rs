@@ -101,7 +101,7 @@ impl Callee {
     ///
     /// # Errors
     /// The message is impossible.
-    pub fn heard(&mut self, message: Message, room: Room) -> Result<Option<Order>, Lie> {
+    pub fn on_message(&mut self, message: Message, room: Room) -> Result<Option<Order>, Lie> {
         match message {
             Message::Call(call) => self.called(call, room),
             Message::Item(id, body) => {

@@ -33,7 +33,7 @@ pub struct Request {
 
 /// What a message means to the caller. The first value is the number of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum Event {
     /// A call has ended.
     Answered(u64, Answer),
     /// An item of a call.
@@ -170,7 +170,7 @@ impl Caller {
     ///
     /// # Errors
     /// The message is impossible.
-    pub fn heard(&mut self, message: Message) -> Result<Option<News>, Lie> {
+    pub fn on_message(&mut self, message: Message) -> Result<Option<Event>, Lie> {
         let (Message::Answer(id, _) | Message::Item(id, _) | Message::Credit(id, _)) = message
         else {
             return Err(Lie("only the caller of a call may send this message"));
@@ -191,15 +191,15 @@ impl Caller {
                     self.unsent.retain(|call| *call != id);
                 }
                 self.open.remove(&id);
-                News::Answered(id, answer)
+                Event::Answered(id, answer)
             }
             Message::Item(id, body) => {
                 open.items.as_mut().ok_or(none)?.came()?;
-                News::Item(id, body)
+                Event::Item(id, body)
             }
             Message::Credit(id, more) => {
                 open.items.as_mut().ok_or(none)?.allowed(more)?;
-                News::Credit(id, more)
+                Event::Credit(id, more)
             }
             _ => return Ok(None),
         }))

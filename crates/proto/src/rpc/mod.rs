@@ -24,7 +24,7 @@ use core::fmt;
 use crate::share::Lie;
 
 pub use callee::{Callee, Order, Room};
-pub use caller::{Caller, News, Request};
+pub use caller::{Caller, Event, Request};
 
 /// The longest request, item or answer in bytes.
 pub const MAX_BODY: usize = 256 << 10;

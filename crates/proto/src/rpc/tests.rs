@@ -71,13 +71,15 @@ impl Pair {
         };
         self.now = next;
         while let Some((_, message)) = self.up.pop_front_if(|(at, _)| *at <= next) {
-            if let Some(Order::Run(call)) = self.callee.heard(message, ROOM).expect("honest") {
+            if let Some(Order::Run(call)) = self.callee.on_message(message, ROOM).expect("honest") {
                 self.ran.push(call.id);
                 self.callee.answer(call.id, Ok(call.body));
             }
         }
         while let Some((_, message)) = self.down.pop_front_if(|(at, _)| *at <= next) {
-            if let Some(News::Answered(id, answer)) = self.caller.heard(message).expect("honest") {
+            if let Some(Event::Answered(id, answer)) =
+                self.caller.on_message(message).expect("honest")
+            {
                 self.answers.push((id, answer));
             }
         }
@@ -125,10 +127,10 @@ fn a_call_whose_answer_was_lost_is_made_once_and_gets_the_first_answer() {
 #[test]
 fn a_running_call_is_answered_on_the_next_connection() {
     let mut callee = Callee::new(true, false);
-    assert!(matches!(callee.heard(Message::Call(call(1)), ROOM), Ok(Some(Order::Run(_)))));
+    assert!(matches!(callee.on_message(Message::Call(call(1)), ROOM), Ok(Some(Order::Run(_)))));
     assert_eq!(callee.lost(), []);
     let again = Call { again: true, ..call(1) };
-    assert_eq!(callee.heard(Message::Call(again), ROOM), Ok(None));
+    assert_eq!(callee.on_message(Message::Call(again), ROOM), Ok(None));
     callee.answer(1, Ok(vec![7]));
     assert_eq!(callee.poll(), Some(Message::Answer(1, Ok(vec![7]))));
 }
@@ -140,15 +142,15 @@ fn a_call_whose_answer_is_forgotten_fails_and_is_not_made_again() {
         |message| matches!(message, Some(Message::Answer(_, Err(f))) if f.code == RpcCode::Unknown);
     // The server has restarted, so it knows no earlier call.
     let mut callee = Callee::new(true, true);
-    assert_eq!(callee.heard(again(1), ROOM), Ok(None));
+    assert_eq!(callee.on_message(again(1), ROOM), Ok(None));
     assert!(unknown(callee.poll()));
     // New calls of the same client run.
-    assert!(matches!(callee.heard(Message::Call(call(3)), ROOM), Ok(Some(Order::Run(_)))));
+    assert!(matches!(callee.on_message(Message::Call(call(3)), ROOM), Ok(Some(Order::Run(_)))));
     // The client confirms the answer, and then repeats the call.
     callee.answer(3, Ok(Vec::new()));
-    callee.heard(Message::Have(vec![3]), ROOM).expect("honest");
+    callee.on_message(Message::Have(vec![3]), ROOM).expect("honest");
     callee.lost();
-    assert_eq!(callee.heard(again(3), ROOM), Ok(None));
+    assert_eq!(callee.on_message(again(3), ROOM), Ok(None));
     assert!(unknown(callee.poll()));
 }
 
@@ -158,7 +160,7 @@ fn kept_answers_have_limits_and_the_oldest_are_discarded_first() {
         let mut callee = Callee::new(true, false);
         let ids = (0..2 * KEPT.0 as u64).map(|n| 2 * n + 1);
         for id in ids.clone() {
-            callee.heard(Message::Call(call(id)), ROOM).expect("honest");
+            callee.on_message(Message::Call(call(id)), ROOM).expect("honest");
             callee.answer(id, Ok(body.clone()));
             callee.poll().expect("an answer");
         }
@@ -171,23 +173,23 @@ fn kept_answers_have_limits_and_the_oldest_are_discarded_first() {
 fn a_flood_of_calls_is_refused_and_one_without_reading_ends_the_connection() {
     let mut callee = Callee::new(true, false);
     let mut next = (0..).map(|n| Message::Call(call(2 * n + 1)));
-    let mut heard = |callee: &mut Callee| callee.heard(next.next().expect("endless"), ROOM);
+    let mut deliver = |callee: &mut Callee| callee.on_message(next.next().expect("endless"), ROOM);
     // Above the limit of running calls, each further call gets an error as its answer. The client
     // may leave UNREAD answers unread.
     for _ in 0..CALLS {
-        assert!(matches!(heard(&mut callee), Ok(Some(Order::Run(_)))));
+        assert!(matches!(deliver(&mut callee), Ok(Some(Order::Run(_)))));
     }
     for _ in 0..UNREAD {
-        assert_eq!(heard(&mut callee), Ok(None));
+        assert_eq!(deliver(&mut callee), Ok(None));
     }
-    assert!(matches!(heard(&mut callee), Err(Lie(_))));
+    assert!(matches!(deliver(&mut callee), Err(Lie(_))));
     assert_eq!(callee.running(), (CALLS, 0));
     let busy = callee.poll();
     assert!(matches!(busy, Some(Message::Answer(_, Err(f))) if f.code == RpcCode::Busy));
     // The calls on the client's other connections have already reached the limit.
     let mut callee = Callee::new(true, false);
     let full = Room { calls: false, streams: false };
-    assert_eq!(callee.heard(Message::Call(call(1)), full), Ok(None));
+    assert_eq!(callee.on_message(Message::Call(call(1)), full), Ok(None));
 }
 
 #[test]
@@ -198,7 +200,7 @@ fn an_honest_caller_keeps_to_the_limits_of_unanswered_calls() {
     }
     let sent = core::iter::from_fn(|| caller.poll(Time::ZERO)).count();
     assert_eq!(sent, CALLS);
-    caller.heard(Message::Answer(1, Ok(vec![]))).expect("honest");
+    caller.on_message(Message::Answer(1, Ok(vec![]))).expect("honest");
     assert_eq!(caller.poll(Time::ZERO), Some(Message::Have(vec![1])));
     assert!(matches!(caller.poll(Time::ZERO), Some(Message::Call(_))));
     for _ in 0..STREAMS {
@@ -211,11 +213,11 @@ fn an_honest_caller_keeps_to_the_limits_of_unanswered_calls() {
 fn a_cancelled_call_stops_its_method_and_its_late_answer_is_ignored() {
     let (mut caller, mut callee) = (Caller::new(1), Callee::new(true, false));
     let id = caller.call(request(b""), Time::ZERO).expect("there is room");
-    callee.heard(caller.poll(Time::ZERO).expect("a call"), ROOM).expect("honest");
+    callee.on_message(caller.poll(Time::ZERO).expect("a call"), ROOM).expect("honest");
     caller.cancel(id);
-    assert_eq!(caller.heard(Message::Answer(id, Ok(Vec::new()))), Ok(None));
+    assert_eq!(caller.on_message(Message::Answer(id, Ok(Vec::new()))), Ok(None));
     let cancel = caller.poll(Time::ZERO).expect("it tells");
-    assert_eq!(callee.heard(cancel, ROOM), Ok(Some(Order::Stop(id))));
+    assert_eq!(callee.on_message(cancel, ROOM), Ok(Some(Order::Stop(id))));
     callee.answer(id, Ok(Vec::new()));
     assert_eq!((callee.poll(), callee.running()), (None, (0, 0)));
     // A call that was not sent leaves no message.
@@ -249,16 +251,16 @@ fn items_wait_for_their_reader() {
     let sent: Vec<_> = core::iter::from_fn(|| caller.poll(Time::ZERO)).collect();
     assert_eq!(sent.len(), 1 + CREDIT as usize, "the driver sends no more than is allowed");
     for message in sent {
-        callee.heard(message, ROOM).expect("honest");
+        callee.on_message(message, ROOM).expect("honest");
     }
-    assert!(callee.heard(Message::Item(id, vec![]), ROOM).is_err(), "one more than allowed");
+    assert!(callee.on_message(Message::Item(id, vec![]), ROOM).is_err(), "one more than allowed");
     for _ in 0..CREDIT / 2 {
         callee.read(id);
     }
     let credit = callee.poll().expect("it is announced every few items");
     assert_eq!(credit, Message::Credit(id, CREDIT / 2));
-    assert_eq!(caller.heard(credit), Ok(Some(News::Credit(id, CREDIT / 2))));
-    assert!(caller.heard(Message::Credit(id, CREDIT)).is_err(), "more than was sent");
+    assert_eq!(caller.on_message(credit), Ok(Some(Event::Credit(id, CREDIT / 2))));
+    assert!(caller.on_message(Message::Credit(id, CREDIT)).is_err(), "more than was sent");
     assert_eq!(callee.lost(), [id]);
     assert_eq!(caller.lost(), [id]);
 }
@@ -266,7 +268,7 @@ fn items_wait_for_their_reader() {
 #[test]
 fn impossible_messages_end_the_connection() {
     let mut callee = Callee::new(true, false);
-    callee.heard(Message::Call(call(5)), ROOM).expect("honest");
+    callee.on_message(Message::Call(call(5)), ROOM).expect("honest");
     for lie in [
         Message::Call(call(5)),
         Message::Call(call(3)),
@@ -283,7 +285,7 @@ fn impossible_messages_end_the_connection() {
         Message::Answer(5, Ok(vec![])),
     ] {
         let shown = alloc::format!("{lie:?}");
-        assert!(callee.heard(lie, ROOM).is_err(), "{shown}");
+        assert!(callee.on_message(lie, ROOM).is_err(), "{shown}");
     }
     let mut caller = Caller::new(1);
     caller.call(request(b""), Time::ZERO).expect("there is room");
@@ -295,7 +297,7 @@ fn impossible_messages_end_the_connection() {
         Message::Call(call(1)),
     ] {
         let shown = alloc::format!("{lie:?}");
-        assert!(caller.heard(lie).is_err(), "{shown}");
+        assert!(caller.on_message(lie).is_err(), "{shown}");
     }
     let long = caller.call(request(&[0; MAX_BODY + 1]), Time::ZERO);
     assert_eq!(long.unwrap_err().code, RpcCode::TooLong);

@@ -9,7 +9,7 @@ use super::release::ReleaseRate;
 use super::window::Window;
 use super::{AVAILABLE_WINDOW, INITIAL_RATE, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL, WINDOW};
 use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
-use crate::ends::{Again, FirstTrain, Heard, Repairs, Run, SendingEnd, SendingFlow};
+use crate::ends::{Again, FirstTrain, Repairs, Run, SeenNumbers, SendingEnd, SendingFlow};
 use crate::pulse::TRAIN_LEN;
 use crate::rate::train::{FIRST_SHARE, TRICKLE};
 use crate::time::{Span, Time};
@@ -28,8 +28,8 @@ const MOST_DOUBLED: u32 = 2;
 pub struct SabulSender {
     pub(super) end: SendingEnd,
     pub(super) repairs: Repairs,
-    heard: Heard,
-    syncs: Heard,
+    losses: SeenNumbers,
+    syncs: SeenNumbers,
     pub(super) window: Window,
     control: Box<dyn RateControl>,
     interval: Interval,
@@ -107,8 +107,8 @@ impl SabulSender {
         SabulSender {
             end: SendingEnd::new(setup, control.rate()),
             repairs: Repairs::default(),
-            heard: Heard::default(),
-            syncs: Heard::default(),
+            losses: SeenNumbers::default(),
+            syncs: SeenNumbers::default(),
             window,
             control,
             interval,
@@ -203,7 +203,7 @@ impl SabulSender {
             self.end.accounting.refused += 1;
             return;
         }
-        if !self.heard.is_new(loss.sequence()) {
+        if !self.losses.is_new(loss.sequence()) {
             return;
         }
         self.hear_report(now);

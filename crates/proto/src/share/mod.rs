@@ -21,7 +21,7 @@ mod writers;
 pub use calls::{By, Call, Calls, Made};
 pub use edits::{Answer, Edits, Hold, Sent, Wish};
 pub use key::{Key, KeyError, MAX_KEY, Prefix};
-pub use replica::{Lie, News, Replica};
+pub use replica::{Lie, Replica, Update};
 pub use right::Right;
 pub use tree::{Change, Condition, Disk, Edit, Entry, Limits, MAX_VALUE, Refusal, Tree};
 pub use watcher::{PIECE, Piece, Watcher};

@@ -9,7 +9,7 @@ use super::watcher::Piece;
 
 /// The output of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum Update {
     /// All entries, in key order: at the start, and after missed changes.
     Snapshot(Vec<(Key, Entry)>),
     /// Later changes, oldest first.
@@ -30,17 +30,17 @@ pub struct Replica {
     most: usize,
 }
 
-impl News {
+impl Update {
     /// Approximate bytes of memory that this output takes.
     pub fn bytes(&self) -> usize {
         let size = |key: &Key, value: Option<&[u8]>| {
             OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
         };
         match self {
-            News::Snapshot(entries) => {
+            Update::Snapshot(entries) => {
                 entries.iter().map(|(key, entry)| size(key, Some(&entry.value))).sum()
             }
-            News::Changes(changes) => {
+            Update::Changes(changes) => {
                 changes.iter().map(|change| size(&change.key, change.value.as_deref())).sum()
             }
         }
@@ -78,7 +78,7 @@ impl Replica {
     ///
     /// # Errors
     /// The piece is invalid, so the server is broken or dishonest; the watch is unchanged.
-    pub fn take(&mut self, piece: Piece) -> Result<Option<News>, Lie> {
+    pub fn take(&mut self, piece: Piece) -> Result<Option<Update>, Lie> {
         match piece {
             Piece::Snapshot { revision, is_first, is_last, entries } => {
                 self.take_snapshot(revision, is_first, is_last, entries)
@@ -93,7 +93,7 @@ impl Replica {
         is_first: bool,
         is_last: bool,
         entries: Vec<(Key, Entry)>,
-    ) -> Result<Option<News>, Lie> {
+    ) -> Result<Option<Update>, Lie> {
         let begun = self.snapshot.as_ref().map(|(begun, _)| *begun);
         if !is_first && begun.is_none() {
             return Err(Lie("the first part of a snapshot is missing"));
@@ -135,10 +135,10 @@ impl Replica {
         }
         self.revision = Some(revision);
         self.bytes = 0;
-        Ok(self.snapshot.take().map(|(_, entries)| News::Snapshot(entries)))
+        Ok(self.snapshot.take().map(|(_, entries)| Update::Snapshot(entries)))
     }
 
-    fn take_changes(&mut self, through: u64, changes: Vec<Change>) -> Result<Option<News>, Lie> {
+    fn take_changes(&mut self, through: u64, changes: Vec<Change>) -> Result<Option<Update>, Lie> {
         let (Some(mut last), None) = (self.revision, &self.snapshot) else {
             return Err(Lie("changes come before the snapshot is complete"));
         };
@@ -155,6 +155,6 @@ impl Replica {
             return Err(Lie("changes are out of order"));
         }
         self.revision = Some(through);
-        Ok((!changes.is_empty()).then_some(News::Changes(changes)))
+        Ok((!changes.is_empty()).then_some(Update::Changes(changes)))
     }
 }

@@ -144,10 +144,10 @@ fn view(tree: &Tree, prefix: &Prefix) -> View {
 fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut View) -> bool {
     let Some(piece) = watcher.next(tree) else { return false };
     match replica.take(piece).expect("the server is honest") {
-        Some(News::Snapshot(entries)) => {
+        Some(Update::Snapshot(entries)) => {
             *seen = entries.into_iter().map(|(key, entry)| (key, entry.value)).collect();
         }
-        Some(News::Changes(changes)) => {
+        Some(Update::Changes(changes)) => {
             for change in changes {
                 match change.value {
                     Some(value) => drop(seen.insert(change.key, value)),
@@ -190,13 +190,14 @@ fn a_slow_watcher_keeps_no_old_values_and_gets_a_consistent_snapshot() {
     // Three owners of the value: the change that put the value, the change that replaced it, and
     // this test.
     assert_eq!(alloc::sync::Arc::strong_count(&old), 3);
-    let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
+    let Some(Update::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap()
+    else {
         panic!("the snapshot is complete");
     };
     let names: Vec<_> = entries.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(names, ["w/a", "w/b", "w/c", "w/z"]);
     assert!(entries.iter().all(|(_, entry)| entry.value.len() == 60 << 10));
-    let Some(News::Changes(changes)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
+    let Some(Update::Changes(changes)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
         panic!("the changes follow");
     };
     assert_eq!(changes.len(), 4);
@@ -215,7 +216,8 @@ fn a_watcher_whose_snapshot_falls_behind_gets_a_fresh_one() {
     // An honest server does not send the first piece twice.
     assert!(replica.take(begun.clone()).unwrap().is_none());
     assert!(replica.take(begun).is_err());
-    let Some(News::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap() else {
+    let Some(Update::Snapshot(entries)) = replica.take(watcher.next(&tree).unwrap()).unwrap()
+    else {
         panic!("the snapshot is complete");
     };
     assert_eq!(entries.iter().map(|(_, entry)| entry.value[0]).collect::<Vec<_>>(), [1, 0, 0, 1]);
@@ -309,11 +311,11 @@ proptest! {
                 },
             };
             match replica.take(piece) {
-                Ok(Some(News::Snapshot(entries))) => {
+                Ok(Some(Update::Snapshot(entries))) => {
                     prop_assert!(entries.iter().all(|(key, _)| key.as_str().starts_with('a')));
                     prop_assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
                 }
-                Ok(Some(News::Changes(changes))) => {
+                Ok(Some(Update::Changes(changes))) => {
                     prop_assert!(changes.is_sorted_by(|a, b| a.version < b.version));
                 }
                 Ok(None) | Err(_) => {}

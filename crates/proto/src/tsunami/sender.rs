@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::REPORT_INTERVAL;
 use super::delay::Delay;
 use crate::endpoint::{BlockRange, PacketNumber, Setup, Wake, Why};
-use crate::ends::{Again, Heard, Repairs, Run, SendingEnd, SendingFlow};
+use crate::ends::{Again, Repairs, Run, SeenNumbers, SendingEnd, SendingFlow};
 use crate::pulse::{TRAIN_LEN, until_train};
 use crate::rate::{Feedback, RateController, controller};
 use crate::time::{Span, Time};
@@ -38,9 +38,9 @@ pub struct TsunamiSender {
     /// UDP payload of a packet train.
     train: Bytes,
     /// Requests that arrived.
-    requests: Heard,
+    requests: SeenNumbers,
     /// Error rates that arrived.
-    rates: Heard,
+    rates: SeenNumbers,
     /// When a report last arrived, or its absence was last counted; `None` before the first
     /// datagram.
     reported: Option<Time>,
@@ -66,8 +66,8 @@ impl TsunamiSender {
             begun: setup.rate.is_some(),
             rtt: setup.rtt,
             train: Bytes::new(TRAIN_LEN * setup.datagram().get()),
-            requests: Heard::default(),
-            rates: Heard::default(),
+            requests: SeenNumbers::default(),
+            rates: SeenNumbers::default(),
             reported: None,
             interval: setup.settings.span(&REPORT_INTERVAL),
             last: Again::new(MOST_DOUBLED),

@@ -92,8 +92,10 @@ impl<'s> World<'s> {
             };
             let (there, back) = (way(flow.from, flow.to)?, way(flow.to, flow.from)?);
             let rtt = routes.delay(&there) + routes.delay(&back);
-            let ways =
-                (self.add_way(flow.from, &there, flow.to), self.add_way(flow.to, &back, flow.from));
+            let ways = (
+                self.add_flow_route(flow.from, &there, flow.to),
+                self.add_flow_route(flow.to, &back, flow.from),
+            );
             let can_end = !matches!(flow.amount, Amount::Endless);
             self.open += usize::from(can_end);
             self.flows.push(FlowState {
@@ -119,7 +121,7 @@ impl<'s> World<'s> {
 
     /// Adds a route through the network, including the cards at its ends; returns the range of the
     /// route in the fabric's `hops`: start and length.
-    fn add_way(&mut self, from: usize, links: &[usize], to: usize) -> (u32, u32) {
+    fn add_flow_route(&mut self, from: usize, links: &[usize], to: usize) -> (u32, u32) {
         let out = self.cards[from].map(|(out, _)| out);
         let inward = self.cards[to].map(|(_, inward)| inward);
         let links = links.iter().map(|link| *link as u32);
@@ -242,7 +244,7 @@ impl<'s> World<'s> {
         if let Some(memory) = &mut self.memories[flow.to] {
             memory.enter(agent);
         }
-        self.begin_telling(receiver)?;
+        self.begin_reports(receiver)?;
         self.pump_receiver(receiver)?;
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
         let result = copy.pump(&mut self.fabric, &mut self.blocks);
@@ -271,8 +273,8 @@ impl<'s> World<'s> {
         let same = |core: &Core| core.protocol == protocol && core.host == host;
         self.receivers.iter().position(same).unwrap_or_else(|| {
             let (wake, polls) = (Time::NEVER, (Time::ZERO, 0));
-            let (core, own, is_told) = (make(), Bytes::ZERO, false);
-            self.receivers.push(Core { protocol, host, core, wake, polls, own, is_told });
+            let (core, own, gets_reports) = (make(), Bytes::ZERO, false);
+            self.receivers.push(Core { protocol, host, core, wake, polls, own, gets_reports });
             self.receivers.len() - 1
         })
     }

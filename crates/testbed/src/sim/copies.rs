@@ -242,7 +242,7 @@ impl World<'_> {
             self.write(&drains, disk_work(&disk, Time::ZERO + from, DRAIN_TURN));
         }
         for agent in &drains {
-            self.tell_drained(*agent)?;
+            self.report_drained(*agent)?;
         }
         if !drains.is_empty() {
             self.fabric.calendar.add(now + DRAIN_TURN, What::Drain(host as u32));
@@ -264,7 +264,7 @@ impl World<'_> {
         }
     }
 
-    fn tell_drained(&mut self, agent: u32) -> Result<(), SimError> {
+    fn report_drained(&mut self, agent: u32) -> Result<(), SimError> {
         let now = self.fabric.now;
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
         let (receiver, id) = (copy.receiver, copy.setup.flow);

@@ -29,17 +29,17 @@ impl World<'_> {
     }
 
     /// Starts the reports for a core's new flow, if the core uses them.
-    pub(super) fn begin_telling(&mut self, index: usize) -> Result<(), SimError> {
+    pub(super) fn begin_reports(&mut self, index: usize) -> Result<(), SimError> {
         let core = &mut self.receivers[index];
-        if !core.core.wants_others() || core.is_told {
+        if !core.core.wants_others() || core.gets_reports {
             return Ok(());
         }
-        core.is_told = true;
-        self.tell_others(index)
+        core.gets_reports = true;
+        self.report_others(index)
     }
 
     /// Reports to a core, and schedules the next report while the core has flows.
-    pub(super) fn tell_others(&mut self, index: usize) -> Result<(), SimError> {
+    pub(super) fn report_others(&mut self, index: usize) -> Result<(), SimError> {
         let (now, host) = (self.fabric.now, self.receivers[index].host);
         let is_ours = |agent: &Agent| matches!(agent, Agent::Copy(c) if c.receiver == index);
         let to_host = |agent: usize| self.scenario.flows[self.flow_of(agent as u32)].to == host;
@@ -47,7 +47,7 @@ impl World<'_> {
         let (ours, theirs): (Vec<usize>, Vec<usize>) =
             there.partition(|&agent| is_ours(&self.agents[agent]));
         if ours.is_empty() {
-            self.receivers[index].is_told = false;
+            self.receivers[index].gets_reports = false;
             return Ok(());
         }
         let others = Others {

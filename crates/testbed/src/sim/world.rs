@@ -70,7 +70,7 @@ pub(super) struct Core {
     /// Bytes of this core's copies that arrived, counted like `World::arrived`, and whether the
     /// core gets reports of other traffic.
     pub(super) own: Bytes,
-    pub(super) is_told: bool,
+    pub(super) gets_reports: bool,
 }
 
 /// A flow of the scenario.
@@ -112,7 +112,7 @@ impl World<'_> {
                 What::Receiver(index) => self.wake_receiver(index as usize)?,
                 What::Program(host) => self.end_batch(host as usize)?,
                 What::Drain(host) => self.drain_host(host as usize)?,
-                What::Others(index) => self.tell_others(index as usize)?,
+                What::Others(index) => self.report_others(index as usize)?,
                 What::Again { agent, to, bytes, message } => {
                     let body = Body::Control { message, on_stream: true };
                     self.fabric.send(Packet::new(agent, to, bytes, body));

@@ -94,7 +94,7 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
         copy(&mut random, &mut text, &mut bounds);
         settings(&mut random, &mut text, carrier, wild, &mut bounds);
     }
-    beside(&mut random, &mut text, &network, &path, &mut bounds);
+    cross_traffic(&mut random, &mut text, &network, &path, &mut bounds);
     // A rate above capacity loses most of the data, so the limit allows 20 times the sending time.
     // The limit also includes four times the longest time without new data.
     let arrives = (1.0 - path.loss).powi(network.hops as i32);
@@ -354,7 +354,7 @@ fn extreme(random: &mut Random, option: &ProtocolOption) -> f64 {
 }
 
 /// Draws cross traffic: TCP, mice, UDP.
-fn beside(
+fn cross_traffic(
     random: &mut Random,
     text: &mut String,
     network: &Network,

@@ -119,7 +119,7 @@ struct Met {
     queue_full: u64,
     socket_lost: u64,
     replayed: u64,
-    beside: u64,
+    cross_traffic: u64,
 }
 
 impl Met {
@@ -129,7 +129,7 @@ impl Met {
             self.queue_full += flow.accounts.queue_full;
             self.socket_lost += flow.accounts.socket_lost;
             self.replayed += flow.accounts.replayed;
-            self.beside += u64::from(find(&flow.carrier).is_none());
+            self.cross_traffic += u64::from(find(&flow.carrier).is_none());
         }
     }
 }
@@ -159,7 +159,7 @@ fn check_all() {
     let sum = |of: fn(&Met) -> u64| met.iter().map(of).sum::<u64>();
     assert!(sum(|met| met.dropped) > 0 && sum(|met| met.queue_full) > 0, "{met:?}");
     assert!(sum(|met| met.socket_lost) > 0 && sum(|met| met.replayed) > 0, "{met:?}");
-    assert!(sum(|met| met.beside) > 0, "{met:?}");
+    assert!(sum(|met| met.cross_traffic) > 0, "{met:?}");
 }
 
 /// The features of a link. The pattern names every field and variant, so that a new one does not

@@ -40,7 +40,7 @@ struct State<E> {
     /// The unread event that the next event of its kind replaces.
     latest: Option<E>,
     /// Whether the last event that the reader got came from `latest`.
-    told_latest: bool,
+    latest_taken: bool,
     closed: bool,
     waker: Option<Waker>,
     /// Number of the current reader; for earlier readers the events have ended.
@@ -54,7 +54,7 @@ impl<E: Queued> Queue<E> {
             droppable: 0,
             capacity,
             latest: None,
-            told_latest: false,
+            latest_taken: false,
             closed: false,
             waker: None,
             reader: 0,
@@ -122,13 +122,13 @@ impl<E: Queued> State<E> {
     /// Returns the next event. Alternates between `latest` and the queued events, so that neither
     /// starves the other.
     fn pop(&mut self) -> Option<E> {
-        if (!self.told_latest || self.places.is_empty())
+        if (!self.latest_taken || self.places.is_empty())
             && let Some(latest) = self.latest.take()
         {
-            self.told_latest = true;
+            self.latest_taken = true;
             return Some(latest);
         }
-        self.told_latest = false;
+        self.latest_taken = false;
         Some(match self.places.pop_front()? {
             Place::Dropped(count) => E::lagged(count),
             Place::Event(event) => {

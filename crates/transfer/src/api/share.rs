@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_proto::share::{Answer, Change, Entry, Key, KeyError, News, Prefix, Wish};
+use longhaul_proto::share::{Answer, Change, Entry, Key, KeyError, Prefix, Update, Wish};
 use longhaul_share::Unread;
 use longhaul_share::client::Order;
 use tokio::sync::{mpsc, oneshot};
@@ -292,12 +292,12 @@ stream! {
 fn events(batch: Option<Batch>) -> Result<Option<Vec<ShareEvent>>, Error> {
     let name = |key: Key| key.as_str().to_owned();
     Ok(Some(match batch.ok_or_else(ended)??.take() {
-        News::Snapshot(entries) => {
+        Update::Snapshot(entries) => {
             let entries = entries.into_iter();
             let entries = entries.map(|(key, entry)| (name(key), SharedValue::of(entry)));
             vec![ShareEvent::Snapshot(entries.collect())]
         }
-        News::Changes(changes) => {
+        Update::Changes(changes) => {
             let event = |change: Change| match change.value {
                 Some(bytes) => ShareEvent::Put(
                     name(change.key),

@@ -276,7 +276,7 @@ impl<'a> Attempt<'a> {
         let request = self.request(&terms, flow.0);
         let _watch = terms.protocol.and_then(|_| self.watch_udp(&session));
         let mut wire = Wire::new(session, self.part.shared.memory.messages());
-        wire.outbox().tell(Message::Request(request));
+        wire.outbox().send(Message::Request(request));
         let board = self.hooks.board.clone();
         let block = terms.block(terms.datagram);
         let (suite, protocol, tries) = (terms.suite, terms.protocol, terms.try_streams);

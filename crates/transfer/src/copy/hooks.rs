@@ -85,7 +85,7 @@ pub(super) struct State {
     /// Whether the plan of this attempt has arrived.
     planned: bool,
     /// Whether the best number of connections has been reported.
-    streams_told: bool,
+    streams_reported: bool,
     /// The counters of earlier attempts.
     pub(super) earlier: Counters,
 }
@@ -109,7 +109,7 @@ impl State {
             rereads: MOST_REREADS,
             single: false,
             planned: false,
-            streams_told: false,
+            streams_reported: false,
             earlier: Counters::default(),
         }
     }
@@ -123,7 +123,7 @@ impl ClientHooks {
         state.earlier = before;
         state.last_progress = Instant::now();
         state.planned = false;
-        state.streams_told = false;
+        state.streams_reported = false;
         state.failed.clear();
         state.failed_bytes = 0;
         state.changed = None;
@@ -195,7 +195,7 @@ impl ClientHooks {
 
 impl ClientHooks {
     /// Reports the final progress of an attempt, if anything could arrive.
-    pub(super) fn tell_last(&self) {
+    pub(super) fn report_last(&self) {
         if !self.state.borrow().planned {
             return;
         }
@@ -239,11 +239,11 @@ impl ClientHooks {
     /// best one was found.
     pub(super) fn tried_streams(&self) {
         let sender = self.counters().sender;
-        self.tell_streams(&mut self.state.borrow_mut(), &sender);
+        self.report_streams(&mut self.state.borrow_mut(), &sender);
     }
 
-    fn tell_streams(&self, state: &mut State, sender: &SenderCounters) {
-        if !std::mem::replace(&mut state.streams_told, true) {
+    fn report_streams(&self, state: &mut State, sender: &SenderCounters) {
+        if !std::mem::replace(&mut state.streams_reported, true) {
             let (count, found) = (sender.streams, sender.streams_found);
             self.observer.notice(Notice::Streams { count, found });
         }
@@ -283,7 +283,7 @@ impl Hooks for ClientHooks {
             return Err(End::Fatal(stalled(self.stall, state.planned)));
         }
         if counters.sender.streams_found {
-            self.tell_streams(&mut state, &counters.sender);
+            self.report_streams(&mut state, &counters.sender);
         }
         let progress = self.progress(&mut state, &counters);
         self.observer.progress(&progress);

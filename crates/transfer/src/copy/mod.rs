@@ -165,7 +165,7 @@ async fn run(
     loop {
         let before = attempt.progress();
         let result = attempt.run(way).await;
-        attempt.hooks.tell_last();
+        attempt.hooks.report_last();
         let reason = match result {
             Ok(finished) => match attempt.hooks.read_again() {
                 Some(changed) => {

@@ -241,7 +241,7 @@ impl Running<'_> {
                     let gone = |_| Error::new(ErrorKind::Unfinished, what);
                     let (offset, summary) = ended.map_err(gone)?;
                     self.take(summary?);
-                    self.board.stands(offset);
+                    self.board.finish_part(offset);
                 }
                 error = self.pipe.ended() => return Err(error),
             }

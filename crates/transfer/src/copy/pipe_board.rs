@@ -48,7 +48,7 @@ impl PipeBoard {
     }
 
     /// Records that the part at `offset` is completely written.
-    pub(super) fn stands(&self, offset: u64) {
+    pub(super) fn finish_part(&self, offset: u64) {
         let mut parts = self.parts();
         if let Some(part) = parts.present.remove(&offset) {
             let setup = parts.past.setup;

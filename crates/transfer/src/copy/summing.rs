@@ -47,8 +47,8 @@ pub(super) fn summary(
     let moved = written.bytes.saturating_sub(resumed_bytes).min(copied_bytes);
     let first = attempt.hooks.board.first_datagram().map(Time::from_nanos);
     let setup = first.map_or(elapsed, |first| first.since(attempt.started));
-    let is_telling = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
-    let bound_by = is_telling.then(|| told_bound(attempt, &times, elapsed, finished.fixed_rate));
+    let is_measurable = elapsed.saturating_sub(setup) >= TOO_SHORT && (moved > 0 || fake);
+    let bound_by = is_measurable.then(|| find_bound(attempt, &times, elapsed, finished.fixed_rate));
     let last_block = last_block(attempt, &finished, sender.rtt);
     let blocks = written.due.map_or(sender.first, |due| due.min(sender.first));
     let (accounting, found) = (SenderAccounting::from(&sender), sender.found);
@@ -148,7 +148,7 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
 }
 
 /// Returns the bottleneck of the copy, if known; `all` are the sender's times over all attempts.
-fn told_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
+fn find_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());
     let (from, to) = if attempt.hooks.sends { (mine, theirs) } else { (theirs, mine) };

@@ -99,7 +99,7 @@ impl Outbox {
     /// Queues `message` for the stream. Messages after the end of the stream are dropped; the task
     /// that reads the stream reports the end. If the peer does not read, the outbox overflows, and
     /// the transfer ends.
-    pub(crate) fn tell(&self, message: Message) {
+    pub(crate) fn send(&self, message: Message) {
         let len = size(&message);
         let now = self.level.bytes.fetch_add(len, Ordering::Relaxed) + len;
         if now > MOST_WAITING {
@@ -211,9 +211,9 @@ impl Shadow {
     }
 
     /// Sends `message` on the stream and by datagram.
-    pub(crate) fn tell(&mut self, outbox: &Outbox, message: Message) {
+    pub(crate) fn send_both(&mut self, outbox: &Outbox, message: Message) {
         self.send(&message);
-        outbox.tell(message);
+        outbox.send(message);
     }
 
     /// Sends `message` by datagram only, if it fits one; it may be lost.
@@ -268,14 +268,14 @@ mod tests {
         let (outbox, mut outflow) = Outbox::new(budget.messages());
         // Reading frees memory.
         for _ in 0..3 {
-            outbox.tell(piece(MOST_WAITING / 2));
+            outbox.send(piece(MOST_WAITING / 2));
             assert!(next(&mut outflow).is_some());
         }
         assert_eq!(outbox.overflown(), None);
-        outbox.tell(piece(MOST_WAITING / 2));
-        outbox.tell(piece(MOST_WAITING / 2));
+        outbox.send(piece(MOST_WAITING / 2));
+        outbox.send(piece(MOST_WAITING / 2));
         assert_eq!(outbox.overflown(), Some(Overflow::Unread));
-        outbox.tell(piece(1));
+        outbox.send(piece(1));
         outbox.end();
         assert!(next(&mut outflow).is_some());
         assert_eq!(next(&mut outflow), None);
@@ -286,19 +286,19 @@ mod tests {
         let budget = Budget::new(Bytes::mebi(64)).unwrap();
         let is_free = |mebi: usize| budget.messages().set(mebi << 20);
         let (outbox, mut outflow) = Outbox::new(budget.messages());
-        outbox.tell(piece(FREE / 2));
+        outbox.send(piece(FREE / 2));
         assert!(is_free(64), "every transfer may need this much");
-        (0..20).for_each(|_| outbox.tell(piece(1 << 20)));
+        (0..20).for_each(|_| outbox.send(piece(1 << 20)));
         // 20.5 MiB wait. The 19.5 MiB beyond `FREE` are charged, without fractions of a MiB.
         assert!(is_free(45) && !is_free(46));
         (0..15).for_each(|_| assert!(next(&mut outflow).is_some()));
         assert!(is_free(59) && !is_free(60), "read messages release their memory");
-        (0..60).for_each(|_| outbox.tell(piece(1 << 20)));
+        (0..60).for_each(|_| outbox.send(piece(1 << 20)));
         assert!(matches!(outbox.overflown(), Some(Overflow::Memory(_))));
         // A clone of the outbox lives on.
         drop(outflow);
         assert!(is_free(64));
-        outbox.tell(piece(8 << 20));
+        outbox.send(piece(8 << 20));
         assert!(is_free(64));
     }
 }

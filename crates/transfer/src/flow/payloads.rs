@@ -36,7 +36,7 @@ pub(crate) struct Payloads {
     /// Chunks whose digests this pass (one run over the missing chunks) has sent.
     announced: Tally,
     digests: Vec<(u64, Digest)>,
-    failures_told: usize,
+    failures_reported: usize,
     reading: Duration,
     /// The part of `reading` that was CPU time. It is measured only while whole chunks are read and
     /// hashed. Reads of single blocks, for repairs, are few; all of their time counts as waiting
@@ -54,7 +54,7 @@ impl Payloads {
         let too_large = |_| Error::new(ErrorKind::Usage, "the object has more than 2³² chunks");
         let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
         Ok(Payloads {
-            failures_told: source.failures().len(),
+            failures_reported: source.failures().len(),
             source,
             chunk: None,
             len: 0,
@@ -187,7 +187,7 @@ impl Payloads {
     /// Returns the failures since the last call: files that changed or cannot be read.
     pub(crate) fn new_failures(&mut self) -> &[Failure] {
         let failures = self.source.failures();
-        let told = std::mem::replace(&mut self.failures_told, failures.len());
+        let told = std::mem::replace(&mut self.failures_reported, failures.len());
         &failures[told..]
     }
 

@@ -45,7 +45,7 @@ const PUBLISH: Span = Span::from_millis(100);
 const GREETING: Span = Span::from_millis(25);
 
 /// A message to a receiving flow from other threads of this process.
-pub(crate) enum Letter {
+pub(crate) enum ReceiveCommand {
     /// A control message from the stream, for the core.
     Relay(Relay),
     /// The receiver does not need these blocks.
@@ -82,7 +82,7 @@ pub(crate) struct ReceivePass {
     pub(crate) drained: Arc<Drained>,
     pub(crate) board: Arc<Board>,
     pub(crate) earlier: Counters,
-    pub(crate) letters: Receiver<Letter>,
+    pub(crate) commands: Receiver<ReceiveCommand>,
 }
 
 /// The state of the port's thread when a flow first published its counters: the time, the thread's
@@ -121,17 +121,17 @@ pub(crate) struct Receiving {
     writer: Jobs,
     board: Arc<Board>,
     earlier: Counters,
-    letters: Receiver<Letter>,
+    commands: Receiver<ReceiveCommand>,
     refusals: Refusals,
     /// Datagrams that the port has passed to this flow, or that the flow received itself.
     came: u64,
     /// Datagrams with data that arrived before the port knew this flow, and were dropped.
-    fallen: u64,
+    early_drops: u64,
     /// The state of the port's thread when this flow first published its counters.
     began: Option<Began>,
     next_greeting: Option<Time>,
     published: Time,
-    finish_told: bool,
+    finish_reported: bool,
     closed: bool,
 }
 
@@ -158,7 +158,7 @@ impl Receiving {
             address,
             refusals: Refusals::new(pass.port.statistics()),
             came: 0,
-            fallen: 0,
+            early_drops: 0,
             began: None,
             port: pass.port,
             scratch: vec![0; 1 << 16].into_boxed_slice(),
@@ -174,9 +174,9 @@ impl Receiving {
             writer: pass.writer,
             board: pass.board,
             earlier: pass.earlier,
-            letters: pass.letters,
+            commands: pass.commands,
             published: Time::ZERO,
-            finish_told: false,
+            finish_reported: false,
             closed: false,
         }
     }
@@ -281,7 +281,7 @@ impl Receiving {
     /// After input: passes on complete chunks, raises the grant, and sends the core's messages.
     fn settle(&mut self, now: Time) {
         // Publish the counters first: once the writer gets the last chunk, the transfer may end.
-        if !self.finish_told && self.core.is_finished(self.flow) {
+        if !self.finish_reported && self.core.is_finished(self.flow) {
             self.publish(now);
         }
         let finished = self.take_events();
@@ -359,8 +359,8 @@ impl Receiving {
         while let Some(outgoing) = self.core.poll_control(now) {
             self.relays.send(&outgoing, &mut self.shadow, &self.outbox);
         }
-        if (finished | self.take_events()) && !self.finish_told {
-            self.finish_told = true;
+        if (finished | self.take_events()) && !self.finish_reported {
+            self.finish_reported = true;
             self.publish(now);
             self.board.note_last_block(now);
             self.writer.send(Job::AllArrived);
@@ -379,12 +379,12 @@ impl Receiving {
         let began = *self.began.get_or_insert(Began { at: clock, cpu, idle: port.idle });
         let busy = span(cpu.saturating_sub(began.cpu));
         let awake = clock.since(began.at).saturating_sub(port.idle.saturating_sub(began.idle));
-        self.core.set_socket_lost(now, self.flow, drops + self.fallen);
+        self.core.set_socket_lost(now, self.flow, drops + self.early_drops);
         let Some(counts) = self.core.accounting(self.flow) else { return };
         let mut receiver = self.earlier.receiver;
         receiver += ReceiverCounters {
             socket_lost: drops,
-            early_lost: self.fallen,
+            early_lost: self.early_drops,
             memory_lost: no_room,
             refused,
             ..ReceiverCounters::from(counts)
@@ -397,23 +397,23 @@ impl Receiving {
         });
     }
 
-    fn read_letters(&mut self, now: Time) {
-        while let Ok(letter) = self.letters.try_recv() {
-            match letter {
-                Letter::Relay(relay) => {
+    fn read_commands(&mut self, now: Time) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                ReceiveCommand::Relay(relay) => {
                     if let Some(control) = self.relays.take(&relay) {
                         self.core.on_control(now, self.flow, &control);
                     }
                 }
-                Letter::Skip(runs) => {
+                ReceiveCommand::Skip(runs) => {
                     for run in runs {
                         self.core.skip(now, self.flow, run);
                         self.placer.assembly().skip(run);
                     }
                 }
-                Letter::Ahead(message) => self.shadow.send(&message),
-                Letter::Drained => {}
-                Letter::Close => self.closed = true,
+                ReceiveCommand::Ahead(message) => self.shadow.send(&message),
+                ReceiveCommand::Drained => {}
+                ReceiveCommand::Close => self.closed = true,
             }
         }
     }
@@ -439,12 +439,12 @@ impl FlowSink for Scattered {
         self.receiving.on_batch(now, datagrams);
     }
 
-    fn on_told(&mut self, now: Time) {
-        self.receiving.on_told(now);
+    fn on_batches_delivered(&mut self, now: Time) {
+        self.receiving.on_batches_delivered(now);
     }
 
-    fn on_fallen(&mut self, count: u64) {
-        self.receiving.on_fallen(count);
+    fn on_early_drops(&mut self, count: u64) {
+        self.receiving.on_early_drops(count);
     }
 
     fn receive(&mut self, call: &mut ScatterCall<'_>) -> io::Result<bool> {
@@ -479,16 +479,16 @@ impl FlowSink for Receiving {
         self.take_arrivals(now);
     }
 
-    fn on_told(&mut self, now: Time) {
+    fn on_batches_delivered(&mut self, now: Time) {
         self.settle(now);
     }
 
-    fn on_fallen(&mut self, count: u64) {
-        self.fallen = count;
+    fn on_early_drops(&mut self, count: u64) {
+        self.early_drops = count;
     }
 
     fn on_wake(&mut self, now: Time) {
-        self.read_letters(now);
+        self.read_commands(now);
         if let Some(due) = self.next_greeting
             && now >= due
         {

@@ -28,7 +28,7 @@ impl Relays {
         let message = Message::Relay(Relay { flow: outgoing.flow.0, control, number: self.next });
         self.next += 1;
         match outgoing.carrier {
-            Carrier::Reliable => shadow.tell(outbox, message),
+            Carrier::Reliable => shadow.send_both(outbox, message),
             Carrier::Datagram => shadow.send(&message),
         }
     }

@@ -155,7 +155,7 @@ struct Sending {
     alive: Time,
     /// Watches for an MTU hole, from the first datagram on.
     hole: Option<HoleWatch>,
-    hole_told: bool,
+    hole_reported: bool,
     arrived: u64,
     published: Time,
     paced: Duration,
@@ -188,7 +188,7 @@ impl Sending {
             unsure_since: Time::ZERO,
             alive: Time::ZERO,
             hole: None,
-            hole_told: false,
+            hole_reported: false,
             arrived: 0,
             published: Time::ZERO,
             paced: Duration::ZERO,
@@ -200,16 +200,16 @@ impl Sending {
     fn run(mut self) -> Result<Payloads, Error> {
         wait::take_slack_out();
         let mut mark = clock::now();
-        self.ordered = tell_failures(&mut self.payloads, &self.outbox, &self.events);
+        self.ordered = report_failures(&mut self.payloads, &self.outbox, &self.events);
         loop {
             if !self.take_commands()? {
                 break;
             }
-            self.tell_control();
+            self.send_control();
             if self.send_due()? {
                 continue;
             }
-            self.tell_control();
+            self.send_control();
             let now = clock::now();
             self.busy += clock::duration(now.since(mark));
             let goes_on = self.wait(now)?;
@@ -268,7 +268,7 @@ impl Sending {
             SendCommand::Compare(ask) => {
                 let (compared, same) = self.payloads.compare(&ask)?;
                 self.keep_alive(clock::now());
-                self.outbox.tell(Message::Compared(compared));
+                self.outbox.send(Message::Compared(compared));
                 for run in same.into_iter().flat_map(|chunks| blocks_of(&self.layout, chunks)) {
                     self.core.skip(now, self.flow, run);
                 }
@@ -290,13 +290,13 @@ impl Sending {
         if let Some(hole) = &mut self.hole
             && hole.on_report(now, sent, pulse.received, rtt)
         {
-            self.tell_hole();
+            self.report_hole();
         }
     }
 
-    fn tell_hole(&mut self) {
-        if !self.hole_told {
-            self.hole_told = true;
+    fn report_hole(&mut self) {
+        if !self.hole_reported {
+            self.hole_reported = true;
             let begun = self.arrived > self.core.accounting().sent / SHORT_ONES;
             let _ = self.events.send(SenderEvent::TooLarge { begun });
         }
@@ -332,7 +332,7 @@ impl Sending {
         }
         self.blocks = blocks;
         self.flush(path)?;
-        self.tell_digests(now);
+        self.send_digests(now);
         if now.since(self.published) >= PUBLISH {
             self.publish(now);
         }
@@ -347,7 +347,7 @@ impl Sending {
             // A missing route is treated as loss.
             Ok(SendOutcome::Sent | SendOutcome::Lost(_)) => Ok(()),
             Err(SendError::TooLarge) => {
-                self.tell_hole();
+                self.report_hole();
                 Ok(())
             }
             Err(SendError::Broken(error)) => {
@@ -364,8 +364,8 @@ impl Sending {
     /// Once a file has failed, digests go on the stream only, behind the message of the failure. A
     /// datagram could overtake that message. The receiver would then accept the filler bytes that
     /// replace the file as content.
-    fn tell_digests(&mut self, now: Time) {
-        let failed = tell_failures(&mut self.payloads, &self.outbox, &self.events);
+    fn send_digests(&mut self, now: Time) {
+        let failed = report_failures(&mut self.payloads, &self.outbox, &self.events);
         let digests = self.payloads.take_digests();
         if !digests.is_empty() {
             let message = Digests {
@@ -390,11 +390,11 @@ impl Sending {
     /// Puts the digests of `unsure` on the stream.
     fn make_sure(&mut self) {
         if !self.unsure.chunks.is_empty() {
-            self.outbox.tell(Message::Digests(std::mem::take(&mut self.unsure)));
+            self.outbox.send(Message::Digests(std::mem::take(&mut self.unsure)));
         }
     }
 
-    fn tell_control(&mut self) {
+    fn send_control(&mut self) {
         while let Some(outgoing) = self.core.poll_control(clock::now()) {
             self.relays.send(&outgoing, &mut self.shadow, &self.outbox);
         }
@@ -466,22 +466,22 @@ impl Sending {
 }
 
 /// Reports failed files to both ends; returns whether there were any.
-pub(super) fn tell_failures(
+pub(super) fn report_failures(
     payloads: &mut Payloads,
     outbox: &Outbox,
     events: &UnboundedSender<SenderEvent>,
 ) -> bool {
     let failures = payloads.new_failures();
     for failure in failures {
-        tell_failure(failure, outbox);
+        report_failure(failure, outbox);
         let _ = events.send(SenderEvent::Failed(failure.clone()));
     }
     !failures.is_empty()
 }
 
 /// Reports a failed file to the other end.
-pub(crate) fn tell_failure(failure: &Failure, outbox: &Outbox) {
-    outbox.tell(Message::EntryFailed(EntryFailed {
+pub(crate) fn report_failure(failure: &Failure, outbox: &Outbox) {
+    outbox.send(Message::EntryFailed(EntryFailed {
         entry: failure.entry.map_or(u64::MAX, u64::from),
         path: failure.path.clone(),
         reason: failure.reason.clone(),

@@ -117,7 +117,7 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
     let counted = counted.map(|watch| (watch, Segments::default())).collect();
     let sessions = outgo.sessions.into_iter().enumerate();
     let mut ways: Vec<mpsc::Sender<ChunkPiece>> =
-        sessions.map(|(way, session)| way_over(session, way, free.clone())).collect();
+        sessions.map(|(way, session)| spawn_stream(session, way, free.clone())).collect();
     let idle = (0..ways.len()).collect();
     let by_control = ways.is_empty();
     if by_control {
@@ -158,7 +158,7 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
 
 /// Starts a task that writes pieces to `session`, and reports on `free` when it can take another
 /// chunk. When the session ends, the task closes the channel of the pieces.
-fn way_over(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<ChunkPiece> {
+fn spawn_stream(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<ChunkPiece> {
     let (sender, mut pieces) = mpsc::channel::<ChunkPiece>(WAITING);
     tokio::task::spawn_local(async move {
         let (mut writer, mut reader) = session.split();
@@ -231,8 +231,8 @@ struct Streaming {
 impl Streaming {
     fn run(&mut self, mut planned: bool) -> Result<(), Error> {
         self.payloads.rewind();
-        self.tell_ways();
-        super::send::tell_failures(&mut self.payloads, &self.outbox, &self.events);
+        self.publish_stream_count();
+        super::send::report_failures(&mut self.payloads, &self.outbox, &self.events);
         // The plan needs the manifest, so the manifest does not wait for the plan.
         let manifest = 0..self.payloads.manifest_chunks();
         let mut wanted = without(&self.wanted, std::slice::from_ref(&manifest));
@@ -330,9 +330,9 @@ impl Streaming {
             StreamCommand::Skip(have) => *wanted = without(wanted, &tidy(have)),
             StreamCommand::Compare(ask) => {
                 let (compared, same) = self.payloads.compare(&ask)?;
-                super::send::tell_failures(&mut self.payloads, &self.outbox, &self.events);
+                super::send::report_failures(&mut self.payloads, &self.outbox, &self.events);
                 *wanted = without(wanted, &tidy(same));
-                self.outbox.tell(Message::Compared(compared));
+                self.outbox.send(Message::Compared(compared));
             }
             StreamCommand::Stop => return Ok(false),
         }
@@ -343,11 +343,11 @@ impl Streaming {
     fn send_chunk(&mut self, chunk: u64) -> Result<bool, Error> {
         self.board.note_first_datagram(clock::now().as_nanos());
         let digest = self.payloads.read_whole(chunk)?;
-        super::send::tell_failures(&mut self.payloads, &self.outbox, &self.events);
+        super::send::report_failures(&mut self.payloads, &self.outbox, &self.events);
         let (chunks, values) = (vec![chunk], digest.to_vec());
-        self.outbox.tell(Message::Digests(Digests { chunks, values }));
+        self.outbox.send(Message::Digests(Digests { chunks, values }));
         let since = clock::now();
-        let way = self.free_way()?;
+        let way = self.idle_stream()?;
         self.account_wait(since);
         let (all, size) = (self.payloads.content().len(), self.piece());
         let pieces = all.div_ceil(size).max(1);
@@ -393,7 +393,7 @@ impl Streaming {
     }
 
     /// Waits for a stream that can take a chunk.
-    fn free_way(&mut self) -> Result<usize, Error> {
+    fn idle_stream(&mut self) -> Result<usize, Error> {
         if self.by_control {
             return Ok(0);
         }
@@ -428,7 +428,7 @@ impl Streaming {
             self.ways.truncate(count);
         }
         if found || count != before {
-            self.tell_ways();
+            self.publish_stream_count();
         }
         if found {
             self.trial = None;
@@ -436,7 +436,7 @@ impl Streaming {
     }
 
     /// Publishes how many streams carry the chunks.
-    fn tell_ways(&self) {
+    fn publish_stream_count(&self) {
         let count = self.trial.as_ref().map_or(self.ways.len(), Trial::count) as u32;
         let found = self.trial.as_ref().is_some_and(Trial::is_found);
         self.board.update(|Counters { sender, .. }| {

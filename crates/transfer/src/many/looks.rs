@@ -141,7 +141,7 @@ pub(super) async fn first(sources: &Sources<'_>, looks: &mut Looks) -> Result<Fi
         }
         tokio::select! {
             (number, look) = looks.next() => match look {
-                Look::Trouble(error) => tell_trouble(sources, number, &error),
+                Look::Trouble(error) => report_trouble(sources, number, &error),
                 Look::Ended(Ok(looked)) => {
                     let Looked { found, reached } = *looked;
                     first.found.push((number, sources.rows.name(number), found));
@@ -182,7 +182,7 @@ impl Enough {
 }
 
 /// Warns the user about a source that could not be surveyed yet.
-pub(super) fn tell_trouble(sources: &Sources<'_>, number: usize, error: &Error) {
+pub(super) fn report_trouble(sources: &Sources<'_>, number: usize, error: &Error) {
     sources.rows.set_state(number, SourceState::Retrying);
     let (source, what) = (sources.rows.name(number), &error.what);
     let text = format!("{source} does not take part yet; longhaul will try it again: {what}");

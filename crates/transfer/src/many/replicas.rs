@@ -255,7 +255,7 @@ impl<'a> Copying<'a> {
     /// Processes a survey (the hashes of a source) that ended while other sources already send.
     fn on_look(&mut self, jobs: &Jobs, reference: &Found, number: usize, look: Look) {
         match look {
-            Look::Trouble(error) => looks::tell_trouble(self.sources, number, &error),
+            Look::Trouble(error) => looks::report_trouble(self.sources, number, &error),
             Look::Ended(Err(error)) => fail(self.sources, number, error, &mut self.errors),
             Look::Ended(Ok(looked)) => {
                 let Looked { found, reached } = *looked;
@@ -357,13 +357,13 @@ impl<'a> Copying<'a> {
         }
         self.recent.note(now, written);
         let progress = self.progress();
-        self.tell_slow(now, &progress.sources);
+        self.report_slow(now, &progress.sources);
         self.sources.observer.progress(&progress);
         Ok(())
     }
 
     /// Reports sources that have become slow; their chunks are gradually reassigned to the others.
-    fn tell_slow(&mut self, now: Instant, rows: &[SourceRow]) {
+    fn report_slow(&mut self, now: Instant, rows: &[SourceRow]) {
         let all = Rate::from_bps(rows.iter().map(|row| row.rate.as_bps()).sum());
         for (row, slow) in rows.iter().zip(&mut self.slow) {
             let rate = (row.state == SourceState::Receiving).then_some(row.rate);

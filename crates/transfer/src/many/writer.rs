@@ -124,7 +124,7 @@ pub(crate) fn spawn(
         resumed: plan.resumed_bytes,
         board,
         events,
-        failures_told: 0,
+        failures_reported: 0,
         spent: Spent::default(),
         outcome: None,
     };
@@ -150,7 +150,7 @@ struct ReplicaWriter {
     resumed: u64,
     board: Arc<Board>,
     events: UnboundedSender<ReplicaEvent>,
-    failures_told: usize,
+    failures_reported: usize,
     spent: Spent,
     outcome: Option<Outcome>,
 }
@@ -173,10 +173,10 @@ struct Member {
 }
 
 impl Member {
-    fn tell(&self, event: WriterEvent) {
+    fn report(&self, event: WriterEvent) {
         // A receiving end sends `Job::Stop` when it ends, so an event that it no longer reads does
         // not matter.
-        self.reporter.tell(event);
+        self.reporter.report(event);
     }
 
     fn is_silent(&self, now: Time) -> bool {
@@ -305,7 +305,7 @@ impl ReplicaWriter {
             rate: None,
         };
         if let Some(outcome) = &self.outcome {
-            member.tell(WriterEvent::Outcome(Box::new(outcome.clone()), None));
+            member.report(WriterEvent::Outcome(Box::new(outcome.clone()), None));
             return;
         }
         self.members.insert(source, member);
@@ -321,9 +321,9 @@ impl ReplicaWriter {
         let manifest = self.object.manifest();
         let planned = planned::event(manifest, plan, self.object.implied());
         if let Some(member) = self.members.get(&source) {
-            member.tell(planned);
+            member.report(planned);
         }
-        self.tell_taken(given.taken);
+        self.report_taken(given.taken);
     }
 
     fn leave(&mut self, source: usize) {
@@ -334,7 +334,7 @@ impl ReplicaWriter {
     /// Removes a source and reports the error to its end.
     fn fail(&mut self, source: usize, error: Error) {
         if let Some(member) = self.members.get(&source) {
-            member.tell(WriterEvent::Failed(error));
+            member.report(WriterEvent::Failed(error));
         }
         self.leave(source);
     }
@@ -350,7 +350,7 @@ impl ReplicaWriter {
         if content.release(len)
             && let Some(member) = self.members.get(&source)
         {
-            member.tell(WriterEvent::Drained);
+            member.report(WriterEvent::Drained);
         }
         if verdict? == Some(Verdict::Mismatch) {
             let what = self.place_of(chunk);
@@ -388,7 +388,7 @@ impl ReplicaWriter {
         self.spent.publish(&self.board);
         let had = self.leases.settle(chunk).into_iter().filter(|had| *had != source);
         let once = || std::iter::once(chunk..chunk + 1).collect();
-        self.tell_taken(had.map(|had| (had, once())).collect());
+        self.report_taken(had.map(|had| (had, once())).collect());
         Ok(Some(verdict))
     }
 
@@ -416,10 +416,10 @@ impl ReplicaWriter {
     }
 
     /// Tells sources which chunks of their leases other sources send or have sent.
-    fn tell_taken(&self, taken: Vec<(usize, Vec<Range<u64>>)>) {
+    fn report_taken(&self, taken: Vec<(usize, Vec<Range<u64>>)>) {
         for (source, chunks) in taken {
             if let Some(member) = self.members.get(&source) {
-                member.tell(WriterEvent::Needless(chunks));
+                member.report(WriterEvent::Needless(chunks));
             }
         }
     }
@@ -454,25 +454,25 @@ impl ReplicaWriter {
         let changed = sink.take_changed().into_iter().filter(|chunk| sink.needs(*chunk));
         changed.for_each(|chunk| self.leases.reopen(chunk));
         let named = sink.take_named();
-        for failure in &sink.failures()[self.failures_told..] {
+        for failure in &sink.failures()[self.failures_reported..] {
             let (path, reason) = (failure.path.clone(), failure.reason.clone());
             let _ = self.events.send(ReplicaEvent::EntryFailed { path, reason });
         }
-        self.failures_told = sink.failures().len();
+        self.failures_reported = sink.failures().len();
         let needless = tidy(sink.take_needless());
         let is_complete = sink.is_complete();
-        self.tell_named(named);
+        self.report_named(named);
         if !needless.is_empty() {
             for chunk in needless.iter().cloned().flatten() {
                 self.leases.settle(chunk);
             }
             let all = self.members.keys().map(|source| (*source, needless.clone()));
-            self.tell_taken(all.collect());
+            self.report_taken(all.collect());
         }
         if is_complete { self.finish() } else { self.lease() }
     }
 
-    fn tell_named(&self, named: Vec<u32>) {
+    fn report_named(&self, named: Vec<u32>) {
         if named.is_empty() {
             return;
         }
@@ -502,8 +502,8 @@ impl ReplicaWriter {
                 member.last_lease += 1;
                 member.measure_anew();
                 let (number, chunks) = (member.last_lease, Some(Ranges::encode(chunks)));
-                member.tell(WriterEvent::Lease(Lease { number, chunks }));
-                self.tell_taken(taken);
+                member.report(WriterEvent::Lease(Lease { number, chunks }));
+                self.report_taken(taken);
             }
         }
         Ok(())
@@ -512,14 +512,14 @@ impl ReplicaWriter {
     fn finish(&mut self) -> Result<(), Error> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
         let mut outcome = sink.finish()?;
-        self.tell_named(std::mem::take(&mut outcome.named));
+        self.report_named(std::mem::take(&mut outcome.named));
         let files = outcome.files + outcome.skipped;
         self.board.update(|counters| counters.written.files = files);
         let outcome = planned::outcome(outcome, &BTreeMap::new(), self.resumed);
         // Resumed bytes belong to the whole copy, not to a source.
         let told = Outcome { resumed_bytes: 0, ..outcome.clone() };
         for member in self.members.values() {
-            member.tell(WriterEvent::Outcome(Box::new(told.clone()), None));
+            member.report(WriterEvent::Outcome(Box::new(told.clone()), None));
         }
         self.outcome = Some(told);
         let _ = self.events.send(ReplicaEvent::Outcome(Box::new(outcome)));

@@ -112,7 +112,7 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
         (writer, reader)
     });
     let (mut wire, board) = (Wire::new(near, MessageCharge::alone()), Board::default());
-    let told = listing::tell(&mut wire, &Alone, board.watch(), &list).await;
+    let told = listing::send_list(&mut wire, &Alone, board.watch(), &list).await;
     assert_eq!(told.map_err(|_| "the list was not told"), Ok(Some(card)));
     let (writer, reader) = hearing.await.expect("the list came");
     writer.close(reader, None).await.expect("the session is open");

@@ -22,7 +22,7 @@ use longhaul_proto::wire::header::Kind;
 use crate::counters::Counters;
 use crate::counters::board::Board;
 use crate::flow::outbox::Outbox;
-use crate::flow::receive::{Letter, ReceivePass, Receiving};
+use crate::flow::receive::{ReceiveCommand, ReceivePass, Receiving};
 use crate::write::budget::EARLY_GRANT;
 use crate::write::budget::{Budget, MemoryPart, MessageCharge};
 use crate::write::chunk::{Arrived, Drained};
@@ -56,7 +56,7 @@ struct Greedy {
     board: Arc<Board>,
     jobs: JobInbox,
     drained: Arc<Drained>,
-    mailbox: Mailbox<Letter>,
+    mailbox: Mailbox<ReceiveCommand>,
 }
 
 impl Greedy {
@@ -67,7 +67,7 @@ impl Greedy {
         let receiving = keys().receiving_end();
         let (writer, jobs) = Jobs::new();
         let (inlet, _) = tokio::sync::mpsc::channel(1);
-        let (mailbox, letters) = port.mailbox(FLOW);
+        let (mailbox, commands) = port.mailbox(FLOW);
         let (board, drained) = (Arc::new(Board::default()), Arc::new(Drained::default()));
         let setup = Setup {
             flow: FLOW,
@@ -101,7 +101,7 @@ impl Greedy {
             drained: drained.clone(),
             board: board.clone(),
             earlier: Counters::default(),
-            letters,
+            commands,
         };
         port.register(FLOW, Box::new(Receiving::new(clock::now(), pass))).unwrap();
         let sealer = keys().sending_end().data;
@@ -144,7 +144,7 @@ impl Greedy {
         let begun = std::time::Instant::now();
         while self.board.mine().receiver.memory_lost != count {
             assert!(begun.elapsed() < LONG, "{:?}", self.board.mine());
-            self.mailbox.post(Letter::Drained);
+            self.mailbox.post(ReceiveCommand::Drained);
             // The flow reports ten times a second.
             assert!(self.jobs.recv_timeout(SOON).is_err(), "no chunk is whole");
         }

@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Sends `encoded`, the offered manifest, in pieces. Returns when the stream has taken all pieces,
 /// so that no later message can overtake them. Returns the receiver's network card if the receiver
 /// reported it in the meantime. `watch` counts each piece.
-pub(super) async fn tell(
+pub(super) async fn send_list(
     wire: &mut Wire,
     hooks: &dyn Hooks,
     watch: &Watch,

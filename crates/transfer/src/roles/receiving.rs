@@ -27,7 +27,7 @@ use crate::control::{
 use crate::counters::board::Board;
 use crate::counters::{Counters, thread_time};
 use crate::error::{Error, ErrorKind};
-use crate::flow::receive::{Letter, ReceivePass, Receiving, Scattered};
+use crate::flow::receive::{ReceiveCommand, ReceivePass, Receiving, Scattered};
 use crate::flow::shared_core::SharedCore;
 use crate::options::Receive;
 use crate::session::Session;
@@ -77,7 +77,7 @@ pub(crate) struct Received {
 struct Flow {
     id: FlowId,
     layout: Layout,
-    mailbox: Mailbox<Letter>,
+    mailbox: Mailbox<ReceiveCommand>,
     drained: Arc<Drained>,
 }
 
@@ -112,7 +112,7 @@ struct Running<'a, 'b> {
     silence: Silence,
     quiet: Quiet,
     /// Whether messages with names of files have been sent on the control stream.
-    names_told: bool,
+    names_sent: bool,
     /// CPU time of this thread at the start of the transfer.
     cpu_before: Duration,
 }
@@ -121,7 +121,7 @@ impl ReceivingRole<'_> {
     /// Receives the object until all of it is written to `destination`.
     pub(crate) async fn run(mut self, destination: Box<dyn Destination>) -> Result<Received, End> {
         if let Some(card) = self.terms.card {
-            self.wire.outbox().tell(Message::Card(Card { bps: card.as_bps() }));
+            self.wire.outbox().send(Message::Card(Card { bps: card.as_bps() }));
         }
         let (mut offer, is_incomplete) = self.first_offer().await?;
         let mut list = Box::new(self.memory.list());
@@ -158,7 +158,7 @@ impl ReceivingRole<'_> {
             layout: None,
             silence: Silence::new(),
             quiet: Quiet::default(),
-            names_told: false,
+            names_sent: false,
             cpu_before: thread_time(),
         };
         let result = running.serve().await;
@@ -242,7 +242,7 @@ impl Running<'_, '_> {
         if let Some(flow) = &self.flow {
             limits::wanted(&counters.receiver, self.end.terms.protocol, flow.layout.block_size())?;
         }
-        self.end.wire.outbox().tell(Message::Status(Status::from(&counters)));
+        self.end.wire.outbox().send(Message::Status(Status::from(&counters)));
         if self.end.decides && self.flow.is_some() {
             self.silence.judge(&self.end.board, self.end.terms.rtt, false)?;
             let (now, lived) = (clock::now(), self.end.board.lived());
@@ -271,7 +271,7 @@ impl Running<'_, '_> {
         match message {
             Message::Relay(relay) => {
                 if let Some(flow) = self.flow.as_ref().filter(|flow| flow.id.0 == relay.flow) {
-                    flow.mailbox.post(Letter::Relay(relay));
+                    flow.mailbox.post(ReceiveCommand::Relay(relay));
                 }
             }
             Message::Pass(pass) if self.number.is_none_or(|last| pass.number > last) => {
@@ -344,7 +344,7 @@ impl Running<'_, '_> {
         self.flows.take(id)?;
         let keys = end.terms.keys(id).receiving_end();
         let drained = Arc::new(Drained::default());
-        let (mailbox, letters) = end.port.mailbox(id);
+        let (mailbox, commands) = end.port.mailbox(id);
         let shared = end.core.as_ref().and_then(|core| {
             core.watch(end.terms.peer, end.terms.datagram);
             core.of_flow(row, id, &end.port)
@@ -371,7 +371,7 @@ impl Running<'_, '_> {
             drained: drained.clone(),
             board: end.board.clone(),
             earlier: if pass.number == 0 { Counters::default() } else { end.board.mine() },
-            letters,
+            commands,
         };
         let receiving = Receiving::new(clock::now(), flow);
         end.port.register(
@@ -382,10 +382,10 @@ impl Running<'_, '_> {
             },
         )?;
         // The padding is known before the manifest has arrived.
-        mailbox.post(Letter::Skip(blocks_within(&layout, self.padding())));
+        mailbox.post(ReceiveCommand::Skip(blocks_within(&layout, self.padding())));
         self.layout = Some(layout);
         self.flow = Some(Flow { id, layout, mailbox, drained });
-        self.tell_have();
+        self.send_have();
         Ok(())
     }
 
@@ -408,7 +408,7 @@ impl Running<'_, '_> {
     }
 
     /// Tells the flow which chunks need not arrive, once the plan is known.
-    fn tell_have(&self) {
+    fn send_have(&self) {
         let (Some(flow), Some(have)) = (&self.flow, &self.have) else { return };
         let mut runs: Vec<BlockRange> = Vec::new();
         for bytes in &self.implied {
@@ -417,14 +417,14 @@ impl Running<'_, '_> {
         for chunks in have {
             runs.extend(blocks_of(&flow.layout, chunks.clone()));
         }
-        flow.mailbox.post(Letter::Skip(runs));
+        flow.mailbox.post(ReceiveCommand::Skip(runs));
         flow.drained.set_planned();
-        flow.mailbox.post(Letter::Drained);
+        flow.mailbox.post(ReceiveCommand::Drained);
     }
 
-    fn tell_plan(&self, slices: Vec<Plan>) {
+    fn send_plan(&self, slices: Vec<Plan>) {
         for slice in slices {
-            self.end.wire.outbox().tell(Message::Plan(Plan { takes_coded: true, ..slice }));
+            self.end.wire.outbox().send(Message::Plan(Plan { takes_coded: true, ..slice }));
         }
     }
 
@@ -435,7 +435,7 @@ impl Running<'_, '_> {
         self.due.add(std::slice::from_ref(&list));
         self.have = Some(have);
         self.implied = implied;
-        self.tell_have();
+        self.send_have();
     }
 
     fn on_event(&mut self, event: WriterEvent) -> Result<Option<Received>, End> {
@@ -444,46 +444,46 @@ impl Running<'_, '_> {
                 let asks = slices.iter().any(|slice| !slice.compare.is_empty());
                 // The sender reports these names to its user. The outcome must not overtake the
                 // plan, or the sender would end before its report.
-                self.names_told |= !skipped.is_empty();
-                self.tell_plan(slices);
+                self.names_sent |= !skipped.is_empty();
+                self.send_plan(slices);
                 let there = There { bytes: resumed_bytes, asks };
                 self.end.hooks.planned(&manifest, &skipped, there);
                 self.take_plan(have, implied);
             }
-            WriterEvent::Asks(slices) => self.tell_plan(slices),
+            WriterEvent::Asks(slices) => self.send_plan(slices),
             WriterEvent::Needless(chunks) => {
                 let chunks = tidy(chunks);
                 let ranges = Some(Ranges::encode(chunks.iter().cloned()));
-                self.end.wire.outbox().tell(Message::Needless(Needless { chunks: ranges }));
+                self.end.wire.outbox().send(Message::Needless(Needless { chunks: ranges }));
                 self.skip(chunks);
             }
             WriterEvent::WouldCopy { manifest, entries } => {
                 self.end.hooks.would_copy(&manifest, &entries);
             }
             WriterEvent::Named { manifest, entries } => {
-                self.names_told = true;
+                self.names_sent = true;
                 self.end.hooks.named(&manifest, &entries);
             }
             WriterEvent::Deleted(paths) => self.deleted(&paths),
             WriterEvent::Same(chunks) => self.skip(chunks),
             WriterEvent::Drained => {
                 if let Some(flow) = &self.flow {
-                    flow.mailbox.post(Letter::Drained);
+                    flow.mailbox.post(ReceiveCommand::Drained);
                 }
             }
             WriterEvent::PassEnd(end) => {
                 self.await_only(end.failed.as_ref());
-                self.tell_both_ways(Message::PassEnd(end));
+                self.send_both_ways(Message::PassEnd(end));
             }
             WriterEvent::Lease(lease) => {
                 self.await_only(lease.chunks.as_ref());
                 // As a datagram, the lease (the chunks that the sender sends next) could overtake
                 // messages that cancel needless chunks.
-                self.end.wire.outbox().tell(Message::Lease(lease));
+                self.end.wire.outbox().send(Message::Lease(lease));
             }
             WriterEvent::EntryFailed { path, reason } => {
                 self.end.hooks.entry_failed(&path, &reason, Whence::Destination);
-                self.end.wire.outbox().tell(Message::EntryFailed(EntryFailed {
+                self.end.wire.outbox().send(Message::EntryFailed(EntryFailed {
                     entry: u64::MAX,
                     path,
                     reason,
@@ -509,15 +509,15 @@ impl Running<'_, '_> {
         let message = Message::Outcome(outcome.clone());
         // The sender reads nothing after the outcome. As a datagram, the outcome could overtake
         // messages with names on the control stream.
-        match self.names_told {
-            true => self.end.wire.outbox().tell(message),
-            false => self.tell_both_ways(message),
+        match self.names_sent {
+            true => self.end.wire.outbox().send(message),
+            false => self.send_both_ways(message),
         }
         outcome
     }
 
     fn deleted(&mut self, paths: &[Vec<u8>]) {
-        self.names_told = true;
+        self.names_sent = true;
         self.end.hooks.deleted(paths);
     }
 
@@ -531,7 +531,7 @@ impl Running<'_, '_> {
     fn skip(&mut self, chunks: Vec<Range<u64>>) {
         if let Some(flow) = &self.flow {
             let runs = chunks.iter().flat_map(|c| blocks_of(&flow.layout, c.clone()));
-            flow.mailbox.post(Letter::Skip(runs.collect()));
+            flow.mailbox.post(ReceiveCommand::Skip(runs.collect()));
         }
         self.due.spare(&chunks);
         if let Some(have) = &mut self.have {
@@ -540,10 +540,10 @@ impl Running<'_, '_> {
         }
     }
 
-    fn tell_both_ways(&self, message: Message) {
-        self.end.wire.outbox().tell(message.clone());
+    fn send_both_ways(&self, message: Message) {
+        self.end.wire.outbox().send(message.clone());
         if let Some(flow) = &self.flow {
-            flow.mailbox.post(Letter::Ahead(Box::new(message)));
+            flow.mailbox.post(ReceiveCommand::Ahead(Box::new(message)));
         }
     }
 
@@ -594,7 +594,7 @@ impl Running<'_, '_> {
 
     fn close_flow(&mut self) {
         if let Some(flow) = self.flow.take() {
-            flow.mailbox.post(Letter::Close);
+            flow.mailbox.post(ReceiveCommand::Close);
         }
     }
 }

@@ -117,12 +117,12 @@ impl SendingRole<'_> {
         // the offer.
         for failure in source.failures() {
             self.hooks.entry_failed(&failure.path, &failure.reason, Whence::at_source(failure));
-            send::tell_failure(failure, self.wire.outbox());
+            send::report_failure(failure, self.wire.outbox());
         }
-        self.wire.outbox().tell(Message::Offer(offer));
+        self.wire.outbox().send(Message::Offer(offer));
         let card = match manifest {
             Some(encoded) => {
-                listing::tell(self.wire, self.hooks, self.board.watch(), &encoded).await?
+                listing::send_list(self.wire, self.hooks, self.board.watch(), &encoded).await?
             }
             None => None,
         };
@@ -155,7 +155,7 @@ impl SendingRole<'_> {
         let result = running.serve().await;
         let _ = tokio::time::timeout(closing(&result), running.stop()).await;
         if result.is_ok() && self.decides {
-            self.wire.outbox().tell(Message::Heard(Heard {}));
+            self.wire.outbox().send(Message::Heard(Heard {}));
         }
         result
     }
@@ -279,7 +279,7 @@ impl Running<'_, '_> {
             let there = There { bytes: plan.resumed_bytes, asks: self.plan.asks };
             self.end.hooks.planned(&self.manifest, &self.plan.skipped, there);
             if self.end.dry_run {
-                self.tell_due();
+                self.report_due();
             }
             if let Some(Carried::Stream(outgoing)) = &self.carried {
                 outgoing.planned();
@@ -289,7 +289,7 @@ impl Running<'_, '_> {
     }
 
     /// Reports the entries that a dry run would create.
-    fn tell_due(&self) {
+    fn report_due(&self) {
         let all = 0..self.manifest.entries().len() as u64;
         let due = without(std::slice::from_ref(&all), &self.plan.skipped);
         self.end.hooks.would_copy(&self.manifest, &due);
@@ -340,7 +340,7 @@ impl Running<'_, '_> {
             SenderEvent::Core(Event::Resumed) => self.end.hooks.silence(None),
             // The end of a round: send the current counters to the other end now.
             SenderEvent::Core(_) => {
-                self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
+                self.end.wire.outbox().send(Message::Status(self.end.board.status()));
             }
             SenderEvent::TooLarge { .. } => {}
         }
@@ -395,7 +395,7 @@ impl Running<'_, '_> {
         let terms = &self.end.terms;
         let layout = self.layout()?;
         self.end.board.note_block(layout.block_size());
-        self.end.wire.outbox().tell(Message::Pass(Pass {
+        self.end.wire.outbox().send(Message::Pass(Pass {
             number: self.number,
             flow: flow.0,
             block: layout.block_size(),
@@ -571,7 +571,7 @@ impl Running<'_, '_> {
 
     fn tick(&mut self) -> Result<(), End> {
         self.end.board.note_carrying(self.cpu_before);
-        self.end.wire.outbox().tell(Message::Status(self.end.board.status()));
+        self.end.wire.outbox().send(Message::Status(self.end.board.status()));
         if self.end.decides && matches!(self.carried, Some(Carried::Flow { .. })) {
             // The other end sends keep-alive datagrams at all times.
             self.silence.judge(&self.end.board, self.end.terms.rtt, true)?;

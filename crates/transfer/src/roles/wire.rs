@@ -176,7 +176,7 @@ impl Wire {
             match message {
                 Message::Ping(ping) if !ping.answer => {
                     if !self.answering.swap(true, Ordering::Relaxed) {
-                        self.outbox.tell(Message::Ping(Ping { answer: true }));
+                        self.outbox.send(Message::Ping(Ping { answer: true }));
                     }
                 }
                 message => return Ok(message),
@@ -247,7 +247,7 @@ mod tests {
                         let mut tick = tokio::time::interval(Duration::from_millis(10));
                         loop {
                             tick.tick().await;
-                            outbox.tell(Message::Ping(Ping { answer: false }));
+                            outbox.send(Message::Ping(Ping { answer: false }));
                         }
                     });
                     assert!(matches!(wire.next().await, Err(End::Lost(_))));
@@ -262,7 +262,7 @@ mod tests {
     fn unread(outbox: &Outbox) {
         for chunk in 0..128 {
             let piece = ChunkPiece { chunk, bytes: vec![7; 1 << 19], ..Default::default() };
-            outbox.tell(Message::ChunkPiece(piece));
+            outbox.send(Message::ChunkPiece(piece));
         }
     }
 
@@ -325,7 +325,7 @@ mod tests {
                         (0..50).for_each(|_| wire.inlet_end.try_send(ping()).unwrap());
                         wire.inlet_end.try_send(status()).unwrap();
                         assert!(matches!(wire.next().await, Ok(Message::Status(_))));
-                        wire.outbox.tell(status());
+                        wire.outbox.send(status());
                         let mut answers = 0;
                         while reader.read::<Frame>().await.unwrap() != Some(status().into()) {
                             answers += 1;

@@ -107,6 +107,6 @@ pub(super) async fn first<M: Message + Default>(
 
 /// Tells a client and the server's observer why the client is refused.
 pub(super) async fn turn_away(server: &Server, session: Session, error: Error) {
-    server.refusals.tell(session.remote, &error);
+    server.refusals.report(session.remote, &error);
     let _ = session.close(Some((&error).into())).await;
 }

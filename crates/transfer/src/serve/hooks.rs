@@ -96,7 +96,7 @@ impl Hooks for ServerHooks {
                 Question::Alive(answer) => {
                     self.asked.borrow_mut().push(answer);
                     self.heard.set(Instant::now());
-                    self.outbox.tell(Message::Ping(Ping { answer: false }));
+                    self.outbox.send(Message::Ping(Ping { answer: false }));
                 }
                 Question::Yield(answer) => {
                     self.yielded.borrow_mut().push(answer);
@@ -126,7 +126,7 @@ impl Hooks for ServerHooks {
 
     fn held(&self, held: &Held) {
         let (path, seconds) = (held.path.clone(), held.patience.as_secs() as u32);
-        self.outbox.tell(Message::Held(control::Held { path, seconds }));
+        self.outbox.send(Message::Held(control::Held { path, seconds }));
     }
 
     fn planned(&self, _manifest: &Manifest, _skipped: &[Range<u64>], there: There) {
@@ -138,12 +138,12 @@ impl Hooks for ServerHooks {
 
     fn named(&self, _manifest: &Manifest, entries: &[Range<u64>]) {
         for named in named_messages(entries) {
-            self.outbox.tell(Message::Named(named));
+            self.outbox.send(Message::Named(named));
         }
     }
 
     fn deleted(&self, paths: &[Vec<u8>]) {
-        self.outbox.tell(Message::DeletedNames(control::DeletedNames { paths: paths.to_vec() }));
+        self.outbox.send(Message::DeletedNames(control::DeletedNames { paths: paths.to_vec() }));
     }
 
     fn entry_failed(&self, _path: &[u8], _reason: &str, _whence: Whence) {

@@ -73,7 +73,7 @@ pub(crate) use over_ssh::serve_over_ssh;
 pub use rehearsal::rehearse;
 
 /// Interval of the events that count the refusals beyond the limit on reports.
-const UNTOLD: Duration = Duration::from_secs(60);
+const REFUSAL_COUNTS: Duration = Duration::from_secs(60);
 
 /// The address and id of a started server.
 #[derive(Clone, Debug)]
@@ -193,7 +193,7 @@ async fn run(
         ..Server::new(door, data.handle(), memory, tell)
     };
     let refusals = server.refusals.clone();
-    listener.on_refusal(move |address, error| refusals.tell(address, &error.clone().into()));
+    listener.on_refusal(move |address, error| refusals.report(address, &error.clone().into()));
     let server = Rc::new(server);
     let view = dispatch::view(&server, shared, options.rooms);
     links::bridge(&view.channels, identity.id(), &options.groups)?;
@@ -205,7 +205,7 @@ async fn run(
     let (ended_end, mut ended) = mpsc::unbounded_channel();
     links::begin(&server, &view.channels, links);
     let services = dispatch::services(&view, options.rooms_only, options.methods, ended_end);
-    let mut untold = tokio::time::interval(UNTOLD);
+    let mut refusal_counts = tokio::time::interval(REFUSAL_COUNTS);
     let ended = loop {
         tokio::select! {
             session = listener.accept() => {
@@ -218,7 +218,7 @@ async fn run(
                     break result;
                 }
             }
-            _ = untold.tick() => server.refusals.flush(),
+            _ = refusal_counts.tick() => server.refusals.flush(),
             order = orders.recv() => match order {
                 Some(Order::Allow(list, tell)) => {
                     // The caller may be gone.

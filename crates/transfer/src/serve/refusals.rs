@@ -33,21 +33,21 @@ impl Refusals {
     }
 
     /// Reports that a client at `address` was refused, unless the limit on reports is reached.
-    pub(super) fn tell(&self, address: SocketAddr, error: &Error) {
+    pub(super) fn report(&self, address: SocketAddr, error: &Error) {
         let passed = self.limit().pass(clock::now(), Network::of(address.ip()));
-        if let Some(untold) = passed {
-            self.tell_untold(untold);
+        if let Some(suppressed) = passed {
+            self.report_suppressed(suppressed);
             (self.tell)(ServerEvent::Refused { address, error: error.clone().into() });
         }
     }
 
     /// Reports the number of refusals beyond the limit, if any.
     pub(super) fn flush(&self) {
-        let untold = std::mem::take(&mut self.limit().untold);
-        self.tell_untold(untold);
+        let suppressed = std::mem::take(&mut self.limit().suppressed);
+        self.report_suppressed(suppressed);
     }
 
-    fn tell_untold(&self, count: u64) {
+    fn report_suppressed(&self, count: u64) {
         if count > 0 {
             (self.tell)(ServerEvent::RefusedMore { count });
         }
@@ -62,12 +62,12 @@ impl Refusals {
 struct Limit {
     of_one: Meter<Network>,
     of_all: Meter<()>,
-    untold: u64,
+    suppressed: u64,
 }
 
 impl Default for Limit {
     fn default() -> Limit {
-        Limit { of_one: Meter::new(OF_ONE), of_all: Meter::new(OF_ALL), untold: 0 }
+        Limit { of_one: Meter::new(OF_ONE), of_all: Meter::new(OF_ALL), suppressed: 0 }
     }
 }
 
@@ -76,12 +76,12 @@ impl Limit {
     /// refusals that were not reported.
     fn pass(&mut self, now: Time, network: Network) -> Option<u64> {
         if !self.of_one.has_room(now, network) || !self.of_all.has_room(now, ()) {
-            self.untold += 1;
+            self.suppressed += 1;
             return None;
         }
         self.of_one.add(now, network);
         self.of_all.add(now, ());
-        Some(std::mem::take(&mut self.untold))
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     fn one_network_gets_a_burst_of_five_lines_and_one_a_minute_with_a_count_of_the_others() {
         let mut limit = Limit::default();
         let told = (0..1000).filter(|_| limit.pass(at(0), network(1)).is_some()).count();
-        assert_eq!((told, limit.untold), (5, 995));
+        assert_eq!((told, limit.suppressed), (5, 995));
         assert_eq!(limit.pass(at(0), network(2)), Some(995), "another network has its own lines");
         assert_eq!(limit.pass(at(59), network(1)), None);
         assert_eq!(limit.pass(at(60), network(1)), Some(1));
@@ -114,7 +114,7 @@ mod tests {
     fn all_networks_together_get_a_burst_of_fifty_lines_and_one_in_six_seconds() {
         let mut limit = Limit::default();
         let told = (0..10_000).filter(|n| limit.pass(at(0), network(*n)).is_some()).count();
-        assert_eq!((told, limit.untold), (50, 9_950));
+        assert_eq!((told, limit.suppressed), (50, 9_950));
         assert_eq!(limit.pass(at(5), network(20_000)), None);
         assert_eq!(limit.pass(at(6), network(20_001)), Some(9_951));
     }

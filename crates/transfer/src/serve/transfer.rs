@@ -116,12 +116,12 @@ async fn let_in(
         entered = &mut entering => return entered,
         () = std::future::ready(()) => {}
     }
-    wire.outbox().tell(Message::Wait(Wait { over: false }));
+    wire.outbox().send(Message::Wait(Wait { over: false }));
     let memory = entering.await?;
     // The client now starts another flow, whose datagrams may arrive before the flow is known here.
     server.port.expect(terms.peer);
     server.port.announce(FlowId(request.flow), terms.peer);
-    wire.outbox().tell(Message::Wait(Wait { over: true }));
+    wire.outbox().send(Message::Wait(Wait { over: true }));
     Ok(memory)
 }
 
@@ -153,7 +153,7 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
         () = tokio::time::sleep(TELL_AFTER) => {}
     }
     let path = request.paths.first().map(|path| show(path)).unwrap_or_default();
-    wire.outbox().tell(Message::Held(Held { path, seconds: ASKED.as_secs() as u32 }));
+    wire.outbox().send(Message::Held(Held { path, seconds: ASKED.as_secs() as u32 }));
     way.await
 }
 
@@ -517,7 +517,7 @@ async fn told_meanwhile(
             }
             _ = tick.tick() => {
                 hooks.tick()?;
-                wire.outbox().tell(Message::Status(board.status()));
+                wire.outbox().send(Message::Status(board.status()));
             }
         }
     }

@@ -61,7 +61,7 @@ impl Reporter {
     }
 
     /// Sends an event to the receiving end, which may be gone.
-    pub(crate) fn tell(&self, event: WriterEvent) {
+    pub(crate) fn report(&self, event: WriterEvent) {
         let _ = self.events.send(event);
     }
 }

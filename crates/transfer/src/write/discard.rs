@@ -30,7 +30,7 @@ impl Open for Discard {
         let implied = object.implied();
         let never_sent: u64 = implied.iter().map(|range| range.end - range.start).sum();
         let left = object.len().saturating_sub(prefix + never_sent);
-        reporter.tell(planned::event(object.manifest(), Plan::default(), implied));
+        reporter.report(planned::event(object.manifest(), Plan::default(), implied));
         Ok(Box::new(Discarding { object, reporter, left }))
     }
 }
@@ -47,7 +47,7 @@ impl Opened for Discarding {
         self.reporter.board.update(|counters| counters.written.bytes += len as u64);
         self.left = self.left.saturating_sub(len as u64);
         if content.release(len) {
-            self.reporter.tell(WriterEvent::Drained);
+            self.reporter.report(WriterEvent::Drained);
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Opened for Discarding {
         if is_over {
             let (bytes, _) = self.reporter.board.totals();
             self.reporter.board.update(|counters| counters.written.bytes = bytes);
-            self.reporter.tell(WriterEvent::Outcome(Box::default(), None));
+            self.reporter.report(WriterEvent::Outcome(Box::default(), None));
         }
         Ok(is_over)
     }

@@ -76,7 +76,7 @@ impl Open for Ordered {
         let have = std::iter::once(first..first + next).filter(|have| !have.is_empty()).collect();
         reporter.board.update(|counters| counters.written.bytes = bytes);
         let plan = Plan { have, resumed_bytes: bytes, ..Plan::default() };
-        reporter.tell(planned::event(manifest, plan, object.implied()));
+        reporter.report(planned::event(manifest, plan, object.implied()));
         Ok(Box::new(Writing {
             to: *self,
             attempt,
@@ -139,7 +139,7 @@ impl Writing {
         let bytes = content.bytes().get(..len).unwrap_or_default();
         self.advance(|to, attempt| to.write(attempt, bytes, value))?;
         if content.release(len) {
-            self.reporter.tell(WriterEvent::Drained);
+            self.reporter.report(WriterEvent::Drained);
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Writing {
     fn begin_again(&mut self, why: String) {
         self.is_over = true;
         self.early.clear();
-        self.reporter.tell(WriterEvent::Again(why));
+        self.reporter.report(WriterEvent::Again(why));
     }
 }
 
@@ -189,7 +189,7 @@ impl Opened for Writing {
                 self.copied += len as u64;
                 let copied = content.bytes()[..len].to_vec();
                 if content.release(len) {
-                    self.reporter.tell(WriterEvent::Drained);
+                    self.reporter.report(WriterEvent::Drained);
                 }
                 Early::Copied(copied)
             }
@@ -222,7 +222,7 @@ impl Opened for Writing {
         let digest = self.to.output.finish(self.attempt, self.size)?;
         let outcome = SinkOutcome { files: 1, bytes: self.size, digest, ..SinkOutcome::default() };
         let outcome = planned::outcome(outcome, &BTreeMap::new(), 0);
-        self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), None));
+        self.reporter.report(WriterEvent::Outcome(Box::new(outcome), None));
         self.is_over = true;
         Ok(true)
     }

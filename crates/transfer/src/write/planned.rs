@@ -76,7 +76,7 @@ pub(crate) fn event(
 /// Reports the failures of this end, without the first `count`, which were reported before. Also
 /// omits the entries `at_source`: the source knows that they failed. Sets `count` to the number of
 /// all failures.
-pub(crate) fn tell_failures(
+pub(crate) fn report_failures(
     failures: &[Failure],
     count: &mut usize,
     at_source: &BTreeMap<u32, bool>,
@@ -87,7 +87,7 @@ pub(crate) fn tell_failures(
             continue;
         }
         let (path, reason) = (failure.path.clone(), failure.reason.clone());
-        reporter.tell(WriterEvent::EntryFailed { path, reason });
+        reporter.report(WriterEvent::EntryFailed { path, reason });
     }
     *count = failures.len();
 }
@@ -109,7 +109,7 @@ pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Nam
 const NAMES: usize = 64 << 10;
 
 /// Reports names that the source lacks and that were removed, or would be.
-pub(crate) fn tell_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
+pub(crate) fn report_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
     while !paths.is_empty() {
         let mut room = NAMES;
         let fits = |path: &&Vec<u8>| {
@@ -118,7 +118,7 @@ pub(crate) fn tell_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
             is_room
         };
         let rest = paths.split_off(paths.iter().take_while(fits).count());
-        reporter.tell(WriterEvent::Deleted(std::mem::replace(&mut paths, rest)));
+        reporter.report(WriterEvent::Deleted(std::mem::replace(&mut paths, rest)));
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Rehearsal {
     /// Entries that exist already.
     skipped: Vec<u32>,
     failed_at_source: BTreeMap<u32, bool>,
-    failures_told: usize,
+    failures_reported: usize,
 }
 
 impl Rehearsal {
@@ -48,24 +48,24 @@ impl Rehearsal {
             plan: Some(plan),
             skipped: Vec::new(),
             failed_at_source: BTreeMap::new(),
-            failures_told: 0,
+            failures_reported: 0,
         };
         match questions.is_empty() {
-            true => rehearsal.tell_plan(),
-            false => rehearsal.reporter.tell(WriterEvent::Asks(questions)),
+            true => rehearsal.report_plan(),
+            false => rehearsal.reporter.report(WriterEvent::Asks(questions)),
         }
         rehearsal
     }
 
-    fn tell_plan(&mut self) {
+    fn report_plan(&mut self) {
         let Some(mut plan) = self.plan.take() else { return };
         plan.skipped.sort_unstable();
         self.skipped.clone_from(&plan.skipped);
         // Report failures before the plan: entries that would fail must not be reported as created.
         let (failures, told) = (self.sink.failures(), &self.failed_at_source);
-        planned::tell_failures(failures, &mut self.failures_told, told, &self.reporter);
+        planned::report_failures(failures, &mut self.failures_reported, told, &self.reporter);
         let object = &self.object;
-        self.reporter.tell(planned::event(object.manifest(), plan, object.implied()));
+        self.reporter.report(planned::event(object.manifest(), plan, object.implied()));
     }
 
     /// Reports the entries that would be created, and the summary.
@@ -88,9 +88,9 @@ impl Rehearsal {
         let files = due.filter(|entry| entry.size().is_some()).count() as u64;
         let skipped = manifest.files().saturating_sub(files + failed_files);
         let failed_count = failures.len() as u64;
-        self.reporter.tell(WriterEvent::WouldCopy { manifest, entries });
+        self.reporter.report(WriterEvent::WouldCopy { manifest, entries });
         let count = deleted.count;
-        planned::tell_deleted(deleted.names, &self.reporter);
+        planned::report_deleted(deleted.names, &self.reporter);
         let outcome = Outcome {
             files,
             skipped,
@@ -99,7 +99,7 @@ impl Rehearsal {
             kept_extra,
             ..Outcome::default()
         };
-        self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), None));
+        self.reporter.report(WriterEvent::Outcome(Box::new(outcome), None));
         Ok(())
     }
 }
@@ -123,7 +123,7 @@ impl Opened for Rehearsal {
             plan.resumed_bytes += size.unwrap_or(0);
         }
         if self.questions.is_empty() {
-            self.tell_plan();
+            self.report_plan();
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Opened for Rehearsal {
         if (entry as usize) < self.object.manifest().entries().len() {
             self.failed_at_source.insert(entry, changed);
             let needless = self.sink.fail_entry(entry, &reason);
-            self.reporter.tell(WriterEvent::Needless(needless));
+            self.reporter.report(WriterEvent::Needless(needless));
         }
     }
 
@@ -141,10 +141,10 @@ impl Opened for Rehearsal {
     }
 
     fn settle(&mut self, _: PassState) -> Result<bool, Error> {
-        let is_told = self.plan.is_none();
-        if is_told {
+        let is_ended = self.plan.is_none();
+        if is_ended {
             self.end()?;
         }
-        Ok(is_told)
+        Ok(is_ended)
     }
 }

@@ -186,7 +186,7 @@ impl Writer {
         if let Err(error) = work(self) {
             self.ended = true;
             self.waiting.clear();
-            self.reporter.tell(WriterEvent::Failed(error));
+            self.reporter.report(WriterEvent::Failed(error));
         }
     }
 
@@ -277,7 +277,7 @@ impl Writer {
             self.listed.insert(chunk);
         }
         if content.release(len) {
-            self.reporter.tell(WriterEvent::Drained);
+            self.reporter.report(WriterEvent::Drained);
         }
         if (self.listed.len() as u64) < self.offer.manifest_len.div_ceil(CHUNK) {
             return Ok(());

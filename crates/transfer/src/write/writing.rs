@@ -100,7 +100,7 @@ impl Store for Sink {
     }
 
     fn finish(self) -> Result<(SinkOutcome, Option<Mark>), Error> {
-        Ok(self.finish_unheard()?)
+        Ok(self.finish_without_reply()?)
     }
 
     fn compare_result(&mut self, entry: u32, same: &[bool]) -> Result<Vec<Range<u64>>, Error> {
@@ -155,7 +155,7 @@ pub(super) struct Writing<S> {
     /// Entries that failed at the source, and whether each file changed while it was read. The
     /// source reported them, so they are not reported back.
     failed_at_source: BTreeMap<u32, bool>,
-    failures_told: usize,
+    failures_reported: usize,
     spent: Spent,
 }
 
@@ -202,7 +202,7 @@ impl<S: Store> Writing<S> {
         let list = 0..object.manifest_chunks();
         let have = [&[list][..], &plan.have].concat();
         reporter.board.map_chunks(|map| *map = ChunkMap::new(object.chunks(), &have));
-        reporter.tell(planned::event(object.manifest(), plan, object.implied()));
+        reporter.report(planned::event(object.manifest(), plan, object.implied()));
         Writing {
             object,
             store: Some(store),
@@ -212,27 +212,32 @@ impl<S: Store> Writing<S> {
             failed: BTreeSet::new(),
             wrong: WrongChunks::default(),
             failed_at_source: BTreeMap::new(),
-            failures_told: 0,
+            failures_reported: 0,
             spent: Spent::default(),
         }
     }
 
     /// Reports changes that the store makes itself: failures, files that got their names, and
     /// chunks that the store newly needs or no longer needs.
-    fn tell_changes(&mut self) {
+    fn report_changes(&mut self) {
         let Some(store) = &mut self.store else { return };
         let changed = store.take_changed().into_iter();
         self.failed.extend(changed.filter(|chunk| store.needs(*chunk)));
         let named = store.take_named();
         if !named.is_empty() {
-            self.reporter.tell(planned::named(self.object.manifest(), named));
+            self.reporter.report(planned::named(self.object.manifest(), named));
         }
         let told = &self.failed_at_source;
-        planned::tell_failures(store.failures(), &mut self.failures_told, told, &self.reporter);
+        planned::report_failures(
+            store.failures(),
+            &mut self.failures_reported,
+            told,
+            &self.reporter,
+        );
         let needless = store.take_needless();
         if !needless.is_empty() {
             self.failed.retain(|chunk| store.needs(*chunk));
-            self.reporter.tell(WriterEvent::Needless(needless));
+            self.reporter.report(WriterEvent::Needless(needless));
         }
     }
 
@@ -244,7 +249,7 @@ impl<S: Store> Writing<S> {
         }
         let failed = planned::runs(std::mem::take(&mut self.failed).into_iter());
         let failed = Some(Ranges::encode(failed));
-        self.reporter.tell(WriterEvent::PassEnd(PassEnd { number: pass.number, failed }));
+        self.reporter.report(WriterEvent::PassEnd(PassEnd { number: pass.number, failed }));
     }
 
     fn finish(&mut self, store: S) -> Result<(), Error> {
@@ -254,12 +259,12 @@ impl<S: Store> Writing<S> {
         self.spent.publish(&self.reporter.board);
         let named = std::mem::take(&mut outcome.named);
         if !named.is_empty() {
-            self.reporter.tell(planned::named(self.object.manifest(), named));
+            self.reporter.report(planned::named(self.object.manifest(), named));
         }
         let deleted = std::mem::take(&mut outcome.deleted_names);
-        planned::tell_deleted(deleted, &self.reporter);
+        planned::report_deleted(deleted, &self.reporter);
         let outcome = planned::outcome(outcome, &self.failed_at_source, self.resumed);
-        self.reporter.tell(WriterEvent::Outcome(Box::new(outcome), mark));
+        self.reporter.report(WriterEvent::Outcome(Box::new(outcome), mark));
         Ok(())
     }
 }
@@ -294,7 +299,7 @@ impl<S: Store> Opened for Writing<S> {
         self.reporter.wrote(bytes, files);
         self.spent.publish(&self.reporter.board);
         if content.release(len) {
-            self.reporter.tell(WriterEvent::Drained);
+            self.reporter.report(WriterEvent::Drained);
         }
         Ok(())
     }
@@ -315,7 +320,7 @@ impl<S: Store> Opened for Writing<S> {
             .map_chunks(|map| needless.iter().cloned().for_each(|same| map.add(same)));
         let (bytes, files) = (self.resumed + store.bytes_written(), store.files_done());
         self.reporter.wrote(bytes, files);
-        self.reporter.tell(match self.object.is_large(entry) {
+        self.reporter.report(match self.object.is_large(entry) {
             true => WriterEvent::Same(needless),
             false => WriterEvent::Needless(needless),
         });
@@ -327,7 +332,7 @@ impl<S: Store> Opened for Writing<S> {
         if let Some(store) = self.store.as_mut().filter(|_| (entry as usize) < entries) {
             self.failed_at_source.insert(entry, changed);
             let needless = store.fail_entry(entry, &reason);
-            self.reporter.tell(WriterEvent::Needless(needless));
+            self.reporter.report(WriterEvent::Needless(needless));
         }
     }
 
@@ -348,7 +353,7 @@ impl<S: Store> Opened for Writing<S> {
             // If this sync fails, some chunks must be sent again.
             self.spent.on(|| store.sync())?;
         }
-        self.tell_changes();
+        self.report_changes();
         let missing = self.store.as_ref().map_or(0, Store::missing_chunks);
         if !self.questions.is_empty() || missing > 0 {
             if self.questions.is_empty() {

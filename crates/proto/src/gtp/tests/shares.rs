@@ -209,7 +209,7 @@ fn a_host_that_reads_its_card_in_steps_and_sleeps_finds_its_capacity() {
     // The queue holds 16 ms of the link's data instead of 20 ms.
     for sleeps in [None, Some((Span::from_millis(8), Span::from_millis(290)))] {
         let mut star = Star::new(100, settings(&[]));
-        star.looks = Span::from_micros(750);
+        star.read_interval = Span::from_micros(750);
         star.sleeps = sleeps;
         star.queue = star.link.over(Span::from_millis(16));
         for (flow, rtt, at) in [(1, 25, 0), (2, 50, 170), (3, 100, 430)] {

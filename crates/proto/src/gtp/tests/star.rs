@@ -81,7 +81,7 @@ pub(super) struct Star {
     /// Rate of other traffic on the link.
     pub(super) taken: Rate,
     /// Interval at which the receiving host reads its card; zero: at every packet.
-    pub(super) looks: Span,
+    pub(super) read_interval: Span,
     /// The receiving host sleeps at the start of each period: length of the sleep, and the period.
     pub(super) sleeps: Option<(Span, Span)>,
     /// Number of requests of the receiver.
@@ -122,7 +122,7 @@ impl Star {
             link,
             taken: Rate::ZERO,
             queue: link.over(Span::from_millis(20)),
-            looks: Span::ZERO,
+            read_interval: Span::ZERO,
             sleeps: None,
             requests: 0,
             asked: Vec::new(),
@@ -174,7 +174,7 @@ impl Star {
             let past = at.as_nanos() % step.as_nanos().max(1);
             if past == 0 { at } else { at + (step - Span::from_nanos(past)) }
         };
-        let at = after(at, self.looks);
+        let at = after(at, self.read_interval);
         match self.sleeps {
             Some((long, every)) if at.as_nanos() % every.as_nanos() < long.as_nanos() => {
                 at + (long - Span::from_nanos(at.as_nanos() % every.as_nanos()))

@@ -13,9 +13,9 @@ use longhaul_proto::registry;
 use longhaul_proto::units::{Bytes, Rate};
 use serde_json::Value;
 
+use super::copy_events::CopyEvents;
 use super::end::FlowEnd;
 use super::scratch::Scratch;
-use super::tells::Told;
 use super::{Run, Stop};
 use crate::emu::{Emulation, EmulationError};
 use crate::link::UDP_IP;
@@ -187,18 +187,18 @@ impl Copies {
             .spawn()
             .map_err(|error| text(&error))?;
         let mut child = Kept(child);
-        let (lines, mut told) =
-            (lines(&mut child.0).map_err(|error| text(&error))?, Told::default());
+        let (lines, mut events) =
+            (lines(&mut child.0).map_err(|error| text(&error))?, CopyEvents::default());
         let over = run.over();
         loop {
             match lines.recv_timeout(LOOK_EVERY) {
-                Ok(line) => told.take(&line, run.took()),
+                Ok(line) => events.take(&line, run.took()),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if run.stop.is_stopped() || over.is_some_and(|over| over <= Instant::now()) {
                 drop(child);
-                told.tell(end)?;
+                events.store(end)?;
                 // A copy's progress after its last report is unknown, so the copy's time ends with
                 // that report.
                 end.finished = over.is_some_and(|over| over <= Instant::now());
@@ -206,7 +206,7 @@ impl Copies {
             }
         }
         let status = child.0.wait().map_err(|error| text(&error))?;
-        match told.tell(end)? {
+        match events.store(end)? {
             true => Ok(()),
             false => Err(format!("the copy reported no end: {status}")),
         }

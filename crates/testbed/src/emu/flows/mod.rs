@@ -5,7 +5,7 @@
 //! lists the parts of a scenario that cannot be emulated.
 //!
 //! Modules:
-//! - `copies`: copies by the real program. `tells`: their events.
+//! - `copies`: copies by the real program. `copy_events`: their events.
 //! - `streams`: TCP. `mice`: short TCP connections. `datagrams`: UDP.
 //! - [`updates`]: state updates over channels.
 //! - `end`: a flow's result. `absent`: the parts that cannot be emulated.
@@ -13,12 +13,12 @@
 
 mod absent;
 mod copies;
+mod copy_events;
 mod datagrams;
 mod end;
 mod mice;
 mod scratch;
 mod streams;
-mod tells;
 pub mod updates;
 
 use std::path::Path;

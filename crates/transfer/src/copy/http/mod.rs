@@ -19,7 +19,7 @@ use longhaul_files::manifest::FileTime;
 use longhaul_files::{Failure, Manifest, Plan, Sink, SinkOptions, digest};
 
 use self::checksum::Checksum;
-use self::readers::{News, Readers};
+use self::readers::{ReaderEvent, Readers};
 use super::take_up;
 use super::to_files::{By, ToFiles};
 use crate::error::{Error, ErrorKind};
@@ -285,7 +285,7 @@ impl Fetching<'_> {
                 return Err(Pass::Failed(interrupted()));
             }
             match news {
-                Ok(News::Chunk(chunk, content)) => {
+                Ok(ReaderEvent::Chunk(chunk, content)) => {
                     self.lost_since = None;
                     self.pause = FIRST_PAUSE;
                     let is_last = sink.missing_chunks() == 1 && sink.needs(chunk);
@@ -298,15 +298,17 @@ impl Fetching<'_> {
                     self.files.wrote(sink, resumed);
                     readers.give_back(content);
                 }
-                Ok(News::Failed(error)) if error.kind == Kind::Lost => {
+                Ok(ReaderEvent::Failed(error)) if error.kind == Kind::Lost => {
                     lost = Some(error.to_string())
                 }
-                Ok(News::Failed(error)) if error.kind == Kind::Changed => {
+                Ok(ReaderEvent::Failed(error)) if error.kind == Kind::Changed => {
                     return Err(Pass::Changed);
                 }
                 // The target of a redirect may have expired, so request the first address again.
-                Ok(News::Failed(error)) if remote.is_redirected() => lost = Some(error.to_string()),
-                Ok(News::Failed(error)) => return Err(Pass::Failed(self::error(error))),
+                Ok(ReaderEvent::Failed(error)) if remote.is_redirected() => {
+                    lost = Some(error.to_string())
+                }
+                Ok(ReaderEvent::Failed(error)) => return Err(Pass::Failed(self::error(error))),
                 Err(RecvTimeoutError::Timeout) => sink.tick(Instant::now())?,
                 Err(RecvTimeoutError::Disconnected) => break,
             }

@@ -23,7 +23,7 @@ const EACH: u64 = 4;
 const AHEAD: usize = 8;
 
 /// A report of a reader.
-pub(super) enum News {
+pub(super) enum ReaderEvent {
     /// A complete chunk.
     Chunk(u64, Vec<u8>),
     /// A reader has ended; the others read its chunks.
@@ -34,7 +34,7 @@ pub(super) enum News {
 /// when its connection is silent for too long.
 pub(super) struct Readers {
     work: Arc<Work>,
-    news: Receiver<News>,
+    events: Receiver<ReaderEvent>,
     give_back: Sender<Vec<u8>>,
 }
 
@@ -70,8 +70,8 @@ impl Readers {
             bytes: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         });
-        let (send, news) = mpsc::sync_channel(AHEAD);
-        let readers = Readers { work: work.clone(), news, give_back };
+        let (send, events) = mpsc::sync_channel(AHEAD);
+        let readers = Readers { work: work.clone(), events, give_back };
         for _ in 0..count {
             let (work, send) = (work.clone(), send.clone());
             let named = thread::Builder::new().name("http reader".to_owned());
@@ -83,8 +83,8 @@ impl Readers {
     }
 
     /// Waits for the next report; `Disconnected` after the last report.
-    pub(super) fn next(&self, patience: Duration) -> Result<News, RecvTimeoutError> {
-        self.news.recv_timeout(patience)
+    pub(super) fn next(&self, patience: Duration) -> Result<ReaderEvent, RecvTimeoutError> {
+        self.events.recv_timeout(patience)
     }
 
     /// Gives a buffer back for reuse.
@@ -122,7 +122,7 @@ impl Work {
     }
 
     /// Processes requests until none is left or one fails.
-    fn read(&self, send: &SyncSender<News>) {
+    fn read(&self, send: &SyncSender<ReaderEvent>) {
         loop {
             let Some(mut part) = self.due().pop_front() else { return };
             let read = self.part(&mut part, send);
@@ -134,7 +134,7 @@ impl Work {
                 Ok(true) if !is_over => {}
                 Ok(_) => return,
                 Err(error) => {
-                    let _ = send.send(News::Failed(error));
+                    let _ = send.send(ReaderEvent::Failed(error));
                     return;
                 }
             }
@@ -143,7 +143,11 @@ impl Work {
 
     /// Requests the chunks `part`, and removes each chunk from `part` once it is complete. Returns
     /// false if the receiver of the chunks was dropped.
-    fn part(&self, part: &mut Range<u64>, send: &SyncSender<News>) -> Result<bool, fetch::Error> {
+    fn part(
+        &self,
+        part: &mut Range<u64>,
+        send: &SyncSender<ReaderEvent>,
+    ) -> Result<bool, fetch::Error> {
         let size = self.remote.size();
         let end = |chunk: u64| ((chunk + 1) * CHUNK).min(size);
         let mut body = self.client.read(&self.remote, part.start * CHUNK..end(part.end - 1))?;
@@ -156,7 +160,7 @@ impl Work {
                 self.bytes.fetch_add(len, Ordering::Relaxed);
             })?;
             if self.is_over.load(Ordering::Relaxed)
-                || send.send(News::Chunk(chunk, buffer)).is_err()
+                || send.send(ReaderEvent::Chunk(chunk, buffer)).is_err()
             {
                 return Ok(false);
             }

@@ -171,7 +171,7 @@ const OF_A_THIRD: u64 = LEN / 6;
 
 /// Copies one object from three servers, or one from each. The first server lies. Checks that this
 /// server is excluded for the given reason before it has sent more than `most` bytes.
-fn copy_beside(
+fn copy_with_liar(
     lies: fn(&str) -> Option<&'static Row>,
     replicas: bool,
     of: &str,
@@ -214,9 +214,9 @@ fn copy_beside(
     for name in if replicas { &["x"][..] } else { &["x1", "x2"] } {
         assert!(fs::read(here.join(name)).unwrap() == content, "{name} differs");
     }
-    let told = listener.0.lock().unwrap().clone();
-    let [(named, why)] = &told[..] else { panic!("{told:?}") };
-    assert!(*named == liar && why.contains(of), "{told:?}");
+    let excluded = listener.0.lock().unwrap().clone();
+    let [(named, why)] = &excluded[..] else { panic!("{excluded:?}") };
+    assert!(*named == liar && why.contains(of), "{excluded:?}");
     assert_eq!(summary.failed_sources, 1);
     assert!(summary.sources[1..].iter().all(|row| row.refused == 0), "{:?}", summary.sources);
     assert_eq!(summary.receiver.refused, summary.sources[0].refused);
@@ -235,19 +235,19 @@ fn unasked(name: &str) -> Option<&'static Row> {
 
 #[test]
 fn a_sender_of_unrequested_blocks_is_named_and_excluded_and_the_blocks_are_counted() {
-    let summary = copy_beside(unasked, false, "useless data", OF_ITS_OWN);
+    let summary = copy_with_liar(unasked, false, "useless data", OF_ITS_OWN);
     assert!(summary.sources[0].refused > 1_500, "{:?}", summary.sources);
 }
 
 #[test]
 fn a_replica_that_sends_other_sources_blocks_is_dropped_and_they_deliver_everything() {
-    copy_beside(unasked, true, "useless data", OF_A_THIRD);
+    copy_with_liar(unasked, true, "useless data", OF_A_THIRD);
 }
 
 #[test]
 fn a_replica_that_sends_each_block_ten_times_is_excluded_without_a_failure() {
     let again = |name: &str| (name == AGAIN.name).then_some(&*AGAIN);
-    copy_beside(again, true, "useless data", OF_A_THIRD);
+    copy_with_liar(again, true, "useless data", OF_A_THIRD);
 }
 
 #[test]
@@ -255,6 +255,6 @@ fn a_sender_at_ten_times_the_requested_rate_is_named_and_excluded() {
     // If it were not excluded, the fast replica would send most of the object.
     for (replicas, most) in [(false, OF_ITS_OWN), (true, LEN * 2 / 3)] {
         let fast = |name: &str| (name == FAST.name).then_some(&*FAST);
-        copy_beside(fast, replicas, "faster than this host requests", most);
+        copy_with_liar(fast, replicas, "faster than this host requests", most);
     }
 }

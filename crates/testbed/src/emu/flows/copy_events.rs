@@ -8,7 +8,7 @@ use super::end::{FlowCounts, FlowEnd};
 
 /// A copy's events so far.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct CopyEvents {
     summary: Option<Value>,
     error: Option<String>,
     series: Vec<(Span, Bytes)>,
@@ -17,7 +17,7 @@ pub(super) struct Told {
     setup: Span,
 }
 
-impl Told {
+impl CopyEvents {
     /// Processes a line that arrived `at` after the copy's start; ignores lines that are not
     /// events.
     pub(super) fn take(&mut self, line: &str, at: Span) {
@@ -41,7 +41,7 @@ impl Told {
     }
 
     /// Stores the reported values in `end`; returns whether the copy reported its end.
-    pub(super) fn tell(self, end: &mut FlowEnd) -> Result<bool, String> {
+    pub(super) fn store(self, end: &mut FlowEnd) -> Result<bool, String> {
         end.delivered = self.series.last().map_or(Bytes::ZERO, |(_, bytes)| *bytes);
         end.took = self.series.last().map_or(Span::ZERO, |(at, _)| *at);
         end.setup = self.setup.min(end.took);
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn a_copy_reports_its_progress_and_its_end() {
-        let (mut told, mut end) = (Told::default(), end());
-        told.take(r#"{"event":"progress","bytes":125000000}"#, Span::from_secs(2));
-        told.take("no event at all", Span::from_secs(3));
+        let (mut events, mut end) = (CopyEvents::default(), end());
+        events.take(r#"{"event":"progress","bytes":125000000}"#, Span::from_secs(2));
+        events.take("no event at all", Span::from_secs(3));
         let summary = r#"{"event":"summary","bytes":250000000,"seconds":2.5,"setup_seconds":0.5,
             "sent":12,"retransmitted":2,"path_lost":3,"rounds":2,"blocks":10,"protocol":"rbudp"}"#;
-        told.take(summary, Span::from_secs(4));
-        assert_eq!(told.tell(&mut end), Ok(true));
+        events.take(summary, Span::from_secs(4));
+        assert_eq!(events.store(&mut end), Ok(true));
         assert!(end.finished && end.series == [(Span::from_secs(2), Bytes::new(125_000_000))]);
         assert_eq!((end.took, end.setup), (Span::from_millis(2_500), Span::from_millis(500)));
         assert_eq!((end.counts.lost, end.counts.rounds), (Some(3), Some(2)));
@@ -106,19 +106,19 @@ mod tests {
 
     #[test]
     fn an_interrupted_copy_has_its_last_report_and_an_error() {
-        let (mut told, mut cut) = (Told::default(), end());
+        let (mut events, mut cut) = (CopyEvents::default(), end());
         let report = r#"{"event":"progress","bytes":7,"sent":9,"retransmitted":2,"blocks_lost":3,
             "setup_seconds":0.25}"#;
-        told.take(report, Span::from_secs(1));
-        assert_eq!(told.tell(&mut cut), Ok(false));
+        events.take(report, Span::from_secs(1));
+        assert_eq!(events.store(&mut cut), Ok(false));
         assert_eq!((cut.delivered, cut.took), (Bytes::new(7), Span::from_secs(1)));
         assert_eq!(cut.setup, Span::from_millis(250));
         assert_eq!((cut.counts.sent, cut.counts.lost), (Some(9), Some(3)));
-        let mut told = Told::default();
-        told.take(r#"{"event":"error","what":"no way"}"#, Span::from_secs(1));
-        assert_eq!(told.tell(&mut end()), Err("no way".into()));
-        let mut told = Told::default();
-        told.take(r#"{"event":"summary","protocol":"tcp"}"#, Span::from_secs(1));
-        assert!(told.tell(&mut end()).is_err());
+        let mut events = CopyEvents::default();
+        events.take(r#"{"event":"error","what":"no way"}"#, Span::from_secs(1));
+        assert_eq!(events.store(&mut end()), Err("no way".into()));
+        let mut events = CopyEvents::default();
+        events.take(r#"{"event":"summary","protocol":"tcp"}"#, Span::from_secs(1));
+        assert!(events.store(&mut end()).is_err());
     }
 }

@@ -15,9 +15,10 @@ const MOST: usize = 4;
 const LEAST: usize = 64;
 
 /// Returns the number of useful threads on this host.
-fn hands() -> usize {
-    static HANDS: OnceLock<usize> = OnceLock::new();
-    *HANDS.get_or_init(|| thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST)))
+fn workers() -> usize {
+    static WORKERS: OnceLock<usize> = OnceLock::new();
+    *WORKERS
+        .get_or_init(|| thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST)))
 }
 
 /// Applies a function to each of `items`, in any order; returns the results in the order of the
@@ -27,7 +28,7 @@ pub(super) fn each<T: Sync, R: Send>(
     items: &[T],
     act: impl Fn(&mut Ground, &T) -> R + Sync,
 ) -> Vec<R> {
-    let share = items.len().div_ceil(hands()).max(LEAST);
+    let share = items.len().div_ceil(workers()).max(LEAST);
     let work = |ground: &mut Ground, items: &[T]| -> Vec<R> {
         items.iter().map(|item| act(ground, item)).collect()
     };

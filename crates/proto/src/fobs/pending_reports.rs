@@ -2,7 +2,7 @@
 //! acknowledgement takes as many messages as the changes need, for an object of any size.
 //!
 //! A segment is divided into cells of [`CELL`] blocks. A cell with new arrivals is reported in
-//! [`TELLINGS`] acknowledgements. A cell with a repeated block is reported again too, because the
+//! [`REPEATS`] acknowledgements. A cell with a repeated block is reported again too, because the
 //! sender does not know that the block arrived. A message begins with a changed cell and covers as
 //! many following cells as it can hold. A small object, or one with few losses, is therefore
 //! always reported completely. From time to time the receiver also reports some unchanged cells,
@@ -25,21 +25,21 @@ const CELL: u32 = 8192;
 /// Maximum number of cells that a message covers; limits the message's cost.
 const SPAN: u32 = 32;
 /// Number of acknowledgements that report a change.
-const TELLINGS: u8 = 3;
+const REPEATS: u8 = 3;
 
 /// What has to be reported: new arrivals, and unchanged cells in turn.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct PendingReports {
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Open>,
     /// Changed cells, by segment and index, and the number of acknowledgements that still report
     /// them. For a complete segment, the first cell stands for all cells.
-    news: BTreeMap<(u32, u32), u8>,
+    changed: BTreeMap<(u32, u32), u8>,
     /// The next cell to be reported although nothing changed.
     turn: (u32, u32),
     /// The segment and cell from which the current acknowledgement continues; `None` if none
     /// has begun.
-    told_to: Option<(u32, u32)>,
+    continues_at: Option<(u32, u32)>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ struct Open {
 
 /// A message of an acknowledgement, and its effect on the counters.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct Message {
     pub(super) report: Report,
     /// Missing blocks that no earlier message named.
     pub(super) newly_lost: u32,
@@ -60,7 +60,7 @@ pub(super) struct Told {
     pub(super) is_last: bool,
 }
 
-impl Telling {
+impl PendingReports {
     /// Records that these blocks of a segment with `blocks` blocks arrived, possibly again.
     pub(super) fn note(&mut self, segment: u32, blocks: u32, run: &[Arrival]) {
         let known = run.iter().map(|arrival| arrival.block.index).filter(|index| *index < blocks);
@@ -69,25 +69,25 @@ impl Telling {
             let open =
                 self.open.entry(segment).or_insert_with(|| Open { reach: 0, lost_to: cells() });
             open.reach = open.reach.max(index + 1);
-            self.news.insert((segment, index / CELL), TELLINGS);
+            self.changed.insert((segment, index / CELL), REPEATS);
         }
     }
 
     /// Records that every block of a segment has arrived.
     pub(super) fn set_whole(&mut self, segment: u32) {
         self.open.remove(&segment);
-        self.news.retain(|(of, _), _| *of != segment);
+        self.changed.retain(|(of, _), _| *of != segment);
         self.note_whole(segment);
     }
 
     /// Records that a block of a complete segment arrived again.
     pub(super) fn note_whole(&mut self, segment: u32) {
-        self.news.insert((segment, 0), TELLINGS);
+        self.changed.insert((segment, 0), REPEATS);
     }
 
     /// Begins an acknowledgement; with `again` it also repeats some unchanged cells.
     pub(super) fn begin(&mut self, again: bool) {
-        self.told_to = Some((0, 0));
+        self.continues_at = Some((0, 0));
         let from = self.turn.0;
         let next = self.open.range(from..).next().or_else(|| self.open.iter().next());
         let Some((&segment, open)) = next.filter(|_| again) else { return };
@@ -95,7 +95,7 @@ impl Telling {
         let is_within = u64::from(cell) * u64::from(CELL) < u64::from(open.reach);
         if is_within {
             self.turn = (segment, cell);
-            self.news.entry(self.turn).or_insert(1);
+            self.changed.entry(self.turn).or_insert(1);
         } else {
             self.turn = (segment.wrapping_add(1), 0);
         }
@@ -114,20 +114,20 @@ impl Telling {
 
     /// Whether an acknowledgement has begun and not ended.
     pub(super) fn is_under_way(&self) -> bool {
-        self.told_to.is_some()
+        self.continues_at.is_some()
     }
 
     /// The next message of the current acknowledgement.
-    pub(super) fn next(&mut self, tallies: &Tallies, layout: &Layout) -> Option<Told> {
-        let from = self.told_to?;
-        let Some((&(segment, cell), _)) = self.news.range(from..).next() else {
-            self.told_to = None;
+    pub(super) fn next(&mut self, tallies: &Tallies, layout: &Layout) -> Option<Message> {
+        let from = self.continues_at?;
+        let Some((&(segment, cell), _)) = self.changed.range(from..).next() else {
+            self.continues_at = None;
             return None;
         };
         let mut newly_lost = 0;
         let (report, covered) = match (tallies.tally(segment), self.open.get_mut(&segment)) {
             (Some(tally), Some(open)) => {
-                let report = open.tell(segment, cell, tally);
+                let report = open.report(segment, cell, tally);
                 newly_lost = open.count_lost(&report, tally);
                 let end = report.slice().end.div_ceil(CELL);
                 (report, cell..end)
@@ -139,9 +139,10 @@ impl Telling {
             }
         };
         let (start, end) = ((segment, covered.start), (segment, covered.end));
-        let told: Vec<(u32, u32)> = self.news.range(start..end).map(|(cell, _)| *cell).collect();
-        for cell in told {
-            if let Entry::Occupied(mut left) = self.news.entry(cell) {
+        let reported: Vec<(u32, u32)> =
+            self.changed.range(start..end).map(|(cell, _)| *cell).collect();
+        for cell in reported {
+            if let Entry::Occupied(mut left) = self.changed.entry(cell) {
                 *left.get_mut() -= 1;
                 if *left.get() == 0 {
                     left.remove();
@@ -151,16 +152,16 @@ impl Telling {
         if (start..end).contains(&self.turn) {
             self.turn = end;
         }
-        let is_last = self.news.range(end..).next().is_none();
-        self.told_to = Some(end).filter(|_| !is_last);
-        Some(Told { report, newly_lost, is_last })
+        let is_last = self.changed.range(end..).next().is_none();
+        self.continues_at = Some(end).filter(|_| !is_last);
+        Some(Message { report, newly_lost, is_last })
     }
 }
 
 impl Open {
     /// A report on the cells from `cell` on, up to the size of a message; a cell is included
     /// completely or not at all.
-    fn tell(&self, segment: u32, cell: u32, tally: &Tally) -> Report {
+    fn report(&self, segment: u32, cell: u32, tally: &Tally) -> Report {
         let from = cell * CELL;
         let to = self.reach.min(from.saturating_add(CELL * SPAN));
         let fill = |to| Report::fill(segment, 0, from..to, tally.missing(from..to));

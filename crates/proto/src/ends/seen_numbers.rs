@@ -5,14 +5,14 @@ const WINDOW: u64 = 128;
 
 /// The numbers of recent messages that arrived.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct SeenNumbers {
     /// Highest number, plus one.
     next: u64,
     /// Bit `i` stands for the number `next - 1 - i`.
     recent: u128,
 }
 
-impl Heard {
+impl SeenNumbers {
     /// Records a message; returns whether it is the first with its number. A message far behind the
     /// newest counts as a copy.
     pub(crate) fn is_new(&mut self, number: u64) -> bool {
@@ -41,18 +41,18 @@ mod tests {
         fn each_number_is_new_once_unless_it_is_far_behind(
             numbers in prop::collection::vec(0u64..600, 0..200),
         ) {
-            let (mut heard, mut model) = (Heard::default(), BTreeSet::new());
+            let (mut seen, mut model) = (SeenNumbers::default(), BTreeSet::new());
             for number in numbers {
                 let highest = model.last().copied().unwrap_or(0);
                 let near = number + WINDOW > highest;
-                prop_assert_eq!(heard.is_new(number), near && model.insert(number));
+                prop_assert_eq!(seen.is_new(number), near && model.insert(number));
             }
         }
     }
 
     #[test]
     fn the_largest_number_is_new_once() {
-        let mut heard = Heard::default();
-        assert!(heard.is_new(u64::MAX - 1) && !heard.is_new(u64::MAX - 1));
+        let mut seen = SeenNumbers::default();
+        assert!(seen.is_new(u64::MAX - 1) && !seen.is_new(u64::MAX - 1));
     }
 }

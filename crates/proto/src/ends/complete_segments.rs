@@ -7,30 +7,35 @@ use crate::ranges::RangeSet;
 
 /// The segments known to be complete; each is reported once.
 #[derive(Clone, Debug)]
-pub(crate) struct Wholes {
+pub(crate) struct CompleteSegments {
     layout: Layout,
-    told: RangeSet,
+    reported: RangeSet,
 }
 
-impl Wholes {
+impl CompleteSegments {
     /// No segment is complete yet.
-    pub(crate) fn new(layout: Layout) -> Wholes {
-        Wholes { layout, told: RangeSet::new() }
+    pub(crate) fn new(layout: Layout) -> CompleteSegments {
+        CompleteSegments { layout, reported: RangeSet::new() }
     }
 
     /// Whether a segment is known to be complete.
-    pub(crate) fn is_told(&self, segment: u32) -> bool {
-        self.told.contains(segment.into())
+    pub(crate) fn contains(&self, segment: u32) -> bool {
+        self.reported.contains(segment.into())
     }
 
     /// Whether all segments are known to be complete.
     pub(crate) fn is_all(&self) -> bool {
-        self.told.count() == u64::from(self.layout.segments())
+        self.reported.count() == u64::from(self.layout.segments())
     }
 
-    /// Notes new `blocks`, which `there` (all blocks so far) includes. Calls `tell` for each
+    /// Notes new `blocks`, which `there` (all blocks so far) includes. Calls `report` for each
     /// segment that they complete.
-    pub(crate) fn note(&mut self, there: &RangeSet, blocks: Range<u64>, mut tell: impl FnMut(u32)) {
+    pub(crate) fn note(
+        &mut self,
+        there: &RangeSet,
+        blocks: Range<u64>,
+        mut report: impl FnMut(u32),
+    ) {
         let segment = |number| self.layout.block(number).map(|block| block.segment);
         let last = blocks.end.checked_sub(1).and_then(segment);
         let (Some(first), Some(last)) = (segment(blocks.start), last) else { return };
@@ -38,8 +43,8 @@ impl Wholes {
             let base = self.layout.number(Block { segment, index: 0 });
             let all = base..base + u64::from(self.layout.blocks_in(segment));
             let number = u64::from(segment);
-            if there.covers(all) && self.told.insert(number..number + 1) > 0 {
-                tell(segment);
+            if there.covers(all) && self.reported.insert(number..number + 1) > 0 {
+                report(segment);
             }
         }
     }
@@ -55,12 +60,12 @@ mod tests {
     fn a_segment_is_reported_once_when_its_last_block_arrives() {
         let (object, segment) = (Bytes::new(25_000), Bytes::new(10_000));
         let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
-        let (mut wholes, mut there) = (Wholes::new(layout), RangeSet::new());
+        let (mut complete_segments, mut there) = (CompleteSegments::new(layout), RangeSet::new());
         let mut note = |blocks: Range<u64>| {
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             there.insert(blocks.clone());
-            wholes.note(&there, blocks, |segment| told.push(segment));
-            told
+            complete_segments.note(&there, blocks, |segment| reported.push(segment));
+            reported
         };
         assert_eq!(note(0..9), []);
         assert_eq!(note(10..21), [1]);
@@ -68,17 +73,20 @@ mod tests {
         assert_eq!(note(0..10), []);
         assert_eq!(note(0..25), [2]);
         assert_eq!(note(25..26), []);
-        assert!(wholes.is_all());
+        assert!(complete_segments.is_all());
     }
 
     #[test]
     fn only_reported_segments_are_known() {
         let (object, segment) = (Bytes::new(25_000), Bytes::new(10_000));
         let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
-        let (mut wholes, mut there) = (Wholes::new(layout), RangeSet::new());
+        let (mut complete_segments, mut there) = (CompleteSegments::new(layout), RangeSet::new());
         there.insert(10..20);
-        wholes.note(&there, 10..20, |_| {});
-        assert_eq!([0, 1, 2].map(|segment| wholes.is_told(segment)), [false, true, false]);
-        assert!(!wholes.is_all());
+        complete_segments.note(&there, 10..20, |_| {});
+        assert_eq!(
+            [0, 1, 2].map(|segment| complete_segments.contains(segment)),
+            [false, true, false]
+        );
+        assert!(!complete_segments.is_all());
     }
 }
