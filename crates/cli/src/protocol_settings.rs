@@ -256,7 +256,7 @@ mod tests {
         assert!(["receive-rate", "others"].iter().all(|name| flag(name).form().is_shared));
         for (name, bare, form) in [
             ("receive-rate", "940", "950Mbit/s"),
-            ("report-interval", "0.35", "350ms"),
+            ("report-interval", "0.35", "100ms"),
             ("loss-threshold", "0.5", "0.5%"),
             ("chunk", "100", "64MiB"),
         ] {

@@ -65,13 +65,13 @@ impl Kind {
     pub fn parse(self, text: &str) -> Result<f64, String> {
         let text = text.trim();
         match self {
-            Kind::Rate => with_unit(quantity::rate, text, 0, "write a rate such as 950Mbit/s"),
-            Kind::Time => with_unit(quantity::span, text, -9, "write a time such as 350ms"),
-            Kind::Size => with_unit(quantity::bytes, text, 0, "write a size such as 64MiB"),
-            Kind::Ratio => with_unit(quantity::percent, text, -2, "write a ratio such as 0.5%"),
+            Kind::Rate => with_unit(quantity::rate, text, 0, quantity::RATE),
+            Kind::Time => with_unit(quantity::span, text, -9, quantity::SPAN),
+            Kind::Size => with_unit(quantity::bytes, text, 0, quantity::BYTES),
+            Kind::Ratio => with_unit(quantity::percent, text, -2, quantity::RATIO),
             Kind::Count => {
                 let whole = plain(text).filter(|number| libm::trunc(*number) == *number);
-                whole.ok_or_else(|| format!("'{text}' is not a count: write a whole number"))
+                whole.ok_or_else(|| format!("'{text}' is not a count; expected a whole number"))
             }
             Kind::Number => plain(text).ok_or_else(|| format!("'{text}' is not a number")),
             Kind::Switch => match text {
@@ -112,11 +112,11 @@ fn with_unit(
     read: fn(&str) -> Result<Quantity, String>,
     text: &str,
     power: i32,
-    advice: &str,
+    expected: &str,
 ) -> Result<f64, String> {
     let quantity = read(&text.replace('_', ""))?;
     if quantity.needs_unit() {
-        return Err(format!("'{text}' has no unit: {advice}"));
+        return Err(format!("'{text}' has no unit; {expected}"));
     }
     Ok(quantity.scaled(power))
 }
@@ -221,7 +221,7 @@ mod tests {
     fn a_number_without_its_unit_is_refused_with_the_right_form() {
         for (kind, form) in [
             (Kind::Rate, "950Mbit/s"),
-            (Kind::Time, "350ms"),
+            (Kind::Time, "100ms"),
             (Kind::Size, "64MiB"),
             (Kind::Ratio, "0.5%"),
         ] {

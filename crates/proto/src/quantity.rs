@@ -37,10 +37,10 @@ pub fn parse_span(text: &str) -> Result<Span, String> {
     span.whole(text).map(Span::from_nanos)
 }
 
-const RATE: &str = "expected a rate such as 950M (bit/s) or 12MB/s";
-const BYTES: &str = "expected a size such as 300MB or 64Mi";
-const SPAN: &str = "expected a time such as 100ms, 60s or 5m";
-const RATIO: &str = "expected a ratio in percent such as 0.5%";
+pub(crate) const RATE: &str = "expected a rate such as 950Mbit/s or 12MB/s";
+pub(crate) const BYTES: &str = "expected a size such as 300MB or 64MiB";
+pub(crate) const SPAN: &str = "expected a time such as 100ms, 60s or 5m";
+pub(crate) const RATIO: &str = "expected a ratio in percent such as 0.5%";
 
 /// A rate in bits a second.
 pub(crate) fn rate(text: &str) -> Result<Quantity, String> {

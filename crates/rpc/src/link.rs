@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use longhaul_proto::rpc::Room;
-use longhaul_session::{Error, FrameReader, FrameWriter, Kind};
+use longhaul_session::{Error, FrameReader, FrameWriter, Kind, when};
 use tokio::sync::mpsc;
-use tokio::time::sleep_until;
+use tokio::time::{Sleep, sleep_until};
 
 use crate::convert;
 use crate::ends::Ends;
@@ -63,10 +63,10 @@ pub(crate) async fn run(
         let late = stuck.at(writer.queued(), Instant::now());
         tokio::select! {
             sent = writer.flush(), if late.is_some() => sent?,
-            () = until(late) => {
+            () = when(late.map(until)) => {
                 return Err(Error::new(Kind::Lost, "the other side does not read its messages"));
             }
-            () = until(ends.deadline()) => ends.expire(),
+            () = when(ends.deadline().map(until)) => ends.expire(),
             order = orders.recv() => order.into_iter().for_each(|order| ends.take(order)),
             said = reader.read::<Say>() => match said? {
                 Some(say) => ends.on_message(say, room())?,
@@ -81,18 +81,14 @@ pub(crate) async fn run(
 pub(crate) async fn idle(ends: &mut Ends, orders: &mut mpsc::UnboundedReceiver<Order>) {
     while !ends.is_finished() {
         tokio::select! {
-            () = until(ends.deadline()) => ends.expire(),
+            () = when(ends.deadline().map(until)) => ends.expire(),
             order = orders.recv() => order.into_iter().for_each(|order| ends.take(order)),
         }
     }
 }
 
-/// Waits until `at`; forever if `at` is `None`.
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
+fn until(at: Instant) -> Sleep {
+    sleep_until(at.into())
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ mod strict;
 mod tls;
 pub mod trust;
 mod twice;
+mod when;
 mod window;
 
 pub use connect::connect;
@@ -78,6 +79,7 @@ pub use rewritten::Rewriting;
 pub use segments::SegmentWatch;
 pub use service::{Service, Services};
 pub use ssh::{SshSide, SshTarget, accept_over_ssh, connect_ssh};
+pub use when::when;
 
 /// Settings of sessions; the defaults fit except in tests and unusual networks.
 #[derive(Clone, Debug)]
@@ -414,12 +416,7 @@ impl Session {
     /// As [`FrameReader::read`]; or the listener evicts this client to make room for another one.
     pub async fn first<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         let place = self.place.take();
-        let evicted = async {
-            match &place {
-                Some(place) => place.evicted().await,
-                None => std::future::pending().await,
-            }
-        };
+        let evicted = when(place.as_ref().map(|place| place.evicted()));
         tokio::select! {
             biased;
             first = self.reader.read() => first,

@@ -10,8 +10,6 @@ use longhaul_net::clock::{self, Time};
 use longhaul_net::port::{Datagrams, FlowSink};
 use longhaul_net::sealing::keys::Suite;
 use longhaul_net::sealing::open::Opener;
-use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
-use longhaul_net::socket::{Path, Socket};
 use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::fec::{Losses, Shape};
 use longhaul_proto::stream::{Delivery, Head, Meter, Placed, Receiver as Core, Request};
@@ -20,14 +18,12 @@ use longhaul_proto::wire::header::Kind;
 use longhaul_session::Exporter;
 use tokio::sync::mpsc;
 
+use crate::announcer::Announcer;
 use crate::messages::Again;
-use crate::place::CONTENT;
 use crate::terms::{Phase, Terms, keys};
 
 /// Maximum bytes of originals of incomplete frames; their repairs may take the same amount again.
 const MEMORY: usize = 64 << 20;
-/// Interval of the control datagrams that tell the server the receiver's address.
-const HELLO: Span = Span::from_millis(250);
 
 /// A frame whose symbols are being gathered, or are complete.
 pub(crate) struct Frame {
@@ -329,32 +325,13 @@ pub(crate) struct Gather {
     pub(crate) exporter: Exporter,
     pub(crate) suite: Suite,
     pub(crate) flow: FlowId,
-    /// Seals the control datagrams.
-    pub(crate) hello: Sealer,
-    pub(crate) socket: Arc<Socket>,
-    pub(crate) contact: Path,
+    pub(crate) announcer: Announcer,
     /// The server's reports on the stream, and the round-trip time to the server.
     pub(crate) states: Receiver<(Phase, Span)>,
     pub(crate) data: Option<(u64, Opener)>,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) next_hello: Time,
     /// Requests of lost symbols, for the server.
     pub(crate) requests: mpsc::Sender<Again>,
-}
-
-impl Gather {
-    fn say_hello(&mut self, now: Time) {
-        if now < self.next_hello {
-            return;
-        }
-        self.next_hello = now + HELLO;
-        let mut out = [0; CONTENT + SEALED_OVERHEAD];
-        let epoch = self.data.as_ref().map_or(0, |(epoch, _)| *epoch).to_be_bytes();
-        if let Ok(len) = self.hello.seal(Kind::Control, 0, &epoch, &mut out) {
-            // A failed send has the effect of a loss on the path.
-            let _ = self.socket.send(self.contact, &out[..len]);
-        }
-    }
 }
 
 impl FlowSink for Gather {
@@ -382,7 +359,7 @@ impl FlowSink for Gather {
                 let keys = keys(&self.exporter, self.suite, epoch, self.flow);
                 self.data = Some((epoch, keys.receiving_end().data));
                 // The next control datagram tells the server that this end has the new keys.
-                self.next_hello = Time::ZERO;
+                self.announcer.hasten();
                 gathering.meter = Meter::new(Span::from_secs(1));
             }
             gathering.stands(now, &phase, own);
@@ -390,12 +367,13 @@ impl FlowSink for Gather {
         gathering.deliver();
         gathering.request(now, &self.requests);
         drop(gathering);
-        self.say_hello(now);
+        let epoch = self.data.as_ref().map_or(0, |(epoch, _)| *epoch);
+        self.announcer.send_if_due(now, epoch);
     }
 
     fn next_wakeup(&self) -> Option<Time> {
         let due = lock(&self.shared).next_wakeup();
-        due.into_iter().chain([self.next_hello]).min()
+        due.into_iter().chain([self.announcer.due()]).min()
     }
 
     fn is_closed(&self) -> bool {

@@ -15,6 +15,7 @@
 //!   thread and the thread `restore`, which decodes; `item` is their output. `link` has the
 //!   connection for both.
 
+mod announcer;
 pub mod channel;
 mod gather;
 mod ingress;

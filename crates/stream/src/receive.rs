@@ -17,6 +17,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 pub use crate::item::{Item, Received};
 
+use crate::announcer::Announcer;
 use crate::gather::{Gather, Gathering, Shared, lock};
 use crate::link::{LeastRtt, Link};
 use crate::messages::{Again, Ask, Asked, Receive, Report, SERVICE, Tell, Told, VERSION};
@@ -177,7 +178,8 @@ impl Control {
         let Link { mut session, port, contact, flow, .. } = link;
         session.ask_for(SERVICE, VERSION);
         let (exporter, rtt) = (session.exporter(), session.rtt());
-        let hello = keys(&exporter, suite, 0, flow).receiving_end().reports;
+        let sealer = keys(&exporter, suite, 0, flow).receiving_end().reports;
+        let announcer = Announcer::new(sealer, port.socket().clone(), Path::from(contact));
         let (states_mailbox, states) = port.mailbox(flow);
         let (requests, mut requested) = mpsc::channel(REQUESTS);
         let gather = Gather {
@@ -185,13 +187,10 @@ impl Control {
             exporter,
             suite,
             flow,
-            hello,
-            socket: port.socket().clone(),
-            contact: Path::from(contact),
+            announcer,
             states,
             data: None,
             scratch: vec![0; usize::from(u16::MAX) + Head::LEN],
-            next_hello: Time::ZERO,
             requests,
         };
         let (mut writer, mut reader) = session.split();

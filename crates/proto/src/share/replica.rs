@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::key::{Key, Prefix};
-use super::tree::{Change, Entry, OVERHEAD};
+use super::tree::{Change, Entry, size};
 use super::watcher::Piece;
 
 /// The output of a watch.
@@ -33,9 +33,6 @@ pub struct Replica {
 impl Update {
     /// Approximate bytes of memory that this output takes.
     pub fn bytes(&self) -> usize {
-        let size = |key: &Key, value: Option<&[u8]>| {
-            OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
-        };
         match self {
             Update::Snapshot(entries) => {
                 entries.iter().map(|(key, entry)| size(key, Some(&entry.value))).sum()
@@ -118,7 +115,7 @@ impl Replica {
             if !self.prefix.contains(key.as_str()) || entry.version > revision {
                 return Err(Lie("a snapshot has an entry outside of its prefix or revision"));
             }
-            bytes += OVERHEAD + key.as_str().len() + entry.value.len();
+            bytes += size(key, Some(&entry.value));
             last = Some(key);
         }
         if bytes > self.most {

@@ -12,7 +12,7 @@ use super::key::{Key, Prefix};
 pub const MAX_VALUE: usize = 64 << 10;
 
 /// Approximate bytes of memory per entry in addition to key and value.
-pub(super) const OVERHEAD: usize = 96;
+const OVERHEAD: usize = 96;
 
 /// The limits of a tree.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +122,14 @@ pub struct Tree {
     limits: Limits,
 }
 
-fn size(key: &Key, value: Option<&[u8]>) -> usize {
-    OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
+/// Bytes of a key and its value.
+pub(super) fn content(key: &Key, value: Option<&[u8]>) -> usize {
+    key.as_str().len() + value.map_or(0, <[u8]>::len)
+}
+
+/// Approximate bytes of memory of an entry or a change.
+pub(super) fn size(key: &Key, value: Option<&[u8]>) -> usize {
+    OVERHEAD + content(key, value)
 }
 
 /// Bytes of memory for a recent change and the entry that it replaced.

@@ -4,17 +4,13 @@
 use alloc::vec::Vec;
 
 use super::key::{Key, Prefix};
-use super::tree::{Change, Entry, Tree};
+use super::tree::{Change, Entry, Tree, content};
 
 /// Approximate size of a piece, in bytes of keys and values; a single entry may be larger.
 pub const PIECE: usize = 128 << 10;
 
 /// Maximum bytes of an entry in a message in addition to key and value.
 const OVERHEAD: usize = 32;
-
-fn size(key: &Key, value: Option<&[u8]>) -> usize {
-    OVERHEAD + key.as_str().len() + value.map_or(0, <[u8]>::len)
-}
 
 /// A watcher. It reads the tree as it was at one revision, then the recent changes; the tree keeps
 /// no state for it. If the tree has discarded a change that the watcher needs, the watcher gets a
@@ -79,7 +75,7 @@ impl Watcher {
                 };
                 let (mut bytes, mut piece, mut through) = (0, Vec::new(), tree.revision());
                 for change in changes.filter(|c| self.prefix.contains(c.key.as_str())) {
-                    bytes += size(&change.key, change.value.as_deref());
+                    bytes += OVERHEAD + content(&change.key, change.value.as_deref());
                     if bytes > PIECE && !piece.is_empty() {
                         // The rest follows in the next piece.
                         through = piece.last().map_or(through, |last: &Change| last.version);
@@ -105,7 +101,7 @@ impl Watcher {
         while bytes < PIECE
             && let Some((key, entry)) = rest.next()
         {
-            bytes += size(key, Some(&entry.value));
+            bytes += OVERHEAD + content(key, Some(&entry.value));
             entries.push((key.clone(), entry.clone()));
         }
         let (is_first, is_last) = (after.is_none(), rest.peek().is_none());

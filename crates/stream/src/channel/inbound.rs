@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_net::clock::{Span, Time};
 use longhaul_net::port::{Datagrams, FlowSink};
 use longhaul_net::sealing::open::Opener;
-use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
-use longhaul_net::socket::{Path, Socket};
 use longhaul_proto::channel::{Departure, Joined, Joiner, Judge, Message, decode};
 use longhaul_proto::fec::Losses;
 use longhaul_proto::stream::Meter;
@@ -18,15 +16,16 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::messages::Hop;
-use crate::place::CONTENT;
+use crate::announcer::Announcer;
 use crate::terms::{micros, written};
 
+/// The epoch (serial number) that a subscriber announces. A flow of a channel has one set of keys,
+/// so this is any number except 0, which would mean "no keys yet".
+const EPOCH: u64 = 1;
 /// Maximum number of messages queued for the task that takes them; later messages are dropped.
 const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
-/// Interval of the control datagrams that tell the server a subscriber's address.
-const HELLO: Span = Span::from_millis(250);
 /// The message interval for the loss meter. If datagrams are missing after a pause of more than
 /// four intervals, the meter assumes an outage and counts no losses of the path.
 const OUTAGE: Span = Span::from_secs(1);
@@ -82,13 +81,6 @@ impl Counts {
     }
 }
 
-/// Sends the control datagrams that tell the server this end's address.
-pub(crate) struct Hello {
-    pub(crate) seal: Sealer,
-    pub(crate) socket: Arc<Socket>,
-    pub(crate) contact: Path,
-}
-
 /// The receiving end of a flow.
 pub(crate) struct Inbound {
     data: Opener,
@@ -98,7 +90,7 @@ pub(crate) struct Inbound {
     out: mpsc::Sender<Came>,
     counts: Arc<Counts>,
     held: Arc<AtomicU64>,
-    hello: Option<(Hello, Time)>,
+    announcer: Option<Announcer>,
     scratch: Vec<u8>,
     joined: Vec<Joined>,
     /// `None` if messages have no deadline.
@@ -107,11 +99,11 @@ pub(crate) struct Inbound {
 
 impl Inbound {
     /// Creates the receiving end of a flow of messages from `peer`, with or without a deadline. A
-    /// subscriber passes its `hello`.
+    /// subscriber passes its `announcer`.
     pub(crate) fn new(
         data: Opener,
         peer: Option<IpAddr>,
-        hello: Option<Hello>,
+        announcer: Option<Announcer>,
         deadline: Option<Span>,
     ) -> (Inbound, mpsc::Receiver<Came>, Arc<Counts>) {
         let (out, came) = mpsc::channel(WAITING);
@@ -123,7 +115,7 @@ impl Inbound {
             out,
             counts: counts.clone(),
             held: Arc::default(),
-            hello: hello.map(|hello| (hello, Time::ZERO)),
+            announcer,
             scratch: vec![0; MOST],
             joined: Vec::new(),
             judge: deadline.map(|deadline| (Judge::new(deadline), Meter::new(OUTAGE))),
@@ -166,20 +158,6 @@ impl Inbound {
             }
         }
     }
-
-    fn say_hello(&mut self, now: Time) {
-        if let Some((hello, due)) = &mut self.hello
-            && now >= *due
-        {
-            *due = now + HELLO;
-            let mut out = [0; CONTENT + SEALED_OVERHEAD];
-            let sealed = hello.seal.seal(Kind::Control, 0, &1_u64.to_be_bytes(), &mut out);
-            if let Ok(len) = sealed {
-                // A failed send has the effect of a loss on the path.
-                let _ = hello.socket.send(hello.contact, &out[..len]);
-            }
-        }
-    }
 }
 
 impl FlowSink for Inbound {
@@ -208,11 +186,13 @@ impl FlowSink for Inbound {
     }
 
     fn on_wake(&mut self, now: Time) {
-        self.say_hello(now);
+        if let Some(announcer) = &mut self.announcer {
+            announcer.send_if_due(now, EPOCH);
+        }
     }
 
     fn next_wakeup(&self) -> Option<Time> {
-        self.hello.as_ref().map(|(_, due)| *due)
+        self.announcer.as_ref().map(Announcer::due)
     }
 
     fn is_closed(&self) -> bool {

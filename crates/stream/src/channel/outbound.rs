@@ -140,10 +140,7 @@ impl Outbound {
     }
 }
 
-/// Waits until `at`; forever if `at` is `None`.
-pub(super) async fn until(at: Option<Time>) {
-    match at {
-        Some(at) => tokio::time::sleep(clock::duration(at.since(clock::now()))).await,
-        None => std::future::pending().await,
-    }
+/// Waits until `at`.
+pub(super) fn until(at: Time) -> tokio::time::Sleep {
+    tokio::time::sleep(clock::duration(at.since(clock::now())))
 }

@@ -10,7 +10,7 @@ use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Meter, Mode, Stats};
 use longhaul_proto::share::Key;
 use longhaul_proto::time::Span;
 use longhaul_session::retry::{again, silence};
-use longhaul_session::{Error, FrameReader, FrameWriter, Kind, RttWatch};
+use longhaul_session::{Error, FrameReader, FrameWriter, Kind, RttWatch, when};
 use prost::Message as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
@@ -352,7 +352,7 @@ impl Control {
                 error = &mut silent => return Err(error),
                 told = reader.read::<ChannelTell>() => heard(told?, &mut out)?,
                 () = feed.news() => {}
-                () = until(due) => out.flush(path),
+                () = when(due.map(until)) => out.flush(path),
             }
         }
     }

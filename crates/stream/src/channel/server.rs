@@ -14,7 +14,7 @@ use longhaul_proto::endpoint::FlowId;
 use longhaul_proto::share::{Key, Prefix, Right};
 use longhaul_proto::time::Span;
 use longhaul_session::{
-    Error, Exporter, FrameReader, FrameWriter, Kind, PeerId, RttWatch, Session, random_u64,
+    Error, Exporter, FrameReader, FrameWriter, Kind, PeerId, RttWatch, Session, random_u64, when,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep_until, timeout};
@@ -330,7 +330,7 @@ impl Taking {
             let said = tokio::select! {
                 biased;
                 said = reader.read::<ChannelAsk>() => said?,
-                () = at(due) => {
+                () = when(due.map(sleep_until)) => {
                     due = None;
                     self.say(writer).await?;
                     continue;
@@ -490,7 +490,7 @@ async fn bring_datagrams(
             _ = changes.changed(), if path.is_some() => {}
             () = place.changed() => {}
             () = tokio::time::sleep(LAST), if path.is_none() => {}
-            () = until(out.next_wakeup()) => {
+            () = when(out.next_wakeup().map(until)) => {
                 if let Some(path) = path {
                     out.flush(path);
                 }
@@ -531,13 +531,6 @@ pub(super) fn senseless() -> Error {
 
 fn unread() -> Error {
     Error::new(Kind::Lost, "the client does not read its messages")
-}
-
-async fn at(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => std::future::pending().await,
-    }
 }
 
 pub(super) async fn tell(writer: &mut FrameWriter, told: ChannelTold) -> Result<(), Error> {

@@ -12,15 +12,16 @@ use longhaul_proto::channel::{Code, MAX_MESSAGE, Message, Meter, Mode, Seen, Sta
 use longhaul_proto::share::{Key, Prefix};
 use longhaul_proto::time::Span;
 use longhaul_session::retry::{again, silence};
-use longhaul_session::{Error, FrameWriter, Kind};
+use longhaul_session::{Error, FrameWriter, Kind, when};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::interval;
 
-use super::inbound::{Came, Counts, Hello, Inbound};
+use super::inbound::{Came, Counts, Inbound};
 use super::messages::{
     ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, SERVICE, Subscribe, version,
 };
 use super::parts::Parts;
+use crate::announcer::Announcer;
 use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{keys, micros};
@@ -265,7 +266,7 @@ impl Control {
                 _ = tick.tick(), if deadline.is_some() => self.say_seen(&mut writer, &rtt).await?,
                 error = &mut silent => return Err(error),
                 () = ends.as_mut() => break,
-                came = received(&mut came) => {
+                came = when(came.as_mut().map(mpsc::Receiver::recv)) => {
                     // Without its flow the subscriber would wait for messages for ever.
                     let closed = || Error::new(Kind::Lost, "the data port has closed");
                     self.came(came.ok_or_else(closed)?).await;
@@ -278,9 +279,9 @@ impl Control {
                         // The server creates its flow before it sends this first message.
                         let ends = keys(&exporter, suite, 0, flow).receiving_end();
                         let (socket, contact) = (port.socket().clone(), Path::from(contact));
-                        let hello = Hello { seal: ends.reports, socket, contact };
+                        let announcer = Announcer::new(ends.reports, socket, contact);
                         let (inbound, opened, counts) =
-                            Inbound::new(ends.data, None, Some(hello), deadline);
+                            Inbound::new(ends.data, None, Some(announcer), deadline);
                         counts.set_rtt(rtt.now());
                         port.register(flow, Box::new(inbound))
                             .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
@@ -367,12 +368,5 @@ impl Control {
     pub(super) async fn pass(&self, item: Item) {
         // If the program has dropped the receiver, the loop of the connection ends.
         let _ = self.items.send(item).await;
-    }
-}
-
-async fn received(came: &mut Option<mpsc::Receiver<Came>>) -> Option<Came> {
-    match came {
-        Some(came) => came.recv().await,
-        None => std::future::pending().await,
     }
 }

@@ -49,14 +49,7 @@ impl Loss {
         sequence: u64,
         lost: &mut core::iter::Peekable<impl Iterator<Item = Range<u64>>>,
     ) -> Loss {
-        let mut loss = Loss { sequence, lost: Vec::new() };
-        let (mut size, mut at) = (0, 0);
-        while let Some(run) = lost.next_if(|run| size + runs::len(at, run) <= runs::MAX_MISSING) {
-            size += runs::len(at, &run);
-            at = run.end;
-            loss.lost.push(run);
-        }
-        loss
+        Loss { sequence, lost: runs::take(lost) }
     }
 
     /// Number of the list.

@@ -45,14 +45,7 @@ impl Request {
         anew: bool,
         blocks: &mut core::iter::Peekable<impl Iterator<Item = Range<u64>>>,
     ) -> Request {
-        let mut request = Request { sequence, rate, anew, blocks: Vec::new() };
-        let (mut size, mut at) = (0, 0);
-        while let Some(run) = blocks.next_if(|run| size + runs::len(at, run) <= runs::MAX_MISSING) {
-            size += runs::len(at, &run);
-            at = run.end;
-            request.blocks.push(run);
-        }
-        request
+        Request { sequence, rate, anew, blocks: runs::take(blocks) }
     }
 
     /// Number of the request, from 1. Each request is obeyed once, in order.

@@ -2,6 +2,7 @@
 //! from the end of the previous run.
 
 use alloc::vec::Vec;
+use core::iter::Peekable;
 use core::ops::Range;
 
 use super::WireError;
@@ -23,6 +24,19 @@ pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u
         at = run.end;
     }
     out
+}
+
+/// Takes as many of `runs` as one message holds; the other runs stay in the iterator. The runs must
+/// be in order and disjoint.
+pub(super) fn take(runs: &mut Peekable<impl Iterator<Item = Range<u64>>>) -> Vec<Range<u64>> {
+    let (mut size, mut at) = (0, 0);
+    core::iter::from_fn(|| {
+        let run = runs.next_if(|run| size + len(at, run) <= MAX_MISSING)?;
+        size += len(at, &run);
+        at = run.end;
+        Some(run)
+    })
+    .collect()
 }
 
 /// Reads the output of [`write()`]. All runs must lie within `bounds`; the first gap counts

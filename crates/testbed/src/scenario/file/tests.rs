@@ -508,7 +508,7 @@ fn the_limits_of_each_part_are_checked() {
         (flow("protocol = \"gtp\"\nwrites-disk = true"), "writes to a disk, but b has no disk"),
         (
             flow("protocol = \"rbudp\"\nsettings = { tail-copies = \"b\" }"),
-            "is not a count: write a whole number",
+            "is not a count; expected a whole number",
         ),
         (flow("protocol = \"gtp\"\nsize = 1\nlasts = \"1s\""), "not both"),
         (flow("tcp = \"cubic\"\nstreams = 0"), "0 streams"),

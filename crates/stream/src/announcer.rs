@@ -1,0 +1,51 @@
+//! Announces a receiver's address to the server, in sealed control datagrams.
+
+use std::sync::Arc;
+
+use longhaul_net::clock::{Span, Time};
+use longhaul_net::sealing::seal::{SEALED_OVERHEAD, Sealer};
+use longhaul_net::socket::{Path, Socket};
+use longhaul_proto::wire::header::Kind;
+
+use crate::place::CONTENT;
+
+/// Interval of the announcements.
+const INTERVAL: Span = Span::from_millis(250);
+
+/// Sends the announcements of one flow.
+pub(crate) struct Announcer {
+    sealer: Sealer,
+    socket: Arc<Socket>,
+    server: Path,
+    due: Time,
+}
+
+impl Announcer {
+    /// The first announcement to `server` is due at once.
+    pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, server: Path) -> Announcer {
+        Announcer { sealer, socket, server, due: Time::ZERO }
+    }
+
+    /// Returns when the next announcement is due.
+    pub(crate) fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Makes the next announcement due at once.
+    pub(crate) fn hasten(&mut self) {
+        self.due = Time::ZERO;
+    }
+
+    /// Sends an announcement if one is due. `epoch` is the number of the keys that this end has.
+    pub(crate) fn send_if_due(&mut self, now: Time, epoch: u64) {
+        if now < self.due {
+            return;
+        }
+        self.due = now + INTERVAL;
+        let mut out = [0; CONTENT + SEALED_OVERHEAD];
+        if let Ok(len) = self.sealer.seal(Kind::Control, 0, &epoch.to_be_bytes(), &mut out) {
+            // A failed send has the effect of a loss on the path.
+            let _ = self.socket.send(self.server, &out[..len]);
+        }
+    }
+}
