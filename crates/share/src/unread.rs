@@ -90,7 +90,7 @@ impl Drop for Held {
 }
 
 impl Unread {
-    /// Takes the news.
+    /// Takes the update.
     pub fn take(self) -> Update {
         self.update
     }

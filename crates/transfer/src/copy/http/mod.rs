@@ -280,11 +280,11 @@ impl Fetching<'_> {
         let stall = self.files.options.stall;
         let (mut seen, mut since, mut lost) = (0, Instant::now(), None);
         loop {
-            let news = readers.next(TICK);
+            let event = readers.next(TICK);
             if self.files.watch.is_over() {
                 return Err(Pass::Failed(interrupted()));
             }
-            match news {
+            match event {
                 Ok(ReaderEvent::Chunk(chunk, content)) => {
                     self.lost_since = None;
                     self.pause = FIRST_PAUSE;
