@@ -16,7 +16,7 @@ use longhaul_testbed::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use longhaul_testbed::link::{ETHERNET_FRAMING, Jitter, LinkSpec, Loss, Reorder};
 use longhaul_testbed::scenario::Scenario;
 
-use programs::{Asked, Program};
+use programs::{CaughtSignals, Program};
 
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use crate::{console, exit};
@@ -187,7 +187,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
         None => pair(args)?,
     };
     // Signals are caught from here on, before anything exists that must be removed at the end.
-    let asked = Asked::watch()?;
+    let signals = CaughtSignals::watch()?;
     // No thread may have started yet: without root the process enters a user namespace, which the
     // kernel permits only to a process with a single thread.
     let emulation = Emulation::start(plan.spec.clone())?;
@@ -198,7 +198,7 @@ fn emulate(args: &EmulateArgs) -> Result<u8, Trouble> {
     if alone && !args.quiet && console::is_terminal() && io::stdin().is_terminal() {
         say(&banner(&emulation, &plan.programs[0].host));
     }
-    let played = play::play(&emulation, &plan, asked)?;
+    let played = play::play(&emulation, &plan, signals)?;
     let statistics = emulation.statistics()?;
     if args.json {
         played.flows.iter().for_each(|flow| console::out(print::flow(flow)));
@@ -245,13 +245,13 @@ fn pair(args: &EmulateArgs) -> Result<Plan, Trouble> {
     let back = link(path, queue, path.loss_back.unwrap_or(path.loss));
     let seed = args.seed.unwrap_or(1);
     let spec = EmulationSpec { mtu: path.mtu, seed, ..EmulationSpec::pair(forward, back) };
-    let programs = asked(args, "a", true);
+    let programs = requested_programs(args, "a", true);
     Ok(Plan { spec, programs, limit: args.time_limit, flows: None })
 }
 
 /// The programs of the command line, or a shell on the host `first` if there are none and `shell`
 /// is true.
-fn asked(args: &EmulateArgs, first: &str, shell: bool) -> Vec<Program> {
+fn requested_programs(args: &EmulateArgs, first: &str, shell: bool) -> Vec<Program> {
     if !args.run.is_empty() {
         let pairs = args.run.chunks_exact(2);
         return pairs.map(|pair| Program::shell(&pair[0], &pair[1])).collect();

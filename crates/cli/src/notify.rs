@@ -23,7 +23,7 @@ pub(crate) fn reloading() -> String {
 }
 
 /// Sends `state` to the service manager that started this process, if any.
-pub(crate) fn tell(state: &str) {
+pub(crate) fn notify(state: &str) {
     let socket = env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty());
     let Some(socket) = socket else { return };
     if let Err(error) = send(&socket, state) {

@@ -41,7 +41,7 @@ pub(crate) struct Calm {
 /// the file's name. All of them in one line would exceed 80 columns.
 pub(crate) struct Bars {
     all: MultiProgress,
-    whole: ProgressBar,
+    overall: ProgressBar,
     more: ProgressBar,
     /// The current file.
     name: ProgressBar,
@@ -72,36 +72,36 @@ impl Bars {
         let target = ProgressDrawTarget::stderr_with_hz(DRAWS);
         let all = MultiProgress::with_draw_target(target);
         // The bar stays empty while the length is unknown.
-        let whole = all.add(ProgressBar::new(1).with_style(bar_style(false)));
+        let overall = all.add(ProgressBar::new(1).with_style(bar_style(false)));
         let more = all.add(ProgressBar::new(0).with_style(style(LINE)));
         let name = all.add(ProgressBar::new(0).with_style(style(LINE)));
-        Bars { all, whole, more, name, sources: Vec::new(), is_narrow: false, began: false }
+        Bars { all, overall, more, name, sources: Vec::new(), is_narrow: false, began: false }
     }
 
     fn update(&mut self, progress: &Progress) {
         let is_narrow = console::columns().is_some_and(|columns| columns < WIDE);
         if is_narrow != self.is_narrow {
             self.is_narrow = is_narrow;
-            self.whole.set_style(bar_style(is_narrow));
+            self.overall.set_style(bar_style(is_narrow));
         }
         let lines = source_lines(&progress.sources);
         while self.sources.len() < lines.len() {
             let bar = ProgressBar::new(0).with_style(style(LINE));
-            self.sources.push(self.all.insert_before(&self.whole, bar));
+            self.sources.push(self.all.insert_before(&self.overall, bar));
         }
         for (bar, line) in self.sources.iter().zip(lines) {
             bar.set_message(line);
         }
-        self.whole.set_length(progress.total_bytes.max(1));
-        self.whole.set_position(progress.bytes);
-        self.whole.set_message(how_far(progress));
+        self.overall.set_length(progress.total_bytes.max(1));
+        self.overall.set_position(progress.bytes);
+        self.overall.set_message(how_far(progress));
         self.more.set_message(how(progress));
         self.began = true;
     }
 
     fn finish(&self) {
         self.sources.iter().for_each(ProgressBar::abandon);
-        self.whole.abandon();
+        self.overall.abandon();
         self.more.abandon();
         // The final state shows no file.
         self.name.finish_and_clear();
@@ -144,7 +144,7 @@ impl Meter {
             Meter::Bars(bars) => bars.update(progress),
             Meter::Lines(calm) => {
                 if calm.is_due(Instant::now()) {
-                    tell(progress);
+                    print(progress);
                 }
             }
         }
@@ -170,10 +170,10 @@ impl Meter {
     pub(crate) fn complete(&mut self, summary: &Summary) {
         match self {
             Meter::Bars(bars) if bars.began => {
-                bars.update(&whole(summary));
-                bars.whole.tick();
+                bars.update(&overall(summary));
+                bars.overall.tick();
             }
-            Meter::Lines(calm) if calm.began => tell(&whole(summary)),
+            Meter::Lines(calm) if calm.began => print(&overall(summary)),
             _ => {}
         }
         self.finish();
@@ -199,7 +199,7 @@ fn end_of(path: &str, columns: usize) -> String {
 }
 
 /// The final progress, from the summary, so that both have the same figures.
-fn whole(summary: &Summary) -> Progress {
+fn overall(summary: &Summary) -> Progress {
     let mut progress = Progress::default();
     (progress.bytes, progress.total_bytes) = (summary.bytes, summary.bytes);
     (progress.files, progress.total_files) = (summary.files, summary.files);
@@ -213,7 +213,7 @@ fn whole(summary: &Summary) -> Progress {
     progress
 }
 
-fn tell(progress: &Progress) {
+fn print(progress: &Progress) {
     console::note(format_args!("longhaul: {}", line(progress)));
     for line in source_lines(&progress.sources) {
         console::note(line);
@@ -361,7 +361,7 @@ mod tests {
     fn the_last_line_agrees_with_the_summary() {
         let summary = crate::report::tests::example();
         assert_eq!(
-            line(&whole(&summary)),
+            line(&overall(&summary)),
             "100.0 %, 300.00 MB of 300.00 MB, loss 1.02 %, resent 2166 blocks, \
              average 848.00 Mbit/s, 12 of 12 files"
         );

@@ -122,7 +122,7 @@ impl Screen {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tell(&self, event: &Event) {
+    fn print(&self, event: &Event) {
         let Show { verbose, quiet, kind, json, silent, .. } = self.show;
         let inner = match event {
             Event::OfSource { event, .. } => &**event,
@@ -198,7 +198,7 @@ impl Screen {
                 && let Some(bytes) = state.resumed.take()
                 && bytes < progress.total_bytes
             {
-                state.meter.aside(|| self.tell(&Event::Resumed { bytes }));
+                state.meter.aside(|| self.print(&Event::Resumed { bytes }));
             }
             if self.show.json && state.json_last.is_none_or(|last| last.elapsed() >= JSON_EVERY) {
                 state.json_last = Some(Instant::now());
@@ -224,7 +224,7 @@ impl Screen {
                 Event::Resumed { bytes } => state.resumed = Some(bytes),
                 // The bar shows this name itself.
                 Event::FileDone { .. } if !shows_all => {}
-                event => state.meter.aside(|| self.tell(&event)),
+                event => state.meter.aside(|| self.print(&event)),
             }
         });
     }

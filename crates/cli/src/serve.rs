@@ -236,17 +236,17 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
         }
     };
     let reload = move || {
-        notify::tell(&notify::reloading());
+        notify::notify(&notify::reloading());
         read_again();
-        notify::tell(notify::READY);
+        notify::notify(notify::READY);
     };
     let shut_down = move || {
-        notify::tell(notify::STOPPING);
+        notify::notify(notify::STOPPING);
         ending.shutdown(Duration::ZERO);
     };
     signals::direct_server(held, reload, shut_down)?;
     announce(root, &server, (*gateway).as_ref(), page.as_ref(), args.json);
-    notify::tell(notify::READY);
+    notify::notify(notify::READY);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {
         log.write(&event);

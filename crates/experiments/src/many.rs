@@ -16,7 +16,7 @@ pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 const LINK: Rate = Rate::from_mbps(1_000);
 /// The total rate of all copies, for protocols that are configured with a rate, in bits a second of
 /// UDP payload: 98 % of the link's capacity.
-const TOLD: u64 = 938_000_000;
+const CONFIGURED: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];
 /// The flow that is configured with the whole link's rate.
@@ -25,7 +25,7 @@ const BLIND: &str = "blind";
 /// sixteen receivers show nothing new.
 const BLIND_TO: usize = 4;
 /// The flow whose receivers request the rate of their own links.
-const ASKED: &str = "gtp";
+const REQUESTED: &str = "gtp";
 /// Why cases that overload the shared link are not emulated.
 const OVERRUN: &str = "these senders send several times the link's rate, more than one machine can \
                        emulate";
@@ -36,7 +36,7 @@ const CONTENDERS: [(&str, &str, bool); 9] = [
     ("Tsunami, told its share", "tsunami", true),
     ("NETBLT, told its share", "netblt", true),
     ("RBUDP, told the link", BLIND, false),
-    ("GTP", ASKED, false),
+    ("GTP", REQUESTED, false),
     ("SABUL", "sabul", false),
     ("TCP CUBIC", "cubic", false),
     ("TCP CUBIC, 8 connections", "cubic8", false),
@@ -138,10 +138,10 @@ pub(crate) static MANY: Experiment = Experiment {
             let name = case_name(name, receivers);
             let star = vary("many-receivers").only(&[flow]).set("topology.hosts", receivers);
             let star = match shares {
-                true => star.set(&format!("flow.{flow}.rate"), TOLD / receivers as u64),
+                true => star.set(&format!("flow.{flow}.rate"), CONFIGURED / receivers as u64),
                 false => star,
             };
-            match flow == BLIND || flow == ASKED && receivers > 1 {
+            match flow == BLIND || flow == REQUESTED && receivers > 1 {
                 true => Case::simulated(name, star, OVERRUN),
                 false => Case::both(name, star),
             }

@@ -19,18 +19,18 @@ const UNFINISHED: &str = ".lh-tree";
 
 /// Returns the name of the partial file of `name`. A copy locks the partial file while it is open.
 pub(crate) fn partial(name: &[u8]) -> Vec<u8> {
-    beside(name, PARTIAL)
+    hidden_name(name, PARTIAL)
 }
 
 /// Returns the temporary name of a small file, which no later copy resumes. A copy does not write
 /// to such a file if another copy has created it.
 pub(crate) fn small(name: &[u8]) -> Vec<u8> {
-    beside(name, SMALL)
+    hidden_name(name, SMALL)
 }
 
 /// Returns a name that no other copy uses.
 pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
-    beside(name, &format!(".{:016x}{SMALL}", random()))
+    hidden_name(name, &format!(".{:016x}{SMALL}", random()))
 }
 
 /// Returns a number that no other copy uses.
@@ -41,23 +41,23 @@ pub(crate) fn random() -> u64 {
 /// Returns the temporary name of the link `name`. A copy renames the complete link to `name`, over
 /// an existing entry.
 pub(crate) fn link(name: &[u8]) -> Vec<u8> {
-    beside(name, LINK)
+    hidden_name(name, LINK)
 }
 
 /// Returns the name of the journal for the partial file of `name`.
 pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
-    beside(name, JOURNAL)
+    hidden_name(name, JOURNAL)
 }
 
 /// Returns the name of the second partial file of `name`, which a copy writes after a failed sync.
 /// Later the second file replaces the first.
 pub(crate) fn restarted(name: &[u8]) -> Vec<u8> {
-    beside(name, RESTARTED)
+    hidden_name(name, RESTARTED)
 }
 
 /// Returns the name of the mark of a folder `name` that an unfinished copy has created.
 pub(crate) fn unfinished(name: &[u8]) -> Vec<u8> {
-    beside(name, UNFINISHED)
+    hidden_name(name, UNFINISHED)
 }
 
 /// Returns whether `name` is reserved.
@@ -70,7 +70,7 @@ pub(crate) fn is_reserved(name: &[u8]) -> bool {
 
 /// Returns `.NAME` and the suffix. If the result would be too long, a hash of the name replaces
 /// NAME.
-fn beside(name: &[u8], suffix: &str) -> Vec<u8> {
+fn hidden_name(name: &[u8], suffix: &str) -> Vec<u8> {
     let mut out = vec![b'.'];
     if 1 + name.len() + suffix.len() <= NAME_MAX {
         out.extend_from_slice(name);

@@ -61,7 +61,7 @@ pub(crate) struct Host {
     reach: ReachOptions,
     retry_for: Duration,
     cancel: CancelHandle,
-    told: Box<dyn Fn(String) + Send + Sync>,
+    warn: Box<dyn Fn(String) + Send + Sync>,
     /// The connection, and the number of connections opened so far.
     connection: Mutex<(Option<Connection>, u64)>,
 }
@@ -72,7 +72,7 @@ impl Host {
         location: &Location,
         options: &Options,
         cancel: &CancelHandle,
-        told: impl Fn(String) + Send + Sync + 'static,
+        warn: impl Fn(String) + Send + Sync + 'static,
     ) -> Host {
         Host {
             client: client.clone(),
@@ -80,7 +80,7 @@ impl Host {
             reach: options.reach.clone(),
             retry_for: options.retry_for,
             cancel: cancel.clone(),
-            told: Box::new(told),
+            warn: Box::new(warn),
             connection: Mutex::new((None, 0)),
         }
     }
@@ -130,11 +130,11 @@ impl Host {
         if let Some(number) = number {
             let mut slot = self.connection.lock().await;
             if slot.1 == number && slot.0.take().is_some() {
-                (self.told)(format!("connection lost ({}); trying again", error.what()));
+                (self.warn)(format!("connection lost ({}); trying again", error.what()));
             }
         }
         if self.cancel.is_cancelled() || retry.since.elapsed() >= self.retry_for {
-            (self.told)(format!("a request failed: {}", error.what()));
+            (self.warn)(format!("a request failed: {}", error.what()));
             return Err(Errno::ETIMEDOUT.into());
         }
         // The first pause is short, because the server may only have closed an idle connection.
@@ -158,7 +158,7 @@ impl Host {
         if is_lost(error) || is_away {
             return self.lost(number, error, retry).await;
         }
-        (self.told)(error.what().to_owned());
+        (self.warn)(error.what().to_owned());
         Err(code(error).into())
     }
 

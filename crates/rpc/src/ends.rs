@@ -138,7 +138,7 @@ impl Ends {
                 self.on_event(event);
             }
         } else if let Some(order) = self.callee.on_message(message, room).map_err(lie)? {
-            self.asked(order);
+            self.on_order(order);
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Ends {
         }
     }
 
-    fn asked(&mut self, order: rpc::Order) {
+    fn on_order(&mut self, order: rpc::Order) {
         match order {
             rpc::Order::Run(call) => self.run(call),
             rpc::Order::Stop(id) => drop(self.running.remove(&id)),

@@ -275,7 +275,7 @@ impl Rpc {
         let (method, body) = (method.to_owned(), encode(request)?);
         let request = Request { method, body, within, items: items.is_some() };
         let order = Order::Call(Beginning { ticket, request, tell, items });
-        self.orders.send(order).map_err(|_| gone())?;
+        self.orders.send(order).map_err(|_| connection_ended())?;
         let orders = self.orders.clone();
         Ok(Begun { ticket, told, orders, is_over: false, _held: self._held.clone() })
     }
@@ -301,7 +301,7 @@ impl Begun {
     async fn answer<A: RpcMessage>(mut self) -> Result<A, RpcError> {
         let answer = (&mut self.told).await;
         self.is_over = true;
-        decode(&answer.map_err(|_| gone())??)
+        decode(&answer.map_err(|_| connection_ended())??)
     }
 }
 
@@ -358,7 +358,7 @@ impl RpcStream {
     }
 }
 
-fn gone() -> RpcError {
+fn connection_ended() -> RpcError {
     RpcError::new(RpcCode::Lost, "the connection for calls has ended")
 }
 

@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(out.len(), 1 + HEADER + MAX_FRAME);
     }
 
-    fn told(error: Option<&Error>) -> Option<Error> {
+    fn decoded(error: Option<&Error>) -> Option<Error> {
         let mut out = Vec::new();
         encode_goodbye(error, &mut out);
         let (header, body) = out.split_first_chunk().expect("a header");
@@ -158,19 +158,19 @@ mod tests {
 
     #[test]
     fn a_received_goodbye_swaps_local_and_remote_files() {
-        assert_eq!(told(None), None);
+        assert_eq!(decoded(None), None);
         let error = Error::new(Kind::LocalFile, "disk\x1b[2J full").advise("make room");
-        let heard = told(Some(&error)).expect("an error");
+        let heard = decoded(Some(&error)).expect("an error");
         assert_eq!(heard.kind, Kind::RemoteFile);
         assert_eq!(heard.what, "dtn.example.org says: disk [2J full");
         assert_eq!(heard.advice.as_deref(), Some("on the other host: make room"));
         let usage = Error::new(Kind::Usage, "x").advise("say y");
-        assert_eq!(told(Some(&usage)).and_then(|heard| heard.advice), usage.advice);
+        assert_eq!(decoded(Some(&usage)).and_then(|heard| heard.advice), usage.advice);
         for kind in (1..10).map(Kind::of_code) {
-            let heard = told(Some(&Error::new(kind, "x"))).expect("an error");
+            let heard = decoded(Some(&Error::new(kind, "x"))).expect("an error");
             assert_eq!(heard.advice, None, "{kind:?}");
         }
-        let mine = told(Some(&Error::new(Kind::RemoteFile, "x").advise("y"))).expect("an error");
+        let mine = decoded(Some(&Error::new(Kind::RemoteFile, "x").advise("y"))).expect("an error");
         assert_eq!((mine.kind, mine.advice.as_deref()), (Kind::LocalFile, Some("y")));
     }
 

@@ -167,7 +167,7 @@ fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
             .at(config_dir)
             .advise("make its parent writable, or name another folder in LONGHAUL_CONFIG_DIR")
     })?;
-    let temporary = temporary_beside(path);
+    let temporary = temporary_sibling(path);
     let written = write_new(&temporary, pem(&generate()).as_bytes());
     let linked = written.and_then(|()| match std::fs::hard_link(&temporary, path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -181,7 +181,7 @@ fn create(config_dir: &Path, path: &Path) -> Result<(), Error> {
 }
 
 /// Returns a unique name in the same folder.
-pub(super) fn temporary_beside(path: &Path) -> PathBuf {
+pub(super) fn temporary_sibling(path: &Path) -> PathBuf {
     let mut random = [0; 8];
     SystemRandom::new().fill(&mut random).expect("the system gives randomness");
     path.with_extension(format!("{}.new", HEXLOWER.encode(&random)))

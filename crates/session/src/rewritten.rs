@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::identity::{temporary_beside, write_new};
+use super::identity::{temporary_sibling, write_new};
 
 /// The lock that a process takes before it changes files of a folder; held until drop.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Rewriting {
     /// The file cannot be written. The file is unchanged, or has the new content but may lose this
     /// content in a power failure.
     pub fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        let temporary = temporary_beside(path);
+        let temporary = temporary_sibling(path);
         let written =
             write_new(&temporary, content).and_then(|()| std::fs::rename(&temporary, path));
         if written.is_err() {

@@ -48,7 +48,7 @@ const UNREST: Duration = Duration::from_millis(10);
 /// [`LONGEST_OUTAGE`]. Without these bytes the connection would learn late that an outage is over:
 /// a full window permits only probes, and their interval doubles each time (RFC 9002, section
 /// 6.2.1).
-const UNHEARD: f64 = 2048.0;
+const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
 /// Once the path's capacity is known, a full round grows the window by one part in this many.
@@ -69,7 +69,7 @@ pub(super) struct Window {
     /// The number of the last packet that was sent.
     last: u64,
     /// When the first packet was sent after the last acknowledgement.
-    unheard_since: Option<Instant>,
+    unacknowledged_since: Option<Instant>,
     jump: Jump,
 }
 
@@ -105,7 +105,7 @@ impl Window {
             met_the_end: false,
             drains: false,
             last: 0,
-            unheard_since: None,
+            unacknowledged_since: None,
             jump: Jump::default(),
         }
     }
@@ -134,7 +134,7 @@ impl Window {
 
     /// Records that `bytes` arrived.
     fn arrived(&mut self, bytes: u64) {
-        self.unheard_since = None;
+        self.unacknowledged_since = None;
         if let State::Sent(flight) = self.jump.state
             && flight.validating
             && !flight.retreats
@@ -194,7 +194,7 @@ impl Window {
 impl Controller for Window {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         self.last = last_packet_number;
-        self.unheard_since.get_or_insert(now);
+        self.unacknowledged_since.get_or_insert(now);
         if let Some(flight) = self.jump.begin() {
             self.bytes = self.bytes.max(flight);
             self.round = None;
@@ -253,8 +253,9 @@ impl Controller for Window {
     fn on_mtu_update(&mut self, _: u16) {}
 
     fn window(&self) -> u64 {
-        let unheard = self.unheard_since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.bytes + (unheard.min(LONGEST_OUTAGE).as_secs_f64() * UNHEARD) as u64
+        let unacknowledged =
+            self.unacknowledged_since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.bytes + (unacknowledged.min(LONGEST_OUTAGE).as_secs_f64() * UNACKNOWLEDGED) as u64
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

@@ -186,7 +186,7 @@ impl Client {
                 error = &mut silence => break Err(error),
                 ended = &mut writes => break ended.map(drop),
                 told = reader.read::<Tell>() => {
-                    if let Err(error) = told.and_then(|told| self.heard(told)) {
+                    if let Err(error) = told.and_then(|told| self.on_message(told)) {
                         break Err(error);
                     }
                 }
@@ -294,7 +294,7 @@ impl Client {
     }
 
     /// Handles a message of the server.
-    fn heard(&mut self, told: Option<Tell>) -> Result<(), Error> {
+    fn on_message(&mut self, told: Option<Tell>) -> Result<(), Error> {
         let ended = || Error::new(Kind::Lost, "the server ended the session");
         let answer = match told.ok_or_else(ended)?.told {
             Some(Told::Answer(answer)) => answer,
@@ -310,15 +310,15 @@ impl Client {
             let why: String = answer.why.chars().filter(|c| !c.is_control()).take(500).collect();
             Error::new(Kind::Unreachable, format!("the server refuses: {why}"))
         });
-        self.edits.heard(answer.revision);
+        self.edits.note_revision(answer.revision);
         match answer.id % 2 {
-            0 => self.heard_call(&answer, refused),
-            _ => self.heard_edit(&answer, refused),
+            0 => self.on_call_answered(&answer, refused),
+            _ => self.on_edit_answered(&answer, refused),
         }
     }
 
     /// Handles the answer to a read, or to a restored presence.
-    fn heard_call(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
+    fn on_call_answered(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
         if let Some(key) = self.holds.remove(&answer.id) {
             let now = convert::answered(answer, &key)?;
             if self.edits.hold_answered(&key, &come_to(answer, now.clone())) {
@@ -333,7 +333,7 @@ impl Client {
         Ok(())
     }
 
-    fn heard_edit(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
+    fn on_edit_answered(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
         let number = answer.id / 2;
         let none = || lie(Lie("an answer belongs to no call"));
         let key = self.edits.key(number).cloned().ok_or_else(none)?;

@@ -118,14 +118,14 @@ impl Shared {
             let mut is_within = false;
             loop {
                 let piece;
-                (watcher, piece) = self.store.ask(|tell| Command::Next(watcher, tell)).await?;
+                (watcher, piece) = self.store.ask(|send| Command::Next(watcher, send)).await?;
                 if let Piece::Snapshot { is_first, is_last, .. } = piece {
                     if is_first && is_within && !watch.anew {
                         return Err(Error::new(Kind::Lost, "the watch has fallen behind"));
                     }
                     is_within = !is_last;
                 }
-                tell(writer, Told::Part(convert::part(self.run, piece))).await?;
+                send(writer, Told::Part(convert::part(self.run, piece))).await?;
             }
         };
         tokio::select! {
@@ -176,7 +176,7 @@ impl Shared {
         };
         let answers = async {
             while let Some((answering, _turn)) = answers.recv().await {
-                tell(writer, answering.await?).await?;
+                send(writer, answering.await?).await?;
             }
             Ok::<_, Error>(())
         };
@@ -208,7 +208,7 @@ impl Shared {
         let by = By { writer, stream: writing.stream };
         writing.by.set(Some(by));
         let (is_first, seen) = (begin.first, begin.seen);
-        let begun = self.store.ask(move |tell| Command::Begin(by, is_first, seen, tell));
+        let begun = self.store.ask(move |send| Command::Begin(by, is_first, seen, send));
         Box::pin(async move {
             let failed = |failed| Error::new(Kind::Unreachable, why(&failed));
             Ok(Told::Begun(Begun { forgotten: begun.await?.map_err(failed)? }))
@@ -228,7 +228,7 @@ impl Shared {
             Err(error) => return refused(id, &error.what),
         };
         let wanted = key.clone();
-        let reading = self.store.ask(|tell| Command::Read(wanted, tell));
+        let reading = self.store.ask(|send| Command::Read(wanted, send));
         Box::pin(async move {
             Ok(Told::Answer(match reading.await? {
                 Ok((revision, entry)) => {
@@ -248,7 +248,7 @@ impl Shared {
         };
         let (key, number) = (edit.key.clone(), id / 2);
         let call = Call { by, number, again, edit };
-        let making = self.store.ask(move |tell| Command::Edit(call, is_presence, tell));
+        let making = self.store.ask(move |send| Command::Edit(call, is_presence, send));
         answer(id, key, right.read, making)
     }
 
@@ -259,7 +259,7 @@ impl Shared {
             Err(error) => return refused(id, &error.what),
         };
         let key = hold.key.clone();
-        answer(id, key, right.read, self.store.ask(move |tell| Command::Hold(by, hold, tell)))
+        answer(id, key, right.read, self.store.ask(move |send| Command::Hold(by, hold, send)))
     }
 }
 
@@ -329,7 +329,7 @@ fn forbidden(verb: &str, key: &str, right: &Right) -> Error {
     Error::new(Kind::Unreachable, right.refuses(verb, key)).advise("ask the server's administrator")
 }
 
-async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {
+async fn send(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {
     let unread = |_| Error::new(Kind::Lost, "the client does not read the data that it requested");
     timeout(UNREAD, writer.write(&Tell { told: Some(told) })).await.map_err(unread)?
 }

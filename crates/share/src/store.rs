@@ -118,8 +118,8 @@ impl Store {
         &self,
         make: M,
     ) -> impl Future<Output = Result<T, Error>> + use<T, M> {
-        let (tell, told) = oneshot::channel();
-        self.order(make(tell));
+        let (reply, told) = oneshot::channel();
+        self.order(make(reply));
         async { told.await.map_err(|_| Error::new(Kind::Lost, "the shared tree has ended")) }
     }
 
@@ -154,7 +154,7 @@ struct Batch {
 
 /// An answer to an edit.
 struct Pending {
-    tell: Reply<(u64, u64)>,
+    reply: Reply<(u64, u64)>,
     made: Result<u64, Refusal>,
     edit: Option<(By, u64)>,
 }
@@ -187,18 +187,18 @@ impl Keeper {
         for command in batch {
             // If the client has disconnected, nobody needs the answer.
             match command {
-                Command::Begin(.., tell) => drop(tell.send(Err(closed()))),
-                Command::Edit(.., tell) | Command::Hold(.., tell) => {
-                    drop(tell.send(Err(closed())));
+                Command::Begin(.., reply) => drop(reply.send(Err(closed()))),
+                Command::Edit(.., reply) | Command::Hold(.., reply) => {
+                    drop(reply.send(Err(closed())));
                 }
-                Command::Read(_, tell) => drop(tell.send(Err(closed()))),
-                Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
-                Command::Count(tell) => drop(tell.send(self.size())),
+                Command::Read(_, reply) => drop(reply.send(Err(closed()))),
+                Command::Next(watcher, reply) => self.waiting.push((watcher, reply)),
+                Command::Count(reply) => drop(reply.send(self.size())),
                 // A tree that is read again has no streams, so there is nothing to end.
                 Command::Ended(..) => {}
             }
         }
-        self.waiting.retain(|(_, tell)| !tell.is_closed());
+        self.waiting.retain(|(_, reply)| !reply.is_closed());
     }
 
     fn take(&mut self, batch: impl Iterator<Item = Command>) {
@@ -214,65 +214,65 @@ impl Keeper {
             return;
         }
         let revision = self.calls.tree().revision();
-        for Pending { tell, made, edit } in answers {
+        for Pending { reply, made, edit } in answers {
             let known = || edit.and_then(|(by, number)| self.calls.known(by.writer, number));
             let answer = match (made, &failed) {
                 (Ok(_), Some(why)) => known().ok_or_else(|| Failed::Disk(why.clone())),
                 (made, _) => made.map_err(Failed::Refused),
             };
-            let _ = tell.send(answer.map(|version| (revision, version)));
+            let _ = reply.send(answer.map(|version| (revision, version)));
         }
-        for (tell, forgotten) in begun {
-            let _ = tell.send(forgotten.map_err(|Crowd| Failed::Crowd));
+        for (reply, forgotten) in begun {
+            let _ = reply.send(forgotten.map_err(|Crowd| Failed::Crowd));
         }
-        for (key, tell) in reads {
-            let _ = tell.send(Ok((revision, self.calls.tree().entry(key.as_str()).cloned())));
+        for (key, reply) in reads {
+            let _ = reply.send(Ok((revision, self.calls.tree().entry(key.as_str()).cloned())));
         }
         self.update_watchers();
     }
 
     fn take_one(&mut self, command: Command, taken: &mut Batch) {
         match command {
-            Command::Begin(by, is_first, seen, tell) => {
-                taken.begun.push((tell, self.calls.begin(by, is_first, seen)));
+            Command::Begin(by, is_first, seen, reply) => {
+                taken.begun.push((reply, self.calls.begin(by, is_first, seen)));
             }
-            Command::Edit(call, is_presence, tell) => {
+            Command::Edit(call, is_presence, reply) => {
                 let edit = Some((call.by, call.number));
                 let made = self.calls.edit(call, is_presence);
                 let made = made.map(|(version, change)| {
                     taken.changes.extend(change);
                     version
                 });
-                taken.answers.push(Pending { tell, made, edit });
+                taken.answers.push(Pending { reply, made, edit });
             }
-            Command::Hold(by, hold, tell) => {
+            Command::Hold(by, hold, reply) => {
                 let made = self.calls.hold(by, hold).map(|(version, change)| {
                     taken.changes.extend(change);
                     version
                 });
-                taken.answers.push(Pending { tell, made, edit: None });
+                taken.answers.push(Pending { reply, made, edit: None });
             }
             Command::Ended(by, is_last) => taken.changes.extend(self.calls.ended(by, is_last)),
-            Command::Read(key, tell) => taken.reads.push((key, tell)),
-            Command::Count(tell) => drop(tell.send(self.size())),
-            Command::Next(watcher, tell) => self.waiting.push((watcher, tell)),
+            Command::Read(key, reply) => taken.reads.push((key, reply)),
+            Command::Count(reply) => drop(reply.send(self.size())),
+            Command::Next(watcher, reply) => self.waiting.push((watcher, reply)),
         }
     }
 
     fn size(&self) -> Size {
         let tree = self.calls.tree();
-        let watches = self.waiting.iter().filter(|(_, tell)| !tell.is_closed()).count();
+        let watches = self.waiting.iter().filter(|(_, reply)| !reply.is_closed()).count();
         Size { keys: tree.len() as u64, changes: tree.revision(), watches: watches as u64 }
     }
 
     fn update_watchers(&mut self) {
-        for (mut watcher, tell) in std::mem::take(&mut self.waiting) {
-            if tell.is_closed() {
+        for (mut watcher, reply) in std::mem::take(&mut self.waiting) {
+            if reply.is_closed() {
                 continue;
             }
             match watcher.next(self.calls.tree()) {
-                Some(piece) => drop(tell.send((watcher, piece))),
-                None => self.waiting.push((watcher, tell)),
+                Some(piece) => drop(reply.send((watcher, piece))),
+                None => self.waiting.push((watcher, reply)),
             }
         }
     }

@@ -171,7 +171,7 @@ impl Gathering {
     }
 
     /// Handles the server's report on the stream; `own` is the round-trip time to the server.
-    fn stands(&mut self, now: Time, phase: &Phase, own: Span) {
+    fn on_phase(&mut self, now: Time, phase: &Phase, own: Span) {
         match *phase {
             Phase::Idle => {}
             Phase::Ended(frames) => {
@@ -362,7 +362,7 @@ impl FlowSink for Gather {
                 self.announcer.hasten();
                 gathering.meter = Meter::new(Span::from_secs(1));
             }
-            gathering.stands(now, &phase, own);
+            gathering.on_phase(now, &phase, own);
         }
         gathering.deliver();
         gathering.request(now, &self.requests);
@@ -398,7 +398,7 @@ mod tests {
         let terms = Terms { symbol: 100, frame: 150, per_second: 1.0, deadline, group: 1 };
         let (epoch, sender, frame) = (1, Span::ZERO, 0);
         let live = Phase::Live { run: 1, epoch, terms, sender, frame };
-        gathering.stands(now, &live, Span::ZERO);
+        gathering.on_phase(now, &live, Span::ZERO);
         let symbol = |gathering: &mut Gathering, index, len| {
             let head = Head { frame: 0, index, repairs: 0, length: 150, skipped: 0, at: 0 };
             let payload = [&head.encode()[..], &vec![7; len]].concat();
@@ -406,7 +406,7 @@ mod tests {
             gathering.deliver();
         };
         symbol(&mut gathering, 0, 100);
-        gathering.stands(now, &Phase::Ended(1), Span::ZERO);
+        gathering.on_phase(now, &Phase::Ended(1), Span::ZERO);
         assert!(!gathering.is_over());
         symbol(&mut gathering, 1, 50);
         assert!(matches!(gathered.try_recv(), Ok(Gathered::Begun(_))));

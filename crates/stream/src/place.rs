@@ -19,21 +19,21 @@ pub(crate) const CONTENT: usize = 8;
 /// The address of a receiver, for the thread that forwards to it.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    heard: Mutex<Option<(Path, Time)>>,
+    last_received: Mutex<Option<(Path, Time)>>,
     withheld: AtomicU64,
     epoch: AtomicU64,
     changed: Notify,
 }
 
 impl Place {
-    fn heard(&self) -> MutexGuard<'_, Option<(Path, Time)>> {
+    fn last_received(&self) -> MutexGuard<'_, Option<(Path, Time)>> {
         // No code panics while it holds the lock.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether any control datagram of the receiver has arrived.
     pub(crate) fn is_known(&self) -> bool {
-        self.heard().is_some()
+        self.last_received().is_some()
     }
 
     /// Returns the epoch (serial number) of the receiver's data keys; 0 while it has none.
@@ -48,8 +48,8 @@ impl Place {
 
     /// Returns the path to the receiver; `None` if the receiver is silent.
     pub(crate) fn path(&self, now: Time) -> Option<Path> {
-        let heard = *self.heard();
-        heard.filter(|(_, at)| now.since(*at) <= SILENCE).map(|(path, _)| path)
+        let last_received = *self.last_received();
+        last_received.filter(|(_, at)| now.since(*at) <= SILENCE).map(|(path, _)| path)
     }
 
     /// Counts a frame that was not forwarded completely.
@@ -80,7 +80,7 @@ impl FlowSink for Listener {
             }
             let mut content = [0; CONTENT];
             if self.said.open(now, &datagram.header, datagram.bytes, &mut content).is_ok() {
-                let before = self.place.heard().replace((datagram.path, datagram.at));
+                let before = self.place.last_received().replace((datagram.path, datagram.at));
                 let epoch = u64::from_be_bytes(content);
                 if self.place.epoch.swap(epoch, Ordering::Relaxed) != epoch || before.is_none() {
                     self.place.changed.notify_one();

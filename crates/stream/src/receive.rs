@@ -29,7 +29,7 @@ const REPORT: Duration = Duration::from_secs(1);
 /// Maximum number of requests of lost symbols that wait for the connection.
 const REQUESTS: usize = 64;
 /// A stream fails if the server forwards it for this long and no datagram arrives.
-const UNHEARD: Duration = Duration::from_secs(5);
+const NO_DATAGRAMS: Duration = Duration::from_secs(5);
 
 /// The state of a receiver.
 #[derive(Clone, Debug)]
@@ -281,7 +281,10 @@ impl Passing {
         let (since, first, before) = *self.0.get_or_insert_with(begin);
         if datagrams != before {
             self.0 = None;
-        } else if frame > first.saturating_add(1) && since.elapsed() > UNHEARD && datagrams == 0 {
+        } else if frame > first.saturating_add(1)
+            && since.elapsed() > NO_DATAGRAMS
+            && datagrams == 0
+        {
             let what = "the stream is being sent, but none of its datagrams arrives here";
             return Err(Error::new(Kind::Unreachable, what)
                 .advise("allow UDP from the server's data port, or send smaller datagrams"));

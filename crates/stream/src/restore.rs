@@ -80,7 +80,7 @@ impl Restore {
     fn run(mut self, gathered: &Receiver<Gathered>) {
         while let Ok(gathered) = gathered.recv() {
             let items = match gathered {
-                Gathered::Whole(frame) => self.whole(frame),
+                Gathered::Whole(frame) => self.on_complete(frame),
                 Gathered::Gap(first, last, unread) => vec![self.gap(first, last, unread)],
                 Gathered::Begun(terms) => {
                     self.group = terms.group;
@@ -106,7 +106,7 @@ impl Restore {
         Item::Missed { first, last, unread }
     }
 
-    fn whole(&mut self, mut frame: Frame) -> Vec<Item> {
+    fn on_complete(&mut self, mut frame: Frame) -> Vec<Item> {
         let restored = self.restore(&mut frame);
         let frames = match frame.group {
             1 => Some(vec![std::mem::take(&mut frame.originals)]),

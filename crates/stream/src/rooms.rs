@@ -192,7 +192,7 @@ impl Rooms {
     }
 
     /// Removes a sender.
-    pub(crate) fn gone(&self, name: &Key, number: u64) {
+    pub(crate) fn remove_sender(&self, name: &Key, number: u64) {
         let mut rooms = self.rooms.borrow_mut();
         if let Some(room) = rooms.get_mut(name)
             && room.live.as_ref().is_some_and(|(live, _)| *live == number)
@@ -242,7 +242,7 @@ impl Rooms {
     }
 
     /// Notifies a room that a receiver sent its first control datagram, or has new data keys.
-    pub(crate) fn heard(&self, name: &Key) {
+    pub(crate) fn notify(&self, name: &Key) {
         if let Some(room) = self.rooms.borrow().get(name) {
             room.changed.send_replace(());
         }

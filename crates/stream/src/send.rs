@@ -26,7 +26,7 @@ use crate::terms::{self, Course, OVERHEAD, Terms, keys, micros};
 const PACKET: u16 = 1500;
 /// A stream fails if no datagram arrives at the server within this time after the first one was
 /// sent.
-const UNHEARD: Duration = Duration::from_secs(5);
+const NO_DATAGRAMS: Duration = Duration::from_secs(5);
 /// The sender adapts to the path when a measurement changes by more than this fraction.
 const CHANGE: f64 = 0.1;
 
@@ -140,7 +140,7 @@ pub struct Control {
     /// Limits the rate to what the path carries.
     ceiling: Ceiling,
     /// The time of the first check at which datagrams had been sent but none had arrived.
-    unheard: Option<Instant>,
+    no_datagrams_since: Option<Instant>,
 }
 
 /// Returns the UDP payload that fits every Ethernet path, or `passes` if that is less.
@@ -170,9 +170,19 @@ pub fn new(
     let room = Arc::new(Semaphore::new(room(&terms)));
     let source = Source { orders: orders.clone(), room: room.clone(), frame };
     let (status, watched) = watch::channel(Status::default());
-    let (followed, unheard, ceiling) = (None, None, Ceiling::new(terms.interval()));
-    let control =
-        Control { wish, terms, run, orders, room, counts, status, followed, ceiling, unheard };
+    let (followed, no_datagrams_since, ceiling) = (None, None, Ceiling::new(terms.interval()));
+    let control = Control {
+        wish,
+        terms,
+        run,
+        orders,
+        room,
+        counts,
+        status,
+        followed,
+        ceiling,
+        no_datagrams_since,
+    };
     Ok((source, control, watched))
 }
 
@@ -227,7 +237,7 @@ impl Control {
         finished: &mut (impl Future<Output = u32> + Unpin),
     ) -> Result<(), Error> {
         // Datagrams that were sent over an earlier link say nothing about this link.
-        self.unheard = None;
+        self.no_datagrams_since = None;
         let suite = link.suite();
         let Link { mut session, port, contact, flow, .. } = link;
         session.ask_for(SERVICE, VERSION);
@@ -352,11 +362,11 @@ impl Control {
             return Err(Error::new(Kind::Unreachable, what).advise("request smaller datagrams"));
         }
         if counts.datagrams == 0 || course.came > 0 {
-            self.unheard = None;
+            self.no_datagrams_since = None;
             return Ok(());
         }
-        let since = *self.unheard.get_or_insert_with(Instant::now);
-        if since.elapsed() < UNHEARD {
+        let since = *self.no_datagrams_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < NO_DATAGRAMS {
             return Ok(());
         }
         let what = "none of the stream's datagrams arrives at the server";

@@ -26,7 +26,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 /// Maximum number of requests for lost symbols that wait for a sender.
 const REQUESTS: usize = 256;
 /// Interval of the reports to senders and receivers.
-const TOLD_EVERY: Duration = Duration::from_millis(500);
+const REPORT: Duration = Duration::from_millis(500);
 /// Maximum time that the server forwards datagrams after a sender has ended its stream.
 const LAST: Span = Span::from_secs(2);
 
@@ -134,7 +134,7 @@ impl Streams {
         let (requests, requested) = mpsc::channel(REQUESTS);
         let live = Live { peer, run, terms, relay, came, rtt, requests, replaced };
         let (number, changed) = self.rooms.begin(&name, live)?;
-        let leave = |rooms: &Rooms, name: &Key, number| rooms.gone(name, number);
+        let leave = |rooms: &Rooms, name: &Key, number| rooms.remove_sender(name, number);
         let seat = Seat { rooms: &self.rooms, name, number, leave };
         let news = (changed, requested);
         let frames = tokio::select! {
@@ -162,14 +162,14 @@ impl Streams {
         writer: &mut FrameWriter,
         reader: &mut FrameReader,
     ) -> Result<Option<u32>, Error> {
-        let mut tick = interval(TOLD_EVERY);
+        let mut tick = interval(REPORT);
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
                 // The room lives as long as its sender, so this cannot fail.
                 _ = changed.changed() => {}
                 Some(again) = requested.recv() => {
-                    tell(writer, Told::Again(again)).await?;
+                    send(writer, Told::Again(again)).await?;
                     continue;
                 }
                 said = reader.read::<Ask>() => match said? {
@@ -179,7 +179,7 @@ impl Streams {
                     Some(_) => return Err(senseless()),
                 },
             }
-            tell(writer, Told::Way(self.rooms.way(name, number))).await?;
+            send(writer, Told::Way(self.rooms.way(name, number))).await?;
         }
     }
 
@@ -207,13 +207,13 @@ impl Streams {
         let (number, mut changed) = self.rooms.join(&name, member)?;
         let leave = |rooms: &Rooms, name: &Key, number| rooms.leave(name, number);
         let seat = Seat { rooms: &self.rooms, name, number, leave };
-        let mut tick = interval(TOLD_EVERY);
+        let mut tick = interval(REPORT);
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // `heard` notifies the room, and with it the sender and this receiver.
+                // `notify` notifies the room, and with it the sender and this receiver.
                 () = known.changed() => {
-                    self.rooms.heard(&seat.name);
+                    self.rooms.notify(&seat.name);
                     continue;
                 }
                 // The room lives as long as its members, so this cannot fail.
@@ -233,7 +233,7 @@ impl Streams {
                     Some(_) => return Err(senseless()),
                 },
             }
-            tell(writer, Told::State(self.rooms.state(&seat.name, number))).await?;
+            send(writer, Told::State(self.rooms.state(&seat.name, number))).await?;
         }
     }
 
@@ -270,7 +270,7 @@ pub(crate) fn forbidden(verb: &str, name: &Key, right: &Right) -> Error {
         .advise("ask the server's administrator")
 }
 
-async fn tell(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {
+async fn send(writer: &mut FrameWriter, told: Told) -> Result<(), Error> {
     let unread = |_| Error::new(Kind::Lost, "the client does not read the data that it requested");
     timeout(UNREAD, writer.write(&Tell { told: Some(told) })).await.map_err(unread)?
 }

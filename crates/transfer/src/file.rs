@@ -107,9 +107,9 @@ pub(crate) async fn serve(
         return;
     };
     let error = advised(error);
-    let Reading { asked, changes, jobs, .. } = reading;
-    for asked in asked {
-        let _ = asked.tell.send(Err(error.clone()));
+    let Reading { requested, changes, jobs, .. } = reading;
+    for requested in requested {
+        let _ = requested.tell.send(Err(error.clone()));
     }
     for (made, _) in changes {
         let _ = made.send(Err(error.clone()));
@@ -172,7 +172,7 @@ fn advised(error: Error) -> Error {
 }
 
 /// A requested portion.
-struct Asked {
+struct Requested {
     portion: Portion,
     /// The size of the file when the portion was requested.
     size: u64,
@@ -192,10 +192,10 @@ struct Reading {
     /// Reads whose ranges were not all requested yet, and changes that were not sent.
     jobs: VecDeque<Job>,
     /// Requested portions, in order.
-    asked: VecDeque<Asked>,
+    requested: VecDeque<Requested>,
     /// Changes that were sent and not made yet, in order, and the size after each.
     changes: VecDeque<(Made, u64)>,
-    /// The bytes that have arrived of the first portion in `asked`, if it is a whole chunk.
+    /// The bytes that have arrived of the first portion in `requested`, if it is a whole chunk.
     part: Vec<u8>,
 }
 
@@ -211,7 +211,7 @@ impl Reading {
             reader,
             credit: Arc::new(Semaphore::new(WINDOW)),
             jobs: early.into_iter().map(Job::Read).collect(),
-            asked: VecDeque::new(),
+            requested: VecDeque::new(),
             changes: VecDeque::new(),
             part: Vec::new(),
         }
@@ -221,13 +221,13 @@ impl Reading {
     fn has_size(&mut self, size: u64) {
         self.size = size;
         self.len.store(size, Ordering::Relaxed);
-        self.asked.retain_mut(|asked| {
-            let Portion { start, .. } = asked.portion;
-            let cut = portions(start..asked.portion.end().min(size), size).next();
+        self.requested.retain_mut(|requested| {
+            let Portion { start, .. } = requested.portion;
+            let cut = portions(start..requested.portion.end().min(size), size).next();
             let Some(portion) = cut else { return false };
             // Give back the credit for the bytes that are left out.
-            drop(asked.credit.split(asked.portion.len - portion.len));
-            (asked.portion, asked.size) = (portion, size);
+            drop(requested.credit.split(requested.portion.len - portion.len));
+            (requested.portion, requested.size) = (portion, size);
             true
         });
         for job in &mut self.jobs {
@@ -243,18 +243,18 @@ impl Reading {
         loop {
             let next = self.next_portion();
             let may_change =
-                next.is_none() && self.asked.is_empty() && self.changes.len() < WAITING;
+                next.is_none() && self.requested.is_empty() && self.changes.len() < WAITING;
             if may_change && let Some(Job::Change(change, made)) = self.jobs.pop_front() {
                 self.send(change, made).await?;
                 continue;
             }
-            let is_idle = self.asked.is_empty() && self.changes.is_empty();
+            let is_idle = self.requested.is_empty() && self.changes.is_empty();
             if !is_wanted && is_idle && self.jobs.is_empty() {
                 return Ok(());
             }
             // The limit keeps unread requests short enough for the stream's buffers. So writing a
             // request does not block while the server writes data and reads no requests.
-            let may_ask = next.is_some() && self.asked.len() < MOST_RANGES;
+            let may_ask = next.is_some() && self.requested.len() < MOST_RANGES;
             let least = next.map_or(0, |portion| portion.len as u32);
             let credit = self.credit.clone();
             tokio::select! {
@@ -336,7 +336,7 @@ impl Reading {
     /// `credit`, and further portions as long as there is credit.
     fn request(&mut self, mut credit: Option<OwnedSemaphorePermit>) -> Vec<FileRange> {
         let mut ranges = Vec::<FileRange>::new();
-        while self.asked.len() < MOST_RANGES
+        while self.requested.len() < MOST_RANGES
             && let Some(portion) = self.next_portion()
         {
             let more = || self.credit.clone().try_acquire_many_owned(portion.len as u32).ok();
@@ -344,7 +344,7 @@ impl Reading {
             let Some(Job::Read(job)) = self.jobs.front_mut() else { break };
             job.ranges[0].start = portion.end();
             let tell = job.tell.clone();
-            self.asked.push_back(Asked { portion, size: self.size, credit, tell });
+            self.requested.push_back(Requested { portion, size: self.size, credit, tell });
             let (offset, len) = (portion.start, portion.len as u64);
             match ranges.last_mut() {
                 Some(last) if last.offset + last.len == offset => last.len += len,
@@ -367,15 +367,15 @@ impl Reading {
         if bytes.is_empty() && value.is_empty() {
             return Ok(());
         }
-        let asked = self.asked.front_mut().ok_or_else(wrong)?;
-        let left = asked.portion.len - self.part.len();
+        let requested = self.requested.front_mut().ok_or_else(wrong)?;
+        let left = requested.portion.len - self.part.len();
         if bytes.is_empty() || bytes.len() > left.min(PIECE) {
             return Err(wrong());
         }
         let is_last = bytes.len() == left;
-        let (bytes, len) = match (asked.portion.is_whole, is_last) {
+        let (bytes, len) = match (requested.portion.is_whole, is_last) {
             (false, _) => {
-                asked.portion.len -= bytes.len();
+                requested.portion.len -= bytes.len();
                 let len = bytes.len();
                 (bytes, len)
             }
@@ -386,20 +386,20 @@ impl Reading {
             (true, true) => {
                 let mut whole = std::mem::take(&mut self.part);
                 whole.extend(bytes);
-                let chunk = asked.portion.chunk;
+                let chunk = requested.portion.chunk;
                 let value: Digest = value.try_into().map_err(|_| wrong())?;
-                if file_value(asked.size, chunk, &whole) != value {
-                    return Err(differs(&self.shown, asked.portion.start));
+                if file_value(requested.size, chunk, &whole) != value {
+                    return Err(differs(&self.shown, requested.portion.start));
                 }
                 let len = whole.len();
                 (whole, len)
             }
         };
-        let _credit = asked.credit.split(len).ok_or_else(wrong)?;
+        let _credit = requested.credit.split(len).ok_or_else(wrong)?;
         // The caller may have dropped its future.
-        let _ = asked.tell.send(Ok(Bytes { bytes, _credit }));
+        let _ = requested.tell.send(Ok(Bytes { bytes, _credit }));
         if is_last {
-            self.asked.pop_front();
+            self.requested.pop_front();
         }
         Ok(())
     }
@@ -436,8 +436,8 @@ mod tests {
         Reading::new("x".to_owned(), Session::over(PeerId([1; 32]), input, out), Some(early))
     }
 
-    fn asked(reading: &Reading) -> Vec<(u64, usize, bool)> {
-        let portions = reading.asked.iter().map(|asked| asked.portion);
+    fn requested(reading: &Reading) -> Vec<(u64, usize, bool)> {
+        let portions = reading.requested.iter().map(|requested| requested.portion);
         portions.map(|portion| (portion.start, portion.len, portion.is_whole)).collect()
     }
 
@@ -456,12 +456,12 @@ mod tests {
         reading.has_size(2 * CHUNK + 10);
         let (mega, start) = (CHUNK as usize, 2 * CHUNK);
         let all = [(5, 4, false), (0, mega, true), (CHUNK, mega, true), (start, 10, true)];
-        assert_eq!(asked(&reading), all);
+        assert_eq!(requested(&reading), all);
         assert_eq!(reading.credit.available_permits(), WINDOW - 2 * mega - 14);
         assert!(reading.next_portion().is_none(), "nothing else is in the file");
         let empty = {
             reading.has_size(0);
-            asked(&reading)
+            requested(&reading)
         };
         assert!(empty.is_empty() && reading.credit.available_permits() == WINDOW);
     }

@@ -59,7 +59,7 @@ pub(crate) fn made<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
 ) -> impl Iterator<Item = Notice> + 'a {
-    entries_of(manifest, entries).map(|(made, _)| told(manifest, made, &manifest.path(made)))
+    entries_of(manifest, entries).map(|(made, _)| created(manifest, made, &manifest.path(made)))
 }
 
 /// Returns the notices for skipped entries. Folders are left out, because their existence says
@@ -68,12 +68,12 @@ pub(crate) fn skipped(
     manifest: &Manifest,
     entries: impl Iterator<Item = u32>,
 ) -> impl Iterator<Item = Notice> {
-    let told = entries.filter(|number| manifest.entries()[*number as usize].kind != Kind::Folder);
-    told.map(|number| Notice::Skipped { path: shown(&manifest.path(number)) })
+    let files = entries.filter(|number| manifest.entries()[*number as usize].kind != Kind::Folder);
+    files.map(|number| Notice::Skipped { path: shown(&manifest.path(number)) })
 }
 
 /// Returns the notice for a created entry.
-pub(crate) fn told(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
+pub(crate) fn created(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
     let path = shown(path);
     match &manifest.entries()[number as usize].kind {
         Kind::File { .. } => Notice::File { path },

@@ -8,7 +8,7 @@ use longhaul_testbed::emu::flows::Flows;
 use longhaul_testbed::scenario::Traffic;
 
 use super::programs::Program;
-use super::{EmulateArgs, Plan, Trouble, asked};
+use super::{EmulateArgs, Plan, Trouble, requested_programs};
 use crate::scenario_file;
 
 /// Plans the network and the programs that `file` and the flags describe.
@@ -27,12 +27,12 @@ pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     });
     let mut programs: Vec<Program> = commands.collect();
     let own = !scenario.flows.is_empty();
-    let asked = asked(args, scenario.node_name(0), !own);
+    let requested = requested_programs(args, scenario.node_name(0), !own);
     // If the command line has commands, the run ends with them, and the scenario's commands do not
     // set the exit status.
-    let limit = if asked.is_empty() { Some(scenario.time_limit) } else { None };
-    programs.iter_mut().for_each(|program| program.counts = asked.is_empty());
-    programs.extend(asked);
+    let limit = if requested.is_empty() { Some(scenario.time_limit) } else { None };
+    programs.iter_mut().for_each(|program| program.counts = requested.is_empty());
+    programs.extend(requested);
     let flows = Some(scenario).filter(Flows::are_some);
     Ok(Plan { spec, programs, limit: args.time_limit.or(limit), flows })
 }

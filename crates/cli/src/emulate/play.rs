@@ -6,7 +6,7 @@ use std::time::Instant;
 use longhaul_testbed::emu::flows::{FlowEnd, Flows, Stop};
 use longhaul_testbed::emu::{Emulation, EmulationError};
 
-use super::programs::{self, Asked, EXIT_TIME_LIMIT, Event, Events};
+use super::programs::{self, CaughtSignals, EXIT_TIME_LIMIT, Event, Events};
 use super::{Plan, say};
 
 /// Exit status if a flow did not finish.
@@ -21,15 +21,15 @@ pub(super) struct Played {
     pub(super) absent: Vec<String>,
 }
 
-/// Runs everything in `plan` on the hosts of `emulation`, until the run ends or `asked` catches a
+/// Runs everything in `plan` on the hosts of `emulation`, until the run ends or `signals` catches a
 /// signal.
 pub(super) fn play(
     emulation: &Emulation,
     plan: &Plan,
-    asked: Asked,
+    signals: CaughtSignals,
 ) -> Result<Played, EmulationError> {
     let stop = Stop::default();
-    let events = Events::of(asked, &stop)?;
+    let events = Events::of(signals, &stop)?;
     let ready = match &plan.flows {
         None => None,
         Some(scenario) => {

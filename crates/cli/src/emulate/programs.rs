@@ -54,15 +54,15 @@ pub(super) enum Event {
 /// A shell starts its background jobs with SIGINT ignored. SIGINT is caught even then, because a
 /// user who sends it intends the effect. If SIGHUP was ignored at the start, it stays ignored,
 /// because that is the purpose of `nohup`.
-pub(super) struct Asked(Signals);
+pub(super) struct CaughtSignals(Signals);
 
-impl Asked {
+impl CaughtSignals {
     /// Catches the signals from now on. Starts no thread, because the kernel gives a user namespace
     /// only to a process with a single thread.
-    pub(super) fn watch() -> Result<Asked, EmulationError> {
+    pub(super) fn watch() -> Result<CaughtSignals, EmulationError> {
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup));
-        signals.map(Asked).map_err(|error| EmulationError::System("watch signals", error))
+        signals.map(CaughtSignals).map_err(|error| EmulationError::System("watch signals", error))
     }
 }
 
@@ -86,9 +86,9 @@ impl Events {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn of(asked: Asked, stop: &Stop) -> Result<Events, EmulationError> {
+    pub(super) fn of(caught: CaughtSignals, stop: &Stop) -> Result<Events, EmulationError> {
         let (sender, inbox) = channel();
-        let Asked(mut signals) = asked;
+        let CaughtSignals(mut signals) = caught;
         for signal in signals.pending() {
             stop.stop();
             // This function owns the receiver, so the channel is open.

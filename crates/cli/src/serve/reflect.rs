@@ -148,17 +148,17 @@ fn serve(args: &ReflectArgs) -> Result<(), Error> {
     let (reloading, ending) = (server.control(), server.control());
     let (allow, file) = (args.allow.clone(), args.allow_file.clone());
     let reload = move || {
-        notify::tell(&notify::reloading());
+        notify::notify(&notify::reloading());
         let reloaded = allow_list(&allow, file.as_ref())
             .and_then(|list| Ok(blocking::wait(reloading.set_access(list))?));
         if let Err(error) = reloaded {
             let error = plain::text(&error.to_string());
             console::note(format_args!("longhaul: {error}; the old list stays in force"));
         }
-        notify::tell(notify::READY);
+        notify::notify(notify::READY);
     };
     let shut_down = move || {
-        notify::tell(notify::STOPPING);
+        notify::notify(notify::STOPPING);
         ending.shutdown(Duration::ZERO);
     };
     signals::direct_server(held, reload, shut_down)?;
@@ -170,7 +170,7 @@ fn serve(args: &ReflectArgs) -> Result<(), Error> {
     } else {
         console::out(format_args!("longhaul reflecting on {address} (data {data_port}) as {id}"));
     }
-    notify::tell(notify::READY);
+    notify::notify(notify::READY);
     let mut events = server.events();
     while let Some(event) = blocking::wait(events.next()) {
         log.write(&event);

@@ -40,7 +40,7 @@ struct Run {
     /// The number of repeated chunks, without those that waited for a sync.
     excess: u64,
     /// Whether to print the events.
-    is_told: bool,
+    prints: bool,
 }
 
 /// How an attempt ended.
@@ -57,7 +57,7 @@ fn place(disk: &Disk, path: &str) -> Place {
 }
 
 impl Run {
-    fn new(seed: u64, is_told: bool) -> Run {
+    fn new(seed: u64, prints: bool) -> Run {
         let mut rng = Rng::new(seed);
         let (from, to) = (Disk::new(rng.next()), Disk::new(rng.next()));
         let is_single = rng.below(10) < 7;
@@ -103,7 +103,7 @@ impl Run {
             written: BTreeSet::new(),
             attempts: 0,
             excess: 0,
-            is_told,
+            prints,
         }
     }
 
@@ -131,7 +131,7 @@ impl Run {
                 _ if cuts => End::PowerCut,
                 _ => End::Failed,
             };
-            if self.is_told {
+            if self.prints {
                 let faults = self.to.struck();
                 eprintln!("attempt {}: {end:?} {failed:?}, faults: {faults:?}", self.attempts);
             }
@@ -254,7 +254,7 @@ impl Run {
             + (lost_journals + unread_journals) * MOST_CHUNKS
             + unread;
         self.excess += again.saturating_sub(waited);
-        if self.is_told {
+        if self.prints {
             eprintln!("{again} chunks come again, resume: {is_resume}");
         }
         let excess = self.excess;
@@ -306,14 +306,17 @@ fn show(path: &[u8]) -> String {
 }
 
 /// Returns the environment variable `name` as a number; `default` if the variable is not set.
-fn told(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |told| told.parse().expect(name))
+fn number_from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
 #[test]
 #[expect(clippy::print_stderr, reason = "a failed run names its seed")]
 fn copies_survive_faults_kills_and_power_cuts() {
-    let (runs, first) = (told("LONGHAUL_STORAGE_RUNS", 1000), told("LONGHAUL_STORAGE_SEED", 1));
+    let (runs, first) = (
+        number_from_env("LONGHAUL_STORAGE_RUNS", 1000),
+        number_from_env("LONGHAUL_STORAGE_SEED", 1),
+    );
     let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let attempts = std::thread::scope(|scope| {
         let work = |worker| {

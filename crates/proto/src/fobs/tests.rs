@@ -39,7 +39,7 @@ fn ms(ms: u64) -> Time {
 }
 
 /// A message about a slice (a range of blocks) of a segment.
-fn told(
+fn selective(
     sequence: u64,
     segment: u32,
     slice: Range<u32>,

@@ -200,15 +200,15 @@ impl Capacity {
         // The train may have taken one step longer than it seems, if its start was read late.
         let slower = f64::from(steps) / f64::from(steps + 1);
         let sure = rate * slower.min(self.tuning.train);
-        let news = self.given.is_none() && sure > self.found;
-        if news {
+        let is_new = self.given.is_none() && sure > self.found;
+        if is_new {
             (self.found, self.shown, self.exact) = (sure, rate, self.is_exact(steps));
             (self.base, self.step, self.belief) = (sure, 0.0, 0);
             self.queue = f64::INFINITY;
             (self.alone, self.several) = (true, None);
         }
-        self.searching &= !news;
-        news
+        self.searching &= !is_new;
+        is_new
     }
 
     /// Whether a first train of `steps` steps shows a ceiling.

@@ -49,7 +49,7 @@ impl FairShare {
         let left = self.left.clamp(least, link);
         let estimate = match seen / left.max(f64::MIN_POSITIVE) {
             used if used >= tuning.others_used => left.max(seen) * tuning.others_more,
-            used if used < tuning.others_gone => left * tuning.others_much_less,
+            used if used < tuning.others_absent => left * tuning.others_much_less,
             used if used < tuning.others_unused => left * tuning.others_less,
             _ => left,
         };

@@ -36,7 +36,7 @@ pub(super) struct ScheduleChange {
     /// Whether the flow began to answer, or its estimate changed.
     pub(super) changed: bool,
     /// Rate freed by a flow that ended or stopped answering.
-    pub(super) gone: f64,
+    pub(super) freed: f64,
 }
 
 /// Arrivals of a flow, and datagrams that this host's socket dropped. In datagrams; in bits in the
@@ -53,7 +53,7 @@ pub(super) struct Flow {
     pub(super) rules: Rules,
     pub(super) standing: Standing,
     pub(super) outgoing: VecDeque<(Carrier, Control)>,
-    pub(super) news: ScheduleChange,
+    pub(super) change: ScheduleChange,
     /// Which blocks have been requested at least once, and which have arrived.
     frontier: Frontier,
     asked: Asked,
@@ -96,7 +96,7 @@ pub(super) struct Flow {
     /// Highest packet number of the sender's last answer, plus one.
     answered: u64,
     request: u64,
-    told: Rate,
+    requested_rate: Rate,
     anew: bool,
     /// When the flow last showed activity.
     sign: Time,
@@ -130,7 +130,7 @@ impl Flow {
             rules,
             standing,
             outgoing: VecDeque::new(),
-            news: ScheduleChange { changed: true, gone: 0.0 },
+            change: ScheduleChange { changed: true, freed: 0.0 },
             frontier,
             asked,
             monitor: Monitor::default(),
@@ -158,7 +158,7 @@ impl Flow {
             blocked: false,
             answered: 0,
             request: 0,
-            told: Rate::ZERO,
+            requested_rate: Rate::ZERO,
             anew: false,
             sign: now,
             looked: now,
@@ -225,17 +225,17 @@ impl Flow {
             let payload = Bytes::new(u64::from(len)) + self.overhead;
             self.monitor.on_arrival(*at, number.0, payload);
         }
-        let asked_to = self.frontier.peek().unwrap_or(u64::MAX);
+        let requested_to = self.frontier.peek().unwrap_or(u64::MAX);
         let there = self.frontier.there();
         // Refuses blocks that were not requested: the receiver may have no room for them.
-        let is_asked = |arrival: &&Arrival| {
+        let is_requested = |arrival: &&Arrival| {
             let number = layout.number(arrival.block);
-            !of_object(arrival.block) || number < asked_to || there.contains(number)
+            !of_object(arrival.block) || number < requested_to || there.contains(number)
         };
-        if arrivals.iter().all(|arrival| is_asked(&arrival)) {
+        if arrivals.iter().all(|arrival| is_requested(&arrival)) {
             self.take(now, arrivals);
         } else {
-            let asked: Vec<Arrival> = arrivals.iter().filter(is_asked).copied().collect();
+            let asked: Vec<Arrival> = arrivals.iter().filter(is_requested).copied().collect();
             self.end.accounting.refused += (arrivals.len() - asked.len()) as u64;
             self.take(now, &asked);
         }
@@ -255,9 +255,9 @@ impl Flow {
     /// Credits the sender for the time since the last call, at the last requested rate.
     fn allow(&mut self, now: Time) {
         let Tuning { too_fast, at_once, .. } = self.rules.tuning;
-        let told = self.told.as_bps() as f64;
-        let in_hand = self.window_at(self.rate().max(told)) as f64 * self.datagram.bits();
-        self.obedience.allow(now, told * too_fast, in_hand * at_once);
+        let requested_rate = self.requested_rate.as_bps() as f64;
+        let in_hand = self.window_at(self.rate().max(requested_rate)) as f64 * self.datagram.bits();
+        self.obedience.allow(now, requested_rate * too_fast, in_hand * at_once);
     }
 
     /// Accepts requested blocks.
@@ -285,7 +285,7 @@ impl Flow {
         self.sign = now;
         let was_silent = core::mem::take(&mut self.silences) > 0;
         if core::mem::take(&mut self.quiet) && !self.end.is_finished() {
-            self.news.changed = true;
+            self.change.changed = true;
             if was_silent {
                 // "By doing so, we are able to treat new flows just as old ones" (section 4.4): a
                 // flow that returns counts as new.
@@ -310,7 +310,7 @@ impl Flow {
         }
         if self.frontier.is_complete() && !self.end.is_finished() {
             self.end.finish();
-            self.news.gone += self.rate();
+            self.change.freed += self.rate();
         }
     }
 
@@ -328,7 +328,7 @@ impl Flow {
             self.blocked |= is_out;
             self.starved |= self.frontier.peek().is_some() && !is_out;
         }
-        self.news.changed |= self.standing.bound() != before;
+        self.change.changed |= self.standing.bound() != before;
         self.settle(now);
     }
 
@@ -459,7 +459,7 @@ impl Flow {
             // The sender waits until this host allows it to send more bytes; the other flows get
             // this flow's share meanwhile.
             self.quiet = true;
-            self.news.gone += self.rate();
+            self.change.freed += self.rate();
             return None;
         }
         let (from, mut seen) = (self.interval_from?, self.monitor.seen()?);
@@ -503,7 +503,7 @@ impl Flow {
         if self.asked.under_way() == 0 {
             return Time::NEVER;
         }
-        let pace = self.datagram / self.told.max(Rate::from_bps(1));
+        let pace = self.datagram / self.requested_rate.max(Rate::from_bps(1));
         let Tuning { silence, silence_rtts, longest_silence, .. } = self.rules.tuning;
         let wait = silence.max(self.standing.rtt() * silence_rtts) + pace * 4;
         self.sign + (wait * (1 << self.silences.min(8))).min(longest_silence.max(wait))
@@ -518,7 +518,7 @@ impl Flow {
         self.next_ask = now;
         if !self.quiet {
             self.quiet = true;
-            self.news.gone += self.rate();
+            self.change.freed += self.rate();
         }
         if self.standing.fixed().is_none() {
             self.sfc.set_target(self.least.min(self.standing.bound()));
@@ -556,7 +556,7 @@ impl Flow {
             list.insert(first..first + run.blocks.len() as u64);
         }
         let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
-        if list.is_empty() && rate == self.told {
+        if list.is_empty() && rate == self.requested_rate {
             return;
         }
         if self.asked.under_way() == 0 {
@@ -564,7 +564,7 @@ impl Flow {
         }
         // Data in flight before this request were requested at the old rate.
         self.allow(now);
-        self.told = rate;
+        self.requested_rate = rate;
         let mut runs = list.iter().peekable();
         loop {
             self.request += 1;

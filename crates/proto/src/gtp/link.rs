@@ -82,12 +82,12 @@ impl Link {
     /// Handles the rate of a flow's first train; returns whether C_r changed.
     pub(super) fn on_train(&self, capacity: &mut Capacity, rate: f64) -> bool {
         let (found, most) = (capacity.found().0, self.most(capacity));
-        let news = capacity.given().is_none()
+        let is_new = capacity.given().is_none()
             && (found > most || (rate >= self.card * capacity.tuning().like_card && found < most));
-        if news {
+        if is_new {
             capacity.set_found(most);
         }
-        news
+        is_new
     }
 
     /// The totals from which C_r is adjusted. The part of other traffic, minus the capacity that
@@ -184,8 +184,8 @@ mod tests {
     /// A link whose card has this speed in Mbit/s.
     fn card(mbps: u64) -> Link {
         let mut link = Link::new();
-        let told = Others { link: Some(Rate::from_mbps(mbps)), bytes: Bytes::ZERO, flows: 0 };
-        link.set(Time::ZERO, told, false);
+        let report = Others { link: Some(Rate::from_mbps(mbps)), bytes: Bytes::ZERO, flows: 0 };
+        link.set(Time::ZERO, report, false);
         link
     }
 
@@ -254,8 +254,8 @@ mod tests {
         let mut link = Link::new();
         for look in 0..3u64 {
             let bytes = Rate::from_mbps(others).over(Span::from_secs(look));
-            let told = Others { link: None, bytes, flows: 1 };
-            link.set(Time::ZERO + Span::from_secs(look), told, true);
+            let report = Others { link: None, bytes, flows: 1 };
+            link.set(Time::ZERO + Span::from_secs(look), report, true);
             link.on_interval(&rules().tuning, capacity, 0.0, &[(Rate::from_bps(u64::MAX), 1.0)]);
         }
         link

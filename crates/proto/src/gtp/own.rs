@@ -2,7 +2,7 @@
 //! every loss as a sign of too high a rate, and slows a flow on such a path down for ever.
 //!
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
-//! After the rate has fallen to the share `own_fallen` of the rate at which losses began, the
+//! After the rate has fallen to the share `own_reduced` of the rate at which losses began, the
 //! flow's loss is compared with this prediction. `own_stays` says how near to its old value the
 //! loss must be to count as unchanged. A second comparison follows after a further, shorter fall
 //! (`own_again` of the first). If the loss stayed both times, it is the path's own loss and is
@@ -16,7 +16,7 @@ use super::tuning::Tuning;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnLoss {
     /// Constants: see `own_*` in `tuning`.
-    fallen: f64,
+    reduced: f64,
     again: f64,
     stays: f64,
     least: f64,
@@ -32,9 +32,9 @@ pub(super) struct OwnLoss {
 impl OwnLoss {
     /// Starts with no known own loss.
     pub(super) fn new(rules: &Rules) -> OwnLoss {
-        let Tuning { own_fallen, own_again, own_stays, own_least, own_margin, .. } = rules.tuning;
+        let Tuning { own_reduced, own_again, own_stays, own_least, own_margin, .. } = rules.tuning;
         OwnLoss {
-            fallen: own_fallen,
+            reduced: own_reduced,
             again: own_again,
             stays: own_stays,
             least: own_least,
@@ -69,8 +69,8 @@ impl OwnLoss {
 
     /// Share to which the rate must fall before losses are compared. The second fall is shorter.
     fn share_to_judge(&self) -> f64 {
-        let again = (1.0 - self.again) + self.fallen * self.again;
-        if self.has_stayed { again } else { self.fallen }
+        let again = (1.0 - self.again) + self.reduced * self.again;
+        if self.has_stayed { again } else { self.reduced }
     }
 
     /// The part of a loss ratio beyond the path's own loss, which is multiplied by a margin.

@@ -46,7 +46,7 @@ pub struct GtpReceiver {
     /// Whether flows have joined, left or changed since the last schedule.
     changed: bool,
     /// The rate that departed flows have freed since the last schedule.
-    gone: f64,
+    freed: f64,
     /// No change triggers a schedule before this time, so changes close together share one
     /// schedule.
     next_change: Time,
@@ -70,7 +70,7 @@ impl Default for GtpReceiver {
             link: Link::new(),
             rules: None,
             changed: false,
-            gone: 0.0,
+            freed: 0.0,
             next_change: Time::ZERO,
             next_interval: Time::NEVER,
             last_interval: Time::ZERO,
@@ -94,9 +94,9 @@ impl GtpReceiver {
         while let Some(event) = flow.end.poll_event() {
             self.events.push_back((id, event));
         }
-        let news = core::mem::take(&mut flow.news);
-        self.changed |= news.changed || news.gone > 0.0;
-        self.gone += news.gone;
+        let change = core::mem::take(&mut flow.change);
+        self.changed |= change.changed || change.freed > 0.0;
+        self.freed += change.freed;
         let due = flow.due();
         let before = self.due.insert(id, due);
         if before != Some(due) {
@@ -149,13 +149,13 @@ impl GtpReceiver {
         let fixed = active.iter().filter_map(|(_, flow)| flow.standing.fixed()).sum();
         let capacity = self.link.rate(&self.capacity, fixed);
         let sum: f64 = active.iter().map(|(_, flow)| flow.estimate().min(capacity)).sum();
-        let gone = core::mem::take(&mut self.gone);
+        let freed = core::mem::take(&mut self.freed);
         let weights: f64 = active.iter().map(|(_, flow)| flow.rules.weight).sum();
         let mut demands = Vec::with_capacity(active.len());
         let mut flows = Vec::with_capacity(active.len());
         let mut longest = Span::ZERO;
         for (id, flow) in active {
-            flow.raise_estimate(gain(gone, flow.estimate().min(capacity), sum));
+            flow.raise_estimate(gain(freed, flow.estimate().min(capacity), sum));
             longest = longest.max(flow.standing.path_rtt());
             let weight = flow.rules.weight;
             let least = floor(flow.rules.least_rate, capacity, weight, weights);
@@ -203,7 +203,7 @@ impl GtpReceiver {
                     (shortest, longest) = (shortest.min(queue), longest.max(queue));
                 }
                 None if flow.is_active() => unmeasured += flow.rate(),
-                None => self.gone += core::mem::take(&mut flow.news.gone),
+                None => self.freed += core::mem::take(&mut flow.change.freed),
             }
         }
         // A queue at the receiver's link delays all flows; a queue on one path delays only the flow
@@ -326,9 +326,9 @@ impl Receiver for GtpReceiver {
     }
 
     fn remove_flow(&mut self, flow: FlowId) {
-        let Some(gone) = self.flows.remove(&flow) else { return };
-        if gone.is_active() {
-            self.gone += gone.rate();
+        let Some(removed) = self.flows.remove(&flow) else { return };
+        if removed.is_active() {
+            self.freed += removed.rate();
             self.changed = true;
         }
         if let Some(due) = self.due.remove(&flow) {

@@ -36,9 +36,9 @@ pub struct GtpSender {
     /// Minimum relative change of the round-trip time for another report to the receiver. The
     /// value is smaller if the receiver has to find its capacity, because the queue then shows
     /// the capacity.
-    rtt_news: f64,
+    rtt_change: f64,
     /// Minimum absolute change of the round-trip time for another report to the receiver.
-    least_news: Span,
+    least_rtt_change: Span,
     /// Blocks to be sent, in the order of the requests.
     wanted: VecDeque<Range<u64>>,
     /// Blocks that were sent.
@@ -99,8 +99,8 @@ impl GtpSender {
             cap,
             train: FirstTrain::new(setup, setup.rate.is_none() && !wanted.is_empty(), 1.0)
                 .with_len(first_train(setup)),
-            rtt_news: if is_found(setup) { tuning.rtt_news_found } else { tuning.rtt_news },
-            least_news: if is_found(setup) { tuning.least_news } else { Span::ZERO },
+            rtt_change: if is_found(setup) { tuning.rtt_change_found } else { tuning.rtt_change },
+            least_rtt_change: if is_found(setup) { tuning.least_rtt_change } else { Span::ZERO },
             unanswered: !wanted.is_empty(),
             wanted,
             sent: RangeSet::new(),
@@ -202,19 +202,19 @@ impl GtpSender {
             return;
         }
         if ack.next > self.acknowledged {
-            let news = self.acknowledged..ack.next;
+            let new = self.acknowledged..ack.next;
             self.acknowledged = ack.next;
-            self.end.frontier.set_there(news.clone());
-            self.end.note(news);
+            self.end.frontier.set_there(new.clone());
+            self.end.note(new);
         }
     }
 
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         let Some(feedback) = self.end.on_pulse(now, pulse) else { return };
-        let (rtt, told) = (feedback.rtt, self.offer.rtt);
-        let share = told.as_secs_f64() * self.rtt_news;
-        let news = Span::from_secs_f64(share).max(self.least_news);
-        if feedback.sample.is_some() && (rtt - told).max(told - rtt) > news {
+        let (rtt, offered) = (feedback.rtt, self.offer.rtt);
+        let share = offered.as_secs_f64() * self.rtt_change;
+        let change = Span::from_secs_f64(share).max(self.least_rtt_change);
+        if feedback.sample.is_some() && (rtt - offered).max(offered - rtt) > change {
             self.offer.rtt = rtt;
             self.say_offer();
         }
@@ -241,8 +241,8 @@ impl SendingFlow for GtpSender {
     }
 
     fn leave_out(&mut self, _: Time, blocks: BlockRange) {
-        if let Some(news) = self.end.frontier.skip(blocks) {
-            self.end.note(news);
+        if let Some(new) = self.end.frontier.skip(blocks) {
+            self.end.note(new);
         }
     }
 

@@ -90,13 +90,13 @@ tuning! {
     /// Longest control interval.
     longest_interval: Span = Span::from_secs(3);
     /// Relative change of its round-trip time that a sender reports.
-    rtt_news: f64 = 0.125;
+    rtt_change: f64 = 0.125;
     /// Relative change of its round-trip time that a sender reports if the receiver has to find
     /// its capacity: a queue then shows how large the capacity is.
-    rtt_news_found: f64 = 0.03125;
+    rtt_change_found: f64 = 0.03125;
     /// Minimum absolute change of its round-trip time that a sender reports if the receiver has
     /// to find its capacity. Hosts cause smaller changes by themselves.
-    least_news: Span = Span::from_millis(1);
+    least_rtt_change: Span = Span::from_millis(1);
     /// Lateness that a sender makes up for in one burst. Otherwise a busy sender would fall behind
     /// its rate and seem unable to reach it.
     late: Span = Span::from_millis(2);
@@ -150,7 +150,7 @@ tuning! {
     link_full: f64 = 0.98;
 
     /// Rate at which own loss is judged, as a share of the rate at which losses began.
-    own_fallen: f64 = 0.95;
+    own_reduced: f64 = 0.95;
     /// How far the rate falls before loss is judged again, as a share of the first fall. A single
     /// result may be chance.
     own_again: f64 = 0.5;
@@ -177,7 +177,7 @@ tuning! {
     /// want that much.
     others_unused: f64 = 0.5;
     /// Other traffic that uses less than this share of its part counts as gone.
-    others_gone: f64 = 0.1;
+    others_absent: f64 = 0.1;
     /// Other traffic below this share of the link cannot hide that the link is full.
     others_small: f64 = 0.05;
     /// Factor on the part of other traffic that wants more: its part doubles in about three

@@ -61,7 +61,7 @@ pub(super) struct Incoming {
 }
 
 /// A message of a request, and its effect on the counters.
-pub(super) struct Asked {
+pub(super) struct RequestMessage {
     pub(super) report: Report,
     /// Missing blocks in the message that are known to have been sent.
     pub(super) lost: u32,
@@ -147,7 +147,7 @@ impl Incoming {
         tally: &Tally,
         is_past: bool,
         patience: Patience,
-    ) -> Option<Asked> {
+    ) -> Option<RequestMessage> {
         while !self.rest.is_empty() {
             let missing = tally.missing(self.rest.clone());
             let report = Report::fill(self.segment, self.round, self.rest.clone(), missing);
@@ -166,7 +166,7 @@ impl Incoming {
             let lost = tally.missing_in(sent.clone());
             let newly_lost = tally.missing_in(sent.start.max(self.lost_to)..sent.end);
             self.lost_to = self.lost_to.max(sent.end);
-            return Some(Asked { report, lost, newly_lost });
+            return Some(RequestMessage { report, lost, newly_lost });
         }
         None
     }

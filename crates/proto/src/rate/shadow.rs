@@ -146,7 +146,7 @@ pub(crate) struct Shadow {
     /// Until when losses do not shrink windows below our fair share.
     held: Time,
     /// Whether the last round had a queue that needs draining.
-    stands: bool,
+    has_queue: bool,
     /// [`Shadow::cap`] after the last report.
     capped: Rate,
     /// When others last had a queue.
@@ -260,7 +260,7 @@ impl Shadow {
             part: 1.0,
             judged: None,
             held: Time::ZERO,
-            stands: false,
+            has_queue: false,
             capped: Rate::from_bps_f64(f64::INFINITY),
             shared_at: Time::ZERO,
             rate: 0.0,
@@ -361,7 +361,7 @@ impl Shadow {
     /// only if the path's own loss ratio is known; otherwise losses of a full queue would be
     /// mistaken for that ratio.
     fn cap(&self) -> Rate {
-        let drains = self.stands && self.calm.0 >= CALM_LEN;
+        let drains = self.has_queue && self.calm.0 >= CALM_LEN;
         let known = drains.then(|| self.carries()).flatten();
         // The rate at which data arrive while a queue persists is the capacity, or our share of it.
         let cap = |carries: f64| {
@@ -383,7 +383,7 @@ impl Shadow {
     /// second.
     fn is_shared(&mut self, rtt: f64, carries: f64, shown: &Shown) -> bool {
         let Some((queue, longest)) = shown.queue else {
-            self.stands = false;
+            self.has_queue = false;
             return false;
         };
         let rounds = self.after_train.saturating_sub(1);
@@ -399,7 +399,7 @@ impl Shadow {
             self.calm = (sent * kept, lost * kept);
         }
         self.longest = longest;
-        self.stands = queue > margin;
+        self.has_queue = queue > margin;
         // A queue that may be our own is not counted as a queue of others.
         self.queue.of_others(queue, shown.left / self.at_least(carries), shown.span) > margin
     }
@@ -497,7 +497,7 @@ impl Shadow {
 
     /// The rate while other flows are present, in bits a second, for this round-trip time in
     /// seconds.
-    fn beside_others(&self, windows: &Windows, rtt: f64) -> f64 {
+    fn rate_among_others(&self, windows: &Windows, rtt: f64) -> f64 {
         let carries = self.carries();
         if self.weight == Weight::LOW {
             let seen = LEAST_LEN as f64 * self.datagram / rtt.max(ROUND);
@@ -566,7 +566,7 @@ impl RateController for Shadow {
         if let Some(shown) = &shown {
             windows.grow(now, shown.span, rtt + self.queue.now);
         }
-        self.rate = self.beside_others(&windows, rtt);
+        self.rate = self.rate_among_others(&windows, rtt);
         self.windows = Some(windows);
     }
 }

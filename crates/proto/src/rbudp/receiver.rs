@@ -30,7 +30,7 @@ pub struct Flow {
     /// Segments that have begun and are incomplete.
     open: BTreeMap<u32, Segment>,
     /// The open segments whose DONE waits for overtaken data, or is being answered.
-    asked: BTreeSet<u32>,
+    answering: BTreeSet<u32>,
     /// Coded symbols ([`crate::coded`]) of incomplete chunks.
     symbols: Waiting,
     /// Segments to report as complete, each with the round of the DONE to answer; 0 without a DONE.
@@ -42,7 +42,7 @@ impl Flow {
         if self.open.remove(&segment).is_some() {
             self.completed.push_back((segment, 0));
         }
-        self.asked.remove(&segment);
+        self.answering.remove(&segment);
         self.end.push_event(Event::SegmentDone { segment });
         if self.tallies.is_complete() {
             self.end.finish();
@@ -115,7 +115,7 @@ impl Flow {
     }
 
     fn begin_reports(&mut self, now: Time) {
-        for segment in &self.asked {
+        for segment in &self.answering {
             if let Some(open) = self.open.get_mut(segment) {
                 open.begin(now, self.end.accounting.highest, self.end.risen, self.grace);
             }
@@ -133,7 +133,7 @@ impl Flow {
             let open = self.open.entry(segment).or_default();
             open.on_done(now, done, self.grace, self.recent);
             if open.is_waiting() {
-                self.asked.insert(segment);
+                self.answering.insert(segment);
             }
             self.begin_reports(now);
         } else if self.completed.iter().all(|(of, _)| *of != segment) {
@@ -155,12 +155,12 @@ impl Flow {
         }
         let reporting =
             |segment: &&u32| self.open.get(*segment).is_some_and(|open| open.is_reporting());
-        let segment = *self.asked.iter().find(reporting)?;
+        let segment = *self.answering.iter().find(reporting)?;
         let spared = self.spared(segment);
         let open = self.open.get_mut(&segment)?;
         let slice = open.next_slice(now, segment, self.tallies.open(segment)?, &spared)?;
         if !open.is_reporting() {
-            self.asked.remove(&segment);
+            self.answering.remove(&segment);
         }
         self.end.accounting.blocks_lost += u64::from(slice.newly_lost);
         self.end.accounting.reported_lost += u64::from(slice.report.count());
@@ -180,7 +180,7 @@ impl ReceivingFlow for Flow {
             recent: setup.rtt.max(MIN_RECENT),
             tallies: Tallies::new(setup.layout),
             open: BTreeMap::new(),
-            asked: BTreeSet::new(),
+            answering: BTreeSet::new(),
             symbols: Waiting::default(),
             completed: VecDeque::new(),
         }
@@ -236,7 +236,7 @@ impl ReceivingFlow for Flow {
     }
 
     fn next_report(&self) -> Wake {
-        let graces = self.asked.iter().filter_map(|segment| self.open.get(segment)?.deadline());
+        let graces = self.answering.iter().filter_map(|segment| self.open.get(segment)?.deadline());
         graces.min().map_or(Wake::OnInput, |at| Wake::At(at, Why::Report))
     }
 }

@@ -34,7 +34,7 @@ impl TailCopies {
 
 /// A DONE that the receiver has not answered completely.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingDone {
     pub(super) done: Done,
     /// When the DONE is repeated.
     pub(super) again: Time,
@@ -43,7 +43,7 @@ pub(super) struct Asked {
     covered: RangeSet,
 }
 
-impl Asked {
+impl PendingDone {
     fn is_answered(&self) -> bool {
         self.covered.count() == u64::from(self.done.sent_to)
     }
@@ -62,7 +62,7 @@ pub(super) struct Segment {
     /// The last complete answer covers the blocks before this number. Of the covered blocks, the
     /// receiver lacks only those that it reported missing.
     answered_to: u32,
-    asked: Option<Asked>,
+    pending_done: Option<PendingDone>,
     repairs: VecDeque<Range<u32>>,
     /// Rounds begun: 1, and one for each repair round.
     pub(super) rounds: u32,
@@ -102,7 +102,7 @@ impl Segment {
             highest: PacketNumber(0),
             since_done: 0,
             answered_to: 0,
-            asked: None,
+            pending_done: None,
             repairs: VecDeque::new(),
             rounds: 1,
             in_repair: false,
@@ -120,8 +120,8 @@ impl Segment {
         !self.repairs.is_empty() || !self.symbols.is_empty()
     }
 
-    pub(super) fn asked(&self) -> Option<&Asked> {
-        self.asked.as_ref()
+    pub(super) fn pending_done(&self) -> Option<&PendingDone> {
+        self.pending_done.as_ref()
     }
 
     /// Number of datagrams in the round that the next DONE ends.
@@ -262,7 +262,7 @@ impl Segment {
     /// added.
     pub(super) fn copy_round(&mut self, copies: TailCopies) -> u64 {
         let more = copies.more(self.listed);
-        if self.asked.is_some() || self.list.is_empty() || more == 0 {
+        if self.pending_done.is_some() || self.list.is_empty() || more == 0 {
             return 0;
         }
         self.copied = true;
@@ -286,10 +286,11 @@ impl Segment {
             return Next::Wait;
         }
         let all_sent = sent_to == self.blocks;
-        match &self.asked {
+        match &self.pending_done {
             // The DONE for the whole segment replaces an unanswered partial DONE.
-            Some(asked) => {
-                let part = asked.done.sent_to < self.blocks && asked.covered.is_empty();
+            Some(pending_done) => {
+                let part =
+                    pending_done.done.sent_to < self.blocks && pending_done.covered.is_empty();
                 if part && all_sent && self.since_done > 0 { Next::Ask } else { Next::Wait }
             }
             None if self.since_done > 0 => {
@@ -315,40 +316,42 @@ impl Segment {
         self.repeated.clear();
         let (round, highest) = (self.round, self.highest);
         let done = Done { segment, round, sent_to, highest };
-        self.asked = Some(Asked { done, again: now + wait, wait, covered: RangeSet::new() });
+        self.pending_done =
+            Some(PendingDone { done, again: now + wait, wait, covered: RangeSet::new() });
         done
     }
 
     /// Repeats the unanswered DONE if its wait is over. The wait doubles each time, up to `most`.
     pub(super) fn repeat(&mut self, now: Time, most: Span) -> Option<Done> {
-        let asked = self.asked.as_mut().filter(|asked| asked.again <= now)?;
-        asked.wait = (asked.wait * 2).min(most);
-        asked.again = now + asked.wait;
-        Some(asked.done)
+        let pending_done =
+            self.pending_done.as_mut().filter(|pending_done| pending_done.again <= now)?;
+        pending_done.wait = (pending_done.wait * 2).min(most);
+        pending_done.again = now + pending_done.wait;
+        Some(pending_done.done)
     }
 
     /// Handles an answer. An answer to an older DONE is useless: the missing blocks that it lists
     /// were repaired since, or a newer DONE covers them.
     pub(super) fn on_report(&mut self, now: Time, report: &Report) {
         let slice = report.slice();
-        let Some(asked) = &mut self.asked else { return };
-        if report.round() != asked.done.round || slice.end > asked.done.sent_to {
+        let Some(pending_done) = &mut self.pending_done else { return };
+        if report.round() != pending_done.done.round || slice.end > pending_done.done.sent_to {
             return;
         }
         let wide = |run: Range<u32>| u64::from(run.start)..u64::from(run.end);
         for run in report.missing().iter().cloned().map(wide) {
             let mut at = run.start;
-            while let Some(gap) = asked.covered.first_gap(at..run.end) {
+            while let Some(gap) = pending_done.covered.first_gap(at..run.end) {
                 at = gap.end;
                 self.repairs.push_back(gap.start as u32..gap.end as u32);
             }
         }
-        if asked.covered.insert(wide(slice)) > 0 {
-            asked.again = asked.again.max(now + asked.wait);
+        if pending_done.covered.insert(wide(slice)) > 0 {
+            pending_done.again = pending_done.again.max(now + pending_done.wait);
         }
-        if asked.is_answered() {
-            self.answered_to = asked.done.sent_to;
-            self.asked = None;
+        if pending_done.is_answered() {
+            self.answered_to = pending_done.done.sent_to;
+            self.pending_done = None;
         }
     }
 }

@@ -151,8 +151,8 @@ impl RbudpSender {
         // The receiver's grace and its processing time are not part of the round trip.
         let wait = self.end.rtt.timeout() + self.end.rtt.smoothed() / 2;
         let Some(open) = self.open.get_mut(&segment) else { return };
-        if let Some(asked) = open.asked() {
-            self.repeats.remove(&(asked.again, segment));
+        if let Some(pending_done) = open.pending_done() {
+            self.repeats.remove(&(pending_done.again, segment));
         }
         let blocks = open.round_len();
         let done = open.ask(now, segment, sent_to, wait);
@@ -168,9 +168,9 @@ impl RbudpSender {
     fn set_whole(&mut self, segment: u32) {
         self.repairing.remove(&segment);
         if let Some(open) = self.open.remove(&segment)
-            && let Some(asked) = open.asked()
+            && let Some(pending_done) = open.pending_done()
         {
-            self.repeats.remove(&(asked.again, segment));
+            self.repeats.remove(&(pending_done.again, segment));
         }
         self.end.set_whole(segment);
     }
@@ -188,9 +188,9 @@ impl RbudpSender {
             return;
         }
         let Some(open) = self.open.get_mut(&segment) else { return };
-        let before = open.asked().map(|asked| asked.again);
+        let before = open.pending_done().map(|pending_done| pending_done.again);
         open.on_report(now, report);
-        let after = open.asked().map(|asked| asked.again);
+        let after = open.pending_done().map(|pending_done| pending_done.again);
         if open.has_repairs() {
             self.repairing.insert(segment);
         }
@@ -236,7 +236,8 @@ impl SendingFlow for RbudpSender {
             self.repeats.pop_first();
             let Some(open) = self.open.get_mut(&segment) else { continue };
             let done = open.repeat(now, most);
-            self.repeats.extend(open.asked().map(|asked| (asked.again, segment)));
+            self.repeats
+                .extend(open.pending_done().map(|pending_done| (pending_done.again, segment)));
             if let Some(done) = done {
                 self.say(done);
             }

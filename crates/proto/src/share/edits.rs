@@ -74,7 +74,7 @@ struct Waiting {
     wish: Wish,
     /// The newest revision that the client knew when the program requested the edit, or a later
     /// revision that the client's own edit of the key created.
-    heard: u64,
+    seen_revision: u64,
     /// Whether the edit waited for a connection. Such an edit must not overwrite changes that the
     /// client did not know.
     is_late: bool,
@@ -98,8 +98,8 @@ pub struct Edits {
     /// Keys of the presence to ask for again.
     loose: BTreeSet<Key>,
     /// Presence keys whose restoration was requested.
-    asked: BTreeSet<Key>,
-    heard: u64,
+    restoring: BTreeSet<Key>,
+    seen_revision: u64,
     connected: bool,
 }
 
@@ -107,8 +107,8 @@ impl Edits {
     /// Adds an edit; returns its number.
     pub fn add(&mut self, wish: Wish) -> u64 {
         self.next += 1;
-        let (heard, is_late) = (self.heard, !self.connected);
-        let waiting = Waiting { wish, heard, is_late, sent: false, again: false };
+        let (seen_revision, is_late) = (self.seen_revision, !self.connected);
+        let waiting = Waiting { wish, seen_revision, is_late, sent: false, again: false };
         self.waiting.insert(self.next, waiting);
         self.next
     }
@@ -116,7 +116,7 @@ impl Edits {
     /// Number of unacknowledged edits, plus presence keys that the server has not confirmed on this
     /// connection.
     pub fn len(&self) -> usize {
-        self.waiting.len() + self.loose.len() + self.asked.len()
+        self.waiting.len() + self.loose.len() + self.restoring.len()
     }
 
     /// Whether all edits are acknowledged and all presence is confirmed on this connection.
@@ -135,8 +135,8 @@ impl Edits {
     }
 
     /// Records a revision that the server reported.
-    pub fn heard(&mut self, revision: u64) {
-        self.heard = self.heard.max(revision);
+    pub fn note_revision(&mut self, revision: u64) {
+        self.seen_revision = self.seen_revision.max(revision);
     }
 
     /// Notes that a connection is open.
@@ -153,7 +153,7 @@ impl Edits {
             waiting.again |= waiting.sent;
             waiting.sent = false;
         }
-        self.asked.clear();
+        self.restoring.clear();
         self.loose = self.held.keys().cloned().collect();
     }
 
@@ -170,7 +170,7 @@ impl Edits {
         let condition = match waiting.wish.version {
             Some(version) => Condition::Version(version),
             None if !waiting.is_late => Condition::Always,
-            None => Condition::NotSince(waiting.heard),
+            None => Condition::NotSince(waiting.seen_revision),
         };
         let (number, wish) = (*number, waiting.wish.clone());
         Some(Sent { number, wish, condition, again: waiting.again })
@@ -184,7 +184,7 @@ impl Edits {
         self.loose.remove(&key);
         let Held { value, version, is_strict } = self.held.get(&key)?;
         let (value, version, is_strict) = (value.clone(), *version, *is_strict);
-        self.asked.insert(key.clone());
+        self.restoring.insert(key.clone());
         Some(Hold { key, value, version, is_strict })
     }
 
@@ -205,13 +205,13 @@ impl Edits {
             return Err(Lie("an answer belongs to no call"));
         };
         let Answer::Made(version) = *answer else { return Ok(()) };
-        self.heard(version);
+        self.note_revision(version);
         for other in self.waiting.values_mut().filter(|other| other.wish.key == wish.key) {
-            other.heard = other.heard.max(version);
+            other.seen_revision = other.seen_revision.max(version);
         }
         // The edit replaces a presence at the key.
         self.loose.remove(&wish.key);
-        self.asked.remove(&wish.key);
+        self.restoring.remove(&wish.key);
         self.held.remove(&wish.key);
         if let (true, Some(value)) = (wish.presence, wish.value) {
             let is_strict = wish.version.is_some();
@@ -223,13 +223,13 @@ impl Edits {
     /// Processes the answer to a [`Hold`] of `key`. Returns whether the presence is lost.
     pub fn hold_answered(&mut self, key: &Key, answer: &Answer) -> bool {
         // An edit of the same key may have replaced the presence meanwhile.
-        if !self.asked.remove(key) {
+        if !self.restoring.remove(key) {
             return false;
         }
         match (answer, self.held.get_mut(key)) {
             (Answer::Made(version), Some(held)) => {
                 held.version = *version;
-                self.heard = self.heard.max(*version);
+                self.seen_revision = self.seen_revision.max(*version);
                 false
             }
             _ => self.held.remove(key).is_some(),

@@ -16,7 +16,7 @@ use crate::time::{Span, Time};
 const WINDOW: u32 = 256;
 
 /// Maximum number of missed frames whose later symbols are counted ([`Receiver::overdue`]).
-const GONE: u32 = 64;
+const MISSED_FRAMES: u32 = 64;
 
 /// Minimum pause after a symbol before the missing symbols of its frame are taken for lost: longer
 /// than the pauses between the bursts of a paced sender.
@@ -170,7 +170,7 @@ pub struct Receiver {
     given_up: u32,
     /// The newest missed frames, and how many symbols each one still lacks; `None` before the first
     /// symbol.
-    gone: BTreeMap<u32, Option<u32>>,
+    missed_frames: BTreeMap<u32, Option<u32>>,
     overdue: u64,
     /// The round-trip time to the sender.
     rtt: Span,
@@ -196,7 +196,7 @@ impl Receiver {
             open: BTreeMap::new(),
             next: 0,
             given_up: 0,
-            gone: BTreeMap::new(),
+            missed_frames: BTreeMap::new(),
             overdue: 0,
             rtt: path * 2,
             interval: Span::ZERO,
@@ -360,16 +360,17 @@ impl Receiver {
     /// Marks frames up to `last` as missed.
     fn missed(&mut self, last: u32) -> Delivery {
         let first = self.next;
-        self.gone.extend((first.max(last.saturating_sub(GONE - 1))..=last).map(|n| (n, None)));
+        self.missed_frames
+            .extend((first.max(last.saturating_sub(MISSED_FRAMES - 1))..=last).map(|n| (n, None)));
         while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() <= last) {
             let (frame, open) = entry.remove_entry();
             self.used -= open.bytes();
             let lacks = u32::from(open.shape.originals()).saturating_sub(open.count);
             self.overdue += u64::from(lacks == 0);
-            self.gone.insert(frame, Some(lacks));
+            self.missed_frames.insert(frame, Some(lacks));
         }
-        while self.gone.len() > GONE as usize {
-            self.gone.pop_first();
+        while self.missed_frames.len() > MISSED_FRAMES as usize {
+            self.missed_frames.pop_first();
         }
         self.next = last + 1;
         Delivery::Missed { first, last }
@@ -377,7 +378,7 @@ impl Receiver {
 
     /// Counts a symbol of a frame that was missed.
     fn count_overdue(&mut self, frame: u32, shape: Shape) {
-        if let Some(lacks) = self.gone.get_mut(&frame) {
+        if let Some(lacks) = self.missed_frames.get_mut(&frame) {
             let before = lacks.unwrap_or(shape.originals().into());
             self.overdue += u64::from(before == 1);
             *lacks = Some(before.saturating_sub(1));

@@ -79,7 +79,7 @@ pub async fn connect_ssh(
         Some(offer) => offer,
         None => return Err(no_offer(target, ssh, &lines).await),
     };
-    tell(&mut stdin, Word::Client(identity.id())).await?;
+    send_word(&mut stdin, Word::Client(identity.id())).await?;
     let candidates = candidates(&offer, &host);
     if let Some(first) = candidates.first() {
         offered(zone::at_port(*first, offer.data_port));
@@ -197,7 +197,7 @@ async fn configured_host(target: &SshTarget<'_>) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
 }
 
-async fn tell(stdin: &mut ChildStdin, word: Word) -> Result<(), Error> {
+async fn send_word(stdin: &mut ChildStdin, word: Word) -> Result<(), Error> {
     let told = async {
         stdin.write_all(word.line().as_bytes()).await?;
         stdin.flush().await
@@ -215,7 +215,7 @@ async fn through(
     expect: Expect,
     settings: &Settings,
 ) -> Result<Session, Error> {
-    tell(&mut stdin, Word::Switch).await?;
+    send_word(&mut stdin, Word::Switch).await?;
     let channel = tokio::io::join(stdout, stdin);
     let handshake = stream::client(channel, Under::ssh(), identity, expect, settings);
     let failed = |why: String| {

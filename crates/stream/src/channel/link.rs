@@ -64,7 +64,7 @@ impl Feed for FromRoom {
         }
     }
 
-    async fn news(&mut self) {
+    async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
             std::future::pending().await
         }

@@ -101,7 +101,7 @@ struct Waiting {
 
 pub(super) struct Shared {
     waiting: Mutex<Waiting>,
-    news: Notify,
+    changed: Notify,
     room: Arc<Semaphore>,
     /// Measures the content of sent messages, and all sent bytes.
     meter: Mutex<Meter>,
@@ -177,7 +177,7 @@ impl Source {
             waiting.items.pop_front();
             waiting.replaced += 1;
         }
-        self.shared.news.notify_one();
+        self.shared.changed.notify_one();
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl Source {
     /// Declares that no more messages follow; messages already taken are still sent.
     pub fn finish(&self) {
         self.shared.waiting().is_finished = true;
-        self.shared.news.notify_one();
+        self.shared.changed.notify_one();
     }
 }
 
@@ -220,8 +220,8 @@ impl Drop for Control {
 /// Creates a sender; `run` is a random number.
 pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
     let (waiting, meter) = Default::default();
-    let (news, room) = (Notify::new(), Arc::new(Semaphore::new(ROOM)));
-    let shared = Arc::new(Shared { waiting, news, room, meter });
+    let (changed, room) = (Notify::new(), Arc::new(Semaphore::new(ROOM)));
+    let shared = Arc::new(Shared { waiting, changed, room, meter });
     let source = Source { shared: shared.clone(), mode: wish.mode };
     let (status, watched) = watch::channel(Status::default());
     let untaken = VecDeque::new();
@@ -307,8 +307,9 @@ impl Control {
         let mut feed = Program { shared: self.shared.clone(), number: self.number };
         let least = LeastRtt::new(rtt.clone());
         let (shared, status) = (self.shared.clone(), &self.status);
-        let heard = |told: &ChannelTold, count| note(&shared, status, &least, Some(told), count);
-        let ended = carry(&mut feed, &mut self.untaken, writer, reader, rtt, heard).await;
+        let on_message =
+            |told: &ChannelTold, count| note(&shared, status, &least, Some(told), count);
+        let ended = carry(&mut feed, &mut self.untaken, writer, reader, rtt, on_message).await;
         self.number = feed.number;
         ended
     }
@@ -325,7 +326,7 @@ impl Control {
         let silent = silence(rtt.clone());
         tokio::pin!(silent);
         let least = LeastRtt::new(rtt);
-        let heard = |told: Option<ChannelTell>, out: &mut Outbound| {
+        let on_message = |told: Option<ChannelTell>, out: &mut Outbound| {
             let ended = || Error::new(Kind::Lost, "the server ended the session");
             let told = told.ok_or_else(ended)?.told;
             if let Some(ChannelTold::Hop(seen)) = &told {
@@ -336,7 +337,7 @@ impl Control {
             Ok::<_, Error>(())
         };
         // The server opens the flow before it answers.
-        heard(reader.read().await?, &mut out)?;
+        on_message(reader.read().await?, &mut out)?;
         loop {
             while let Some((message, _permit)) = feed.next() {
                 self.number = feed.number;
@@ -350,8 +351,8 @@ impl Control {
             }
             tokio::select! {
                 error = &mut silent => return Err(error),
-                told = reader.read::<ChannelTell>() => heard(told?, &mut out)?,
-                () = feed.news() => {}
+                told = reader.read::<ChannelTell>() => on_message(told?, &mut out)?,
+                () = feed.changed() => {}
                 () = when(due.map(until)) => out.flush(path),
             }
         }
@@ -389,7 +390,7 @@ pub(super) trait Feed {
     fn next(&mut self) -> Option<Untaken>;
 
     /// Completes when there may be another message, or when no more follow.
-    async fn news(&mut self);
+    async fn changed(&mut self);
 
     /// Returns whether no more messages follow.
     fn is_finished(&self) -> bool;
@@ -420,8 +421,8 @@ impl Feed for Program {
         self.shared.meter().on_bytes(clock::now(), bytes);
     }
 
-    async fn news(&mut self) {
-        self.shared.news.notified().await;
+    async fn changed(&mut self) {
+        self.shared.changed.notified().await;
     }
 
     fn is_finished(&self) -> bool {
@@ -431,15 +432,15 @@ impl Feed for Program {
 }
 
 /// Sends the `untaken` messages of an earlier connection, then the messages of `feed`. Returns when
-/// `feed` has ended and the server has received all messages. Calls `heard` with each message of
-/// the server and the number of messages that it acknowledges.
+/// `feed` has ended and the server has received all messages. Calls `on_message` with each message
+/// of the server and the number of messages that it acknowledges.
 pub(super) async fn carry(
     feed: &mut impl Feed,
     untaken: &mut VecDeque<Untaken>,
     mut writer: FrameWriter,
     mut reader: FrameReader,
     rtt: RttWatch,
-    mut heard: impl FnMut(&ChannelTold, usize),
+    mut on_message: impl FnMut(&ChannelTold, usize),
 ) -> Result<(), Error> {
     let silent = silence(rtt);
     tokio::pin!(silent);
@@ -476,10 +477,10 @@ pub(super) async fn carry(
                     sent -= count;
                     untaken.drain(..count);
                 }
-                heard(&told, count);
+                on_message(&told, count);
             }
             flushed = writer.flush(), if writer.queued() > 0 => flushed?,
-            () = feed.news(), if is_waiting => {}
+            () = feed.changed(), if is_waiting => {}
         }
     }
 }

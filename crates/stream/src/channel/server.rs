@@ -156,7 +156,7 @@ impl Channels {
                 return Err(senseless());
             }
             let bridge = self.group(&name)?;
-            tell(writer, ChannelTold::Room(room)).await?;
+            send(writer, ChannelTold::Room(room)).await?;
             let origin = origin(about.peer, publish.run);
             return bridge.sender(about, origin, writer, reader).await;
         }
@@ -169,7 +169,7 @@ impl Channels {
             let (inbound, came, counts) = Inbound::new(data, Some(about.ip), None, deadline);
             inflow = Some((self.register(flow, Box::new(inbound))?, came, counts));
         }
-        tell(writer, ChannelTold::Room(room)).await?;
+        send(writer, ChannelTold::Room(room)).await?;
         let taking = Taking {
             origin: origin(about.peer, publish.run),
             link: publish.link,
@@ -213,7 +213,7 @@ impl Channels {
         if mode == Mode::Multicast {
             let bridge = self.group(&name)?;
             let next = seat.room.read(|log| log.next());
-            tell(writer, ChannelTold::Room(Room { run, next })).await?;
+            send(writer, ChannelTold::Room(Room { run, next })).await?;
             return bridge.subscriber(&seat, filter, writer, reader).await;
         }
         let (cursor, next) = seat.room.read(|log| {
@@ -228,7 +228,7 @@ impl Channels {
             true => Some(self.outbound(about, &subscribe, mode)?),
             false => None,
         };
-        tell(writer, ChannelTold::Room(Room { run, next })).await?;
+        send(writer, ChannelTold::Room(Room { run, next })).await?;
         match out {
             Some((_flow, place, out)) => {
                 let rtt = LeastRtt::new(about.rtt.clone());
@@ -357,7 +357,7 @@ impl Taking {
     /// Sends an acknowledgement.
     async fn say(&self, writer: &mut FrameWriter) -> Result<(), Error> {
         let taken = Taken { count: self.count, dropped: self.dropped, late: self.late };
-        tell(writer, ChannelTold::Taken(taken)).await
+        send(writer, ChannelTold::Taken(taken)).await
     }
 
     async fn datagrams(
@@ -379,7 +379,7 @@ impl Taking {
                     self.late = counts.late.load(Ordering::Relaxed);
                     self.say(writer).await?;
                     if let Some(hop) = counts.hop() {
-                        tell(writer, ChannelTold::Hop(hop)).await?;
+                        send(writer, ChannelTold::Hop(hop)).await?;
                     }
                 }
                 said = reader.read::<ChannelAsk>() => match said? {
@@ -480,12 +480,12 @@ async fn bring_datagrams(
         if lost > 0 {
             let next = cursor.position();
             let lost = Lost { count: lost, next, late: std::mem::take(&mut late) };
-            tell(writer, ChannelTold::Lost(lost)).await?;
+            send(writer, ChannelTold::Lost(lost)).await?;
         }
         tokio::select! {
             _ = tick.tick(), if late > 0 => {
                 let (late, next) = (std::mem::take(&mut late), cursor.position());
-                tell(writer, ChannelTold::Lost(Lost { count: 0, next, late })).await?;
+                send(writer, ChannelTold::Lost(Lost { count: 0, next, late })).await?;
             }
             _ = changes.changed(), if path.is_some() => {}
             () = place.changed() => {}
@@ -533,7 +533,7 @@ fn unread() -> Error {
     Error::new(Kind::Lost, "the client does not read its messages")
 }
 
-pub(super) async fn tell(writer: &mut FrameWriter, told: ChannelTold) -> Result<(), Error> {
+pub(super) async fn send(writer: &mut FrameWriter, told: ChannelTold) -> Result<(), Error> {
     let told = ChannelTell { told: Some(told) };
     timeout(UNREAD, writer.write(&told)).await.map_err(|_| unread())?
 }

@@ -288,7 +288,7 @@ impl Control {
                         self.board.state().counts = Some(counts);
                         came = Some(opened);
                     }
-                    self.heard(told, &mut parts, &rtt).await?;
+                    self.on_message(told, &mut parts, &rtt).await?;
                 }
             }
         }
@@ -309,7 +309,7 @@ impl Control {
         writer.write(&ChannelAsk { asked: Some(ChannelAsked::Hop(hop)) }).await
     }
 
-    async fn heard(
+    async fn on_message(
         &mut self,
         told: Option<ChannelTold>,
         parts: &mut Parts,

@@ -193,15 +193,15 @@ stream! {
     Listing of Result<Named, Error>, read by Batches<Batch, Named>
 }
 
-type Told = Result<Vec<ServerStatus>, crate::error::Error>;
+type StatusBatch = Result<Vec<ServerStatus>, crate::error::Error>;
 
 stream! {
     /// The status reports of a server. An error is the last item. Dropping the watch ends it.
-    StatusWatch of Result<ServerStatus, Error>, read by Batches<Told, ServerStatus>
+    StatusWatch of Result<ServerStatus, Error>, read by Batches<StatusBatch, ServerStatus>
 }
 
-fn statuses(told: Option<Told>) -> Result<Option<Vec<ServerStatus>>, Error> {
-    Ok(Some(told.ok_or_else(|| cut_off("the watch was over"))??))
+fn statuses(batch: Option<StatusBatch>) -> Result<Option<Vec<ServerStatus>>, Error> {
+    Ok(Some(batch.ok_or_else(|| cut_off("the watch was over"))??))
 }
 
 /// Returns the names of a batch. The last batch is empty; if the channel closes before an empty

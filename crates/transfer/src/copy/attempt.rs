@@ -76,7 +76,7 @@ pub(super) struct Attempt<'a> {
 pub(super) struct Finished {
     pub(super) outcome: Outcome,
     /// When this end received the outcome, the last message of the receiving end.
-    pub(super) told: Time,
+    pub(super) outcome_at: Time,
     pub(super) protocol: String,
     pub(super) cipher: String,
     pub(super) block: u32,
@@ -303,7 +303,7 @@ impl<'a> Attempt<'a> {
             }
             None => self.receive(&mut wire, terms, &data.handle(), contact, streams).await,
         };
-        let told = clock::now();
+        let outcome_at = clock::now();
         match &result {
             Ok(_) | Err(End::NoDatagrams) => wire.leave().await,
             Err(End::Fatal(error)) => {
@@ -324,7 +324,7 @@ impl<'a> Attempt<'a> {
         };
         Ok(Finished {
             outcome,
-            told,
+            outcome_at,
             protocol: protocol.unwrap_or("tcp").to_owned(),
             cipher: protocol.map_or("tls", |_| suite.name()).to_owned(),
             block,

@@ -68,8 +68,9 @@ fn largest(memory: Bytes) -> u64 {
     (memory.get() / HELD / CHUNK).clamp(1, MAX_EXTENT / CHUNK) * CHUNK
 }
 
-/// Reads parts, each twice as large as the one before up to `largest`, until `tell` returns false.
-fn read(mut reader: impl Read, largest: u64, mut tell: impl FnMut(Next) -> bool) {
+/// Reads parts, each twice as large as the one before up to `largest`, until `report` returns
+/// false.
+fn read(mut reader: impl Read, largest: u64, mut report: impl FnMut(Next) -> bool) {
     let mut hasher = blake3::Hasher::new();
     let (mut offset, mut ahead) = (0, Vec::new());
     let mut size = (largest / SMALLER / CHUNK).max(1) * CHUNK;
@@ -79,17 +80,17 @@ fn read(mut reader: impl Read, largest: u64, mut tell: impl FnMut(Next) -> bool)
             Ok(read) => read,
             Err(error) => {
                 let what = format!("cannot read the content to send: {error}");
-                tell(Next::Failed(Error::new(ErrorKind::LocalFile, what)));
+                report(Next::Failed(Error::new(ErrorKind::LocalFile, what)));
                 return;
             }
         };
         hasher.update(&bytes);
         let (len, fed) = (bytes.len() as u64, Fed { offset, bytes });
         let Some(next) = next else {
-            tell(Next::Last(fed, *hasher.finalize().as_bytes()));
+            report(Next::Last(fed, *hasher.finalize().as_bytes()));
             return;
         };
-        if !tell(Next::Part(fed)) {
+        if !report(Next::Part(fed)) {
             return;
         }
         ahead.push(next);

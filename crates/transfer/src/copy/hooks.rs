@@ -20,7 +20,7 @@ use crate::counters::path_watch::PathWatch;
 use crate::counters::recent::{Recent, over};
 use crate::counters::{Counters, SenderCounters, Written};
 use crate::error::{Error, ErrorKind};
-use crate::notices::{self, entries_of, interrupted, made, shown, stalled, told};
+use crate::notices::{self, created, entries_of, interrupted, made, shown, stalled};
 use crate::options::{Names, Output};
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::roles::wire::End;
@@ -306,7 +306,7 @@ impl Hooks for ClientHooks {
     fn planned(&self, manifest: &Manifest, skipped: &[Range<u64>], there: There) {
         if self.names == Names::All {
             let there = entries_of(manifest, skipped).map(|(number, _)| number);
-            notices::skipped(manifest, there).for_each(|told| self.observer.notice(told));
+            notices::skipped(manifest, there).for_each(|notice| self.observer.notice(notice));
         }
         let mut state = self.state.borrow_mut();
         state.planned = true;
@@ -333,7 +333,7 @@ impl Hooks for ClientHooks {
         let failed = &self.state.borrow().failed;
         let due = entries_of(manifest, entries).map(|(due, _)| (due, manifest.path(due)));
         let due = due.filter(|(_, path)| !failed.contains_key(path));
-        due.for_each(|(due, path)| self.observer.notice(told(manifest, due, &path)));
+        due.for_each(|(due, path)| self.observer.notice(created(manifest, due, &path)));
     }
 
     fn deleted(&self, paths: &[Vec<u8>]) {

@@ -17,7 +17,7 @@ use super::to_files::{By, ToFiles};
 use crate::error::{Error, ErrorKind};
 use crate::location::Location;
 use crate::many::part::sink_options;
-use crate::notices::{self, interrupted, told};
+use crate::notices::{self, created, interrupted};
 use crate::options::{CopyOptions, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::summary::Summary;
@@ -204,8 +204,8 @@ impl ToFiles {
         }
         let resumed = plan.resumed_bytes.saturating_add(before.saturating_sub(due(sink)));
         if self.options.names == Names::All {
-            let told = notices::skipped(&manifest, skipped.iter().copied());
-            told.for_each(|told| self.observer.notice(told));
+            let skipped = notices::skipped(&manifest, skipped.iter().copied());
+            skipped.for_each(|notice| self.observer.notice(notice));
         }
         if resumed > 0 {
             self.observer.notice(Notice::Resumed { bytes: resumed });
@@ -279,7 +279,7 @@ impl ToFiles {
                 false if failed.contains(&number) => {}
                 false => {
                     outcome.files += u64::from(is_file);
-                    self.observer.notice(told(manifest, number, &manifest.path(number)));
+                    self.observer.notice(created(manifest, number, &manifest.path(number)));
                 }
             }
         }

@@ -117,8 +117,8 @@ fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<S
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
     // The delay of the outcome on its way to this end.
     let way = if attempt.hooks.sends { rtt / 2 } else { Span::ZERO };
-    let told = finished.told.since(attempt.started);
-    Some(told.saturating_sub(after).saturating_sub(way))
+    let until_outcome = finished.outcome_at.since(attempt.started);
+    Some(until_outcome.saturating_sub(after).saturating_sub(way))
 }
 
 /// Returns the error for a failed copy of one file.

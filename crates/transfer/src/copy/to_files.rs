@@ -15,7 +15,7 @@ use longhaul_proto::units::{Bytes, Rate};
 use crate::counters::process_time;
 use crate::counters::recent::{Recent, over};
 use crate::error::{Error, ErrorKind};
-use crate::notices::{self, interrupted, shown, stalled, told};
+use crate::notices::{self, created, interrupted, shown, stalled};
 use crate::options::CopyOptions;
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::summary::{Summary, hex};
@@ -141,7 +141,7 @@ impl ToFiles {
 
     pub(super) fn made(&self, manifest: &Manifest, named: &[u32]) {
         for number in named {
-            self.observer.notice(told(manifest, *number, &manifest.path(*number)));
+            self.observer.notice(created(manifest, *number, &manifest.path(*number)));
         }
     }
 

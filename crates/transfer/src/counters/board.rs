@@ -21,7 +21,7 @@ pub(crate) struct Board {
     theirs: Mutex<Counters>,
     /// When a sealed datagram, or a chunk over a stream, last arrived from the other end; 0 before
     /// the first.
-    heard: AtomicU64,
+    last_received: AtomicU64,
     /// When a message last arrived from the other end on the control stream; 0 before the first.
     spoke: AtomicU64,
     /// Bytes of the object; 0 before the manifest is known.
@@ -120,8 +120,8 @@ impl Board {
     }
 
     /// Records that a sealed datagram, or a chunk over a stream, has arrived from the other end.
-    pub(crate) fn note_heard(&self, now: Time) {
-        self.heard.store(now.as_nanos().max(1), Ordering::Relaxed);
+    pub(crate) fn note_received(&self, now: Time) {
+        self.last_received.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
 
     /// Records a message from the other end on the control stream.
@@ -131,13 +131,14 @@ impl Board {
 
     /// Returns when the other end last gave a sign of life on any channel; zero before the first.
     pub(crate) fn lived(&self) -> Time {
-        let nanos = self.heard.load(Ordering::Relaxed).max(self.spoke.load(Ordering::Relaxed));
+        let nanos =
+            self.last_received.load(Ordering::Relaxed).max(self.spoke.load(Ordering::Relaxed));
         Time::from_nanos(nanos)
     }
 
     /// Returns when a sealed datagram, or a chunk over a stream, last arrived from the other end.
-    pub(crate) fn heard(&self) -> Option<Time> {
-        match self.heard.load(Ordering::Relaxed) {
+    pub(crate) fn last_received(&self) -> Option<Time> {
+        match self.last_received.load(Ordering::Relaxed) {
             0 => None,
             nanos => Some(Time::from_nanos(nanos)),
         }

@@ -10,7 +10,7 @@ use super::recent::over;
 use crate::progress::PathSample;
 
 /// The receiver reports every 100 ms. If its count has not grown for this long, delivery is zero.
-const NEWS: Duration = Duration::from_millis(250);
+const STALE: Duration = Duration::from_millis(250);
 
 /// Computes samples of the path.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl PathWatch {
         sample.queue = self.queue.note(sender.rtt);
         let (at, before, sent_before) = *self.last.get_or_insert((now, received, highest));
         let (came, passed) = (received.saturating_sub(before), now.duration_since(at));
-        if (came > 0 || passed >= NEWS) && !passed.is_zero() {
+        if (came > 0 || passed >= STALE) && !passed.is_zero() {
             let sent = highest.saturating_sub(sent_before);
             sample.delivered = over(came.saturating_mul(u64::from(block)), passed);
             sample.loss = LossRatio::of(sent.saturating_sub(came), sent);

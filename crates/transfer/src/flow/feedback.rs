@@ -108,7 +108,7 @@ impl FlowSink for Feedback {
                     continue;
                 }
             };
-            self.board.note_heard(now);
+            self.board.note_received(now);
             self.take(kind, datagram.path, len);
             self.note_path(now, datagram.path, datagram.bytes.len());
         }
@@ -146,7 +146,7 @@ mod tests {
     /// A port with a [`Feedback`], and the commands that the [`Feedback`] sends.
     struct Rig {
         port: Port,
-        told: Receiver<SendCommand>,
+        command: Receiver<SendCommand>,
         /// The receiver's sealer, and an attacker's.
         seals: [Sealer; 2],
     }
@@ -160,12 +160,12 @@ mod tests {
         fn with_limit(address: AddressRule, limit: u64) -> Rig {
             let port = Port::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
-            let (commands, told) = channel();
+            let (commands, command) = channel();
             let (inlet, _) = tokio::sync::mpsc::channel(1);
             let reports = keys(1).sending_end().reports.limited_to(limit);
             let feedback = Feedback::new(reports, commands, inlet, address, Arc::default());
             port.register(FlowId(4), Box::new(feedback)).unwrap();
-            Rig { port, told, seals: [1, 2].map(|secret| keys(secret).receiving_end().reports) }
+            Rig { port, command, seals: [1, 2].map(|secret| keys(secret).receiving_end().reports) }
         }
 
         fn send(&mut self, from: &Socket, seal: usize, kind: Kind, content: &[u8]) {
@@ -175,14 +175,14 @@ mod tests {
             from.send(to.into(), &sealed[..len]).unwrap();
         }
 
-        fn told(&self) -> SendCommand {
-            self.told.recv_timeout(Duration::from_secs(60)).expect("the thread is told")
+        fn command(&self) -> SendCommand {
+            self.command.recv_timeout(Duration::from_secs(60)).expect("the thread is told")
         }
 
         /// Returns the new destination of data; the challenge may have been repeated meanwhile.
         fn moved(&self) -> SocketAddr {
             loop {
-                match self.told() {
+                match self.command() {
                     SendCommand::Ask(..) => {}
                     SendCommand::Peer(path) => return path.remote,
                     _ => panic!("neither asked nor moved"),
@@ -201,7 +201,7 @@ mod tests {
         let mut rig = Rig::new(AddressRule::contacted(receiver.local_addr()));
         rig.send(&receiver, 1, Kind::Challenge, &[8; 16]);
         rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
-        let SendCommand::Challenge(path, challenge) = rig.told() else { panic!("no challenge") };
+        let SendCommand::Challenge(path, challenge) = rig.command() else { panic!("no challenge") };
         assert_eq!((path.remote, challenge), (receiver.local_addr(), vec![9; 16]));
     }
 
@@ -213,11 +213,11 @@ mod tests {
             rig.send(&receiver, 1, Kind::Control, &[]);
         }
         rig.send(&receiver, 0, Kind::Challenge, &[9; 16]);
-        assert!(matches!(rig.told(), SendCommand::Challenge(..)));
+        assert!(matches!(rig.command(), SendCommand::Challenge(..)));
         for _ in 0..2 {
             rig.send(&receiver, 1, Kind::Control, &[]);
         }
-        assert!(matches!(rig.told(), SendCommand::Forged));
+        assert!(matches!(rig.command(), SendCommand::Forged));
     }
 
     #[test]
@@ -228,7 +228,9 @@ mod tests {
         assert_eq!(rig.moved(), before.local_addr());
         rig.send(&stranger, 1, Kind::Control, &[]);
         rig.send(&after, 0, Kind::Control, &[]);
-        let SendCommand::Ask(path, challenge) = rig.told() else { panic!("it must prove itself") };
+        let SendCommand::Ask(path, challenge) = rig.command() else {
+            panic!("it must prove itself")
+        };
         assert_eq!(path.remote, after.local_addr());
         // An answer that is not an echo, or comes from another address, changes nothing.
         rig.send(&after, 0, Kind::ChallengeAnswer, &[0; 16]);

@@ -187,8 +187,8 @@ impl Payloads {
     /// Returns the failures since the last call: files that changed or cannot be read.
     pub(crate) fn new_failures(&mut self) -> &[Failure] {
         let failures = self.source.failures();
-        let told = std::mem::replace(&mut self.failures_reported, failures.len());
-        &failures[told..]
+        let reported = std::mem::replace(&mut self.failures_reported, failures.len());
+        &failures[reported..]
     }
 
     /// Returns the time spent reading and hashing, and the part of that time that was CPU time.

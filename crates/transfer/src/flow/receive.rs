@@ -222,7 +222,7 @@ impl Receiving {
             Ok(len) => len,
             Err(error) => return self.refuse(error),
         };
-        self.board.note_heard(now);
+        self.board.note_received(now);
         let content = &self.scratch[..len];
         match datagram.header.kind {
             Kind::Challenge => {
@@ -273,7 +273,7 @@ impl Receiving {
         if !self.arrivals.is_empty() {
             self.next_greeting = None;
             self.board.note_first_datagram(now.as_nanos());
-            self.board.note_heard(now);
+            self.board.note_received(now);
             self.core.on_datagrams(now, self.flow, &self.arrivals);
         }
     }

@@ -41,13 +41,13 @@ impl Seats {
         loop {
             match tokio::time::timeout(SIGN, &mut seat).await {
                 Ok(seat) => return Ok(seat.expect("nobody closes it")),
-                Err(_) => tell(session, Surveyed::default()).await?,
+                Err(_) => send(session, Surveyed::default()).await?,
             }
         }
     }
 }
 
-async fn tell(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
+async fn send(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
     Ok(session.write(&Frame::from(Message::Surveyed(piece))).await?)
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn answer(
             Err(_) => Surveyed { looked: looked.looked(), ..Surveyed::default() },
         };
         // If the client has disconnected, this fails and the reader's channel closes.
-        tell(session, piece).await?;
+        send(session, piece).await?;
     }
     reading.await.map_err(|_| Error::new(ErrorKind::Unfinished, "the survey ended early"))?
 }
@@ -96,9 +96,9 @@ fn read(
     let mut source = Source::open_within(places, options, memory)?;
     source.fill_holes();
     let gone = |_| Error::new(ErrorKind::Unfinished, "the client has disconnected");
-    let tell = |piece: Surveyed| pieces.blocking_send(piece).map_err(gone);
+    let send = |piece: Surveyed| pieces.blocking_send(piece).map_err(gone);
     for manifest in source.manifest().encode().chunks(PIECE) {
-        tell(Surveyed { manifest: manifest.to_vec(), ..Surveyed::default() })?;
+        send(Surveyed { manifest: manifest.to_vec(), ..Surveyed::default() })?;
     }
     let mut buffer = vec![0; CHUNK as usize];
     let mut values = Vec::with_capacity(PIECE);
@@ -109,11 +109,11 @@ fn read(
         values.extend(source.read_chunk(chunk, &mut buffer)?.value);
         if values.len() + 32 > PIECE || told.elapsed() >= SIGN {
             told = std::time::Instant::now();
-            tell(Surveyed { values: std::mem::take(&mut values), ..Surveyed::default() })?;
+            send(Surveyed { values: std::mem::take(&mut values), ..Surveyed::default() })?;
         }
     }
     check(&source)?;
-    tell(Surveyed { values, done: true, ..Surveyed::default() })
+    send(Surveyed { values, done: true, ..Surveyed::default() })
 }
 
 /// Checks that everything can be read. Otherwise this host is not a source of the object.

@@ -62,7 +62,7 @@ impl Looks {
     /// As [`Identity::load_or_create`].
     pub(super) fn start(options: &CopyOptions, sources: &Sources<'_>) -> Result<Looks, Error> {
         let identity = options.key.identity()?;
-        let (tell, results) = unbounded_channel();
+        let (report, results) = unbounded_channel();
         let mut tasks = JoinSet::new();
         for (number, route) in sources.routes.iter().enumerate() {
             let looking = Looking {
@@ -74,7 +74,7 @@ impl Looks {
                 shared: sources.shared.clone(),
                 rows: sources.rows.clone(),
                 observer: sources.observer_of(number),
-                tell: tell.clone(),
+                report: report.clone(),
             };
             tasks.spawn_local(looking.run());
         }
@@ -199,25 +199,25 @@ struct Looking {
     shared: Rc<Shared>,
     rows: Arc<Rows>,
     observer: Arc<dyn Observer>,
-    tell: UnboundedSender<(usize, Look)>,
+    report: UnboundedSender<(usize, Look)>,
 }
 
 impl Looking {
     async fn run(self) {
         // The channel is closed only if `Looks` was dropped, which also ends this task.
-        let tell = |look| drop(self.tell.send((self.number, look)));
+        let report = |look| drop(self.report.send((self.number, look)));
         let (mut pause, mut failing) = (FIRST_PAUSE, None);
         loop {
             let error = match self.look().await {
-                Ok(looked) => return tell(Look::Ended(Ok(Box::new(looked)))),
+                Ok(looked) => return report(Look::Ended(Ok(Box::new(looked)))),
                 Err(error) => error,
             };
             let since = *failing.get_or_insert_with(Instant::now);
             if !may_pass(&error) || since.elapsed() >= self.options.retry_for {
-                return tell(Look::Ended(Err(error)));
+                return report(Look::Ended(Err(error)));
             }
             if pause == FIRST_PAUSE {
-                tell(Look::Trouble(error));
+                report(Look::Trouble(error));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -250,11 +250,11 @@ mod tests {
     use super::*;
 
     fn looks(pending: &[(usize, bool)]) -> (UnboundedSender<(usize, Look)>, Looks) {
-        let (tell, results) = unbounded_channel();
+        let (report, results) = unbounded_channel();
         let error = || Error::new(ErrorKind::Unreachable, "nobody answers");
         let pending = pending.iter().map(|(number, tried)| (*number, tried.then(error)));
         let pending = pending.collect();
-        (tell, Looks { results, pending, _tasks: JoinSet::new() })
+        (report, Looks { results, pending, _tasks: JoinSet::new() })
     }
 
     #[test]
@@ -286,12 +286,12 @@ mod tests {
 
     #[test]
     fn all_sources_count_as_tried_once_each_has_answered_or_failed() {
-        let (tell, mut some) = looks(&[(0, true), (1, false)]);
+        let (report, mut some) = looks(&[(0, true), (1, false)]);
         assert!(!some.are_tried() && !some.are_over());
         assert_eq!(some.in_trouble().len(), 1);
         let error = || Error::new(ErrorKind::Unreachable, "nobody answers");
-        let _ = tell.send((1, Look::Trouble(error())));
-        let _ = tell.send((0, Look::Ended(Err(error()))));
+        let _ = report.send((1, Look::Trouble(error())));
+        let _ = report.send((0, Look::Ended(Err(error()))));
         crate::reactor::block_on("a test", async {
             some.next().await;
             assert!(some.are_tried());
@@ -300,7 +300,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(some.in_trouble().iter().map(|(n, _)| *n).collect::<Vec<_>>(), [1]);
-        drop(tell);
+        drop(report);
         assert!(some.are_over());
     }
 }

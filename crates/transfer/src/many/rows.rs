@@ -12,11 +12,11 @@ use crate::progress::{Notice, Observer, Progress, SourceRow, SourceState};
 pub(super) struct Rows {
     started: Instant,
     rows: Mutex<Vec<Row>>,
-    asked: Mutex<Asked>,
+    trust_time: Mutex<TrustTime>,
 }
 
 /// The time that the user took to decide about new servers, before any data arrived.
-struct Asked {
+struct TrustTime {
     total: Duration,
     /// The waiting time before this instant is counted already: several sources may ask at the same
     /// time.
@@ -51,13 +51,13 @@ impl Rows {
         let (state, silent) = (SourceState::Connecting, false);
         let row = |name| Row { name, state, silent, progress: Progress::default() };
         let (started, rows) = (Instant::now(), Mutex::new(names.into_iter().map(row).collect()));
-        let asked = Mutex::new(Asked { total: Duration::ZERO, until: started });
-        Rows { started, rows, asked }
+        let trust_time = Mutex::new(TrustTime { total: Duration::ZERO, until: started });
+        Rows { started, rows, trust_time }
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn trust_time(&self) -> MutexGuard<'_, TrustTime> {
         // No code panics while it holds the lock.
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.trust_time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the answer to a question asked at `since`. After the first data of any source, the
@@ -65,12 +65,12 @@ impl Rows {
     fn answered(&self, since: Instant) {
         let has_come =
             self.rows().iter().any(|row| row.progress.bytes > row.progress.resumed_bytes);
-        let (mut asked, now) = (self.asked(), Instant::now());
+        let (mut trust_time, now) = (self.trust_time(), Instant::now());
         if !has_come {
-            let since = since.max(asked.until);
-            asked.total += now.saturating_duration_since(since);
+            let since = since.max(trust_time.until);
+            trust_time.total += now.saturating_duration_since(since);
         }
-        asked.until = now;
+        trust_time.until = now;
     }
 
     fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
@@ -153,7 +153,7 @@ impl Rows {
 
     /// Returns the duration of the copy so far, without the time of questions.
     pub(super) fn elapsed(&self) -> Duration {
-        self.started.elapsed().saturating_sub(self.asked().total)
+        self.started.elapsed().saturating_sub(self.trust_time().total)
     }
 }
 
@@ -239,25 +239,25 @@ mod tests {
     fn a_source_is_silent_only_while_connected_and_contributes_nothing_otherwise() {
         let rows = Arc::new(Rows::new(vec!["a".into()]));
         let user: Arc<dyn Observer> = Arc::new(Nobody);
-        let told = observer(&rows, 0, &user);
+        let source_observer = observer(&rows, 0, &user);
         let state = || rows.table()[0].state;
         let connected =
             || Notice::Connected { peer: "p".into(), address: "a".into(), carrier: "quic" };
         let silent = || Notice::Silent { since: Span::from_secs(3), sends: false };
-        told.notice(connected());
-        told.progress(&Progress { rate_now: Rate::from_mbps(9), ..Progress::default() });
+        source_observer.notice(connected());
+        source_observer.progress(&Progress { rate_now: Rate::from_mbps(9), ..Progress::default() });
         assert_eq!(rows.table()[0].rate, Rate::from_mbps(9));
         rows.set_state(0, SourceState::Waiting);
-        told.notice(silent());
+        source_observer.notice(silent());
         assert_eq!(state(), SourceState::Silent);
         assert!(rows.any_connected() && !rows.are_there());
-        told.notice(Notice::HeardAgain);
+        source_observer.notice(Notice::HeardAgain);
         assert_eq!(state(), SourceState::Waiting);
-        told.notice(silent());
-        told.notice(Notice::Reconnecting { reason: "lost".into() });
+        source_observer.notice(silent());
+        source_observer.notice(Notice::Reconnecting { reason: "lost".into() });
         assert_eq!((state(), rows.table()[0].rate), (SourceState::Retrying, Rate::ZERO));
         assert!(!rows.any_connected());
-        told.notice(connected());
+        source_observer.notice(connected());
         assert_eq!(state(), SourceState::Receiving);
     }
 
@@ -283,18 +283,18 @@ mod tests {
         let user: Arc<dyn Observer> = Arc::new(Thinks(think));
         std::thread::scope(|scope| {
             for number in 0..2 {
-                let told = observer(&rows, number, &user);
-                scope.spawn(move || assert!(told.trust_new_server("s", "id")));
+                let source_observer = observer(&rows, number, &user);
+                scope.spawn(move || assert!(source_observer.trust_new_server("s", "id")));
             }
         });
         let (elapsed, all) = (rows.elapsed(), begun.elapsed());
         assert!(elapsed + think <= all, "{elapsed:?} of {all:?}");
-        assert!(rows.asked().total <= all, "the time of two decisions at once counts once");
+        assert!(rows.trust_time().total <= all, "the time of two decisions at once counts once");
         // After the first data, a decision counts as copy time.
-        let before = rows.asked().total;
+        let before = rows.trust_time().total;
         rows.set_progress(0, &Progress { bytes: 1, ..Progress::default() });
         assert!(observer(&rows, 1, &user).trust_new_server("s", "id"));
-        assert_eq!(rows.asked().total, before);
+        assert_eq!(rows.trust_time().total, before);
     }
 
     #[test]

@@ -53,9 +53,9 @@ impl Slow {
         if all >= self.usual.1 * OTHERS && self.is_slow(now, rate, passed) {
             let stretch = *self.stretch.get_or_insert(Stretch { since: now, mean: rate });
             let is_long = now.duration_since(stretch.since) >= LASTING;
-            let is_news = is_long && !self.reported && rate < self.usual.0 * SLOW;
-            self.reported |= is_news;
-            return is_news.then(|| Rate::from_bps_f64(self.usual.0));
+            let is_new = is_long && !self.reported && rate < self.usual.0 * SLOW;
+            self.reported |= is_new;
+            return is_new.then(|| Rate::from_bps_f64(self.usual.0));
         }
         self.stretch = None;
         self.reported &= rate < self.usual.0 * WELL;

@@ -517,11 +517,11 @@ impl ReplicaWriter {
         self.board.update(|counters| counters.written.files = files);
         let outcome = planned::outcome(outcome, &BTreeMap::new(), self.resumed);
         // Resumed bytes belong to the whole copy, not to a source.
-        let told = Outcome { resumed_bytes: 0, ..outcome.clone() };
+        let without_resumed = Outcome { resumed_bytes: 0, ..outcome.clone() };
         for member in self.members.values() {
-            member.report(WriterEvent::Outcome(Box::new(told.clone()), None));
+            member.report(WriterEvent::Outcome(Box::new(without_resumed.clone()), None));
         }
-        self.outcome = Some(told);
+        self.outcome = Some(without_resumed);
         let _ = self.events.send(ReplicaEvent::Outcome(Box::new(outcome)));
         Ok(())
     }

@@ -43,8 +43,8 @@ const FULL: f64 = 0.05;
 /// rate.
 const MORE: f64 = 1.1;
 
-/// Runs the measurements of `options` and passes each result to `tell`, including failures; blocks
-/// until the last has ended.
+/// Runs the measurements of `options` and passes each result to `report`, including failures;
+/// blocks until the last has ended.
 ///
 /// # Errors
 /// The measurements would take longer than [`LONGEST`]; the server cannot be reached or does not
@@ -52,11 +52,11 @@ const MORE: f64 = 1.1;
 pub fn probe(
     options: &ProbeOptions,
     observer: Arc<dyn Observer>,
-    tell: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Found),
     cancel: Cancel,
 ) -> Result<(), Error> {
     check(options)?;
-    let work = run(options, &*observer, tell);
+    let work = run(options, &*observer, report);
     reactor::block_on("the probe", or_cancelled(work, &cancel))
 }
 
@@ -77,7 +77,7 @@ fn check(options: &ProbeOptions) -> Result<(), Error> {
 async fn run(
     options: &ProbeOptions,
     observer: &dyn Observer,
-    tell: &mut dyn FnMut(Found),
+    report: &mut dyn FnMut(Found),
 ) -> Result<(), Error> {
     let look = if options.datagram.is_some() { Look::No } else { Look::Whole };
     let reached = reach::open(&options.host, observer, &Settings::default(), look).await?;
@@ -87,7 +87,7 @@ async fn run(
         return Err(Error::new(ErrorKind::Unreachable, what).advise(advice));
     }
     let mut probing = Probing::begin(options, reached).await?;
-    probing.measure(tell).await?;
+    probing.measure(report).await?;
     let Probing { reached, .. } = probing;
     // The results are complete, so a failed goodbye does not matter.
     let _ = timeout(FAREWELL, reached.session.close(None)).await;
@@ -118,20 +118,20 @@ impl Probing<'_> {
         Ok(Probing { options, reached, suite, number, echo, datagram, rtt, begun })
     }
 
-    async fn measure(&mut self, tell: &mut dyn FnMut(Found)) -> Result<(), Error> {
+    async fn measure(&mut self, report: &mut dyn FnMut(Found)) -> Result<(), Error> {
         let options = self.options;
         let trips = self.ask().await?;
-        tell(Found::Path(self.path(trips)));
+        report(Found::Path(self.path(trips)));
         // A failure of UDP must not prevent the measurement of TCP.
-        if let Err(error) = self.measure_datagrams(trips, tell).await {
-            tell(Found::Missing(error));
+        if let Err(error) = self.measure_datagrams(trips, report).await {
+            report(Found::Missing(error));
         }
         if options.tcp
-            && let Err(error) = self.measure_tcp(tell).await
+            && let Err(error) = self.measure_tcp(report).await
         {
             let address = self.reached.session.remote;
             let what = format!("TCP {} of {}: {}", address.port(), address.ip(), error.what);
-            tell(Found::Missing(Error { what, ..error }));
+            report(Found::Missing(Error { what, ..error }));
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Probing<'_> {
     async fn measure_datagrams(
         &mut self,
         trips: Trips,
-        tell: &mut dyn FnMut(Found),
+        report: &mut dyn FnMut(Found),
     ) -> Result<(), Error> {
         let wanted = [(self.options.udp, Way::Udp), (self.options.app, Way::App)];
         for way in wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, way)| way) {
@@ -150,8 +150,8 @@ impl Probing<'_> {
                     "open UDP {port} in the firewalls on the path and on the server"
                 )));
             }
-            self.climb(way, true, tell).await?;
-            self.climb(way, false, tell).await?;
+            self.climb(way, true, report).await?;
+            self.climb(way, false, report).await?;
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Probing<'_> {
         &mut self,
         way: Way,
         up: bool,
-        tell: &mut dyn FnMut(Found),
+        report: &mut dyn FnMut(Found),
     ) -> Result<(), Error> {
         let ladder: Vec<Rate> = LADDER.map(Rate::from_mbps).to_vec();
         let named = !self.options.rates.is_empty();
@@ -218,7 +218,7 @@ impl Probing<'_> {
                 );
             }
             let measured = self.measured(way, &run, &count);
-            tell(Found::Measured(measured));
+            report(Found::Measured(measured));
             let full = measured.loss.get() > FULL || measured.received_rate < best.scale(MORE);
             if full && !named {
                 break;
@@ -282,7 +282,7 @@ impl Probing<'_> {
     }
 
     /// Opens a separate connection to the same server and measures it in both directions.
-    async fn measure_tcp(&self, tell: &mut dyn FnMut(Found)) -> Result<(), Error> {
+    async fn measure_tcp(&self, report: &mut dyn FnMut(Found)) -> Result<(), Error> {
         let first = &self.reached.session;
         let identity = self.options.host.key.identity()?;
         let trust = self.options.host.trust.only(first.peer.to_string());
@@ -303,7 +303,7 @@ impl Probing<'_> {
             } else {
                 stream::receive(&mut session, span).await?
             };
-            tell(Found::Measured(Measured {
+            report(Found::Measured(Measured {
                 way: Way::Tcp,
                 up,
                 asked: None,

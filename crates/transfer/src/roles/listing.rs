@@ -48,7 +48,7 @@ pub(super) async fn send_list(
             },
             message = wire.next() => {
                 let message = message?;
-                hooks.heard(&message);
+                hooks.on_message(&message);
                 if let Message::Card(told) = message {
                     card = Some(told);
                 }
@@ -79,7 +79,7 @@ pub(super) async fn hear(
         tokio::select! {
             message = wire.next() => {
                 let message = message?;
-                hooks.heard(&message);
+                hooks.on_message(&message);
                 if goes_on(&message) {
                     let have = offer.manifest.len();
                     let what = "the other side announced a list of files of";

@@ -105,7 +105,7 @@ pub(crate) trait Hooks {
     fn tick(&self) -> Result<(), End>;
 
     /// Reports a message of the other end.
-    fn heard(&self, _message: &Message) {}
+    fn on_message(&self, _message: &Message) {}
 
     /// Reports that this end does not read at present. Silence of the other end then means nothing.
     fn deaf(&self) {}

@@ -187,7 +187,7 @@ impl ReceivingRole<'_> {
                     continue;
                 }
             };
-            self.hooks.heard(&message);
+            self.hooks.on_message(&message);
             self.board.note_spoke(clock::now());
             match message {
                 Message::Offer(offer) => return Ok((offer, is_incomplete)),
@@ -265,7 +265,7 @@ impl Running<'_, '_> {
     }
 
     fn take(&mut self, message: Message) -> Result<(), End> {
-        self.end.hooks.heard(&message);
+        self.end.hooks.on_message(&message);
         self.end.board.note_spoke(clock::now());
         self.silence.control_spoke();
         match message {
@@ -316,7 +316,7 @@ impl Running<'_, '_> {
         let now = clock::now();
         self.end.board.note_first_datagram(now.as_nanos());
         self.end.board.note_last_block(now);
-        self.end.board.note_heard(now);
+        self.end.board.note_received(now);
         self.job(Job::Streamed(streamed));
     }
 

@@ -182,7 +182,7 @@ impl Running<'_, '_> {
     }
 
     async fn take(&mut self, message: Message) -> Result<Option<Outcome>, End> {
-        self.end.hooks.heard(&message);
+        self.end.hooks.on_message(&message);
         self.end.board.note_spoke(longhaul_net::clock::now());
         self.silence.control_spoke();
         let all = self.virtual_object.chunks();

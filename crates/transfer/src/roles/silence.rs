@@ -22,7 +22,7 @@ const BACKED_OFF: Duration = Duration::from_secs(4);
 const SPEAKS: Duration = Duration::from_millis(1000);
 /// After a silence of this time plus two round trips, the other end's count includes all data that
 /// were sent before the silence. If the count grows later, data were sent and did not arrive.
-const TOLD: Duration = Duration::from_millis(500);
+const COUNTED: Duration = Duration::from_millis(500);
 /// Maximum time that one check counts as silence. A longer gap between two checks is a pause of
 /// this process.
 const LOOK: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(super) struct Silence {
     spoke: Option<Instant>,
     looked: Instant,
-    heard: Option<Time>,
+    last_received: Option<Time>,
     /// Whether the control stream has been silent too since the last datagram arrived.
     outage: bool,
     /// How long messages have arrived only on the control stream.
@@ -44,7 +44,7 @@ impl Silence {
     /// Returns the state at the start of a flow.
     pub(super) fn new() -> Silence {
         let (alone, looked) = (Duration::ZERO, Instant::now());
-        Silence { spoke: None, looked, heard: None, outage: false, alone, sent: 0 }
+        Silence { spoke: None, looked, last_received: None, outage: false, alone, sent: 0 }
     }
 
     /// Records a message on the control stream.
@@ -62,25 +62,25 @@ impl Silence {
         let passed = self.looked.elapsed().min(LOOK);
         self.looked = Instant::now();
         let speaks = self.spoke.is_some_and(|at| at.elapsed() < SPEAKS + rtt * 2);
-        let heard = board.heard();
-        if heard != self.heard || !speaks {
+        let last_received = board.last_received();
+        if last_received != self.last_received || !speaks {
             // The time of silence (`alone`) counts only while the control stream works.
-            self.outage = !speaks && heard == self.heard;
-            self.heard = heard;
+            self.outage = !speaks && last_received == self.last_received;
+            self.last_received = last_received;
             self.alone = Duration::ZERO;
         } else {
             self.alone += passed;
         }
         let sent = board.theirs().sender.sent;
-        if self.alone < TOLD + rtt * 2 {
+        if self.alone < COUNTED + rtt * 2 {
             self.sent = sent;
         }
-        let patience = match heard {
+        let patience = match last_received {
             None => NEVER,
             Some(_) if self.outage => NOW + BACKED_OFF,
             Some(_) => NOW,
         };
-        let due = always || heard.is_none() || sent > self.sent;
+        let due = always || last_received.is_none() || sent > self.sent;
         if due && self.alone >= patience + rtt * 4 { Err(End::NoDatagrams) } else { Ok(()) }
     }
 }
@@ -91,7 +91,7 @@ const STOPS: (Span, u64) = (Span::from_secs(3), 8);
 /// Tells a receiver when the sender must have stopped because of silence.
 #[derive(Default)]
 pub(super) struct Quiet {
-    told: bool,
+    reported: bool,
 }
 
 impl Quiet {
@@ -104,8 +104,8 @@ impl Quiet {
         }
         let since = now.since(lived);
         let silent = since >= STOPS.0.max(rtt * STOPS.1);
-        let told = std::mem::replace(&mut self.told, silent);
-        (silent != told).then(|| silent.then_some(since))
+        let reported = std::mem::replace(&mut self.reported, silent);
+        (silent != reported).then(|| silent.then_some(since))
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     impl Rig {
         fn new() -> Rig {
             let rig = Rig { silence: Silence::new(), board: Board::default() };
-            rig.board.note_heard(Time::from_nanos(7));
+            rig.board.note_received(Time::from_nanos(7));
             rig
         }
 
@@ -165,7 +165,7 @@ mod tests {
         assert!(rig.look(0.2, true, true));
         let mut rig = Rig::new();
         assert!(!rig.look(20.0, false, true));
-        rig.board.note_heard(Time::from_nanos(8));
+        rig.board.note_received(Time::from_nanos(8));
         assert!(!rig.look(2.0, true, true));
         assert!(rig.look(0.2, true, true), "the outage ended with the first datagram");
     }

@@ -46,7 +46,7 @@ impl Service for Copying {
     fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move {
             let Some((session, frame)) = first::<Frame>(&self.server, stream).await else { return };
-            if let Some(result) = self.asked(session, frame).await {
+            if let Some(result) = self.answer(session, frame).await {
                 // The server's main loop, which takes the result, may have ended.
                 let _ = self.ended.send(result);
             }
@@ -65,7 +65,7 @@ impl Copying {
 
     /// Answers the first message of a stream. Returns the result of a transfer; `None` for other
     /// messages, and for a part of a pipe.
-    async fn asked(&self, session: Session, frame: Frame) -> Option<Result<(), Error>> {
+    async fn answer(&self, session: Session, frame: Frame) -> Option<Result<(), Error>> {
         match frame.message {
             Some(Message::Attach(attach)) => {
                 self.server.register.attach(session.peer, attach.transfer, session);

@@ -29,7 +29,7 @@ pub(super) struct ServerHooks {
     /// Transfers that wait to learn whether the client is alive.
     asked: RefCell<Vec<oneshot::Sender<bool>>>,
     /// The start of the client's current silence.
-    heard: Cell<Instant>,
+    silent_since: Cell<Instant>,
     /// Transfers that wait for the destination. They are woken when the senders are dropped with
     /// this transfer.
     yielded: RefCell<Vec<oneshot::Sender<()>>>,
@@ -49,7 +49,7 @@ impl ServerHooks {
         ServerHooks {
             questions: questions.map(RefCell::new),
             asked: RefCell::default(),
-            heard: Cell::new(Instant::now()),
+            silent_since: Cell::new(Instant::now()),
             yielded: RefCell::default(),
             outbox,
             running: None,
@@ -95,7 +95,7 @@ impl Hooks for ServerHooks {
             match question {
                 Question::Alive(answer) => {
                     self.asked.borrow_mut().push(answer);
-                    self.heard.set(Instant::now());
+                    self.silent_since.set(Instant::now());
                     self.outbox.send(Message::Ping(Ping { answer: false }));
                 }
                 Question::Yield(answer) => {
@@ -104,7 +104,7 @@ impl Hooks for ServerHooks {
                 }
             }
         }
-        if self.heard.get().elapsed() >= PROOF_OF_LIFE {
+        if self.silent_since.get().elapsed() >= PROOF_OF_LIFE {
             self.answer(false);
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Hooks for ServerHooks {
     /// Records that a message has arrived. The client may have sent the message before this server
     /// asked whether the client is alive. So only the answer to that question proves that the
     /// client is alive. But as long as messages arrive, the server waits for the answer.
-    fn heard(&self, message: &Message) {
+    fn on_message(&self, message: &Message) {
         self.deaf();
         if matches!(message, Message::Ping(Ping { answer: true })) {
             self.answer(true);
@@ -121,7 +121,7 @@ impl Hooks for ServerHooks {
     }
 
     fn deaf(&self) {
-        self.heard.set(Instant::now());
+        self.silent_since.set(Instant::now());
     }
 
     fn held(&self, held: &Held) {
@@ -172,7 +172,7 @@ mod tests {
 
     fn long_ago(hooks: &ServerHooks) {
         let long_ago = Instant::now().checked_sub(PROOF_OF_LIFE);
-        hooks.heard.set(long_ago.expect("the clock has run for longer"));
+        hooks.silent_since.set(long_ago.expect("the clock has run for longer"));
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         let (hooks, questions) = hooks();
         let mut lives = ask(&questions);
         hooks.tick().unwrap();
-        hooks.heard(&Message::Status(Status::default()));
+        hooks.on_message(&Message::Status(Status::default()));
         hooks.tick().unwrap();
         assert!(lives.try_recv().is_err(), "nothing is known yet");
         long_ago(&hooks);
@@ -195,14 +195,14 @@ mod tests {
         hooks.tick().unwrap();
         for _ in 0..3 {
             long_ago(&hooks);
-            hooks.heard(&Message::Status(Status::default()));
+            hooks.on_message(&Message::Status(Status::default()));
             hooks.tick().unwrap();
         }
         // While this end does not read, it cannot know whether its peer is alive.
         long_ago(&hooks);
         hooks.deaf();
         hooks.tick().unwrap();
-        hooks.heard(&Message::Ping(Ping { answer: true }));
+        hooks.on_message(&Message::Ping(Ping { answer: true }));
         assert_eq!(lives.try_recv(), Ok(true));
     }
 }

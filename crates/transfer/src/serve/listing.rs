@@ -90,14 +90,14 @@ impl Listing {
                 Ok(None) => break,
                 Err(_) => Listed::default(),
             };
-            tell(session, &piece).await?;
+            send(session, &piece).await?;
         }
         reading.await.map_err(|_| ended(()))??;
-        tell(session, &Listed { names: Vec::new(), done: true }).await
+        send(session, &Listed { names: Vec::new(), done: true }).await
     }
 }
 
-async fn tell(session: &mut Session, piece: &Listed) -> Result<(), Error> {
+async fn send(session: &mut Session, piece: &Listed) -> Result<(), Error> {
     let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read its listing");
     Ok(timeout(UNREAD, session.write(piece)).await.map_err(unread)??)
 }

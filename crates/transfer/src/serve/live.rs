@@ -76,7 +76,7 @@ struct Entry {
     queue: QueueWatch,
     /// The last reported status. Its counts never fall, although the number of losses falls when a
     /// lost datagram arrives after all.
-    told: TransferStatus,
+    reported: TransferStatus,
 }
 
 /// Keeps a transfer in the list until dropped.
@@ -97,12 +97,12 @@ impl Drop for Seat {
 }
 
 impl Live {
-    /// Wraps `tell` so that it also counts requests that end.
-    pub(super) fn counting(&self, tell: Tell) -> Tell {
+    /// Wraps `report` so that it also counts requests that end.
+    pub(super) fn counting(&self, report: Tell) -> Tell {
         let ended = self.ended.clone();
         Arc::new(move |event| {
             ended.note(&event);
-            tell(event);
+            report(event);
         })
     }
 
@@ -117,7 +117,7 @@ impl Live {
             since: Instant::now(),
             recent: Recent::default(),
             queue: QueueWatch::default(),
-            told: TransferStatus::default(),
+            reported: TransferStatus::default(),
         };
         self.now.transfers.borrow_mut().insert(number, entry);
         Seat { live: self.clone(), number }
@@ -181,14 +181,14 @@ impl Entry {
         };
         let bound_by = ends.bound(age);
         let Counters { sender, receiver, written, .. } = Counters::joined(&from, &to);
-        let told = &self.told;
+        let reported = &self.reported;
         // If the server sends, the final counts come with the outcome that the client reports.
         let (moved, there) = (self.running.moved(), self.running.there());
-        let whole = moved.bytes.saturating_add(there.max(told.resumed_bytes));
+        let whole = moved.bytes.saturating_add(there.max(reported.resumed_bytes));
         let final_bytes = if moved.bytes > 0 { whole } else { 0 };
-        let bytes = written.bytes.max(told.bytes).max(final_bytes);
+        let bytes = written.bytes.max(reported.bytes).max(final_bytes);
         // Bytes that existed before do not count towards the goodput.
-        let resumed_bytes = there.max(told.resumed_bytes).min(bytes);
+        let resumed_bytes = there.max(reported.resumed_bytes).min(bytes);
         self.recent.note(now, bytes - resumed_bytes);
         let ServedClient { address, id, name, wish, .. } = &self.client;
         let status = TransferStatus {
@@ -202,26 +202,26 @@ impl Entry {
             bytes,
             resumed_bytes,
             total_bytes,
-            files: written.files.max(told.files).max(moved.files),
+            files: written.files.max(reported.files).max(moved.files),
             total_files,
             rate_now: self.recent.rate(),
             sending_rate: sender.rate,
             rtt: sender.rtt,
             queue: self.queue.note(sender.rtt),
             streams: sender.streams,
-            sent: sender.sent.max(told.sent),
-            retransmitted: sender.retransmitted.max(told.retransmitted),
-            received: receiver.received.max(told.received),
-            path_lost: receiver.highest.saturating_sub(receiver.received).max(told.path_lost),
-            socket_lost: receiver.socket_lost.max(told.socket_lost),
+            sent: sender.sent.max(reported.sent),
+            retransmitted: sender.retransmitted.max(reported.retransmitted),
+            received: receiver.received.max(reported.received),
+            path_lost: receiver.highest.saturating_sub(receiver.received).max(reported.path_lost),
+            socket_lost: receiver.socket_lost.max(reported.socket_lost),
             memory_lost: receiver
                 .memory_lost
                 .saturating_add(receiver.early_lost)
-                .max(told.memory_lost),
+                .max(reported.memory_lost),
             chunk_map: board.chunk_map(),
             bound_by,
         };
-        self.told = status.clone();
+        self.reported = status.clone();
         status
     }
 }

@@ -162,7 +162,7 @@ impl Reading {
         let uncached = may_change.then(|| Arc::new(self.values.forget(stamp.identity)));
         let (seconds, nanos) = (stamp.modified.seconds, stamp.modified.nanos);
         let about = FileOpened { size: stamp.size, seconds, nanos };
-        tell(session, FileData { opened: Some(about), ..FileData::default() }).await?;
+        send(session, FileData { opened: Some(about), ..FileData::default() }).await?;
         let bulk = self.bulk.clone().try_acquire_owned();
         if bulk.is_err() || may_change {
             session.expect_much();
@@ -218,7 +218,7 @@ impl Reading {
             Ok::<_, Error>(Arc::new(file))
         });
         let file = with_signs(session, making).await?.map_err(ended)??;
-        tell(session, FileData { changed: true, ..FileData::default() }).await?;
+        send(session, FileData { changed: true, ..FileData::default() }).await?;
         Ok(file)
     }
 
@@ -240,7 +240,7 @@ impl Reading {
                 let value = read.value.filter(|_| at == last);
                 let value = value.map_or_else(Vec::new, |value| value.to_vec());
                 let bytes = piece.to_vec();
-                tell(session, FileData { bytes, value, ..FileData::default() }).await?;
+                send(session, FileData { bytes, value, ..FileData::default() }).await?;
             }
             sent += read.bytes.len() as u64;
         }
@@ -293,12 +293,12 @@ async fn signing<T>(
     loop {
         match timeout(every, &mut work).await {
             Ok(done) => return Ok(done),
-            Err(_) => tell(session, FileData::default()).await?,
+            Err(_) => send(session, FileData::default()).await?,
         }
     }
 }
 
-async fn tell(session: &mut Session, message: FileData) -> Result<(), Error> {
+async fn send(session: &mut Session, message: FileData) -> Result<(), Error> {
     let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read its file");
     Ok(timeout(UNREAD, session.write(&message)).await.map_err(unread)??)
 }
@@ -317,13 +317,13 @@ mod tests {
                 Session::over(PeerId([1; 32]), input, out)
             };
             let (mut near, mut far) = (over(near), over(far));
-            let (tell, told) = tokio::sync::oneshot::channel();
+            let (send, told) = tokio::sync::oneshot::channel();
             let reads = async {
                 for _ in 0..2 {
                     let sign = far.read::<FileData>().await;
                     assert_eq!(sign, Ok(Some(FileData::default())));
                 }
-                tell.send(7).expect("it waits");
+                send.send(7).expect("it waits");
             };
             let waits = signing(&mut near, Duration::from_millis(1), told);
             let (waited, ()) = tokio::join!(waits, reads);

@@ -21,7 +21,7 @@ use crate::session::{PeerId, Session, listen};
 use crate::write::budget::Budget;
 
 /// The client disconnects after it has received this many bytes.
-const MOST_HEARD: usize = 1 << 20;
+const MOST_ANSWERS: usize = 1 << 20;
 
 /// Runs the session of a client with the id `peer`, which sends `said` and hangs up. Returns the
 /// server's answers.
@@ -30,8 +30,8 @@ const MOST_HEARD: usize = 1 << 20;
 /// The root or a subfolder of `options` is not a folder, or there is no port or memory.
 #[doc(hidden)]
 pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec<u8>, Error> {
-    let heard = Heard::default();
-    let (session, said) = (heard.clone(), Cursor::new(said.to_vec()));
+    let answers = Answers::default();
+    let (session, said) = (answers.clone(), Cursor::new(said.to_vec()));
     reactor::block_on("the rehearsal", async {
         let door = Door::open(options)?;
         let judge = door.admission();
@@ -48,30 +48,30 @@ pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec
         }
         Ok(())
     })?;
-    Ok(heard.take())
+    Ok(answers.take())
 }
 
 /// The bytes that the client receives.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<u8>>>);
+struct Answers(Arc<Mutex<Vec<u8>>>);
 
-impl Heard {
+impl Answers {
     fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl AsyncWrite for Heard {
+impl AsyncWrite for Answers {
     fn poll_write(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.len() + bytes.len() > MOST_HEARD {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.len() + bytes.len() > MOST_ANSWERS {
             return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
         }
-        heard.extend_from_slice(bytes);
+        answers.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 

@@ -77,7 +77,7 @@ impl Watching {
         Watching { view }
     }
 
-    async fn tell(
+    async fn send_status(
         &self,
         ask: &StatusAsk,
         writer: &mut FrameWriter,
@@ -125,7 +125,7 @@ impl Service for Watching {
             let begun = server.begin_status(session.peer);
             let (mut writer, mut reader) = session.split();
             let ended = match &begun {
-                Ok(running) => running.or(self.tell(&ask, &mut writer, &mut reader)).await,
+                Ok(running) => running.or(self.send_status(&ask, &mut writer, &mut reader)).await,
                 Err(error) => Err(error.clone()),
             };
             let _ = writer.close(reader, ended.as_ref().err().map(Into::into)).await;

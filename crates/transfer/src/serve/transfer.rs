@@ -46,7 +46,7 @@ use longhaul_text::CallOption;
 /// How long to wait for the client's final message after the outcome was sent.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// After this time, the client learns that its destination is locked.
-const TELL_AFTER: Duration = Duration::from_secs(3);
+const HELD_NOTICE: Duration = Duration::from_secs(3);
 /// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);
 /// The allowed sizes of a datagram in bytes.
@@ -150,7 +150,7 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
     tokio::pin!(way);
     tokio::select! {
         is_held = &mut way => return is_held,
-        () = tokio::time::sleep(TELL_AFTER) => {}
+        () = tokio::time::sleep(HELD_NOTICE) => {}
     }
     let path = request.paths.first().map(|path| show(path)).unwrap_or_default();
     wire.outbox().send(Message::Held(Held { path, seconds: ASKED.as_secs() as u32 }));
@@ -482,14 +482,14 @@ async fn open(
         }
         Ok(source)
     });
-    let opened = told_meanwhile(walk, wire, hooks, board).await;
+    let opened = report_walk(walk, wire, hooks, board).await;
     if opened.is_err() {
         board.watch().end();
     }
     opened
 }
 
-async fn told_meanwhile(
+async fn report_walk(
     mut walk: JoinHandle<Result<Source, Error>>,
     wire: &mut Wire,
     hooks: &dyn Hooks,
@@ -511,7 +511,7 @@ async fn told_meanwhile(
             }
             message = wire.next(), if early.is_none() => {
                 let message = message?;
-                hooks.heard(&message);
+                hooks.on_message(&message);
                 let is_sign = matches!(message, Message::Status(_) | Message::Ping(_));
                 early = (!is_sign).then_some(message);
             }

@@ -62,8 +62,8 @@ impl Rehearsal {
         plan.skipped.sort_unstable();
         self.skipped.clone_from(&plan.skipped);
         // Report failures before the plan: entries that would fail must not be reported as created.
-        let (failures, told) = (self.sink.failures(), &self.failed_at_source);
-        planned::report_failures(failures, &mut self.failures_reported, told, &self.reporter);
+        let (failures, at_source) = (self.sink.failures(), &self.failed_at_source);
+        planned::report_failures(failures, &mut self.failures_reported, at_source, &self.reporter);
         let object = &self.object;
         self.reporter.report(planned::event(object.manifest(), plan, object.implied()));
     }

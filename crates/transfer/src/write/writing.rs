@@ -227,11 +227,11 @@ impl<S: Store> Writing<S> {
         if !named.is_empty() {
             self.reporter.report(planned::named(self.object.manifest(), named));
         }
-        let told = &self.failed_at_source;
+        let at_source = &self.failed_at_source;
         planned::report_failures(
             store.failures(),
             &mut self.failures_reported,
-            told,
+            at_source,
             &self.reporter,
         );
         let needless = store.take_needless();

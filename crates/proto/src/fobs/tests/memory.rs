@@ -27,10 +27,10 @@ fn a_sender_of_a_billion_blocks_keeps_only_those_in_flight() {
         // One block in a thousand is lost once. The acknowledgement that completes a segment
         // arrives four segments later.
         let lost: Vec<Range<u32>> = (0..16).map(|nth| nth * 1_000..nth * 1_000 + 1).collect();
-        let selective = told(number, segment, 0..SEGMENT, &lost, Some((number, 1)));
+        let selective = selective(number, segment, 0..SEGMENT, &lost, Some((number, 1)));
         sender.on_control(now, FLOW, &Control::Selective(selective));
         if let Some(before) = segment.checked_sub(4) {
-            let whole = told(number, before, 0..SEGMENT, &[], None);
+            let whole = selective(number, before, 0..SEGMENT, &[], None);
             sender.on_control(now, FLOW, &Control::Selective(whole));
         }
         most = most.max(sender.remembered());
@@ -38,7 +38,7 @@ fn a_sender_of_a_billion_blocks_keeps_only_those_in_flight() {
     }
     assert!((4..200).contains(&most), "{most} segments and stretches");
     for segment in SEGMENTS - 4..SEGMENTS {
-        let whole = told(number, segment, 0..SEGMENT, &[], None);
+        let whole = selective(number, segment, 0..SEGMENT, &[], None);
         sender.on_control(now, FLOW, &Control::Selective(whole));
     }
     assert!(sender.is_finished() && sender.remembered() == 0, "{}", sender.remembered());

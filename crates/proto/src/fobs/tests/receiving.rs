@@ -38,12 +38,12 @@ impl In {
         self.receiver.on_datagrams(now, FLOW, &arrivals);
     }
 
-    fn told(&mut self, now: Time) -> Vec<Selective> {
+    fn acks(&mut self, now: Time) -> Vec<Selective> {
         let mut all = Vec::new();
         while let Some(outgoing) = self.receiver.poll_control(now) {
-            if let Control::Selective(told) = outgoing.control {
+            if let Control::Selective(ack) = outgoing.control {
                 assert_eq!(outgoing.carrier, Carrier::Datagram);
-                all.push(told);
+                all.push(ack);
             }
         }
         all
@@ -54,19 +54,19 @@ impl In {
 fn an_acknowledgement_follows_a_fixed_number_of_new_blocks() {
     let mut inn = In::new(&Setup { settings: settings(4, 2), ..setup(20, 0) });
     inn.arrive(ms(0), 0..3);
-    assert!(inn.told(ms(0)).is_empty());
+    assert!(inn.acks(ms(0)).is_empty());
     inn.arrive(ms(1), 5..7);
-    let told = inn.told(ms(1));
-    assert_eq!((told.len(), told[0].report.slice()), (1, 0..7));
-    assert_eq!(listed(told[0].report.missing()), [3, 4]);
-    assert_eq!(told[0].closing, Some(Closing { highest: 5, fresh: 5 }));
+    let acks = inn.acks(ms(1));
+    assert_eq!((acks.len(), acks[0].report.slice()), (1, 0..7));
+    assert_eq!(listed(acks[0].report.missing()), [3, 4]);
+    assert_eq!(acks[0].closing, Some(Closing { highest: 5, fresh: 5 }));
     inn.arrive(ms(2), 7..10);
-    assert!(inn.told(ms(2)).is_empty());
+    assert!(inn.acks(ms(2)).is_empty());
     // Blocks that arrived before are not new.
     inn.arrive(ms(3), 0..3);
-    assert!(inn.told(ms(3)).is_empty());
+    assert!(inn.acks(ms(3)).is_empty());
     inn.arrive(ms(4), 3..4);
-    assert_eq!(inn.told(ms(4))[0].closing, Some(Closing { highest: 12, fresh: 4 }));
+    assert_eq!(inn.acks(ms(4))[0].closing, Some(Closing { highest: 12, fresh: 4 }));
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (2, 3));
 }
@@ -75,24 +75,24 @@ fn an_acknowledgement_follows_a_fixed_number_of_new_blocks() {
 fn the_last_few_blocks_are_acknowledged() {
     let mut inn = In::new(&Setup { settings: settings(100, 2), ..setup(20, 0) });
     inn.arrive(ms(0), 0..3);
-    assert!(inn.told(ms(0)).is_empty());
+    assert!(inn.acks(ms(0)).is_empty());
     let Wake::At(due, _) = inn.receiver.next_wakeup() else { panic!("it waits for ever") };
-    assert!(inn.told(ms(24)).is_empty() && due <= ms(25));
+    assert!(inn.acks(ms(24)).is_empty() && due <= ms(25));
     inn.receiver.on_timeout(ms(25));
-    assert_eq!(inn.told(ms(25))[0].closing, Some(Closing { highest: 3, fresh: 3 }));
-    assert!(inn.told(ms(90)).is_empty());
+    assert_eq!(inn.acks(ms(25))[0].closing, Some(Closing { highest: 3, fresh: 3 }));
+    assert!(inn.acks(ms(90)).is_empty());
     // A block that arrives again is reported too: its acknowledgement was lost or is late.
     inn.arrive(ms(100), 0..1);
-    let told = inn.told(ms(125));
-    assert_eq!(told[0].closing, Some(Closing { highest: 4, fresh: 0 }));
-    assert_eq!((told[0].report.slice(), told[0].report.count()), (0..3, 0));
+    let acks = inn.acks(ms(125));
+    assert_eq!(acks[0].closing, Some(Closing { highest: 4, fresh: 0 }));
+    assert_eq!((acks[0].report.slice(), acks[0].report.count()), (0..3, 0));
 }
 
 #[test]
 fn completion_is_signalled_once_on_the_reliable_stream() {
     let mut inn = In::new(&setup(8, 0));
     inn.arrive(ms(0), 0..7);
-    inn.told(ms(0));
+    inn.acks(ms(0));
     let last = Block { segment: 0, index: 7 };
     inn.receiver.skip(ms(1), FLOW, BlockRange { first: last, count: 1 });
     assert!(inn.receiver.is_finished(FLOW));
@@ -101,18 +101,18 @@ fn completion_is_signalled_once_on_the_reliable_stream() {
     let Control::Ack(Ack { next, received, .. }) = said.control else { panic!("{said:?}") };
     assert_eq!((next, received), (8, 8));
     inn.arrive(ms(2), 0..8);
-    assert!(inn.told(ms(500)).is_empty());
+    assert!(inn.acks(ms(500)).is_empty());
 }
 
 #[test]
 fn a_repeated_block_of_a_complete_segment_is_answered_with_complete() {
     let mut inn = In::new(&setup(16, 8));
     inn.arrive(ms(0), 0..8);
-    let whole = |told: &Selective| told.report.slice() == (0..8) && told.report.count() == 0;
-    assert!(inn.told(ms(0)).iter().all(whole));
+    let whole = |ack: &Selective| ack.report.slice() == (0..8) && ack.report.count() == 0;
+    assert!(inn.acks(ms(0)).iter().all(whole));
     inn.arrive(ms(100), 3..4);
-    let told = inn.told(ms(200));
-    assert!(told.len() == 1 && whole(&told[0]));
+    let acks = inn.acks(ms(200));
+    assert!(acks.len() == 1 && whole(&acks[0]));
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn unchanged_cells_are_repeated_in_turn() {
         inn.arrive(ms(0), index..index + 1);
     }
     let mut now = ms(60);
-    assert_eq!(inn.told(now).len(), 8);
+    assert_eq!(inn.acks(now).len(), 8);
     // From now on only the last cell changes. At first the other cells still count as changed.
     let mut again = alloc::collections::BTreeSet::new();
     for index in 70_000..70_040 {
         inn.arrive(now, index..index + 1);
         now += RTT;
-        let cells = inn.told(now).into_iter().map(|told| told.report.slice().start / 8192);
+        let cells = inn.acks(now).into_iter().map(|ack| ack.report.slice().start / 8192);
         if index > 70_003 {
             again.extend(cells);
         }
@@ -139,7 +139,7 @@ fn unchanged_cells_are_repeated_in_turn() {
 }
 
 #[test]
-fn two_million_blocks_arrive_despite_lost_acknowledgements() {
+fn two_million_blocks_arrive_despite_lost_acks() {
     const BLOCKS: u64 = 2_000_000;
     let rate = Some(Rate::from_mbps(100_000));
     let setup = Setup { rate, settings: settings(1_000, 0), ..setup(BLOCKS, 0) };
@@ -162,7 +162,7 @@ fn two_million_blocks_arrive_despite_lost_acknowledgements() {
         inn.receiver.on_datagrams(now, FLOW, &came);
         while let Some(outgoing) = inn.receiver.poll_control(now) {
             messages += u64::from(matches!(outgoing.control, Control::Selective(_)));
-            // A quarter of the acknowledgements is lost.
+            // A quarter of the acks is lost.
             if outgoing.carrier == Carrier::Reliable || !lost(4) {
                 sender.on_control(now, FLOW, &outgoing.control);
             }

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use proptest::prelude::*;
 
-use super::{FLOW, RTT, listed, ms, settings, setup, told};
+use super::{FLOW, RTT, listed, ms, selective, settings, setup};
 use crate::endpoint::{BlockRange, Event, PacketNumber, Sender, Setup, Wake, Why};
 use crate::fobs::FobsSender;
 use crate::fobs::circle::STRETCH;
@@ -56,8 +56,8 @@ impl Out {
         self.sender.on_control(self.now, FLOW, &control);
     }
 
-    fn hear_told(&mut self, told: Selective) {
-        self.hear(Control::Selective(told));
+    fn acknowledge(&mut self, report: Selective) {
+        self.hear(Control::Selective(report));
     }
 
     fn complete(&mut self, blocks: u64) {
@@ -78,7 +78,7 @@ impl Out {
 fn the_circle_repeats_unacknowledged_blocks_until_the_signal() {
     let mut out = Out::new(&setup(6, 0));
     assert_eq!(out.take(9), [0, 1, 2, 3, 4, 5, 0, 1, 2]);
-    out.hear_told(told(1, 0, 0..6, &[1..2, 3..5], Some((9, 3))));
+    out.acknowledge(selective(1, 0, 0..6, &[1..2, 3..5], Some((9, 3))));
     // The circle finishes its round first, then starts again.
     assert_eq!(out.take(7), [3, 4, 1, 3, 4, 1, 3]);
     assert_eq!(out.sender.accounting().rounds, 4);
@@ -102,7 +102,7 @@ fn a_sender_whose_signal_is_late_never_stops() {
 fn the_next_segment_precedes_losses_of_the_one_before() {
     let mut out = Out::new(&setup(20, 10));
     out.take(12);
-    out.hear_told(told(1, 0, 0..10, &[2..3], Some((12, 9))));
+    out.acknowledge(selective(1, 0, 0..10, &[2..3], Some((12, 9))));
     assert_eq!(out.take(8), [2, 3, 4, 5, 6, 7, 8, 9]);
     assert!(out.sent[12..].iter().all(|block| block.segment == 1));
     assert_eq!(out.next(), Some(Block { segment: 0, index: 2 }));
@@ -117,9 +117,9 @@ fn blocks_present_before_their_segment_began_are_never_sent() {
     let rest: Vec<u32> = (0..10).chain(0..3).chain(5..10).collect();
     assert_eq!(out.take(18), rest);
     assert_eq!(out.take(18), rest, "the blocks present before are not resent either");
-    out.hear_told(told(1, 1, 0..3, &[], None));
+    out.acknowledge(selective(1, 1, 0..3, &[], None));
     assert_eq!(out.sender.poll_event(), None);
-    out.hear_told(told(2, 1, 5..10, &[], Some((18, 8))));
+    out.acknowledge(selective(2, 1, 5..10, &[], Some((18, 8))));
     let whole = Event::SegmentDone { segment: 1 };
     assert_eq!(out.sender.poll_event(), Some(whole), "all other blocks have arrived");
 }
@@ -128,15 +128,15 @@ fn blocks_present_before_their_segment_began_are_never_sent() {
 fn after_a_segment_known_losses_are_resent_before_the_next_one() {
     let mut out = Out::new(&setup(40, 10));
     out.take(10);
-    out.hear_told(told(1, 0, 0..10, &[2..3, 7..9], Some((10, 7))));
+    out.acknowledge(selective(1, 0, 0..10, &[2..3, 7..9], Some((10, 7))));
     let next = |out: &mut Out, count: usize| {
         (0..count).filter_map(|_| out.next()).map(|b| (b.segment, b.index)).collect::<Vec<_>>()
     };
     // Then new data follow: the sender does not wait for the three resent blocks in flight.
     assert_eq!(next(&mut out, 5), [(0, 2), (0, 7), (0, 8), (1, 0), (1, 1)]);
     next(&mut out, 8);
-    out.hear_told(told(2, 0, 0..10, &[7..8], Some((23, 11))));
-    out.hear_told(told(3, 1, 0..10, &[1..2], Some((23, 0))));
+    out.acknowledge(selective(2, 0, 0..10, &[7..8], Some((23, 11))));
+    out.acknowledge(selective(3, 1, 0..10, &[1..2], Some((23, 0))));
     // Blocks sent twice come after blocks sent once.
     assert_eq!(next(&mut out, 3), [(1, 1), (0, 7), (2, 0)]);
 }
@@ -148,9 +148,9 @@ fn a_sender_without_grant_resends_only_known_losses() {
     assert!(out.sender.is_blocked_by_grant());
     // The eight blocks are one stretch. Block 1 counts as lost only when an acknowledgement covers
     // all datagrams of the stretch; this one covers four.
-    out.hear_told(told(1, 0, 0..4, &[1..2], Some((4, 3))));
+    out.acknowledge(selective(1, 0, 0..4, &[1..2], Some((4, 3))));
     assert!(out.take(1).is_empty());
-    out.hear_told(told(2, 0, 0..8, &[1..2, 5..6], Some((8, 3))));
+    out.acknowledge(selective(2, 0, 0..8, &[1..2, 5..6], Some((8, 3))));
     assert_eq!(out.take(100), [1, 5]);
     assert!(out.sender.is_blocked_by_grant());
     // Without an answer the resent blocks count as lost again after two round trips.
@@ -183,7 +183,7 @@ fn a_batch_has_the_set_size_or_that_of_the_last_acknowledgement() {
     assert!(most > 20);
     for (sequence, fresh, expected) in [(2, 5, 5), (1, 9, 5), (3, 1, 2), (4, 20, 20)] {
         let highest = out.numbered();
-        out.hear_told(told(sequence, 0, 0..20, &[], Some((highest, fresh))));
+        out.acknowledge(selective(sequence, 0, 0..20, &[], Some((highest, fresh))));
         assert_eq!(batch(&mut out), expected, "after acknowledgement {sequence}");
     }
 }
@@ -193,9 +193,9 @@ fn an_acknowledgement_without_news_makes_repeats_wait_for_the_next() {
     let mut out = Out::new(&Setup { settings: settings(1, 0), ..setup(8, 0) });
     out.take(12);
     // The blocks 0 to 3 were resent and are in flight.
-    out.hear_told(told(1, 0, 0..8, &[2..3, 6..7], Some((8, 0))));
+    out.acknowledge(selective(1, 0, 0..8, &[2..3, 6..7], Some((8, 0))));
     assert_eq!(out.take(100), [6]);
-    out.hear_told(told(2, 0, 0..8, &[2..3, 6..7], Some((13, 1))));
+    out.acknowledge(selective(2, 0, 0..8, &[2..3, 6..7], Some((13, 1))));
     assert_eq!(out.take(4), [2, 6, 2, 6]);
 }
 
@@ -203,8 +203,8 @@ fn an_acknowledgement_without_news_makes_repeats_wait_for_the_next() {
 fn an_older_acknowledgement_counts_for_its_blocks_alone() {
     let mut out = Out::new(&setup(6, 0));
     out.take(6);
-    out.hear_told(told(5, 0, 0..3, &[0..1], Some((6, 2))));
-    out.hear_told(told(4, 0, 3..6, &[4..5], Some((6, 0))));
+    out.acknowledge(selective(5, 0, 0..3, &[0..1], Some((6, 2))));
+    out.acknowledge(selective(4, 0, 3..6, &[4..5], Some((6, 0))));
     assert_eq!(out.take(4), [0, 4, 0, 4]);
 }
 
@@ -212,9 +212,9 @@ fn an_older_acknowledgement_counts_for_its_blocks_alone() {
 fn impossible_messages_are_refused() {
     let mut out = Out::new(&setup(6, 0));
     out.take(6);
-    out.hear_told(told(1, 0, 0..7, &[], Some((6, 6))));
-    out.hear_told(told(1, 1, 0..6, &[], Some((6, 6))));
-    out.hear_told(told(1, 0, 0..6, &[], Some((7, 6))));
+    out.acknowledge(selective(1, 0, 0..7, &[], Some((6, 6))));
+    out.acknowledge(selective(1, 1, 0..6, &[], Some((6, 6))));
+    out.acknowledge(selective(1, 0, 0..6, &[], Some((7, 6))));
     out.complete(5);
     out.complete(7);
     assert_eq!(out.sender.accounting().refused, 5);
@@ -226,8 +226,8 @@ fn impossible_messages_are_refused() {
 fn a_completely_acknowledged_object_needs_no_signal() {
     let mut out = Out::new(&setup(20, 10));
     out.take(20);
-    out.hear_told(told(1, 1, 0..10, &[], None));
-    out.hear_told(told(1, 0, 0..10, &[], Some((20, 20))));
+    out.acknowledge(selective(1, 1, 0..10, &[], None));
+    out.acknowledge(selective(1, 0, 0..10, &[], Some((20, 20))));
     assert!(out.sender.is_finished() && out.take(1).is_empty());
 }
 
@@ -284,7 +284,7 @@ struct Stretch {
     /// Remaining blocks: number of sends, and number of blocks sent that often.
     left: BTreeMap<u32, u32>,
     /// Highest packet number and latest time of the first sends, of the second sends, and so on.
-    gone: Vec<(u64, Time)>,
+    sent: Vec<(u64, Time)>,
 }
 
 impl Stretch {
@@ -296,8 +296,8 @@ impl Stretch {
             self.take(before);
         }
         *self.left.entry(before + 1).or_default() += 1;
-        self.gone.resize(self.gone.len().max(before as usize + 1), (0, now));
-        self.gone[before as usize] = (number, now);
+        self.sent.resize(self.sent.len().max(before as usize + 1), (0, now));
+        self.sent[before as usize] = (number, now);
     }
 
     /// Removes one block that was sent `goes` times.
@@ -319,7 +319,7 @@ impl Stretch {
     /// covers it. Or this number is at most `by_time_to` and was sent `patience` ago or earlier.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
-            let (last, at) = self.gone[least as usize - 1];
+            let (last, at) = self.sent[least as usize - 1];
             last < highest || (last <= by_time_to && at + patience <= now)
         })
     }
@@ -400,7 +400,7 @@ impl Model {
 }
 
 /// The sender's input in a run of operations.
-struct Told {
+struct Input {
     out: Out,
     model: Model,
     layout: Layout,
@@ -409,14 +409,14 @@ struct Told {
     pulse: Pulse,
 }
 
-impl Told {
-    fn new(setup: &Setup, is_table: bool) -> Told {
+impl Input {
+    fn new(setup: &Setup, is_table: bool) -> Input {
         let mut out = Out::new(setup);
         if is_table {
             out.sender = FobsSender::by_table(setup);
         }
         let pulse = Pulse { grant: setup.grant, ..Pulse::default() };
-        Told { out, model: Model::default(), layout: setup.layout, sequence: 0, pulse }
+        Input { out, model: Model::default(), layout: setup.layout, sequence: 0, pulse }
     }
 
     fn step(&mut self, step: Step) {
@@ -435,7 +435,7 @@ impl Told {
             Step::Tell { segment, start, len, draw, closes } => {
                 let slice = start..(start + len).min(layout.blocks_in(segment));
                 if !slice.is_empty() {
-                    self.tell(segment, slice, draw, closes);
+                    self.report(segment, slice, draw, closes);
                 }
             }
             Step::Skip { segment, index, count } => {
@@ -461,7 +461,7 @@ impl Told {
 
     /// Reports on a slice of a segment's blocks; the bits of `draw` decide which of the sent blocks
     /// the receiver has.
-    fn tell(&mut self, segment: u32, slice: Range<u32>, draw: u64, closes: bool) {
+    fn report(&mut self, segment: u32, slice: Range<u32>, draw: u64, closes: bool) {
         let came = |index: &u32| {
             self.model.goes.contains_key(&Block { segment, index: *index })
                 && draw >> (index % 64) & 1 == 1
@@ -477,13 +477,13 @@ impl Told {
         self.sequence += 1;
         let highest = self.out.numbered();
         let closing = closes.then_some((highest, draw % 3));
-        let told = told(self.sequence, segment, slice, &missing, closing);
+        let report = selective(self.sequence, segment, slice, &missing, closing);
         // A message may be too short for all missing blocks.
-        let lacks = listed(told.report.missing());
-        let come = told.report.slice().filter(|index| lacks.binary_search(index).is_err());
+        let lacks = listed(report.report.missing());
+        let come = report.report.slice().filter(|index| lacks.binary_search(index).is_err());
         come.for_each(|index| self.model.arrive(Block { segment, index }));
         self.model.highest = if closes { highest } else { self.model.highest };
-        self.out.hear_told(told);
+        self.out.acknowledge(report);
     }
 }
 
@@ -507,13 +507,13 @@ fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
     let settings = settings(1, batch).with(row, "state-segment", 20.0).unwrap();
     let (scale, grant) = (u64::from(wide), Bytes::new(25_000 * u64::from(wide)));
     let setup = Setup { grant, settings, ..setup(100 * scale, 30 * scale) };
-    let mut told = Told::new(&setup, is_table);
-    steps.into_iter().for_each(|step| told.step(step));
-    if !told.out.sender.is_finished() {
-        told.out.grant(u64::MAX, u64::MAX);
-        told.out.take(400 * wide as usize);
+    let mut input = Input::new(&setup, is_table);
+    steps.into_iter().for_each(|step| input.step(step));
+    if !input.out.sender.is_finished() {
+        input.out.grant(u64::MAX, u64::MAX);
+        input.out.take(400 * wide as usize);
         let goes =
-            |block: &Block| told.model.there.contains(block) || told.out.sent.contains(block);
+            |block: &Block| input.model.there.contains(block) || input.out.sent.contains(block);
         let layout = setup.layout;
         let never = (0..layout.blocks()).filter_map(|n| layout.block(n)).find(|b| !goes(b));
         assert_eq!(never, None, "a block was never sent");
@@ -539,12 +539,18 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
     // Two blocks of the first stretch and all blocks of the second are lost. The last block of the
     // second may still be in flight.
     let second = len..2 * len;
-    out.hear_told(told(1, 0, 0..2 * len, &[3..5, second], Some((2 * u64::from(len) - 1, 9))));
+    out.acknowledge(selective(
+        1,
+        0,
+        0..2 * len,
+        &[3..5, second],
+        Some((2 * u64::from(len) - 1, 9)),
+    ));
     assert_eq!(out.take(10_000), [3, 4]);
-    out.hear_told(told(2, 0, 0..1, &[], Some((2 * u64::from(len), 9))));
+    out.acknowledge(selective(2, 0, 0..1, &[], Some((2 * u64::from(len), 9))));
     assert_eq!(out.take(10_000), (len..2 * len).collect::<Vec<_>>());
     // The remaining blocks were sent once, the resent blocks twice.
-    out.hear_told(told(3, 0, 0..1, &[], Some((grant + 2, 9))));
+    out.acknowledge(selective(3, 0, 0..1, &[], Some((grant + 2, 9))));
     let rest = 2 * len..grant as u32;
     assert_eq!(out.take(10_000), rest.chain(3..5).collect::<Vec<_>>());
 }
@@ -599,12 +605,12 @@ fn after_a_chunk_known_losses_are_resent_and_then_the_next_chunk_follows() {
     let mut out = Out::new(&setup);
     out.sender = FobsSender::by_table(&setup);
     assert_eq!(out.take(6), [0, 1, 2, 3, 4, 5]);
-    out.hear_told(told(1, 0, 0..6, &[2..3], Some((6, 5))));
+    out.acknowledge(selective(1, 0, 0..6, &[2..3], Some((6, 5))));
     // The chunk's new data come first; the sender does not wait for blocks in flight.
     assert_eq!(out.take(8), [6, 7, 8, 9, 10, 11, 12, 13]);
-    out.hear_told(told(2, 0, 0..14, &[2..3, 12..13], Some((14, 7))));
+    out.acknowledge(selective(2, 0, 0..14, &[2..3, 12..13], Some((14, 7))));
     assert_eq!(out.take(6), [14, 15, 16, 17, 18, 19]);
-    out.hear_told(told(3, 0, 0..20, &[2..3, 12..13], Some((20, 6))));
+    out.acknowledge(selective(3, 0, 0..20, &[2..3, 12..13], Some((20, 6))));
     assert_eq!(out.take(7), [2, 12, 20, 21, 22, 23, 24]);
     // After the last chunk the sender repeats all unacknowledged blocks.
     assert_eq!(out.take(9), [20, 21, 22, 23, 24, 2, 12, 20, 21]);

@@ -19,7 +19,7 @@ fn three() -> Star {
 fn unrequested_blocks_are_counted_and_refused() {
     let mut star = three();
     star.link = crate::units::Rate::from_mbps(1000);
-    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unasked(9));
+    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unrequested(9));
     star.run(ms(3000));
     let (liar, honest) = (star.accounting(2), star.accounting(1));
     assert!(liar.refused > 8 * liar.received, "{liar:?}");
@@ -40,7 +40,7 @@ fn without_liar(star: &mut Star) -> Vec<f64> {
 #[test]
 fn the_others_recover_when_a_flooding_sender_is_removed() {
     let mut star = three();
-    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unasked(9));
+    star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unrequested(9));
     star.run(ms(3000));
     let (liar, during) = (star.accounting(2), star.rates(1000, 3000));
     assert!(liar.too_fast > liar.highest / 4 && liar.refused > 5_000, "it is known: {liar:?}");

@@ -28,7 +28,7 @@ const OVERHEAD: Bytes = Bytes::new(32);
 pub(super) enum Lie {
     /// For each requested datagram, sends this many additional ones with a block that was not
     /// requested.
-    Unasked(u32),
+    Unrequested(u32),
     /// Claims this round-trip time.
     Rtt(Span),
     /// Claims this access rate.
@@ -257,7 +257,7 @@ impl Star {
             for (number, &block) in (first..).zip(&blocks) {
                 out.push((PacketNumber(number), block));
             }
-            if let Some(Lie::Unasked(times)) = path.lie {
+            if let Some(Lie::Unrequested(times)) = path.lie {
                 for _ in 0..count * u64::from(times) {
                     let last = blocks_in_all as u32 - 1;
                     out.push((PacketNumber(path.next), Block { segment: 0, index: last }));
@@ -332,7 +332,7 @@ impl Star {
                 }
                 Item::ToReceiver(control) => self.receiver.on_control(now, id, &control),
                 Item::ToSender(control) => {
-                    path.sender.on_control(now, id, &path.heard(*control));
+                    path.sender.on_control(now, id, &path.received(*control));
                 }
             }
         }
@@ -380,7 +380,7 @@ impl Path {
     }
 
     /// A control message as the sender receives it.
-    fn heard(&self, control: Control) -> Control {
+    fn received(&self, control: Control) -> Control {
         match (self.lie, control) {
             (Some(Lie::Fast(times)), Control::Request(asked)) => {
                 let rate = Rate::from_bps(asked.rate().as_bps() * times);

@@ -26,7 +26,7 @@ struct World {
     answers: Vec<(u64, Answer)>,
     /// For each edit, the versions that the server created.
     made: BTreeMap<u64, Vec<u64>>,
-    told: BTreeMap<u64, Answer>,
+    delivered: BTreeMap<u64, Answer>,
 }
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
             on_way: BTreeMap::new(),
             answers: Vec::new(),
             made: BTreeMap::new(),
-            told: BTreeMap::new(),
+            delivered: BTreeMap::new(),
         };
         world.connect();
         world
@@ -130,7 +130,7 @@ impl World {
     fn hear(&mut self) {
         for (number, answer) in core::mem::take(&mut self.answers) {
             self.edits.answered(number, &answer).expect("it waits");
-            self.told.insert(number, answer);
+            self.delivered.insert(number, answer);
         }
     }
 
@@ -211,7 +211,7 @@ proptest! {
         for stream in 0..world.stream {
             world.arrive(stream);
         }
-        for (number, answer) in &world.told {
+        for (number, answer) in &world.delivered {
             let made = world.made.get(number).map_or(&[][..], Vec::as_slice);
             match answer {
                 // The edit deleted a key that did not exist.
@@ -236,9 +236,9 @@ fn an_edit_whose_answer_was_lost_is_not_applied_twice_and_its_writer_gets_the_ve
     let other = world.edits.add(Wish { version: Some(0), ..wish("other", b"mine") });
     world.lose();
     world.settle();
-    assert_eq!(world.told[&number], Answer::Made(1));
+    assert_eq!(world.delivered[&number], Answer::Made(1));
     assert!(
-        matches!(world.told[&other], Answer::Conflict(Some(_))),
+        matches!(world.delivered[&other], Answer::Conflict(Some(_))),
         "another writer put the value"
     );
     assert_eq!(world.value("k"), Some(&b"theirs"[..]));
@@ -247,11 +247,11 @@ fn an_edit_whose_answer_was_lost_is_not_applied_twice_and_its_writer_gets_the_ve
 #[test]
 fn only_an_edit_that_waited_for_a_connection_is_conditional() {
     let mut edits = Edits::default();
-    edits.heard(5);
+    edits.note_revision(5);
     edits.add(wish("k", b"waits"));
     edits.connected();
     edits.add(wish("k", b"does not"));
-    edits.heard(6);
+    edits.note_revision(6);
     edits.lost();
     edits.add(wish("k", b"waits too"));
     edits.connected();
@@ -291,10 +291,15 @@ fn a_lost_edit_is_applied_only_if_its_key_is_unchanged() {
     world.restart();
     assert_eq!(world.calls.known(CLIENT, first), None);
     world.settle();
-    let Answer::Made(version) = world.told[&first] else { panic!("{:?}", world.told[&first]) };
+    let Answer::Made(version) = world.delivered[&first] else {
+        panic!("{:?}", world.delivered[&first])
+    };
     assert_eq!(world.calls.known(CLIENT, first), Some(version));
-    assert!(matches!(world.told[&second], Answer::Made(_)), "only this client changed the key");
-    assert!(matches!(world.told[&taken], Answer::Conflict(Some(_))));
+    assert!(
+        matches!(world.delivered[&second], Answer::Made(_)),
+        "only this client changed the key"
+    );
+    assert!(matches!(world.delivered[&taken], Answer::Conflict(Some(_))));
     assert_eq!(world.value("k"), Some(&b"2"[..]));
 }
 
@@ -317,13 +322,13 @@ fn a_forgotten_outcome_is_reported_as_unknown_and_never_as_made() {
     let fresh = world.edits.add(wish("fresh", b"1"));
     world.restart();
     world.settle();
-    assert_eq!(world.told[&number], Answer::Unknown);
-    assert!(matches!(world.told[&fresh], Answer::Made(_)), "it was never sent");
+    assert_eq!(world.delivered[&number], Answer::Unknown);
+    assert!(matches!(world.delivered[&fresh], Answer::Made(_)), "it was never sent");
     // An edit that waits when another connection is lost was not sent either.
     let number = world.edits.add(wish("k", b"mine"));
     world.lose();
     world.settle();
-    assert!(matches!(world.told[&number], Answer::Made(_)), "it was never sent either");
+    assert!(matches!(world.delivered[&number], Answer::Made(_)), "it was never sent either");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::author::Author;
-use super::ears::{Ears, Heard};
+use super::ears::{Ears, Received};
 use super::epoch::{Epoch, SERVER};
 use super::voice::Voice;
 use crate::channel::messages;
@@ -165,15 +165,15 @@ impl Bridge {
         }
     }
 
-    fn heard(&self, seat: &Seat, via: u64, heard: Heard) {
-        let sender = self.state.borrow().senders.get(&heard.sender).cloned();
+    fn received(&self, seat: &Seat, via: u64, received: Received) {
+        let sender = self.state.borrow().senders.get(&received.sender).cloned();
         let Some(sender) = sender else { return };
         // Any subscriber could have sealed the message, so check its author.
-        if !sender.author.made(&heard.signed, &heard.code) {
+        if !sender.author.made(&received.signed, &received.code) {
             return;
         }
         let born = stamp() as i64;
-        let message = Message { origin: sender.origin, hops: 0, via, born, ..heard.message };
+        let message = Message { origin: sender.origin, hops: 0, via, born, ..received.message };
         let count = match seat.room.publish(message) {
             Published::New => &sender.taken,
             Published::Full => &sender.dropped,
@@ -317,16 +317,16 @@ impl Running {
 
     /// Handles up to [`TURN`] waiting datagrams. `bytes` has room for the longest.
     fn hear(&mut self, ears: &mut Ears, via: u64, bytes: &mut [u8]) {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for _ in 0..TURN {
             let Ok(len) = self.socket.try_recv(bytes) else { break };
-            ears.take(clock::now(), &bytes[..len], &mut heard);
+            ears.take(clock::now(), &bytes[..len], &mut received);
         }
         if !self.charge.set(ears.held()) {
             ears.clear();
         }
-        for heard in heard {
-            self.bridge.heard(&self.to, via, heard);
+        for received in received {
+            self.bridge.received(&self.to, via, received);
         }
         self.bridge.count(ears);
     }

@@ -20,7 +20,7 @@ const MOST: usize = u16::MAX as usize;
 
 /// A received message.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct Received {
     /// The epoch of the message, and its sender in that epoch.
     pub(super) sender: (u64, u32),
     pub(super) message: Message,
@@ -73,7 +73,7 @@ impl Ears {
     /// Sets the key of a new epoch. Opens datagrams that arrived before the key, and appends their
     /// messages to `out`. Ignores a key that is already known: a new [`Known`] would not recognise
     /// duplicates of earlier datagrams.
-    pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Heard>) {
+    pub(super) fn renew(&mut self, now: Time, epoch: Epoch, out: &mut Vec<Received>) {
         let before = self.before.as_ref().map(|(known, _)| &known.epoch);
         if self.now.epoch == epoch || before == Some(&epoch) {
             return;
@@ -97,7 +97,7 @@ impl Ears {
 
     /// Handles a datagram, and appends the messages that it completes to `out`. Forged and repeated
     /// datagrams have no effect.
-    pub(super) fn take(&mut self, now: Time, datagram: &[u8], out: &mut Vec<Heard>) {
+    pub(super) fn take(&mut self, now: Time, datagram: &[u8], out: &mut Vec<Received>) {
         let Some(header) = Header::decode(datagram) else { return };
         if header.kind != Kind::Data {
             return;
@@ -128,7 +128,7 @@ impl Ears {
             let Some(code) = signed.last_chunk().copied() else { continue };
             signed.truncate(signed.len() - CODE);
             let Some(message) = decode(&signed) else { continue };
-            out.push(Heard { sender, message, signed, code, restored, late });
+            out.push(Received { sender, message, signed, code, restored, late });
         }
     }
 

@@ -14,7 +14,7 @@ use super::author::Author;
 use super::bridge::{Bridge, Running, Sender};
 use crate::channel::messages::{ChannelAsk, ChannelAsked, ChannelTold, Taken};
 use crate::channel::rooms::Seat;
-use crate::channel::server::{About, COUNTED, Channels, flush, queue, senseless, tell};
+use crate::channel::server::{About, COUNTED, Channels, flush, queue, send, senseless};
 
 impl Channels {
     /// Joins the multicast group of the room `name`; `me` is the id of this server. Returns a
@@ -64,14 +64,14 @@ impl Bridge {
         let mut epochs = self.epochs();
         let member = self.admit(Some(Sender::new(Author::of(&about.exporter), origin)))?;
         let mut tick = interval(COUNTED);
-        tell(writer, ChannelTold::Group(member.group())).await?;
+        send(writer, ChannelTold::Group(member.group())).await?;
         loop {
             tokio::select! {
                 // The bridge lives as long as its member, so this wait cannot fail.
-                _ = epochs.changed() => tell(writer, ChannelTold::Group(member.group())).await?,
+                _ = epochs.changed() => send(writer, ChannelTold::Group(member.group())).await?,
                 _ = tick.tick() => if let Some(sender) = &member.sender {
                     let (count, dropped) = (sender.taken.get(), sender.dropped());
-                    tell(writer, ChannelTold::Taken(Taken { count, dropped, late: 0 })).await?;
+                    send(writer, ChannelTold::Taken(Taken { count, dropped, late: 0 })).await?;
                 },
                 said = reader.read::<ChannelAsk>() => match said? {
                     None => {
@@ -95,12 +95,12 @@ impl Bridge {
     ) -> Result<(), Error> {
         let mut epochs = self.epochs();
         let member = self.admit(None)?;
-        tell(writer, ChannelTold::Group(member.group())).await?;
+        send(writer, ChannelTold::Group(member.group())).await?;
         // Send the last messages only once, because the room may have many keys.
         let mut last = Some(keys);
         loop {
             tokio::select! {
-                _ = epochs.changed() => tell(writer, ChannelTold::Group(member.group())).await?,
+                _ = epochs.changed() => send(writer, ChannelTold::Group(member.group())).await?,
                 said = reader.read::<ChannelAsk>() => match (said?, last.take()) {
                     (None, _) => {
                         member.leave();

@@ -17,7 +17,7 @@ use longhaul_session::{Error, Kind};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
 
-use super::ears::{Ears, Heard};
+use super::ears::{Ears, Received};
 use super::epoch::{Described, Epoch};
 use crate::channel::inbound::Counts;
 use crate::channel::messages::{
@@ -148,14 +148,14 @@ impl Shared<'_> {
         let counts = Arc::<Counts>::default();
         self.control.board.state().counts = Some(counts.clone());
         let mut hearing: Option<(Group, UdpSocket, Ears)> = None;
-        let (mut bytes, mut heard) = (vec![0; u16::MAX.into()], Vec::new());
+        let (mut bytes, mut received) = (vec![0; u16::MAX.into()], Vec::new());
         loop {
             tokio::select! {
                 Ok(()) = places.changed() => {
                     let Some((group, epoch)) = places.borrow_and_update().clone() else { continue };
                     match &mut hearing {
                         Some((same, _, ears)) if *same == group => {
-                            ears.renew(clock::now(), epoch, &mut heard);
+                            ears.renew(clock::now(), epoch, &mut received);
                         }
                         _ => match join(&group) {
                             Ok(socket) => hearing = Some((group, socket, Ears::new(epoch, None))),
@@ -167,15 +167,15 @@ impl Shared<'_> {
                 len = receive(&hearing, &mut bytes) => {
                     let Some((_, _, ears)) = &mut hearing else { continue };
                     let now = clock::now();
-                    ears.take(now, &bytes[..len], &mut heard);
+                    ears.take(now, &bytes[..len], &mut received);
                     counts.lost.store(ears.lost(), Ordering::Relaxed);
-                    if !heard.is_empty() {
+                    if !received.is_empty() {
                         self.control.board.state().meter.on_bytes(now, len);
                     }
                 }
             }
             let keys = &self.control.wish.keys;
-            for Heard { message, restored, late, .. } in heard.drain(..) {
+            for Received { message, restored, late, .. } in received.drain(..) {
                 if message.is_below(keys) {
                     let message = Message { born: stamp() as i64, ..message };
                     self.message(message, restored, late).await;

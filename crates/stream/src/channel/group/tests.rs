@@ -11,7 +11,7 @@ use longhaul_proto::wire::header::Kind::Data;
 use longhaul_session::Kind;
 
 use super::author::Author;
-use super::ears::{Ears, Heard};
+use super::ears::{Ears, Received};
 use super::epoch::{Described, Epoch, SERVER};
 use super::voice::Voice;
 use crate::channel::messages::Group;
@@ -33,12 +33,12 @@ fn message(number: u64, len: usize) -> Message {
     Message { origin: 9, number, at: 3, born: 0, hops: 0, via: 0, key: None, bytes }
 }
 
-fn hear(ears: &mut Ears, now: Time, datagrams: &[Vec<u8>]) -> Vec<Heard> {
-    let mut heard = Vec::new();
+fn hear(ears: &mut Ears, now: Time, datagrams: &[Vec<u8>]) -> Vec<Received> {
+    let mut received = Vec::new();
     for datagram in datagrams {
-        ears.take(now, datagram, &mut heard);
+        ears.take(now, datagram, &mut received);
     }
-    heard
+    received
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn a_member_hears_each_message_of_each_sender_once() {
         let mut voice = voice(&epoch, sender);
         for (number, len) in [(1, 0), (2, 20), (3, 100_000)] {
             let datagrams = voice.datagrams(NOW, &message(number, len));
-            let heard = hear(&mut ears, NOW, &[&datagrams[..], &datagrams].concat());
-            let [heard] = &heard[..] else { panic!("{sender} {number}: {heard:?}") };
-            assert_eq!(heard.sender, (1, sender));
-            assert_eq!(heard.message, message(number, len));
+            let received = hear(&mut ears, NOW, &[&datagrams[..], &datagrams].concat());
+            let [received] = &received[..] else { panic!("{sender} {number}: {received:?}") };
+            assert_eq!(received.sender, (1, sender));
+            assert_eq!(received.message, message(number, len));
         }
     }
     assert_eq!((ears.lost(), ears.held()), (0, 0));
@@ -106,14 +106,14 @@ fn only_the_author_makes_its_code_and_a_subscriber_cannot() {
     let epoch = epoch(1);
     let mut ears = Ears::new(epoch.clone(), Some(SERVER));
     let author = Author::test(5);
-    let heard = hear(&mut ears, NOW, &voice(&epoch, 5).datagrams(NOW, &message(1, 20)));
-    assert!(author.made(&heard[0].signed, &heard[0].code));
+    let received = hear(&mut ears, NOW, &voice(&epoch, 5).datagrams(NOW, &message(1, 20)));
+    assert!(author.made(&received[0].signed, &received[0].code));
     // A subscriber has the key of the flow, but not the key of the author.
     let to = "239.1.2.3:5000".parse().unwrap();
     let forger = Some(Author::test(6));
     let mut forger = Voice::new(to, 1_452, Code::None, epoch.of(7).sealer(), forger);
-    let heard = hear(&mut ears, NOW, &forger.datagrams(NOW, &message(2, 20)));
-    assert!(!author.made(&heard[0].signed, &heard[0].code));
+    let received = hear(&mut ears, NOW, &forger.datagrams(NOW, &message(2, 20)));
+    assert!(!author.made(&received[0].signed, &received[0].code));
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn the_previous_epoch_is_heard_for_a_while_and_a_known_key_changes_nothing() {
         assert_eq!(hear(&mut ears, soon, &voice.datagrams(NOW, &message(number, 20))).len(), 1);
     }
     let later = NOW + Span::from_secs(3);
-    for (heard, voice) in [0, 1].into_iter().zip(&mut voices) {
+    for (received, voice) in [0, 1].into_iter().zip(&mut voices) {
         let datagrams = voice.datagrams(NOW, &message(9, 20));
-        assert_eq!(hear(&mut ears, later, &datagrams).len(), heard);
+        assert_eq!(hear(&mut ears, later, &datagrams).len(), received);
     }
 }
 
@@ -195,8 +195,8 @@ fn datagrams_that_come_before_their_key_wait_for_it_and_strangers_take_no_memory
         assert!(hear(&mut ears, NOW, &voice.datagrams(NOW, &message(number, 20))).is_empty());
     }
     assert_eq!(ears.early(), 64);
-    let mut heard = Vec::new();
-    ears.renew(NOW, epochs[1].clone(), &mut heard);
-    let numbers: Vec<u64> = heard.iter().map(|heard| heard.message.number).collect();
+    let mut received = Vec::new();
+    ears.renew(NOW, epochs[1].clone(), &mut received);
+    let numbers: Vec<u64> = received.iter().map(|received| received.message.number).collect();
     assert_eq!((numbers, ears.lost()), (vec![1, 2, 3], 0));
 }
