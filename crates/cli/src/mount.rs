@@ -88,8 +88,8 @@ fn start(
         retry_for: Duration::from_nanos(args.retry_for.as_nanos()),
         reach: args.reach.options(),
     };
-    let told = |warning: String| console::warn(plain::text(&warning));
-    let mount = Mount::start(&client, &args.path, &args.dir, &options, cancel, told)?;
+    let warn = |warning: String| console::warn(plain::text(&warning));
+    let mount = Mount::start(&client, &args.path, &args.dir, &options, cancel, warn)?;
     if args.json {
         let dir = args.dir.display().to_string();
         console::out(json!({"event": "mounted", "source": args.path.to_string(), "path": dir}));

@@ -283,14 +283,14 @@ mod tests {
         let fine = [(Some("h1"), "a"), (Some("h2:9"), "b"), (None, "c"), (None, "c")];
         assert_eq!(check(&fine, &places), Ok(()));
         let refused = |pins: &[_]| check(pins, &places).unwrap_err();
-        let told = refused(&[(Some("h3"), "a")]);
-        assert!(told.contains("names h3") && told.contains("h1:7717, h2:9"), "{told}");
+        let refusal = refused(&[(Some("h3"), "a")]);
+        assert!(refusal.contains("names h3") && refusal.contains("h1:7717, h2:9"), "{refusal}");
         assert!(refused(&[(Some("h2:8"), "a")]).contains("names h2:8"));
         assert!(refused(&[(None, "a"), (None, "b")]).contains("HOST=ID"));
-        let told = refused(&[(Some("h1"), "a"), (Some("h1:7717"), "b")]);
-        assert!(told.contains("h1:7717 two ids, a and b"), "{told}");
-        let told = check(&[(Some("h3"), "a")], &["me@h3:c", "here"]).unwrap_err();
-        assert!(told.contains("ssh"), "{told}");
+        let refusal = refused(&[(Some("h1"), "a"), (Some("h1:7717"), "b")]);
+        assert!(refusal.contains("h1:7717 two ids, a and b"), "{refusal}");
+        let refusal = check(&[(Some("h3"), "a")], &["me@h3:c", "here"]).unwrap_err();
+        assert!(refusal.contains("ssh"), "{refusal}");
     }
 
     #[test]
@@ -306,8 +306,8 @@ mod tests {
             ("[::1]:9", "lh://[::1]:9"),
             ("7801", "lh://localhost:7801"),
         ] {
-            let told = read(text).unwrap_err().to_string();
-            assert!(told.contains(&format!("did you mean {meant}?")), "{told}");
+            let refusal = read(text).unwrap_err().to_string();
+            assert!(refusal.contains(&format!("did you mean {meant}?")), "{refusal}");
         }
         assert!(read("./here").unwrap_err().to_string().contains("write lh://host"));
         for wrong in ["", "http://h", "-oX"] {

@@ -116,8 +116,8 @@ pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String>
         lines.extend(summary.receives.map(receives));
     }
     let is_shared = |found: &Found| found.shared.is_some_and(|shared| shared > Span::ZERO);
-    let is_told = |found: &Found| verbose || is_shared(found) && summary.elapsed >= LONG;
-    let found = summary.found.filter(is_told);
+    let is_shown = |found: &Found| verbose || is_shared(found) && summary.elapsed >= LONG;
+    let found = summary.found.filter(is_shown);
     lines.extend(found.map(|found| path_found(&found, summary.elapsed)));
     if summary.bound_by != BoundBy::Nothing && (verbose || summary.elapsed >= LONG) {
         lines.push(format!("  bound    {}{}", bound(summary.bound_by), lost(summary, verbose)));
@@ -286,11 +286,11 @@ fn lost_at_receiver(summary: &Summary) -> u64 {
     summary.socket_lost + summary.memory_lost + summary.early_lost
 }
 
-/// A short form of the losses; empty if `told`, which means that the verbose line shows them.
-fn lost(summary: &Summary, told: bool) -> String {
+/// A short form of the losses; empty if `shown`, which means that the verbose line shows them.
+fn lost(summary: &Summary, shown: bool) -> String {
     let share = |lost: u64| LossRatio::of(lost, summary.sender.sent);
     match (lost_on_path(summary), lost_at_receiver(summary)) {
-        _ if told => String::new(),
+        _ if shown => String::new(),
         (0, 0) => String::new(),
         (path, 0) => format!("; lost on the path {}", share(path)),
         (path, here) => {
@@ -462,19 +462,19 @@ pub(crate) mod tests {
         let alone = Found { shared: Some(Span::ZERO), ..trains };
         let shared = Span::from_millis(1_200);
         let shared = Found { loss_ppm: 10_000, shared: Some(shared), ..trains };
-        let told = |found, verbose| {
+        let shown = |found, verbose| {
             let summary = but!(example(), found: Some(found));
             let said = lines(&summary, Kind::Copy, verbose);
             said.into_iter().find_map(|line| line.strip_prefix("  found    ").map(str::to_owned))
         };
         let first = "940.00 Mbit/s, the first rate after 200.0 ms";
-        assert_eq!(told(trains, true), Some(first.into()));
-        assert_eq!(told(alone, true), Some(format!("{first}; no other traffic detected")));
-        assert_eq!(told(alone, false), None);
+        assert_eq!(shown(trains, true), Some(first.into()));
+        assert_eq!(shown(alone, true), Some(format!("{first}; no other traffic detected")));
+        assert_eq!(shown(alone, false), None);
         let others = "loss of 1.00 % is the path's own; shared with other traffic for 1.20 s of \
                       2.83 s";
         let line = Some(format!("{first}; {others}"));
-        assert_eq!([told(shared, true), told(shared, false)], [line.clone(), line]);
+        assert_eq!([shown(shared, true), shown(shared, false)], [line.clone(), line]);
     }
 
     #[test]
@@ -552,7 +552,7 @@ pub(crate) mod tests {
             std::path::PathBuf::from("\u{1b}[2J\u{1b}]0;owned\u{7}\nlonghaul: copied 9 files");
         let target = path.clone();
         let reason = "no \u{1b}[31m".to_owned();
-        let told = [
+        let shown = [
             Event::FileDone { path: path.clone() },
             Event::FolderDone { path: path.clone() },
             Event::LinkDone { path: "a".into(), target },
@@ -562,9 +562,9 @@ pub(crate) mod tests {
             Event::Fallback { carrier: "ssh".into(), advice: reason.clone() },
             Event::Warning(path.display().to_string()),
         ];
-        for told in told {
-            let of = Event::OfSource { source: "h:a".into(), event: Box::new(told.clone()) };
-            for line in [event(&told), event(&of)] {
+        for shown in shown {
+            let of = Event::OfSource { source: "h:a".into(), event: Box::new(shown.clone()) };
+            for line in [event(&shown), event(&of)] {
                 assert!(!line.contains(char::is_control), "{line:?}");
                 assert!(line.contains("\\u{1b}["), "{line:?}");
             }

@@ -102,8 +102,8 @@ fn draw(file: &Path, runs: &[Run]) -> Result<(), Error> {
         let label = match run.settings.as_slice() {
             [] => flow.name.clone(),
             settings => {
-                let told = settings.iter().map(|(key, value)| format!("{key}={value}"));
-                format!("{} {}", flow.name, told.collect::<Vec<_>>().join(" "))
+                let shown = settings.iter().map(|(key, value)| format!("{key}={value}"));
+                format!("{} {}", flow.name, shown.collect::<Vec<_>>().join(" "))
             }
         };
         let point = |(at, rate): (Time, Rate)| {

@@ -168,30 +168,30 @@ fn transfers(all: &[TransferStatus]) -> Vec<String> {
         "memory", "bound by",
     ];
     let head = head.map(str::to_owned).to_vec();
-    let rows = all.iter().map(|told| {
-        let left = told.total_bytes.saturating_sub(told.bytes);
-        let left = match told.rate_now {
-            _ if told.total_bytes == 0 => "-".to_owned(),
+    let rows = all.iter().map(|status| {
+        let left = status.total_bytes.saturating_sub(status.bytes);
+        let left = match status.rate_now {
+            _ if status.total_bytes == 0 => "-".to_owned(),
             Rate::ZERO => "-".to_owned(),
             rate => duration(Bytes::new(left) / rate),
         };
-        let who = told.name.as_deref().unwrap_or(&told.address);
+        let who = status.name.as_deref().unwrap_or(&status.address);
         vec![
-            if told.receives { "in" } else { "out" }.to_owned(),
-            plain::text(&format!("{who} {}", told.wish)).chars().take(WIDEST).collect(),
-            told.rate_now.to_string(),
-            told.sending_rate.to_string(),
-            Bytes::new(told.bytes).to_string(),
-            match told.total_bytes {
+            if status.receives { "in" } else { "out" }.to_owned(),
+            plain::text(&format!("{who} {}", status.wish)).chars().take(WIDEST).collect(),
+            status.rate_now.to_string(),
+            status.sending_rate.to_string(),
+            Bytes::new(status.bytes).to_string(),
+            match status.total_bytes {
                 0 => "-".to_owned(),
                 total => Bytes::new(total).to_string(),
             },
             left,
-            told.queue.to_string(),
-            told.path_lost.to_string(),
-            told.socket_lost.to_string(),
-            told.memory_lost.to_string(),
-            match told.bound_by {
+            status.queue.to_string(),
+            status.path_lost.to_string(),
+            status.socket_lost.to_string(),
+            status.memory_lost.to_string(),
+            match status.bound_by {
                 BoundBy::Nothing => "-",
                 bound => bound.name(),
             }
@@ -204,12 +204,12 @@ fn transfers(all: &[TransferStatus]) -> Vec<String> {
 
 fn streams(all: &[StreamStatus]) -> Vec<String> {
     let head = ["stream", "receivers", "frames", "sender"].map(str::to_owned).to_vec();
-    let rows = all.iter().map(|told| {
+    let rows = all.iter().map(|status| {
         vec![
-            plain::text(&told.name),
-            told.receivers.to_string(),
-            told.frames.to_string(),
-            plain::text(told.sender.as_deref().unwrap_or("-")),
+            plain::text(&status.name),
+            status.receivers.to_string(),
+            status.frames.to_string(),
+            plain::text(status.sender.as_deref().unwrap_or("-")),
         ]
     });
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
@@ -218,10 +218,10 @@ fn streams(all: &[StreamStatus]) -> Vec<String> {
 
 fn rooms(all: &[RoomStatus]) -> Vec<String> {
     let head = ["room", "senders", "subscribers", "messages"].map(str::to_owned).to_vec();
-    let rows = all.iter().map(|told| {
-        let counts = [told.senders, told.subscribers, told.messages];
+    let rows = all.iter().map(|status| {
+        let counts = [status.senders, status.subscribers, status.messages];
         let counts = counts.iter().map(u64::to_string);
-        std::iter::once(plain::text(&told.name)).chain(counts).collect()
+        std::iter::once(plain::text(&status.name)).chain(counts).collect()
     });
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     table::lines(&rows, 1)
@@ -242,9 +242,9 @@ mod tests {
     #[test]
     fn the_size_of_a_transfer_is_shown_once_it_is_known() {
         let size = |total_bytes| {
-            let mut told = TransferStatus::default();
-            told.total_bytes = total_bytes;
-            transfers(&[told])[1].split_whitespace().nth(7).map(str::to_owned)
+            let mut status = TransferStatus::default();
+            status.total_bytes = total_bytes;
+            transfers(&[status])[1].split_whitespace().nth(7).map(str::to_owned)
         };
         assert_eq!(size(0).as_deref(), Some("-"));
         assert!(size(5_000).is_some_and(|size| size.starts_with('5')));

@@ -252,7 +252,7 @@ fn courses(experiment: &Experiment, page: &str) -> Vec<(String, String)> {
 
 /// The runs of a page's emulated values.
 fn runs(page: &str) -> Vec<String> {
-    let told = page.lines().filter_map(|line| {
+    let reported = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(EMULATED)?;
         let rest = match rest.strip_prefix(", run ") {
             Some(numbered) => numbered.trim_start_matches(|c: char| c.is_ascii_digit()),
@@ -260,7 +260,7 @@ fn runs(page: &str) -> Vec<String> {
         };
         rest.strip_prefix(": ").map(str::to_owned)
     });
-    told.collect()
+    reported.collect()
 }
 
 /// The paragraph with the cases' scenarios and the keys that change from row to row; empty without

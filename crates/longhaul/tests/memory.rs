@@ -180,20 +180,20 @@ fn a_future_that_is_dropped_cancels_its_transfer() {
         let rig = Rig::new();
         let server = rig.server().start().await.expect("it listens");
         fs::write(rig.there("x"), noise(48 << 20)).expect("a new file");
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let read = rig.client().read(url(&server, "x")).with(move |copy| {
             let slow = copy.rate(Some(Rate::from_bps(100_000_000)));
             slow.on_event(move |event| {
                 if matches!(event, Event::Progress(progress) if progress.bytes > 0) {
                     // The test listens only for the first event.
-                    let _ = tell.send(());
+                    let _ = sender.send(());
                 }
             })
         });
         let mut read = Box::pin(read.into_future());
         let mut server_events = server.events();
         std::future::poll_fn(|context| match read.as_mut().poll(context) {
-            Poll::Pending if told.try_recv().is_ok() => Poll::Ready(()),
+            Poll::Pending if receiver.try_recv().is_ok() => Poll::Ready(()),
             Poll::Pending => {
                 // Ask for another poll at once: events of the transfer do not wake this future.
                 context.waker().wake_by_ref();

@@ -65,14 +65,14 @@ async fn a_server_that_shuts_down_lets_a_transfer_end() {
     let rig = Rig::new();
     fs::write(rig.there("x"), noise(8 << 20)).expect("a new file");
     let mut server = rig.server().start().await.expect("it listens");
-    let mut told = server.events();
+    let mut events = server.events();
     let copy = rig.client().copy([url(&server, "x")], rig.here("x")).retry_for(Duration::ZERO);
     let mut copy = copy.rate_limit(Some(Rate::from_bps(100_000_000))).start().expect("an address");
-    while !matches!(told.next().await, Some(ServerEvent::Asked(_))) {}
+    while !matches!(events.next().await, Some(ServerEvent::Asked(_))) {}
     server.shutdown(Duration::from_secs(60)).await;
     copy.finish().await.expect("its transfer may end");
     let ended = loop {
-        let event = told.next().await.expect("the end is an event");
+        let event = events.next().await.expect("the end is an event");
         if let ServerEvent::Ended { error, .. } = event {
             break error;
         }
@@ -87,7 +87,7 @@ async fn leases_of_unencrypted_replicas_end_with_their_client() {
     fs::write(rig.there("x"), noise(32 << 20)).expect("a new file");
     let start = async || rig.server().allow_plain(true).start().await.expect("it listens");
     let servers = [start().await, start().await];
-    let mut told = servers.each_ref().map(|server| server.events());
+    let mut events = servers.each_ref().map(|server| server.events());
     let sources = servers.each_ref().map(|server| url(server, "x"));
     let copy = rig.client().copy(sources, rig.here("x")).replicas(true).cipher(Cipher::None);
     let mut copy = copy.rate_limit(Some(Rate::from_bps(100_000_000))).start().expect("an address");
@@ -95,9 +95,9 @@ async fn leases_of_unencrypted_replicas_end_with_their_client() {
     crate::rig::until_bytes(&mut events, 2 << 20).await;
     copy.cancel_handle().cancel();
     assert_eq!(copy.finish().await.expect_err("it is cancelled").kind, ErrorKind::Cancelled);
-    for (server, told) in servers.iter().zip(&mut told) {
+    for (server, events) in servers.iter().zip(&mut events) {
         let moved = loop {
-            let event = told.next().await.expect("the server runs");
+            let event = events.next().await.expect("the server runs");
             if let ServerEvent::Ended { client, moved, error, .. } = event
                 && client.wish.starts_with("reads")
             {

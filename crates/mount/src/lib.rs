@@ -67,7 +67,7 @@ impl fmt::Debug for Mount {
 
 impl Mount {
     /// Mounts the folder at `location` on the empty folder `at`. Blocks until the host has listed
-    /// the folder. `told` gets warnings about the connection. `cancel` ends all requests.
+    /// the folder. `warn` gets warnings about the connection. `cancel` ends all requests.
     ///
     /// # Errors
     /// FUSE is missing on this system or refuses the mount; `at` is not an empty folder; the host
@@ -78,11 +78,11 @@ impl Mount {
         at: &Path,
         options: &Options,
         cancel: &CancelHandle,
-        told: impl Fn(String) + Send + Sync + 'static,
+        warn: impl Fn(String) + Send + Sync + 'static,
     ) -> Result<Mount, Error> {
         check(at)?;
         let runtime = runtime()?;
-        let host = Arc::new(Host::new(client, location, options, cancel, told));
+        let host = Arc::new(Host::new(client, location, options, cancel, warn));
         let top = location.path().to_owned();
         let (host_of_check, top_of_check) = (host.clone(), top.clone());
         let (tell, listed) = mpsc::channel();

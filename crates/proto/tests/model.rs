@@ -74,7 +74,7 @@ struct Known {
     /// Whether the block was on a list of losses and has not been resent since.
     listed: bool,
     /// Whether a message has reported the block as received.
-    told: bool,
+    reported: bool,
     /// Whether the sender certainly knows that the block was received.
     sure: bool,
     skipped: bool,
@@ -164,7 +164,7 @@ impl Pair {
         assert_eq!(self.layout.block(number), Some(block), "the object has no such block");
         let len = self.len(number);
         let (waits, frugal) = (self.waits, self.row.frugal);
-        let listed = |known: &Known| known.listed && !known.told;
+        let listed = |known: &Known| known.listed && !known.reported;
         let is_first = self.blocks[&number].sends == 0;
         if is_first && LOST_FIRST.contains(&self.row.name) {
             let left = self.blocks.iter().find(|(_, known)| listed(known));
@@ -206,7 +206,7 @@ impl Pair {
             // they could arrive.
             let is_fresh = known.sends > 1 && self.now < known.at + RTT;
             known.listed |= is_list && missing && known.sends > 0 && !is_fresh;
-            known.told |= !missing;
+            known.reported |= !missing;
             known.sure |= !missing && meaning.sure && (known.sends > 0 || !only_sent);
         }
     }
@@ -233,9 +233,9 @@ impl Pair {
                 let report = self.report(blocks, &lost, 0)?;
                 let closing = Closing { highest: self.sent.saturating_sub(number), fresh: number };
                 let closing = Some(closing).filter(|_| !draw.is_multiple_of(3));
-                let told = Selective { sequence, report, closing };
+                let reported = Selective { sequence, report, closing };
                 // The sender accepts this message, even if it is false.
-                (Control::Selective(told), Meaning { sure: true, ..named() })
+                (Control::Selective(reported), Meaning { sure: true, ..named() })
             }
             2 => {
                 let report = self.report(blocks, &lost, number as u32)?;
@@ -300,7 +300,7 @@ impl Pair {
             if known.sends > 0 && !known.skipped {
                 self.first_bytes = self.first_bytes.saturating_sub(len);
             }
-            (known.told, known.sure, known.skipped) = (true, true, true);
+            (known.reported, known.sure, known.skipped) = (true, true, true);
         }
     }
 
@@ -327,7 +327,10 @@ impl Pair {
         assert_eq!((accounting.sent, accounting.first), (self.sent, sent));
         assert_eq!(accounting.sent, accounting.first + accounting.retransmitted);
         if self.sender.is_finished() {
-            assert!(self.blocks.values().all(|known| known.told), "finished, and lacks something");
+            assert!(
+                self.blocks.values().all(|known| known.reported),
+                "finished, and lacks something"
+            );
             assert_eq!(self.sender.next_wakeup(), Wake::OnInput);
         } else {
             assert!(!self.blocks.values().all(|known| known.sure), "all is there: not finished");
@@ -342,7 +345,7 @@ impl Pair {
             let rest = 0..BLOCKS;
             self.hear(8, &rest, u64::MAX, 5);
             // Acknowledges the blocks before the first block that was neither sent nor received.
-            let gone = self.blocks.values().take_while(|known| known.sends > 0 || known.told);
+            let gone = self.blocks.values().take_while(|known| known.sends > 0 || known.reported);
             let gone = gone.count() as u64;
             self.hear(4, &(0..gone), 0, 0);
             self.later(100);
@@ -352,7 +355,7 @@ impl Pair {
     }
 
     fn is_all_out(&self) -> bool {
-        self.blocks.values().all(|known| known.sends > 0 || known.told)
+        self.blocks.values().all(|known| known.sends > 0 || known.reported)
     }
 }
 

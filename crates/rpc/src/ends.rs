@@ -39,7 +39,7 @@ pub(crate) struct Ends {
 /// A call of this end.
 struct Waiting {
     ticket: u64,
-    tell: oneshot::Sender<Answer>,
+    sender: oneshot::Sender<Answer>,
     items: Option<Passing>,
 }
 
@@ -170,9 +170,9 @@ impl Ends {
     }
 
     fn answered(&mut self, id: u64, answer: Answer) {
-        if let Some(Waiting { ticket, tell, .. }) = self.waiting.remove(&id) {
+        if let Some(Waiting { ticket, sender, .. }) = self.waiting.remove(&id) {
             self.tickets.remove(&ticket);
-            let _ = tell.send(answer);
+            let _ = sender.send(answer);
         }
     }
 
@@ -238,13 +238,13 @@ impl Ends {
     }
 
     fn begin(&mut self, beginning: Beginning) {
-        let Beginning { ticket, request, tell, items } = beginning;
+        let Beginning { ticket, request, sender, items } = beginning;
         match self.caller.call(request, self.now()) {
             Ok(id) => {
                 self.tickets.insert(ticket, id);
-                self.waiting.insert(id, Waiting { ticket, tell, items });
+                self.waiting.insert(id, Waiting { ticket, sender, items });
             }
-            Err(error) => drop(tell.send(Err(error))),
+            Err(error) => drop(sender.send(Err(error))),
         }
     }
 

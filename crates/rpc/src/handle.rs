@@ -64,7 +64,7 @@ pub(crate) struct Beginning {
     /// The number of the call in this program.
     pub(crate) ticket: u64,
     pub(crate) request: Request,
-    pub(crate) tell: oneshot::Sender<Answer>,
+    pub(crate) sender: oneshot::Sender<Answer>,
     pub(crate) items: Option<Passing>,
 }
 
@@ -269,15 +269,15 @@ impl Rpc {
         options: RpcOptions,
         items: Option<Passing>,
     ) -> Result<Begun, RpcError> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let within = options.within.map(|time| Span::from_nanos(nanos(time)));
         let (method, body) = (method.to_owned(), encode(request)?);
         let request = Request { method, body, within, items: items.is_some() };
-        let order = Order::Call(Beginning { ticket, request, tell, items });
+        let order = Order::Call(Beginning { ticket, request, sender, items });
         self.orders.send(order).map_err(|_| connection_ended())?;
         let orders = self.orders.clone();
-        Ok(Begun { ticket, told, orders, is_over: false, _held: self._held.clone() })
+        Ok(Begun { ticket, receiver, orders, is_over: false, _held: self._held.clone() })
     }
 }
 
@@ -285,7 +285,7 @@ impl Rpc {
 #[derive(Debug)]
 struct Begun {
     ticket: u64,
-    told: oneshot::Receiver<Answer>,
+    receiver: oneshot::Receiver<Answer>,
     orders: mpsc::UnboundedSender<Order>,
     is_over: bool,
     _held: Option<Arc<Held>>,
@@ -299,7 +299,7 @@ impl fmt::Debug for Held {
 
 impl Begun {
     async fn answer<A: RpcMessage>(mut self) -> Result<A, RpcError> {
-        let answer = (&mut self.told).await;
+        let answer = (&mut self.receiver).await;
         self.is_over = true;
         decode(&answer.map_err(|_| connection_ended())??)
     }

@@ -342,8 +342,9 @@ impl FrameReader {
                     // The goodbye stays in the buffer, so the next read returns it again.
                     Header::Goodbye(length) if body.len() >= length => {
                         self.line.peer_done.store(true, Ordering::Relaxed);
-                        let told = frame::decode_goodbye(&body[..length], &self.line.below.shown());
-                        return told.map_or(Ok(None), Err);
+                        let reason =
+                            frame::decode_goodbye(&body[..length], &self.line.below.shown());
+                        return reason.map_or(Ok(None), Err);
                     }
                     _ => {}
                 }

@@ -61,11 +61,11 @@ impl Mux {
         hello: &[u8],
     ) -> io::Result<Mux> {
         let refusal = Refusal::default();
-        let told = refusal.clone();
+        let reason = refusal.clone();
         let welcomed = async move {
             welcomed.await.map_err(|error| {
                 let shown = error.to_string();
-                let _ = told.set(error);
+                let _ = reason.set(error);
                 io::Error::other(shown)
             })
         };

@@ -112,8 +112,8 @@ pub(super) async fn client(
     connection
         .export_keying_material(&mut secret, tls::EXPORTER_LABEL, None)
         .map_err(|error| Failure::other(error.to_string()))?;
-    let told = under.tcp.as_ref().and_then(|tcp| tcp_round_trip(tcp).ok().flatten());
-    let rtt = told.map_or(under.rtt, |rtt| RttWatch::once(Some(rtt)));
+    let rtt = under.tcp.as_ref().and_then(|tcp| tcp_round_trip(tcp).ok().flatten());
+    let rtt = rtt.map_or(under.rtt, |rtt| RttWatch::once(Some(rtt)));
     let (facts, tcp) = Under { rtt, ..under }.facts(&secret, both_fast_aes);
     let hello = Hello::new(&settings.versions);
     if !settings.streams {

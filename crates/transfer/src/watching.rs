@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::control::server_status::{self, StatusAsk, StatusTold};
+use crate::control::server_status::{self, StatusAsk, StatusReport};
 use crate::error::{Error, ErrorKind};
 use crate::server_status::ServerStatus;
 use crate::session::{Connection, Session};
@@ -46,12 +46,12 @@ async fn watch(
             let what = format!("the server was silent for {} s", SILENT.as_secs());
             Error::new(ErrorKind::Unfinished, what)
         };
-        let told = tokio::select! {
-            told = timeout(SILENT, session.read::<StatusTold>()) => told.map_err(silent)??,
+        let status = tokio::select! {
+            status = timeout(SILENT, session.read::<StatusReport>()) => status.map_err(silent)??,
             () = tell.closed() => break,
         };
         let early = || Error::new(ErrorKind::Unfinished, "the server has ended");
-        let status = ServerStatus::from(told.ok_or_else(early)?);
+        let status = ServerStatus::from(status.ok_or_else(early)?);
         if tell.send(Ok(vec![status])).await.is_err() {
             break;
         }

@@ -39,8 +39,8 @@ impl Half {
     /// Parses the progress in a line of a copy's output.
     fn of(line: &str) -> Half {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
-        let told = event["event"] == "progress";
-        let number = |name: &str| event[name].as_u64().filter(|_| told).unwrap_or_default();
+        let is_progress = event["event"] == "progress";
+        let number = |name: &str| event[name].as_u64().filter(|_| is_progress).unwrap_or_default();
         Half { bytes: number("bytes"), total_bytes: number("total_bytes") }
     }
 }

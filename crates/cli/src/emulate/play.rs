@@ -52,12 +52,12 @@ pub(super) fn play(
     let alone = plan.programs.is_empty();
     let (status, flows) = thread::scope(|scope| {
         let running = ready.as_ref().map(|flows| {
-            let (stop, told) = (stop.clone(), events.sender());
+            let (stop, sender) = (stop.clone(), events.sender());
             scope.spawn(move || {
                 let ends = flows.run(began, &stop);
                 if alone {
                     // The run may already have ended.
-                    let _ = told.send(Event::Flows);
+                    let _ = sender.send(Event::Flows);
                 }
                 ends
             })

@@ -116,9 +116,9 @@ fn point(point: &Point) -> Value {
 }
 
 fn link(link: &LinkOutcome) -> Value {
-    let mut told = link_tally::json(&link.name, &link.tally);
-    told["queue_max_bytes"] = link.queue_max.get().into();
-    told
+    let mut value = link_tally::json(&link.name, &link.tally);
+    value["queue_max_bytes"] = link.queue_max.get().into();
+    value
 }
 
 /// A run as one JSON object.

@@ -88,8 +88,9 @@ fn calls(trace: &str) -> Vec<Call> {
 
 /// The return value of the call on `line`; zero if it is not a count.
 fn result(line: &str) -> u64 {
-    let told = line.rsplit_once(" = ").and_then(|(_, told)| told.split_whitespace().next());
-    told.and_then(|told| told.parse().ok()).unwrap_or(0)
+    let reported =
+        line.rsplit_once(" = ").and_then(|(_, reported)| reported.split_whitespace().next());
+    reported.and_then(|reported| reported.parse().ok()).unwrap_or(0)
 }
 
 /// Traces a client that copies the server's `from` into its own folder; skips the test if strace

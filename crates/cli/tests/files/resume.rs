@@ -60,7 +60,7 @@ impl Case {
     /// before the kill.
     fn kill_half_way(&mut self, the_client: bool) -> u64 {
         let mut copy = self.start_with(&[RATE, "--retry-for=0s", IMPATIENT]);
-        let told = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
+        let reported = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
         if the_client {
             copy.kill();
         } else {
@@ -69,7 +69,7 @@ impl Case {
             self.pair.restart(&[]);
         }
         self.is_whole_or_missing();
-        told
+        reported
     }
 
     /// Asserts that the final name is free or has the complete file (if the kill came too late).
@@ -89,13 +89,16 @@ impl Case {
 
 fn a_kill_costs_little(way: Way, the_client: bool) {
     let mut case = Case::new(way, SIZE);
-    let told = case.kill_half_way(the_client);
+    let reported = case.kill_half_way(the_client);
     let summary = case.finish();
     let resumed = summary["resumed_bytes"].as_u64().unwrap();
-    assert!(resumed > 0 && resumed + LOST >= told, "{told} arrived, {resumed} resumed: {summary}");
+    assert!(
+        resumed > 0 && resumed + LOST >= reported,
+        "{reported} arrived, {resumed} resumed: {summary}"
+    );
     let moved = summary["blocks"].as_u64().unwrap() * summary["payload_bytes"].as_u64().unwrap();
     // `moved` includes blocks that were resent before the sender knew that the receiver had them.
-    assert!(moved + told <= SIZE as u64 + LOST, "{told} arrived, {moved} moved: {summary}");
+    assert!(moved + reported <= SIZE as u64 + LOST, "{reported} arrived, {moved} moved: {summary}");
     assert_eq!(summary["bytes"], SIZE);
 }
 
@@ -135,17 +138,20 @@ fn a_lost_or_damaged_journal_is_rebuilt_from_existing_data() {
         let case = Case::new(Way::Push, SIZE);
         let journal = case.file(".to.lh-journal");
         let mut copy = case.start(RATE);
-        let told = copy.event(|event| {
+        let reported = copy.event(|event| {
             event["bytes"].as_u64() >= Some(KILL_AT) && event["event"] == "progress"
         });
-        let told = told["bytes"].as_u64().unwrap();
+        let reported = reported["bytes"].as_u64().unwrap();
         copy.kill();
         assert!(journal.exists());
         damage(&journal);
         let summary = case.finish();
         let number = |name: &str| summary[name].as_u64().unwrap();
         let moved = number("blocks") * number("payload_bytes");
-        assert!(moved + told <= SIZE as u64 + LOST, "{told} arrived, {moved} moved: {summary}");
+        assert!(
+            moved + reported <= SIZE as u64 + LOST,
+            "{reported} arrived, {moved} moved: {summary}"
+        );
         assert!(number("resumed_bytes") > 0, "{summary}");
     };
     side_by_side(damages, damage_one);
@@ -168,7 +174,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_resumes() {
     side_by_side([Way::Push, Way::Pull], |way| {
         let case = Case::new(way, SIZE);
         let mut copy = case.start(RATE);
-        let told = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
+        let reported = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
         copy.signal(Signal::INT);
         let ended = copy.end();
         ended.is(130, &["run the same command again to resume", "interrupted"]);
@@ -176,7 +182,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_resumes() {
         assert_eq!((&last["event"], &last["class"]), (&"error".into(), &"interrupted".into()));
         case.is_whole_or_missing();
         let resumed = case.finish()["resumed_bytes"].as_u64().unwrap();
-        assert!(resumed + LOST >= told, "{way:?}: {told} arrived, {resumed} resumed");
+        assert!(resumed + LOST >= reported, "{way:?}: {reported} arrived, {resumed} resumed");
     });
 }
 
@@ -227,10 +233,11 @@ fn a_killed_copy_of_a_tree_keeps_its_complete_files() {
         write(&pair.here.join(format!("tree/{number:03}")), &bytes(100_000, number));
     }
     let mut copy = pair.start(&[&"-r", &"--rate=80M", &"tree/", &pair.at("new")]);
-    let told = copy.event(|event| event["files"].as_u64() > Some(20))["files"].as_u64().unwrap();
+    let reported =
+        copy.event(|event| event["files"].as_u64() > Some(20))["files"].as_u64().unwrap();
     copy.kill();
     let summary = pair.cp(&[&"-r", &"tree/", &pair.at("new")]).summary();
-    assert!(summary["skipped_files"].as_u64().unwrap() >= told, "{told}: {summary}");
+    assert!(summary["skipped_files"].as_u64().unwrap() >= reported, "{reported}: {summary}");
     crate::rig::assert_same(&pair.here.join("tree"), &pair.there.join("new"));
     assert!(remains(&pair.there).is_empty());
 }
@@ -238,7 +245,7 @@ fn a_killed_copy_of_a_tree_keeps_its_complete_files() {
 #[test]
 fn a_source_changed_between_runs_is_detected_and_only_the_change_is_sent() {
     let mut case = Case::new(Way::Push, SIZE);
-    let told = case.kill_half_way(true);
+    let reported = case.kill_half_way(true);
     let path = case.pair.here.join("file");
     let mut content = bytes(SIZE, 1);
     content[0] ^= 1;
@@ -247,7 +254,7 @@ fn a_source_changed_between_runs_is_detected_and_only_the_change_is_sent() {
     assert!(fs::read(case.file("to")).unwrap() == content);
     let number = |name: &str| summary[name].as_u64().unwrap();
     let moved = number("blocks") * number("payload_bytes");
-    assert!(moved + told <= SIZE as u64 + LOST, "{told} arrived, {moved} moved: {summary}");
+    assert!(moved + reported <= SIZE as u64 + LOST, "{reported} arrived, {moved} moved: {summary}");
 }
 
 #[test]
@@ -326,8 +333,8 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     // Unchanged chunks are not sent again, and are reported once.
     let there = summary["resumed_bytes"].as_u64().unwrap();
     assert!(there > 0, "{way:?} {flags:?}: {ended}");
-    let told: Vec<u64> = ended.events("resumed").iter().map(found).collect();
-    assert_eq!(told, [there], "{way:?} {flags:?}: {ended}");
+    let reported: Vec<u64> = ended.events("resumed").iter().map(found).collect();
+    assert_eq!(reported, [there], "{way:?} {flags:?}: {ended}");
     assert_eq!(remains(into), Vec::<PathBuf>::new());
 }
 
@@ -346,7 +353,7 @@ fn a_source_that_changed_with_equal_size_and_time_is_not_mixed_with_older_data()
 #[test]
 fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     let mut case = Case::new(Way::Push, SIZE);
-    let told = case.kill_half_way(true);
+    let reported = case.kill_half_way(true);
     let path = case.pair.here.join("file");
     let then = fs::metadata(&path).unwrap().modified().unwrap();
     fs::write(case.pair.here.join("moved"), bytes(SIZE, 1)).unwrap();
@@ -355,7 +362,7 @@ fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     let summary = case.start("--retry-for=5m").end().summary();
     assert!(fs::read(case.file("to")).unwrap() == bytes(SIZE, 1));
     let there = summary["resumed_bytes"].as_u64().unwrap();
-    assert!(there + LOST >= told, "{told} arrived, {there} resumed: {summary}");
+    assert!(there + LOST >= reported, "{reported} arrived, {there} resumed: {summary}");
 }
 
 /// Bytes that a run found at its start.
@@ -369,8 +376,8 @@ fn a_killed_copy_resumes_with_another_cipher_and_direction() {
     let pair = &mut case.pair;
     let half_way = |pair: &Pair, flags: &[&str], at: u64| {
         let mut copy = pair.copy(flags, "file", pair.at("to"));
-        let told = copy.progressed(at)["bytes"].as_u64().unwrap();
-        (copy.kill(), told)
+        let reported = copy.progressed(at)["bytes"].as_u64().unwrap();
+        (copy.kill(), reported)
     };
     let (_, first) = half_way(pair, &[RATE, "--cipher=aes-128-gcm"], KILL_AT / 2);
     let flags = [RATE, "--cipher=chacha20-poly1305", "--protocol=sabul"];
@@ -404,9 +411,9 @@ fn space_for_a_whole_file_is_reserved_before_its_data_arrive() {
     need!(skip::unless(reserved, "this file system reserves no room"));
     fs::remove_file(&probe).unwrap();
     let mut copy = case.start("--rate=40M");
-    let told = copy.progressed(1)["bytes"].as_u64().unwrap();
+    let reported = copy.progressed(1)["bytes"].as_u64().unwrap();
     let partial = fs::metadata(case.file(".to.lh-part")).unwrap();
     copy.kill();
-    assert!(told < LEN / 2, "{told} of {LEN} had come");
+    assert!(reported < LEN / 2, "{reported} of {LEN} had come");
     assert!(partial.blocks() * 512 >= LEN, "{} bytes are reserved", partial.blocks() * 512);
 }

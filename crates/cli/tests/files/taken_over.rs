@@ -77,11 +77,11 @@ fn the_same_command_resumes_immediately_after_each_kill() {
     for number in 0..3 {
         write(&pair.here.join(format!("tree/{number}")), &bytes(LEN, number));
     }
-    let mut told = 0;
+    let mut reported = 0;
     for _ in 0..3 {
         let mut copy = pair.start(&[&"-r", &"--rate=40M", &"tree", &pair.at("")]);
-        copy.progressed(told + 1);
-        told = copy.progressed(told + 1)["bytes"].as_u64().unwrap();
+        copy.progressed(reported + 1);
+        reported = copy.progressed(reported + 1)["bytes"].as_u64().unwrap();
         copy.kill();
     }
     let ended = pair.cp(&[&"-r", &"tree", &pair.at("")]);
@@ -98,8 +98,8 @@ fn a_copy_waits_for_a_locked_file_and_informs_the_user() {
     let other = File::create(pair.there.join(".to.lh-part")).unwrap();
     flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
     let mut copy = pair.start(&[&"file", &pair.at("to")]);
-    let told = copy.event(|event| event["event"] == "warning");
-    let text = told["text"].as_str().unwrap();
+    let reported = copy.event(|event| event["event"] == "warning");
+    let text = reported["text"].as_str().unwrap();
     assert!(text.contains("another copy is writing") && text.contains("30 s"), "{text}");
     drop(other);
     assert_eq!(copy.end().summary()["verified"], true);

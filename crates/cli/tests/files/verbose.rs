@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use crate::rig::{Ended, Pair, bytes, write};
 
 /// Returns the sorted paths of the events named `event`.
-fn told(ended: &Ended, event: &str) -> Vec<String> {
+fn events(ended: &Ended, event: &str) -> Vec<String> {
     let events = ended.events(event).into_iter();
     let mut paths: Vec<_> =
         events.map(|event| event["path"].as_str().unwrap().to_owned()).collect();
@@ -36,8 +36,8 @@ fn verbose_prints_created_names_and_twice_verbose_skipped_ones() {
         for transport in ["--protocol=rbudp", "--protocol=tcp"] {
             let ended = pair.cp(&[&"-r", &"-p", &"-v", &transport, &from, &to]);
             ended.is(0, &["t/large", "t/d0/f0", "t/d1/\n", "t/link -> d0/f0"]);
-            assert_eq!(told(&ended, "file"), due, "{ended}");
-            assert_eq!(told(&ended, "folder"), ["t", "t/d0", "t/d1", "t/d2"], "{ended}");
+            assert_eq!(events(&ended, "file"), due, "{ended}");
+            assert_eq!(events(&ended, "folder"), ["t", "t/d0", "t/d1", "t/d2"], "{ended}");
             let links = ended.events("link");
             assert_eq!((links.len(), &links[0]["target"]), (1, &"d0/f0".into()), "{ended}");
             assert_eq!(ended.summary()["files"], due.len(), "{ended}");
@@ -46,16 +46,22 @@ fn verbose_prints_created_names_and_twice_verbose_skipped_ones() {
         pair.cp(&[&"-r", &"-p", &from, &to]).is(0, &[]);
         fs::remove_file(root.join("new/t/large")).unwrap();
         let again = pair.cp(&[&"-rp", &"-vv", &from, &to]);
-        assert_eq!(told(&again, "file"), ["t/large"], "{again}");
+        assert_eq!(events(&again, "file"), ["t/large"], "{again}");
         // Skipped names include the link, but not the folders.
-        assert_eq!(told(&again, "skipped").len(), due.len(), "{again}");
-        assert!(told(&again, "folder").is_empty() && told(&again, "link").is_empty(), "{again}");
+        assert_eq!(events(&again, "skipped").len(), due.len(), "{again}");
+        assert!(
+            events(&again, "folder").is_empty() && events(&again, "link").is_empty(),
+            "{again}"
+        );
         fs::remove_dir_all(root.join("new/t/d1")).unwrap();
         fs::remove_file(root.join("new/t/link")).unwrap();
         let again = pair.cp(&[&"-rp", &"-v", &from, &to]);
-        assert_eq!(told(&again, "folder"), ["t/d1"], "{again}");
-        assert_eq!(told(&again, "link"), ["t/link"], "{again}");
+        assert_eq!(events(&again, "folder"), ["t/d1"], "{again}");
+        assert_eq!(events(&again, "link"), ["t/link"], "{again}");
         let quiet = pair.cp(&[&"-rp", &from, &to]);
-        assert!(told(&quiet, "file").is_empty() && told(&quiet, "skipped").is_empty(), "{quiet}");
+        assert!(
+            events(&quiet, "file").is_empty() && events(&quiet, "skipped").is_empty(),
+            "{quiet}"
+        );
     }
 }

@@ -244,8 +244,11 @@ fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
     let (late, cut) = (Lateness::measure(), Instant::now());
     rig.relay.rules.no_data.store(true, Ordering::Relaxed);
     rig.relay.rules.no_control.store(all_of_it, Ordering::Relaxed);
-    let told = copy.event(|event| event["event"] == "fallback");
-    assert!(told["carrier"].as_str().is_some_and(|carrier| carrier.contains("TCP")), "{told}");
+    let reported = copy.event(|event| event["event"] == "fallback");
+    assert!(
+        reported["carrier"].as_str().is_some_and(|carrier| carrier.contains("TCP")),
+        "{reported}"
+    );
     copy.event(|event| event["event"] == "resumed");
     let (took, late) = (cut.elapsed(), late.end());
     let ended = copy.end();
@@ -325,7 +328,7 @@ fn a_copy_that_ends_before_the_best_number_is_found_reports_the_last_one() {
     write(&pair.here.join("object"), &bytes(5_000_000, 3));
     let ended = pair.cp(&[&"--protocol=tcp", &"--streams=auto", &"object", &pair.at("copy")]);
     assert_eq!(ended.summary()["verified"], true, "{ended}");
-    let told = ended.events("streams");
-    assert_eq!(told.len(), 1, "{ended}");
-    assert!(told[0]["count"].as_u64() >= Some(1), "{ended}");
+    let reported = ended.events("streams");
+    assert_eq!(reported.len(), 1, "{ended}");
+    assert!(reported[0]["count"].as_u64() >= Some(1), "{ended}");
 }

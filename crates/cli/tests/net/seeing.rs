@@ -281,11 +281,15 @@ fn rooms_are_in_top_and_in_the_metrics_without_their_names() {
     send.stdin(fs::File::open(&said).expect("it was written"));
     Child::spawn(&mut send).end().is(0, &["2 messages, 2 taken"]);
     subscriber.event(|event| event["text"] == "two");
-    let told = Child::spawn(&mut seen.top(&["--once", "--json"])).ended_with(0);
-    let told: Value = serde_json::from_str(&told.stdout[0]).expect("a line of JSON");
-    let row = &told["rooms"][0];
-    assert_eq!((&row["room"], &row["messages"]), (&json!("lab/secret-room"), &json!(2)), "{told}");
-    assert_eq!((&row["subscribers"], &told["totals"]["room_messages"]), (&json!(1), &json!(2)));
+    let reported = Child::spawn(&mut seen.top(&["--once", "--json"])).ended_with(0);
+    let reported: Value = serde_json::from_str(&reported.stdout[0]).expect("a line of JSON");
+    let row = &reported["rooms"][0];
+    assert_eq!(
+        (&row["room"], &row["messages"]),
+        (&json!("lab/secret-room"), &json!(2)),
+        "{reported}"
+    );
+    assert_eq!((&row["subscribers"], &reported["totals"]["room_messages"]), (&json!(1), &json!(2)));
     let once = Child::spawn(&mut seen.top(&["--once"])).ended_with(0);
     assert!(once.stdout.join("\n").contains("lab/secret-room"), "{once}");
     let text = seen.get("/metrics");
@@ -378,9 +382,12 @@ fn top_shows_a_server_only_to_clients_with_the_right() {
     assert!(text.contains("shared tree: 0 keys"), "{once}");
     let ended = seen.server.child().event(|event| event["event"] == "ended");
     assert_eq!(ended["result"], "done", "the command closed the session: {ended}");
-    let told = Child::spawn(&mut seen.top(&["--once", "--json"])).ended_with(0);
-    let told: Value = serde_json::from_str(&told.stdout[0]).expect("a line of JSON");
-    assert!(told["transfers"][0]["rate_now_bps"].as_u64().expect("a rate") > 1_000_000, "{told}");
+    let reported = Child::spawn(&mut seen.top(&["--once", "--json"])).ended_with(0);
+    let reported: Value = serde_json::from_str(&reported.stdout[0]).expect("a line of JSON");
+    assert!(
+        reported["transfers"][0]["rate_now_bps"].as_u64().expect("a rate") > 1_000_000,
+        "{reported}"
+    );
     let mut view = Child::spawn(&mut seen.top(&["--json", "--interval", "0.1"]));
     view.event(|event| event["event"] == "status");
     view.event(|event| event["event"] == "status");

@@ -12,17 +12,17 @@ use crate::outcome::Sample;
 /// The flow's rate at each multiple of `apart` since the scenario's start, up to the last report.
 pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     let start = end.started.since(Time::ZERO);
-    let mut told = vec![(Span::ZERO, Bytes::ZERO)];
+    let mut reported = vec![(Span::ZERO, Bytes::ZERO)];
     // The simulation has no session setup, so subtract the setup from all times.
     let since_setup = end.series.iter().map(|(at, bytes)| (at.saturating_sub(end.setup), *bytes));
     let last = (end.took.saturating_sub(end.setup), end.delivered);
     for (at, bytes) in since_setup.chain([last]) {
-        let (before, had) = told[told.len() - 1];
+        let (before, had) = reported[reported.len() - 1];
         if at > before {
-            told.push((at, bytes.max(had)));
+            reported.push((at, bytes.max(had)));
         }
     }
-    let (ended, _) = told[told.len() - 1];
+    let (ended, _) = reported[reported.len() - 1];
     let mut samples = Vec::new();
     let (mut before, mut had) = (start, 0.0);
     let mut number = start.as_nanos() / apart.as_nanos().max(1) + 1;
@@ -31,7 +31,7 @@ pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
         if apart == Span::ZERO || at > start + ended {
             return samples;
         }
-        let has = bits_at(&told, at - start);
+        let has = bits_at(&reported, at - start);
         let goodput = (has - had) / (at - before).as_secs_f64() / 1e6;
         samples.push(Sample { at: at.as_secs_f64(), goodput, ..Sample::default() });
         (before, had, number) = (at, has, number + 1);
@@ -39,12 +39,12 @@ pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
 }
 
 /// Bits delivered `at` after the start, interpolated between reports.
-fn bits_at(told: &[(Span, Bytes)], at: Span) -> f64 {
-    let after = told.partition_point(|(then, _)| *then < at);
-    let Some(&(next, has)) = told.get(after) else {
-        return told.last().map_or(0.0, |(_, bytes)| bytes.bits());
+fn bits_at(reported: &[(Span, Bytes)], at: Span) -> f64 {
+    let after = reported.partition_point(|(then, _)| *then < at);
+    let Some(&(next, has)) = reported.get(after) else {
+        return reported.last().map_or(0.0, |(_, bytes)| bytes.bits());
     };
-    let Some(&(before, had)) = after.checked_sub(1).and_then(|place| told.get(place)) else {
+    let Some(&(before, had)) = after.checked_sub(1).and_then(|place| reported.get(place)) else {
         return has.bits();
     };
     let passed = (at - before).as_secs_f64() / (next - before).as_secs_f64();
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    fn told(series: &[(u64, u64)], took: u64, setup: u64) -> FlowEnd {
+    fn reported(series: &[(u64, u64)], took: u64, setup: u64) -> FlowEnd {
         let flow = r#"{ from = "a", to = "b", protocol = "rbudp", size = "9MB", start = "1s" }"#;
         let text = format!("flow = [{flow}]\n[topology]\nkind = \"pair\"");
         let scenario = Scenario::parse("case", &text, &Reading::PLAIN).unwrap();
@@ -73,7 +73,7 @@ mod tests {
     fn between_two_reports_a_flow_is_interpolated() {
         // The flow starts at 1 s. It delivers 1 MB from 0.3 to 1.3 s after its start, and 2 MB in
         // the second after that.
-        let end = told(&[(300, 0), (1_300, 1_000), (2_300, 3_000)], 2_300, 0);
+        let end = reported(&[(300, 0), (1_300, 1_000), (2_300, 3_000)], 2_300, 0);
         let course = of(&end, Span::from_secs(1));
         let at: Vec<f64> = course.iter().map(|sample| sample.at).collect();
         assert_eq!(at, [2.0, 3.0]);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_progress_of_a_copy_begins_when_its_session_is_open() {
-        let end = told(&[(1_500, 1_000)], 1_500, 500);
+        let end = reported(&[(1_500, 1_000)], 1_500, 500);
         let course = of(&end, Span::from_millis(500));
         let goodputs: Vec<f64> = course.iter().map(|sample| sample.goodput).collect();
         assert_eq!(goodputs, [8.0, 8.0]);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_flow_without_reports_has_no_progress() {
-        assert!(of(&told(&[], 0, 0), Span::from_secs(1)).is_empty());
-        assert!(of(&told(&[(900, 5)], 900, 0), Span::ZERO).is_empty());
+        assert!(of(&reported(&[], 0, 0), Span::from_secs(1)).is_empty());
+        assert!(of(&reported(&[(900, 5)], 900, 0), Span::ZERO).is_empty());
     }
 }

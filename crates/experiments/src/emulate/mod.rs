@@ -279,12 +279,12 @@ mod tests {
         let mut emulator = Emulator::new("/no/such/program".into());
         let expected = (2, Span::from_secs(7) + AROUND * 2);
         assert_eq!(emulator.expected(&cases, &simulated), expected);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let outcomes = emulator.run(&cases[1..3], &simulated, |name, outcome| {
-            told.push((name.to_owned(), outcome.err().map(ToString::to_string)));
+            reported.push((name.to_owned(), outcome.err().map(ToString::to_string)));
         });
         assert!(outcomes.is_empty());
-        let [(name, Some(why))] = &told[..] else { panic!("{told:?}") };
+        let [(name, Some(why))] = &reported[..] else { panic!("{reported:?}") };
         assert!(name == "long" && why.contains("more than"), "{why}");
     }
 

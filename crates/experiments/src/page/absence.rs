@@ -22,8 +22,8 @@ pub(super) struct Tried(Vec<(String, String)>);
 impl Tried {
     /// Reads the failed cases from a page.
     pub(super) fn read(page: &str) -> Tried {
-        let told = page.lines().filter_map(|line| line.strip_prefix(TRIED)?.split_once(": "));
-        Tried(told.map(|(case, why)| (case.to_owned(), why.to_owned())).collect())
+        let reported = page.lines().filter_map(|line| line.strip_prefix(TRIED)?.split_once(": "));
+        Tried(reported.map(|(case, why)| (case.to_owned(), why.to_owned())).collect())
     }
 
     /// Records a run: removes the cases that have outcomes, and adds the failed cases with their

@@ -246,8 +246,8 @@ mod tests {
         );
         assert!(!file.finish(total, &[0; 32]).unwrap());
         let full = io::ErrorKind::StorageFull.into();
-        let told = file.failed(&full).advice;
-        assert!(told.is_some_and(|advice| advice.to_string().starts_with("free space")));
+        let reported = file.failed(&full).advice;
+        assert!(reported.is_some_and(|advice| advice.to_string().starts_with("free space")));
         assert!(!file.finish(total, &digest).unwrap(), "a write has failed");
         assert!(!folder.path().join("x").exists());
         file.has_failed = false;

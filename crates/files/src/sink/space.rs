@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn the_last_byte_of_room_is_enough_and_one_more_is_missing() {
         assert_eq!(why(1_000_000, 1_000_000), None);
-        let told = why(1_000_000, 3_000_000).expect("there is too little");
+        let reported = why(1_000_000, 3_000_000).expect("there is too little");
         let expected = "not enough space at there: 3.00 MB needed, 1.00 MB free, 2.00 MB missing";
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert!(why(1_000_000, 1_000_001).is_some());
     }
 

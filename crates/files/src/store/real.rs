@@ -133,8 +133,11 @@ fn lock(handle: impl AsFd) -> io::Result<bool> {
 
 /// Returns the node of a block device.
 fn device_node(major: u32, minor: u32) -> Option<String> {
-    let told = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
-    told.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(|name| format!("/dev/{name}"))
+    let reported = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
+    reported
+        .lines()
+        .find_map(|line| line.strip_prefix("DEVNAME="))
+        .map(|name| format!("/dev/{name}"))
 }
 
 /// Returns what is mounted under a device number that has no node, as with btrfs and NFS.
@@ -538,9 +541,9 @@ mod tests {
         let file = fs::File::open(base.path().join("x")).unwrap();
         assert!(RealFolder(Handle::new(file.into())).may_write().is_err());
         // A file that has no content on a disk.
-        let told = RealFile(Handle::new(fs::File::open("/proc/self/status").unwrap()));
-        assert!(told.sync_data().is_err() && told.sync_all().is_err());
-        assert!(told.punch(0..1).is_err() && told.set_len(0).is_err());
+        let reported = RealFile(Handle::new(fs::File::open("/proc/self/status").unwrap()));
+        assert!(reported.sync_data().is_err() && reported.sync_all().is_err());
+        assert!(reported.punch(0..1).is_err() && reported.set_len(0).is_err());
     }
 
     #[test]

@@ -21,8 +21,8 @@ fn a_named_entry_is_reported_once_and_only_on_request() {
         let options = SinkOptions { names, ..Default::default() };
         let to = ambient(ends.to.join(names.to_string()));
         let mut copy = Copy::open(source(&[&ends.from]), &to, &options).unwrap();
-        let told = copy.sink.take_named();
-        assert!(names || told.is_empty(), "{told:?}");
+        let reported = copy.sink.take_named();
+        assert!(names || reported.is_empty(), "{reported:?}");
         assert!(copy.sink.take_named().is_empty(), "{names}");
         copy.run().unwrap();
     }
@@ -51,8 +51,9 @@ fn a_name_that_is_too_long_fails_alone_with_the_reason() {
         drop(folder.create(&vec![b'n'; len], 0o600).unwrap());
     }
     let source = recursive(stored(&disk, "t"));
-    let told: Vec<_> = source.failures().iter().map(|it| (it.path.len(), &*it.reason)).collect();
-    assert_eq!(told, [(2 + 256, "its name is longer than 255 bytes")]);
+    let reported: Vec<_> =
+        source.failures().iter().map(|it| (it.path.len(), &*it.reason)).collect();
+    assert_eq!(reported, [(2 + 256, "its name is longer than 255 bytes")]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) struct Counted {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Others {
     sum: i64,
-    told: i64,
+    reported: i64,
 }
 
 /// Returns the number of bytes without headers between two readings of an interface; `None` after a
@@ -41,9 +41,9 @@ impl Others {
     /// sockets received `ours`. Returns the total of other traffic, which never decreases.
     pub(super) fn note(&mut self, came: u64, ours: u64) -> u64 {
         let [came, ours] = [came, ours].map(|bytes| bytes.min(MOST) as i64);
-        self.sum = (self.sum + came - ours).max(self.told - WAITING);
-        self.told = self.told.max(self.sum);
-        self.told as u64
+        self.sum = (self.sum + came - ours).max(self.reported - WAITING);
+        self.reported = self.reported.max(self.sum);
+        self.reported as u64
     }
 }
 

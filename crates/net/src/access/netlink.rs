@@ -123,8 +123,8 @@ fn parse_connection(body: &[u8]) -> Option<Connection> {
         return None;
     }
     let cookie = number(body.get(DIAG_COOKIE..)?)?;
-    let told = attribute(body.get(DIAG_LEN..)?, INET_DIAG_INFO)?;
-    let received = u64::from_ne_bytes(number(told.get(BYTES_RECEIVED..)?)?);
+    let reported = attribute(body.get(DIAG_LEN..)?, INET_DIAG_INFO)?;
+    let received = u64::from_ne_bytes(number(reported.get(BYTES_RECEIVED..)?)?);
     Some(Connection { cookie, received })
 }
 
@@ -248,10 +248,10 @@ mod tests {
         body[DIAG_SOURCE..][..4].copy_from_slice(&source);
         body[DIAG_DESTINATION..][..4].copy_from_slice(&destination);
         body[DIAG_COOKIE..][..8].copy_from_slice(&[7; 8]);
-        let mut told = vec![0; BYTES_RECEIVED];
-        told.extend(received.to_ne_bytes());
+        let mut reported = vec![0; BYTES_RECEIVED];
+        reported.extend(received.to_ne_bytes());
         put_attribute(&mut body, 1, b"odd");
-        put_attribute(&mut body, INET_DIAG_INFO, &told);
+        put_attribute(&mut body, INET_DIAG_INFO, &reported);
         body
     }
 

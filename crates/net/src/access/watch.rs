@@ -38,7 +38,7 @@ pub struct Watch {
     /// The number of other flows that the last count found.
     number: u32,
     /// Whether a reading was returned before.
-    has_told: bool,
+    has_reported: bool,
 }
 
 /// Returns the number of the interface used for `peer`.
@@ -87,7 +87,7 @@ impl Watch {
         self.next_look = now + LOOK;
         let came: Vec<Option<u64>> = self.links.iter_mut().map(Link::look).collect();
         let has_moved = came.iter().any(|came| *came != Some(0));
-        if self.has_told && !has_moved {
+        if self.has_reported && !has_moved {
             return None;
         }
         let bytes = match came.iter().copied().sum::<Option<u64>>() {
@@ -98,7 +98,7 @@ impl Watch {
                 self.others.note(0, 0)
             }
         };
-        self.has_told = true;
+        self.has_reported = true;
         if now >= self.next_count {
             self.next_count = now + COUNT_FLOWS;
             self.number = self.count_flows(bytes);
@@ -166,8 +166,8 @@ mod tests {
         let link = Link { index: u32::MAX >> 1, header: 42, card: None, last: Counted::default() };
         let mut watch = Watch { links: vec![link], ..Watch::default() };
         assert!(watch.is_due(Time::ZERO));
-        let told = watch.look(Time::ZERO, || 5_000).unwrap();
-        assert_eq!((told.link, told.bytes), (None, Bytes::ZERO));
+        let reported = watch.look(Time::ZERO, || 5_000).unwrap();
+        assert_eq!((reported.link, reported.bytes), (None, Bytes::ZERO));
         assert!(!watch.is_due(Time::ZERO) && watch.is_due(Time::ZERO + LOOK));
     }
 }

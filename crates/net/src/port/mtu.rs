@@ -422,11 +422,11 @@ mod tests {
     fn two_ports_find_the_loopbacks_size() {
         let port = || Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let (here, there) = (port(), port());
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let path = there.socket().local_addr().into();
-        let done = move |found| tell.send(found).unwrap();
+        let done = move |found| sender.send(found).unwrap();
         search(&here, path, 9000, Span::from_secs(10), done).unwrap();
-        let found: Option<Found> = told.recv_timeout(Duration::from_secs(10)).unwrap();
+        let found: Option<Found> = receiver.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(found.map(|found| found.size), Some(8972));
         assert_eq!(there.statistics().foreign, 0);
     }

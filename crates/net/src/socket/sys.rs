@@ -72,11 +72,11 @@ pub fn tcp_acknowledged(socket: impl AsFd) -> io::Result<u64> {
 /// Returns the given 32-bit words of `struct tcp_info` (linux/tcp.h), which only grows at its end.
 fn tcp_info<const N: usize>(socket: impl AsFd, which: [usize; N]) -> io::Result<[u32; N]> {
     let mut words = [0u32; 64];
-    let told = ask(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut words)?;
-    if which.iter().any(|word| *word >= told.len()) {
+    let reported = ask(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut words)?;
+    if which.iter().any(|word| *word >= reported.len()) {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    Ok(which.map(|word| told[word]))
+    Ok(which.map(|word| reported[word]))
 }
 
 /// Reads a socket option into `words`, only its beginning if `words` is shorter; returns the words
@@ -97,8 +97,8 @@ fn ask(
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
-    let told = (len as usize / size_of::<u32>()).min(words.len());
-    Ok(&words[..told])
+    let reported = (len as usize / size_of::<u32>()).min(words.len());
+    Ok(&words[..reported])
 }
 
 /// The result of one `recvmsg`.

@@ -17,7 +17,7 @@ const PARTIAL: usize = 1_024;
 /// Maximum bytes of all incomplete messages.
 const PARTIAL_BYTES: usize = 32 << 20;
 /// Memory of a part in addition to its bytes.
-const BESIDE: usize = 64;
+const OVERHEAD: usize = 64;
 
 /// A complete message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,8 +124,8 @@ impl Joiner {
                 group.repairs.insert(index, symbol.to_vec())
             }
         };
-        let more = payload.len() + BESIDE;
-        let less = before.map_or(0, |before| before.len() + BESIDE).min(group.cost + more);
+        let more = payload.len() + OVERHEAD;
+        let less = before.map_or(0, |before| before.len() + OVERHEAD).min(group.cost + more);
         group.cost = group.cost + more - less;
         self.group_bytes = self.group_bytes + more - less;
     }
@@ -191,8 +191,8 @@ impl Joiner {
         let partial = self.partial.entry(number).or_default();
         partial.restored |= restored;
         if partial.parts.insert(part, bytes.to_vec()).is_none() {
-            partial.cost += bytes.len() + BESIDE;
-            self.partial_bytes += bytes.len() + BESIDE;
+            partial.cost += bytes.len() + OVERHEAD;
+            self.partial_bytes += bytes.len() + OVERHEAD;
         }
         if partial.parts.len() == usize::from(parts) {
             let partial = self.forget(number);

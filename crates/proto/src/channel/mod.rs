@@ -116,7 +116,7 @@ impl Message {
 
     /// Approximate bytes of memory.
     pub fn cost(&self) -> usize {
-        const BESIDE: usize = 160;
-        BESIDE + self.bytes.len() + self.key.as_ref().map_or(0, |key| key.as_str().len())
+        const OVERHEAD: usize = 160;
+        OVERHEAD + self.bytes.len() + self.key.as_ref().map_or(0, |key| key.as_str().len())
     }
 }

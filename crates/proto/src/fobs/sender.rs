@@ -189,22 +189,24 @@ impl FobsSender {
         self.end.set_whole(segment);
     }
 
-    fn on_selective(&mut self, told: &Selective) {
-        let (segment, slice) = (told.report.segment(), told.report.slice());
+    fn on_selective(&mut self, selective: &Selective) {
+        let (segment, slice) = (selective.report.segment(), selective.report.slice());
         let blocks = self.end.layout.blocks_in(segment);
-        let beyond = told.closing.is_some_and(|closing| closing.highest > self.end.numbered());
+        let beyond = selective.closing.is_some_and(|closing| closing.highest > self.end.numbered());
         if slice.end > blocks || beyond {
             self.end.accounting.refused += 1;
             return;
         }
-        self.end.accounting.reported_lost += u64::from(told.report.count());
-        let missing = told.report.missing();
+        self.end.accounting.reported_lost += u64::from(selective.report.count());
+        let missing = selective.report.missing();
         let is_whole = slice == (0..blocks) && missing.is_empty();
         if self.circle.acknowledge(segment, slice, missing) || is_whole {
             self.set_whole(segment);
         }
-        let Some(closing) = told.closing.filter(|_| told.sequence > self.sequence) else { return };
-        self.sequence = told.sequence;
+        let Some(closing) = selective.closing.filter(|_| selective.sequence > self.sequence) else {
+            return;
+        };
+        self.sequence = selective.sequence;
         self.highest = self.highest.max(closing.highest);
         if let Batch::Auto(count) = &mut self.batch {
             *count = if closing.fresh > 0 { closing.fresh.max(LEAST_BATCH) } else { 0 };
@@ -289,7 +291,7 @@ impl SendingFlow for FobsSender {
     fn hear(&mut self, now: Time, control: &Control) -> bool {
         self.rest = None;
         match control {
-            Control::Selective(told) => self.on_selective(told),
+            Control::Selective(selective) => self.on_selective(selective),
             Control::Ack(ack) => self.on_ack(ack),
             Control::Pulse(pulse) => self.on_pulse(now, pulse),
             _ => return false,

@@ -198,11 +198,11 @@ async fn configured_host(target: &SshTarget<'_>) -> Option<String> {
 }
 
 async fn send_word(stdin: &mut ChildStdin, word: Word) -> Result<(), Error> {
-    let told = async {
+    let sending = async {
         stdin.write_all(word.line().as_bytes()).await?;
         stdin.flush().await
     };
-    told.await.map_err(|error: std::io::Error| {
+    sending.await.map_err(|error: std::io::Error| {
         Error::new(Kind::Unreachable, format!("ssh ended before the session was open: {error}"))
     })
 }

@@ -157,9 +157,9 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
 
 /// Sends a command to a store and waits for the answer.
 fn ask<T>(store: &Store, make: impl FnOnce(oneshot::Sender<T>) -> Command) -> T {
-    let (tell, told) = oneshot::channel();
-    store.order(make(tell));
-    told.blocking_recv().expect("it is answered")
+    let (sender, receiver) = oneshot::channel();
+    store.order(make(sender));
+    receiver.blocking_recv().expect("it is answered")
 }
 
 #[test]
@@ -175,15 +175,16 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     let store = Store::start(super::tests::open(medium.clone()), Box::new(open)).unwrap();
     let key = || Key::new("k1").unwrap();
     let by = |stream| By { writer: WRITER, stream };
-    let begin = |stream| ask(&store, |tell| Command::Begin(by(stream), stream == 1, Some(0), tell));
+    let begin =
+        |stream| ask(&store, |sender| Command::Begin(by(stream), stream == 1, Some(0), sender));
     assert!(matches!(begin(1), Ok(0)));
     let edit = |number, stream| {
-        let (tell, told) = oneshot::channel();
-        store.order(Command::Edit(call(by(stream), number), false, tell));
-        told.blocking_recv()
+        let (sender, receiver) = oneshot::channel();
+        store.order(Command::Edit(call(by(stream), number), false, sender));
+        receiver.blocking_recv()
     };
     assert!(matches!(edit(1, 1), Ok(Ok(_))));
-    let read = || ask(&store, |tell| Command::Read(key(), tell));
+    let read = || ask(&store, |sender| Command::Read(key(), sender));
     let shown = || read().map(|(_, entry)| entry.map(|entry| entry.value[7]));
     assert!(matches!(shown(), Ok(Some(1))));
     let mut anew = std::pin::pin!(store.anew());
@@ -192,16 +193,16 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     medium.0.lock().unwrap().left = Some(0);
     assert!(edit(4, 1).is_err(), "its outcome is unknown");
     assert!(matches!(shown(), Err(Failed::Closed(_))), "4 was never made");
-    let (tell, mut told) = oneshot::channel();
-    store.order(Command::Next(Watcher::new(Prefix::ALL, None), tell));
+    let (sender, mut receiver) = oneshot::channel();
+    store.order(Command::Next(Watcher::new(Prefix::ALL, None), sender));
     assert!(matches!(begin(2), Err(Failed::Closed(_))));
-    assert!(told.try_recv().is_err(), "a watcher sees nothing");
+    assert!(receiver.try_recv().is_err(), "a watcher sees nothing");
     // The streams of clients learn that the tree is read again.
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     assert!(anew.as_mut().poll(context).is_ready());
     can_open.store(true, Ordering::Relaxed);
     assert!(matches!(shown(), Ok(Some(1))), "a refused edit is not there");
-    let (_, piece) = told.blocking_recv().expect("the watcher has waited");
+    let (_, piece) = receiver.blocking_recv().expect("the watcher has waited");
     let Piece::Snapshot { entries, .. } = piece else { panic!("{piece:?}") };
     assert_eq!(entries[0].1.value[7], 1);
     assert!(matches!(edit(4, 1), Ok(Err(Failed::Refused(Refusal::Replaced)))), "it has to begin");

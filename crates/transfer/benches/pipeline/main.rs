@@ -292,7 +292,7 @@ fn receive(arguments: &Arguments) -> Result<()> {
         (0..8).filter_map(|_| pool.take()).map(|mut buffer| buffer.fill(1)).collect();
     drop(warm);
     let opener = keys(variant).receiving_end().data;
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let file = if variant.write { Some(File::create(name)?) } else { None };
     let kept = if variant.fake { 0 } else { u64::MAX };
     let sink = Sink {
@@ -306,12 +306,12 @@ fn receive(arguments: &Arguments) -> Result<()> {
         first: None,
         last: clock::now(),
         blocks: layout.blocks(),
-        tell: Some(tell),
+        sender: Some(sender),
     };
     let busy = cpu();
     port.register(FLOW, Box::new(sink))?;
     println!("ready={}", port.socket().local_addr().port());
-    let (came, whole, took) = told.recv()?;
+    let (came, whole, took) = receiver.recv()?;
     let busy = (cpu() - busy).as_secs_f64();
     let drops = port.statistics().kernel_drops;
     let buffer = port.socket().receive_buffer();
@@ -335,7 +335,7 @@ struct Sink {
     first: Option<Time>,
     last: Time,
     blocks: u64,
-    tell: Option<Sender<(u64, u64, Span)>>,
+    sender: Option<Sender<(u64, u64, Span)>>,
 }
 
 impl Sink {
@@ -359,8 +359,8 @@ impl Sink {
 
     fn finish(&mut self) {
         let took = self.last.since(self.first.unwrap_or(self.last));
-        if let Some(tell) = self.tell.take() {
-            let _ = tell.send((self.came, self.whole, took));
+        if let Some(sender) = self.sender.take() {
+            let _ = sender.send((self.came, self.whole, took));
         }
     }
 }
@@ -407,7 +407,7 @@ impl FlowSink for Sink {
     }
 
     fn is_closed(&self) -> bool {
-        self.tell.is_none()
+        self.sender.is_none()
     }
 
     fn on_port_closed(&mut self, _: &str) {}

@@ -69,10 +69,10 @@ mod tests {
     }
 
     fn read(batches: &[&[u32]]) -> Vec<Option<u32>> {
-        let (tell, told) = mpsc::channel(8);
-        batches.iter().for_each(|batch| tell.try_send(batch.to_vec()).expect("there is room"));
-        drop(tell);
-        let (mut reader, mut read) = (Batches::new(told, open), Vec::new());
+        let (sender, receiver) = mpsc::channel(8);
+        batches.iter().for_each(|batch| sender.try_send(batch.to_vec()).expect("there is room"));
+        drop(sender);
+        let (mut reader, mut read) = (Batches::new(receiver, open), Vec::new());
         while let Poll::Ready(Some(item)) =
             reader.poll_next(&mut Context::from_waker(Waker::noop()))
         {

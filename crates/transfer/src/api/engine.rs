@@ -19,16 +19,16 @@ pub(super) fn start<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<oneshot::Receiver<T>, Error> {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let started = thread::Builder::new().name(name.to_owned()).spawn(move || {
         // The caller may have dropped its handle.
-        let _ = tell.send(work());
+        let _ = sender.send(work());
     });
     let failed = |error: std::io::Error| {
         let what = format!("cannot start the thread of {name}: {error}");
         Error::new(ErrorKind::Unfinished, what).caused_by(error)
     };
-    started.map(|_| told).map_err(failed)
+    started.map(|_| receiver).map_err(failed)
 }
 
 /// Returns the error for a thread that ended without a result.

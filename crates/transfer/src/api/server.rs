@@ -232,13 +232,13 @@ impl ServerBuilder {
         }
         let queue = Queue::new(EVENTS);
         let (orders, taken) = mpsc::unbounded_channel();
-        let (tell_ready, ready) = oneshot::channel();
+        let (ready_sender, ready) = oneshot::channel();
         let events = queue.clone();
         let mut done = engine::start("longhaul serve", move || {
             let queue = events.clone();
-            let tell = Arc::new(move |event| queue.push(event));
-            let is_ready = move |ready| drop(tell_ready.send(ready));
-            let served = serve::serve(registry::find, options, links, is_ready, tell, taken);
+            let sender = Arc::new(move |event| queue.push(event));
+            let is_ready = move |ready| drop(ready_sender.send(ready));
+            let served = serve::serve(registry::find, options, links, is_ready, sender, taken);
             events.close();
             served.map_err(Error::from)
         })?;
@@ -356,10 +356,10 @@ impl ServerControl {
     /// # Errors
     /// A folder of the list does not exist (the old list stays), or the server has ended.
     pub async fn set_access(&self, list: impl IntoIterator<Item = Allow>) -> Result<(), Error> {
-        let (tell, told) = oneshot::channel();
-        let _ = self.orders.send(Order::Allow(list.into_iter().collect(), tell));
+        let (sender, receiver) = oneshot::channel();
+        let _ = self.orders.send(Order::Allow(list.into_iter().collect(), sender));
         let ended = |_| Error::new(ErrorKind::Unreachable, "the server has ended");
-        Ok(told.await.map_err(ended)??)
+        Ok(receiver.await.map_err(ended)??)
     }
 
     /// Returns the server's current status. The status costs the server work only during this call.
@@ -367,9 +367,9 @@ impl ServerControl {
     /// # Errors
     /// The server has ended.
     pub async fn status(&self) -> Result<ServerStatus, Error> {
-        let (tell, told) = oneshot::channel();
-        let _ = self.orders.send(Order::Status(tell));
-        told.await.map_err(|_| Error::new(ErrorKind::Unreachable, "the server has ended"))
+        let (sender, receiver) = oneshot::channel();
+        let _ = self.orders.send(Order::Status(sender));
+        receiver.await.map_err(|_| Error::new(ErrorKind::Unreachable, "the server has ended"))
     }
 
     /// Starts a shutdown like [`Server::shutdown`], without waiting for its end.

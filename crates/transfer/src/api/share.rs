@@ -152,9 +152,9 @@ impl Share {
         &self,
         order: impl FnOnce(oneshot::Sender<Result<T, session::Error>>) -> Order,
     ) -> Result<T, Error> {
-        let (tell, told) = oneshot::channel();
-        self.orders.send(order(tell)).await.map_err(|_| ended())?;
-        Ok(told.await.map_err(|_| ended())??)
+        let (sender, receiver) = oneshot::channel();
+        self.orders.send(order(sender)).await.map_err(|_| ended())?;
+        Ok(receiver.await.map_err(|_| ended())??)
     }
 
     /// Returns the value of `key`; `None` if the key does not exist.
@@ -164,7 +164,7 @@ impl Share {
     /// time.
     pub async fn get(&self, key: &str) -> Result<Option<SharedValue>, Error> {
         let key = Key::new(key).map_err(no_key)?;
-        Ok(self.ask(|tell| Order::Get(key, tell)).await?.map(SharedValue::of))
+        Ok(self.ask(|sender| Order::Get(key, sender)).await?.map(SharedValue::of))
     }
 
     /// Describes a write of a value to `key`: await the request.
@@ -187,7 +187,7 @@ impl Share {
     /// restored in time.
     pub async fn presence_lost(&self, key: &str) -> Result<Option<SharedValue>, Error> {
         let key = Key::new(key).map_err(no_key)?;
-        Ok(self.ask(|tell| Order::Lost(key, tell)).await?.map(SharedValue::of))
+        Ok(self.ask(|sender| Order::Lost(key, sender)).await?.map(SharedValue::of))
     }
 
     /// Returns all values below `prefix` at one moment, in the order of the keys. An empty prefix
@@ -211,8 +211,8 @@ impl Share {
     /// The key is invalid. The watch reports all other errors.
     pub async fn watch(&self, prefix: &str) -> Result<ShareWatch, Error> {
         let prefix = Prefix::new(prefix).map_err(no_key)?;
-        let (tell, batches) = mpsc::channel(UNREAD);
-        self.orders.send(Order::Watch(prefix, tell)).await.map_err(|_| ended())?;
+        let (sender, batches) = mpsc::channel(UNREAD);
+        self.orders.send(Order::Watch(prefix, sender)).await.map_err(|_| ended())?;
         Ok(ShareWatch::over(Batches::new(batches, events)))
     }
 
@@ -271,7 +271,7 @@ impl IntoFuture for EditRequest {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let wish = self.wish?;
-            Ok(match self.share.ask(|tell| Order::Edit(wish, tell)).await? {
+            Ok(match self.share.ask(|sender| Order::Edit(wish, sender)).await? {
                 Answer::Made(version) => Edited::Made(version),
                 Answer::Conflict(now) => Edited::Conflict(now.map(SharedValue::of)),
                 Answer::Unknown | Answer::Refused => Edited::Unknown,

@@ -139,9 +139,9 @@ impl Trust {
 
 /// Runs the decision on `runtime`, or on a separate thread without a runtime, and waits.
 fn answer(runtime: Option<&Handle>, decision: Decision, cancel: &Cancel) -> bool {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let ask = async move {
-        let _ = tell.send(decision.await);
+        let _ = sender.send(decision.await);
     };
     match runtime {
         Some(runtime) => drop(runtime.spawn(ask)),
@@ -152,12 +152,12 @@ fn answer(runtime: Option<&Handle>, decision: Decision, cancel: &Cancel) -> bool
             }
         }
     }
-    wait(&told, cancel)
+    wait(&receiver, cancel)
 }
 
-fn wait(told: &Receiver<bool>, cancel: &Cancel) -> bool {
+fn wait(receiver: &Receiver<bool>, cancel: &Cancel) -> bool {
     loop {
-        match told.recv_timeout(CHECK_EVERY) {
+        match receiver.recv_timeout(CHECK_EVERY) {
             Ok(is_trusted) => return is_trusted,
             Err(RecvTimeoutError::Timeout) if !cancel.is_cancelled() => {}
             Err(_) => return false,

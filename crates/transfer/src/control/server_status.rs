@@ -1,6 +1,6 @@
 //! The messages of the service `status`. The client sends one [`StatusAsk`]; the server answers
-//! with [`StatusTold`] messages until the client leaves. A block is the payload of one datagram. A
-//! coded symbol (of an erasure code) replaces any lost block of its chunk.
+//! with [`StatusReport`] messages until the client leaves. A block is the payload of one datagram.
+//! A coded symbol (of an erasure code) replaces any lost block of its chunk.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
@@ -44,51 +44,51 @@ pub struct StatusAsk {
 
 /// The server's status.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct StatusTold {
+pub struct StatusReport {
     /// Running transfers, oldest first.
     #[prost(message, repeated, tag = "1")]
-    pub transfers: Vec<TransferTold>,
+    pub transfers: Vec<TransferReport>,
     /// Streams with a sender or a receiver.
     #[prost(message, repeated, tag = "2")]
-    pub streams: Vec<StreamTold>,
+    pub streams: Vec<StreamReport>,
     /// The shared tree, if the server has one.
     #[prost(message, optional, tag = "3")]
-    pub shared_tree: Option<TreeTold>,
+    pub shared_tree: Option<TreeReport>,
     /// Counts since the server started.
     #[prost(message, optional, tag = "4")]
-    pub totals: Option<TotalsTold>,
+    pub totals: Option<TotalsReport>,
     /// Rooms of channels.
     #[prost(message, repeated, tag = "5")]
-    pub rooms: Vec<RoomTold>,
+    pub rooms: Vec<RoomReport>,
 }
 
-impl From<ServerStatus> for StatusTold {
-    fn from(told: ServerStatus) -> StatusTold {
-        StatusTold {
-            transfers: told.transfers.into_iter().map(Into::into).collect(),
-            streams: told.streams.into_iter().map(Into::into).collect(),
-            shared_tree: told.shared_tree.map(Into::into),
-            totals: Some(told.totals.into()),
-            rooms: told.rooms.into_iter().map(Into::into).collect(),
+impl From<ServerStatus> for StatusReport {
+    fn from(status: ServerStatus) -> StatusReport {
+        StatusReport {
+            transfers: status.transfers.into_iter().map(Into::into).collect(),
+            streams: status.streams.into_iter().map(Into::into).collect(),
+            shared_tree: status.shared_tree.map(Into::into),
+            totals: Some(status.totals.into()),
+            rooms: status.rooms.into_iter().map(Into::into).collect(),
         }
     }
 }
 
-impl From<StatusTold> for ServerStatus {
-    fn from(told: StatusTold) -> ServerStatus {
+impl From<StatusReport> for ServerStatus {
+    fn from(status: StatusReport) -> ServerStatus {
         ServerStatus {
-            transfers: told.transfers.into_iter().map(Into::into).collect(),
-            streams: told.streams.into_iter().map(Into::into).collect(),
-            shared_tree: told.shared_tree.map(Into::into),
-            totals: told.totals.unwrap_or_default().into(),
-            rooms: told.rooms.into_iter().map(Into::into).collect(),
+            transfers: status.transfers.into_iter().map(Into::into).collect(),
+            streams: status.streams.into_iter().map(Into::into).collect(),
+            shared_tree: status.shared_tree.map(Into::into),
+            totals: status.totals.unwrap_or_default().into(),
+            rooms: status.rooms.into_iter().map(Into::into).collect(),
         }
     }
 }
 
 /// A running transfer.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct TransferTold {
+pub struct TransferReport {
     /// The number of the transfer at its server.
     #[prost(uint64, tag = "1")]
     pub number: u64,
@@ -167,73 +167,73 @@ pub struct TransferTold {
     pub chunk_map: Vec<u8>,
 }
 
-impl From<TransferStatus> for TransferTold {
-    fn from(told: TransferStatus) -> TransferTold {
-        TransferTold {
-            number: told.number,
-            address: told.address,
-            id: told.id,
-            name: told.name,
-            wish: told.wish,
-            receives: told.receives,
-            age_nanos: told.age.as_nanos(),
-            bytes: told.bytes,
-            resumed_bytes: told.resumed_bytes,
-            total_bytes: told.total_bytes,
-            files: told.files,
-            total_files: told.total_files,
-            rate_now_bps: told.rate_now.as_bps(),
-            sending_rate_bps: told.sending_rate.as_bps(),
-            rtt_nanos: told.rtt.as_nanos(),
-            queue_nanos: told.queue.as_nanos(),
-            streams: told.streams,
-            sent: told.sent,
-            retransmitted: told.retransmitted,
-            received: told.received,
-            path_lost: told.path_lost,
-            socket_lost: told.socket_lost,
-            memory_lost: told.memory_lost,
-            bound_by: told.bound_by.name().to_owned(),
-            chunk_map: told.chunk_map,
+impl From<TransferStatus> for TransferReport {
+    fn from(status: TransferStatus) -> TransferReport {
+        TransferReport {
+            number: status.number,
+            address: status.address,
+            id: status.id,
+            name: status.name,
+            wish: status.wish,
+            receives: status.receives,
+            age_nanos: status.age.as_nanos(),
+            bytes: status.bytes,
+            resumed_bytes: status.resumed_bytes,
+            total_bytes: status.total_bytes,
+            files: status.files,
+            total_files: status.total_files,
+            rate_now_bps: status.rate_now.as_bps(),
+            sending_rate_bps: status.sending_rate.as_bps(),
+            rtt_nanos: status.rtt.as_nanos(),
+            queue_nanos: status.queue.as_nanos(),
+            streams: status.streams,
+            sent: status.sent,
+            retransmitted: status.retransmitted,
+            received: status.received,
+            path_lost: status.path_lost,
+            socket_lost: status.socket_lost,
+            memory_lost: status.memory_lost,
+            bound_by: status.bound_by.name().to_owned(),
+            chunk_map: status.chunk_map,
         }
     }
 }
 
-impl From<TransferTold> for TransferStatus {
-    fn from(told: TransferTold) -> TransferStatus {
+impl From<TransferReport> for TransferStatus {
+    fn from(status: TransferReport) -> TransferStatus {
         TransferStatus {
-            number: told.number,
-            address: told.address,
-            id: told.id,
-            name: told.name,
-            wish: told.wish,
-            receives: told.receives,
-            age: Span::from_nanos(told.age_nanos),
-            bytes: told.bytes,
-            resumed_bytes: told.resumed_bytes,
-            total_bytes: told.total_bytes,
-            files: told.files,
-            total_files: told.total_files,
-            rate_now: Rate::from_bps(told.rate_now_bps),
-            sending_rate: Rate::from_bps(told.sending_rate_bps),
-            rtt: Span::from_nanos(told.rtt_nanos),
-            queue: Span::from_nanos(told.queue_nanos),
-            streams: told.streams,
-            sent: told.sent,
-            retransmitted: told.retransmitted,
-            received: told.received,
-            path_lost: told.path_lost,
-            socket_lost: told.socket_lost,
-            memory_lost: told.memory_lost,
-            bound_by: BoundBy::named(&told.bound_by),
-            chunk_map: told.chunk_map,
+            number: status.number,
+            address: status.address,
+            id: status.id,
+            name: status.name,
+            wish: status.wish,
+            receives: status.receives,
+            age: Span::from_nanos(status.age_nanos),
+            bytes: status.bytes,
+            resumed_bytes: status.resumed_bytes,
+            total_bytes: status.total_bytes,
+            files: status.files,
+            total_files: status.total_files,
+            rate_now: Rate::from_bps(status.rate_now_bps),
+            sending_rate: Rate::from_bps(status.sending_rate_bps),
+            rtt: Span::from_nanos(status.rtt_nanos),
+            queue: Span::from_nanos(status.queue_nanos),
+            streams: status.streams,
+            sent: status.sent,
+            retransmitted: status.retransmitted,
+            received: status.received,
+            path_lost: status.path_lost,
+            socket_lost: status.socket_lost,
+            memory_lost: status.memory_lost,
+            bound_by: BoundBy::named(&status.bound_by),
+            chunk_map: status.chunk_map,
         }
     }
 }
 
 /// The state of a stream.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct StreamTold {
+pub struct StreamReport {
     /// The stream's name.
     #[prost(string, tag = "1")]
     pub name: String,
@@ -251,11 +251,11 @@ pub struct StreamTold {
     pub datagrams: u64,
 }
 
-mirrors!(StreamStatus, StreamTold { name, sender, receivers, frames, datagrams });
+mirrors!(StreamStatus, StreamReport { name, sender, receivers, frames, datagrams });
 
 /// The state of a room.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct RoomTold {
+pub struct RoomReport {
     /// The room's name.
     #[prost(string, tag = "1")]
     pub name: String,
@@ -270,11 +270,11 @@ pub struct RoomTold {
     pub messages: u64,
 }
 
-mirrors!(RoomStatus, RoomTold { name, senders, subscribers, messages });
+mirrors!(RoomStatus, RoomReport { name, senders, subscribers, messages });
 
 /// A shared tree.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct TreeTold {
+pub struct TreeReport {
     /// Keys that have a value.
     #[prost(uint64, tag = "1")]
     pub keys: u64,
@@ -286,11 +286,11 @@ pub struct TreeTold {
     pub watches: u64,
 }
 
-mirrors!(SharedTreeStatus, TreeTold { keys, changes, watches });
+mirrors!(SharedTreeStatus, TreeReport { keys, changes, watches });
 
 /// Counts of a server since its start.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct TotalsTold {
+pub struct TotalsReport {
     /// Requests that succeeded, of all services.
     #[prost(uint64, tag = "1")]
     pub done: u64,
@@ -340,7 +340,7 @@ pub struct TotalsTold {
 
 mirrors!(
     ServerTotals,
-    TotalsTold {
+    TotalsReport {
         done,
         partial,
         failed,
@@ -383,8 +383,8 @@ mod tests {
             shared_tree: Some(SharedTreeStatus { keys: 1, changes: 2, watches: 3 }),
             totals: ServerTotals { memory_lost: 5, room_messages: 6, ..ServerTotals::default() },
         };
-        assert_eq!(ServerStatus::from(StatusTold::from(status.clone())), status);
-        let newer = TransferTold { bound_by: "moon".to_owned(), ..TransferTold::default() };
+        assert_eq!(ServerStatus::from(StatusReport::from(status.clone())), status);
+        let newer = TransferReport { bound_by: "moon".to_owned(), ..TransferReport::default() };
         assert_eq!(TransferStatus::from(newer).bound_by, BoundBy::Nothing);
     }
 }

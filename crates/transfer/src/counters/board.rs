@@ -101,10 +101,12 @@ impl Board {
     /// Stores the other end's counters. An older message that arrives late changes nothing.
     /// Implausible numbers are capped, because sums of them must not overflow.
     pub(crate) fn set_theirs(&self, status: &Status) {
-        let told = Counters::from(status);
+        let reported = Counters::from(status);
         let mut theirs = self.theirs.lock().expect("no holder of a board panics");
-        if told.sender.sent >= theirs.sender.sent && told.written.bytes >= theirs.written.bytes {
-            *theirs = told;
+        if reported.sender.sent >= theirs.sender.sent
+            && reported.written.bytes >= theirs.written.bytes
+        {
+            *theirs = reported;
         }
     }
 

@@ -62,10 +62,10 @@ mod tests {
             assert_eq!(look(n * 100, n * 10_000_000, 2 << 20), None);
         }
         // The writer writes 10 MB a second, and the memory is nearly full.
-        let told: Vec<_> =
+        let reported: Vec<_> =
             (0..10).map(|n| look(5_000 + n * 100, 490_000_000 + n * 1_000_000, 30 << 20)).collect();
-        assert_eq!(told[0], None, "measured while the writer waited");
-        assert_eq!(told[9], Some(Rate::from_mbps(80)));
+        assert_eq!(reported[0], None, "measured while the writer waited");
+        assert_eq!(reported[9], Some(Rate::from_mbps(80)));
         assert_eq!(look(6_000, 500_000_000, 1 << 20), None, "it has caught up");
     }
 }

@@ -102,13 +102,13 @@ fn read(
     }
     let mut buffer = vec![0; CHUNK as usize];
     let mut values = Vec::with_capacity(PIECE);
-    let mut told = std::time::Instant::now();
+    let mut last_sign = std::time::Instant::now();
     for chunk in 0..source.object().chunks() {
         check(&source)?;
         options.watch.step();
         values.extend(source.read_chunk(chunk, &mut buffer)?.value);
-        if values.len() + 32 > PIECE || told.elapsed() >= SIGN {
-            told = std::time::Instant::now();
+        if values.len() + 32 > PIECE || last_sign.elapsed() >= SIGN {
+            last_sign = std::time::Instant::now();
             send(Surveyed { values: std::mem::take(&mut values), ..Surveyed::default() })?;
         }
     }

@@ -34,7 +34,7 @@ use crate::session::{self, Carriers, Session, Settings, random_u64};
 
 /// Maximum time that a measurement may take in addition to its sending time: the server's count
 /// may arrive late.
-const BESIDE: Span = Span::from_secs(10);
+const OTHER_TIME: Span = Span::from_secs(10);
 /// The default ladder (rising rates), in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
 /// A ladder ends at the first rate with a loss above this.
@@ -194,7 +194,7 @@ impl Probing<'_> {
         let named = !self.options.rates.is_empty();
         let mut best = Rate::ZERO;
         for rate in if named { self.options.rates.clone() } else { ladder } {
-            if clock::now().since(self.begun) + self.options.span + BESIDE > LONGEST {
+            if clock::now().since(self.begun) + self.options.span + OTHER_TIME > LONGEST {
                 let what =
                     format!("the probe reached its limit of {LONGEST} before all measurements");
                 return Err(Error::new(ErrorKind::Unfinished, what)
@@ -247,8 +247,8 @@ impl Probing<'_> {
         };
         let blasted = blast.start()?.ended().await?;
         let (sent, too_large) = (blasted.sent, blasted.too_large);
-        let told = ProbeCount { sent, too_large, ..ProbeCount::default() };
-        session.write(&Frame::from(Message::ProbeCount(told))).await?;
+        let reported = ProbeCount { sent, too_large, ..ProbeCount::default() };
+        session.write(&Frame::from(Message::ProbeCount(reported))).await?;
         next_count(session, Duration::ZERO).await
     }
 
@@ -260,9 +260,9 @@ impl Probing<'_> {
         let keys = flow_keys(&session.exporter(), self.suite, self.number, flow).receiving_end();
         let counter = Counter::start(&self.reached.data, flow, keys.data, run.copies).await?;
         session.write(&Frame::from(Message::ProbeRun(run.clone()))).await?;
-        let told = next_count(session, clock::duration(span)).await?;
-        let count = counter.finish(told.sent, span, self.rtt).await;
-        Ok(ProbeCount { too_large: told.too_large, ..count })
+        let reported = next_count(session, clock::duration(span)).await?;
+        let count = counter.finish(reported.sent, span, self.rtt).await;
+        Ok(ProbeCount { too_large: reported.too_large, ..count })
     }
 
     fn measured(&self, way: Way, run: &ProbeRun, count: &ProbeCount) -> Measured {

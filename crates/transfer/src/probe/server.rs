@@ -156,9 +156,9 @@ impl Serving {
         let keys = flow_keys(&self.exporter, self.suite, self.probe, flow).receiving_end();
         let counter = Counter::start(&self.port, flow, keys.data, run.copies).await?;
         session.write(&Frame::from(Message::ProbeCount(ProbeCount::default()))).await?;
-        let told = super::next_count(session, clock::duration(span)).await?;
-        let count = counter.finish(told.sent, span, self.rtt.now().unwrap_or_default()).await;
-        Ok(ProbeCount { too_large: told.too_large, ..count })
+        let reported = super::next_count(session, clock::duration(span)).await?;
+        let count = counter.finish(reported.sent, span, self.rtt.now().unwrap_or_default()).await;
+        Ok(ProbeCount { too_large: reported.too_large, ..count })
     }
 
     /// Sends to the address from which the client's round-trip datagrams came.

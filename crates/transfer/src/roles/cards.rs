@@ -25,7 +25,7 @@ use longhaul_files::Place;
 /// Runs a sender whose protocol takes its rate from the cards' speeds, and whose own card has 1
 /// Gbit/s. Tells the sender that the other card has the speed `card`, and checks that the sender
 /// uses `rate`.
-async fn tell_sender(card: Rate, rate: Rate) {
+async fn send_card(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
     let source = source(&folder);
@@ -97,7 +97,7 @@ async fn hear_receiver(card: Rate) {
 
 /// Sends a file list of `bytes` bytes. Meanwhile a message with the speed of the receiver's card
 /// arrives. Checks that the sender does not lose this message.
-async fn tell_during_a_list(card: Card, bytes: usize) {
+async fn send_card_during_a_list(card: Card, bytes: usize) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let (mut writer, mut reader) = far.split();
     let (list, sent) = (vec![7; bytes], card.clone());
@@ -121,7 +121,7 @@ async fn tell_during_a_list(card: Card, bytes: usize) {
 #[test]
 fn a_card_reported_during_the_list_is_not_lost() {
     // The list is longer than the stream's buffer, so the card's speed arrives before its end.
-    let told = tell_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
+    let told = send_card_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
     run(async { LocalSet::new().run_until(told).await });
 }
 
@@ -142,7 +142,7 @@ fn the_receiving_end_reports_its_card_first() {
 fn a_sender_whose_rate_is_the_cards_takes_the_slower_of_the_two() {
     // Megabits a second of the receiver's card; the sender's has 1,000.
     for (peer, rate) in [(200, 200), (10_000, 1_000)] {
-        let told = tell_sender(Rate::from_mbps(peer), Rate::from_mbps(rate));
+        let told = send_card(Rate::from_mbps(peer), Rate::from_mbps(rate));
         run(async { LocalSet::new().run_until(told).await });
     }
 }

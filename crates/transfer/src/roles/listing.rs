@@ -49,8 +49,8 @@ pub(super) async fn send_list(
             message = wire.next() => {
                 let message = message?;
                 hooks.on_message(&message);
-                if let Message::Card(told) = message {
-                    card = Some(told);
+                if let Message::Card(peer_card) = message {
+                    card = Some(peer_card);
                 }
             }
             _ = tick.tick() => hooks.tick()?,

@@ -69,9 +69,9 @@ impl ServerHooks {
     pub(super) fn moved(&self, board: &Board, outcome: Option<&Outcome>) -> Moved {
         let (mine, theirs) = (board.mine().written, board.theirs().written);
         let resumed = outcome.map_or(0, |outcome| outcome.resumed_bytes);
-        let told = outcome.and_then(|outcome| outcome.status.as_ref()).map(Counters::from);
-        let told = told.map_or(0, |counters| counters.written.bytes);
-        let written = mine.bytes.max(theirs.bytes).max(told);
+        let reported = outcome.and_then(|outcome| outcome.status.as_ref()).map(Counters::from);
+        let reported = reported.map_or(0, |counters| counters.written.bytes);
+        let written = mine.bytes.max(theirs.bytes).max(reported);
         Moved {
             bytes: written.saturating_sub(self.there.get().max(resumed)),
             files: outcome.map_or(mine.files.max(theirs.files), |outcome| outcome.files),

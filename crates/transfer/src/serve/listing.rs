@@ -104,15 +104,15 @@ async fn send(session: &mut Session, piece: &Listed) -> Result<(), Error> {
 
 /// Reads the folder, and sends its names in pieces.
 fn read(place: &Place, pieces: &mpsc::Sender<Vec<ListedName>>) -> Result<(), Error> {
-    let (mut piece, mut bytes, mut told) = (Vec::new(), 0, Instant::now());
+    let (mut piece, mut bytes, mut last_sign) = (Vec::new(), 0, Instant::now());
     longhaul_files::list::list(place, &mut |named| {
         let target = named.target.as_ref().map_or(0, Vec::len);
         bytes += named.name.len() + target + ATTRIBUTES;
         piece.push(ListedName::from(named));
-        if bytes < PIECE && told.elapsed() < SIGN {
+        if bytes < PIECE && last_sign.elapsed() < SIGN {
             return true;
         }
-        (bytes, told) = (0, Instant::now());
+        (bytes, last_sign) = (0, Instant::now());
         // Fails when the client has disconnected.
         pieces.blocking_send(std::mem::take(&mut piece)).is_ok()
     })?;

@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn one_network_gets_a_burst_of_five_lines_and_one_a_minute_with_a_count_of_the_others() {
         let mut limit = Limit::default();
-        let told = (0..1000).filter(|_| limit.pass(at(0), network(1)).is_some()).count();
-        assert_eq!((told, limit.suppressed), (5, 995));
+        let reported = (0..1000).filter(|_| limit.pass(at(0), network(1)).is_some()).count();
+        assert_eq!((reported, limit.suppressed), (5, 995));
         assert_eq!(limit.pass(at(0), network(2)), Some(995), "another network has its own lines");
         assert_eq!(limit.pass(at(59), network(1)), None);
         assert_eq!(limit.pass(at(60), network(1)), Some(1));
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn all_networks_together_get_a_burst_of_fifty_lines_and_one_in_six_seconds() {
         let mut limit = Limit::default();
-        let told = (0..10_000).filter(|n| limit.pass(at(0), network(*n)).is_some()).count();
-        assert_eq!((told, limit.suppressed), (50, 9_950));
+        let reported = (0..10_000).filter(|n| limit.pass(at(0), network(*n)).is_some()).count();
+        assert_eq!((reported, limit.suppressed), (50, 9_950));
         assert_eq!(limit.pass(at(5), network(20_000)), None);
         assert_eq!(limit.pass(at(6), network(20_001)), Some(9_951));
     }

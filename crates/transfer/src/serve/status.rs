@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::Server;
 use super::dispatch::first;
 use super::events::{Moved, ServedClient, ServerEvent};
-use crate::control::server_status::{self, StatusAsk, StatusTold};
+use crate::control::server_status::{self, StatusAsk, StatusReport};
 use crate::error::{Error, ErrorKind};
 use crate::server_status::{
     RoomStatus, ServerStatus, ServerTotals, SharedTreeStatus, StreamStatus,
@@ -95,9 +95,9 @@ impl Watching {
                 },
                 _ = tick.tick() => {}
             }
-            let told = StatusTold::from(self.view.now().await);
+            let status = StatusReport::from(self.view.now().await);
             let unread = |_| Error::new(ErrorKind::Unfinished, "the client does not read");
-            timeout(UNREAD, writer.write(&told)).await.map_err(unread)??;
+            timeout(UNREAD, writer.write(&status)).await.map_err(unread)??;
         }
     }
 }

@@ -130,14 +130,14 @@ pub(crate) fn outcome(
     resumed_bytes: u64,
 ) -> Outcome {
     let mut room = FAILURE_BYTES;
-    let told = outcome.failures.iter().take(FAILURES).map(|failure| EntryFailed {
+    let limited = outcome.failures.iter().take(FAILURES).map(|failure| EntryFailed {
         entry: failure.entry.map_or(u64::MAX, u64::from),
         path: failure.path.clone(),
         reason: failure.reason.clone(),
         at_source: failure.entry.is_some_and(|entry| at_source.contains_key(&entry)),
         changed: failure.entry.and_then(|entry| at_source.get(&entry)).copied().unwrap_or(false),
     });
-    let failed = told.take_while(|failure| {
+    let failed = limited.take_while(|failure| {
         let taken = room.checked_sub(failure.encoded_len() + FIELD);
         room = taken.unwrap_or(0);
         taken.is_some()

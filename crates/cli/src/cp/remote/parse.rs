@@ -293,22 +293,22 @@ mod tests {
 
     #[test]
     fn a_summary_is_equal_on_both_hosts() {
-        let mut told = report::tests::example();
-        told.bound_by = BoundBy::SourceDisk;
-        told.sources = vec![SourceRow::default()];
-        let back = summary(&read(&json::summary(&told, 0)));
+        let mut expected = report::tests::example();
+        expected.bound_by = BoundBy::SourceDisk;
+        expected.sources = vec![SourceRow::default()];
+        let back = summary(&read(&json::summary(&expected, 0)));
         let lines = |summary: &Summary| report::lines(summary, report::Kind::Copy, true);
-        assert_eq!(lines(&back), lines(&told));
+        assert_eq!(lines(&back), lines(&expected));
     }
 
     #[test]
     fn written_progress_parses_to_itself() {
-        let mut told = Progress::default();
-        (told.bytes, told.total_bytes, told.files, told.total_files) = (1, 2, 3, 4);
-        (told.rate_now, told.rate_average) = (Rate::from_mbps(5), Rate::from_mbps(6));
-        told.left = Some(Span::from_secs(7));
-        told.rtt = Span::from_millis(8);
-        assert_eq!(back(&json::progress(&told)), format!("{:?}", Event::Progress(told)));
+        let mut expected = Progress::default();
+        (expected.bytes, expected.total_bytes, expected.files, expected.total_files) = (1, 2, 3, 4);
+        (expected.rate_now, expected.rate_average) = (Rate::from_mbps(5), Rate::from_mbps(6));
+        expected.left = Some(Span::from_secs(7));
+        expected.rtt = Span::from_millis(8);
+        assert_eq!(back(&json::progress(&expected)), format!("{:?}", Event::Progress(expected)));
     }
 
     #[test]

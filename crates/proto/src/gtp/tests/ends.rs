@@ -145,7 +145,7 @@ fn no_request_makes_a_sender_break_a_rate_that_the_user_set() {
 
 #[test]
 fn a_sender_reports_its_cards_speed_or_the_users_lower_limit() {
-    let told = |card, rate, rate_limit| {
+    let reported = |card, rate, rate_limit| {
         let [card, rate, rate_limit] = [card, rate, rate_limit].map(|mbps: u64| {
             let known = mbps != u64::MAX;
             known.then(|| Rate::from_mbps(mbps))
@@ -154,12 +154,12 @@ fn a_sender_reports_its_cards_speed_or_the_users_lower_limit() {
         out.offers()[0].limit.map(|limit| limit.as_bps() / 1_000_000)
     };
     let unknown = u64::MAX;
-    assert_eq!(told(957, unknown, unknown), Some(957));
-    assert_eq!(told(957, unknown, 300), Some(300));
-    assert_eq!(told(957, 2_000, unknown), Some(957));
-    assert_eq!(told(unknown, unknown, unknown), None);
+    assert_eq!(reported(957, unknown, unknown), Some(957));
+    assert_eq!(reported(957, unknown, 300), Some(300));
+    assert_eq!(reported(957, 2_000, unknown), Some(957));
+    assert_eq!(reported(unknown, unknown, unknown), None);
     // A card with rate zero counts as unknown.
-    assert_eq!(told(0, unknown, unknown), None);
+    assert_eq!(reported(0, unknown, unknown), None);
     // Only the receiver needs the number: the card itself limits the sender.
     let card = Some(Rate::from_mbps(10));
     let mut out = Out::new(&Setup { card, ..setup(100, 0, late()) });

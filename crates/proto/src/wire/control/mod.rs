@@ -133,7 +133,7 @@ impl Control {
             Control::Pulse(pulse) => messages::Body::Pulse(pulse.to_wire()),
             Control::Ack(ack) => messages::Body::Ack(ack.to_wire()),
             Control::Loss(loss) => messages::Body::Loss(loss.to_wire()),
-            Control::Selective(told) => messages::Body::Selective(told.to_wire()),
+            Control::Selective(selective) => messages::Body::Selective(selective.to_wire()),
             Control::Sync(sync) => messages::Body::Sync(messages::Sync { sequence: sync.sequence }),
             Control::Request(request) => messages::Body::Request(request.to_wire()),
             Control::SenderOffer(offer) => messages::Body::SenderOffer(offer.to_wire()),
@@ -173,7 +173,9 @@ impl Control {
             messages::Body::Pulse(pulse) => Pulse::from_wire(&pulse).map(Control::Pulse),
             messages::Body::Ack(ack) => Ack::from_wire(&ack).map(Control::Ack),
             messages::Body::Loss(loss) => Loss::from_wire(&loss).map(Control::Loss),
-            messages::Body::Selective(told) => Selective::from_wire(told).map(Control::Selective),
+            messages::Body::Selective(selective) => {
+                Selective::from_wire(selective).map(Control::Selective)
+            }
             messages::Body::Sync(sync) => Ok(Control::Sync(Sync { sequence: sync.sequence })),
             messages::Body::Request(asked) => Request::from_wire(&asked).map(Control::Request),
             messages::Body::SenderOffer(offer) => {
@@ -310,10 +312,10 @@ mod tests {
         for closing in [None, closing, Some(Closing { highest: 0, fresh: 0 })] {
             // The largest possible list.
             let report = Report::fill(9, 0, 0..60_000, runs_of((0..60_000).step_by(2)).into_iter());
-            let told = Control::Selective(Selective { sequence: u64::MAX, report, closing });
-            let bytes = encoded(&told);
+            let selective = Control::Selective(Selective { sequence: u64::MAX, report, closing });
+            let bytes = encoded(&selective);
             assert!(bytes.len() <= MAX_CONTROL);
-            assert_eq!(Control::decode(&bytes), Ok(told));
+            assert_eq!(Control::decode(&bytes), Ok(selective));
         }
         let report = Report::fill(9, 0, 0..10, core::iter::empty());
         let wire = Selective { sequence: 1, report, closing: None }.to_wire();

@@ -84,12 +84,12 @@ impl<'a> File<'a> {
     fn read(&self, name: &str) -> Result<(Scenario, Places), FileError> {
         let whole = &self.whole;
         let Parts { hosts, network, mut places, .. } = self.network()?;
-        let wholes = [
+        let sections = [
             (Place::Mtu, "mtu"),
             (Place::TimeLimit, "time-limit"),
             (Place::Record, "record-every"),
         ];
-        places.extend(wholes.map(|(place, key)| (place, whole.extent_of(key))));
+        places.extend(sections.map(|(place, key)| (place, whole.extent_of(key))));
         let mut scenario = Scenario {
             name: name.to_owned(),
             about: whole.text("about")?.unwrap_or_default().to_owned(),
