@@ -15,6 +15,7 @@
 //!   `mux`; [`ssh`].
 //! - opening sessions: [`mod@connect`] with `race` and `failure`, [`listen`] with `gate`,
 //!   [`retry`] (reconnecting to a lost server).
+//! - waiting: [`when`] (an event that may not be due).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
