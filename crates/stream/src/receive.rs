@@ -4,7 +4,6 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use longhaul_net::clock::Time;
 use longhaul_net::socket::Path;
 use longhaul_proto::fec::Losses;
 use longhaul_proto::share::Key;

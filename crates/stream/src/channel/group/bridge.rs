@@ -14,7 +14,7 @@ use longhaul_net::multicast::Group;
 use longhaul_net::sealing::keys::{Suite, has_fast_aes};
 use longhaul_proto::channel::{Code, Cursor, MAX_SENDERS, Message, Mode, Taken};
 use longhaul_proto::share::{Key, Prefix};
-use longhaul_session::{Error, Kind, PeerId, random_u64};
+use longhaul_session::{Error, Kind, PeerId, random_u64, when};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
@@ -310,7 +310,7 @@ impl Running {
                 _ = self.socket.readable() => self.hear(&mut ears, via, &mut bytes),
                 () = tokio::task::yield_now(), if sent == TURN => {}
                 _ = changes.changed() => {}
-                () = until(voice.next_wakeup()) => voice.flush(&self.socket).await,
+                () = when(voice.next_wakeup().map(until)) => voice.flush(&self.socket).await,
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul_net::multicast::{Group, interface_towards};
 use longhaul_proto::channel::{Message, Mode};
 use longhaul_session::retry::{again, silence};
-use longhaul_session::{Error, Kind};
+use longhaul_session::{Error, Kind, when};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, watch};
 
@@ -134,8 +134,8 @@ impl Control {
                         return error;
                     }
                 }
-                () = feed.news(), if speaking.is_some() => {}
-                () = until(due), if due.is_some() => {
+                () = feed.changed(), if speaking.is_some() => {}
+                () = when(due.map(until)) => {
                     if let Some((_, socket, voice)) = &mut speaking {
                         voice.flush(socket).await;
                     }
