@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::due::Due;
 use super::flows::Flows;
-use super::room::{Asked, found, room_for_chunk};
+use super::room::{RoomRequest, room_for_chunk};
 use super::silence::{Quiet, Silence};
 use super::terms::{Terms, layout};
 use super::wire::{End, Wire};
@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind};
 use crate::flow::receive::{ReceiveCommand, ReceivePass, Receiving, Scattered};
 use crate::flow::shared_core::SharedCore;
 use crate::options::Receive;
-use crate::session::Session;
+use crate::session::{Session, when};
 use crate::write::budget::MemoryPart;
 use crate::write::chunk::{Drained, Streamed};
 use crate::write::destination::{Destination, Incoming, Reporter};
@@ -93,7 +93,7 @@ struct Running<'a, 'b> {
     /// A chunk from the control stream that waits for memory. Meanwhile no message is read.
     waiting: Option<(u64, Vec<u8>)>,
     /// The request for memory for `waiting`. Requests of all transfers are served in turn.
-    asked: Option<Asked>,
+    room_request: Option<RoomRequest>,
     /// Permits for the memory of chunks from streams.
     room: Arc<Semaphore>,
     object_len: u64,
@@ -145,7 +145,7 @@ impl ReceivingRole<'_> {
             pieces_end,
             on_wire: Pieces::new(object_len.div_ceil(CHUNK)),
             waiting: None,
-            asked: None,
+            room_request: None,
             room,
             object_len,
             manifest_len,
@@ -230,7 +230,7 @@ impl Running<'_, '_> {
                 Some(chunk) = self.pieces.recv() => {
                     self.take_chunk(chunk?);
                 }
-                room = found(&mut self.asked) => self.take_waiting(room),
+                room = when(self.room_request.as_mut()) => self.take_waiting(room),
                 _ = tick.tick() => self.tick()?,
             }
         }
@@ -291,7 +291,7 @@ impl Running<'_, '_> {
                 self.waiting = self.on_wire.take(piece)?;
                 if self.waiting.is_some() {
                     let room = room_for_chunk(self.room.clone(), self.end.board.clone());
-                    self.asked = Some(Box::pin(room));
+                    self.room_request = Some(Box::pin(room));
                 }
             }
             _ => {}
@@ -304,7 +304,7 @@ impl Running<'_, '_> {
     }
 
     fn take_waiting(&mut self, room: Option<OwnedSemaphorePermit>) {
-        self.asked = None;
+        self.room_request = None;
         if let Some(room) = room
             && let Some((chunk, content)) = self.waiting.take()
         {

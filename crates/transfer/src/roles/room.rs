@@ -11,15 +11,7 @@ use crate::counters::Counters;
 use crate::counters::board::Board;
 
 /// A request for the memory of a chunk. Requests are served in order.
-pub(super) type Asked = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
-
-/// Waits for the requested memory; without a request, forever.
-pub(super) async fn found(asked: &mut Option<Asked>) -> Option<OwnedSemaphorePermit> {
-    match asked {
-        Some(asked) => asked.await,
-        None => std::future::pending().await,
-    }
-}
+pub(super) type RoomRequest = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
 
 /// Waits for the memory of a chunk, and counts the waiting time.
 pub(super) async fn room_for_chunk(
