@@ -116,20 +116,20 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
     let counted = outgo.sessions.iter().filter_map(Session::segments);
     let counted = counted.map(|watch| (watch, Segments::default())).collect();
     let sessions = outgo.sessions.into_iter().enumerate();
-    let mut ways: Vec<mpsc::Sender<ChunkPiece>> =
-        sessions.map(|(way, session)| spawn_stream(session, way, free.clone())).collect();
-    let idle = (0..ways.len()).collect();
-    let by_control = ways.is_empty();
+    let mut streams: Vec<mpsc::Sender<ChunkPiece>> =
+        sessions.map(|(stream, session)| spawn_stream(session, stream, free.clone())).collect();
+    let idle = (0..streams.len()).collect();
+    let by_control = streams.is_empty();
     if by_control {
-        ways.push(outgo.bulk);
+        streams.push(outgo.bulk);
     }
     let (commands, inbox) = std::sync::mpsc::channel();
     let (ended, done) = oneshot::channel();
-    let trial = outgo.trial.map(|rtt| Trial::new(ways.len(), rtt));
+    let trial = outgo.trial.map(|rtt| Trial::new(streams.len(), rtt));
     let mut sending = Streaming {
         payloads: outgo.payloads,
         wanted: outgo.wanted,
-        ways,
+        streams,
         counted,
         trial,
         pace: outgo.cap.map(Pace::new),
@@ -158,7 +158,7 @@ pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
 
 /// Starts a task that writes pieces to `session`, and reports on `free` when it can take another
 /// chunk. When the session ends, the task closes the channel of the pieces.
-fn spawn_stream(session: Session, way: usize, free: Sender<usize>) -> mpsc::Sender<ChunkPiece> {
+fn spawn_stream(session: Session, stream: usize, free: Sender<usize>) -> mpsc::Sender<ChunkPiece> {
     let (sender, mut pieces) = mpsc::channel::<ChunkPiece>(WAITING);
     tokio::task::spawn_local(async move {
         let (mut writer, mut reader) = session.split();
@@ -180,7 +180,7 @@ fn spawn_stream(session: Session, way: usize, free: Sender<usize>) -> mpsc::Send
             }
             if last {
                 // The thread that fills the streams may have ended.
-                let _ = free.send(way);
+                let _ = free.send(stream);
             }
         }
         let _ = writer.close(reader, None).await;
@@ -207,7 +207,7 @@ impl Pace {
 struct Streaming {
     payloads: Payloads,
     wanted: Vec<Range<u64>>,
-    ways: Vec<mpsc::Sender<ChunkPiece>>,
+    streams: Vec<mpsc::Sender<ChunkPiece>>,
     /// The TCP segments of each stream at its last count.
     counted: Vec<(SegmentWatch, Segments)>,
     /// The search for the best number of streams, while it lasts.
@@ -347,7 +347,7 @@ impl Streaming {
         let (chunks, values) = (vec![chunk], digest.to_vec());
         self.outbox.send(Message::Digests(Digests { chunks, values }));
         let since = clock::now();
-        let way = self.idle_stream()?;
+        let stream = self.idle_stream()?;
         self.account_wait(since);
         let (all, size) = (self.payloads.content().len(), self.piece());
         let pieces = all.div_ceil(size).max(1);
@@ -364,7 +364,7 @@ impl Streaming {
                 last: nth + 1 == pieces,
             };
             let since = clock::now();
-            let taken = self.ways[way].blocking_send(piece);
+            let taken = self.streams[stream].blocking_send(piece);
             self.account_wait(since);
             // This attempt ends. The next attempt sends the chunks of the lost stream again.
             if taken.is_err() || self.is_lost() {
@@ -399,12 +399,12 @@ impl Streaming {
         }
         loop {
             self.look();
-            let count = self.trial.as_ref().map_or(self.ways.len(), Trial::count);
-            if let Some(at) = self.idle.iter().position(|way| *way < count) {
+            let count = self.trial.as_ref().map_or(self.streams.len(), Trial::count);
+            if let Some(at) = self.idle.iter().position(|stream| *stream < count) {
                 return self.idle.remove(at).ok_or_else(lost);
             }
             match self.freed.recv_timeout(LOOK) {
-                Ok(way) => self.idle.push_back(way),
+                Ok(stream) => self.idle.push_back(stream),
                 Err(RecvTimeoutError::Timeout) if !self.is_lost() => {}
                 Err(_) => return Err(lost()),
             }
@@ -412,7 +412,7 @@ impl Streaming {
     }
 
     fn is_lost(&self) -> bool {
-        self.ways.iter().any(mpsc::Sender::is_closed)
+        self.streams.iter().any(mpsc::Sender::is_closed)
     }
 }
 
@@ -425,7 +425,7 @@ impl Streaming {
         let (found, count) = (trial.is_found(), trial.count());
         if found {
             self.count_segments();
-            self.ways.truncate(count);
+            self.streams.truncate(count);
         }
         if found || count != before {
             self.publish_stream_count();
@@ -437,7 +437,7 @@ impl Streaming {
 
     /// Publishes how many streams carry the chunks.
     fn publish_stream_count(&self) {
-        let count = self.trial.as_ref().map_or(self.ways.len(), Trial::count) as u32;
+        let count = self.trial.as_ref().map_or(self.streams.len(), Trial::count) as u32;
         let found = self.trial.as_ref().is_some_and(Trial::is_found);
         self.board.update(|Counters { sender, .. }| {
             (sender.streams, sender.streams_found) = (count, found);
