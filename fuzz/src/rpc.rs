@@ -1,7 +1,7 @@
 //! Messages between the ends of remote procedure calls.
 
 use longhaul_proto::rpc::{
-    CALLS, Callee, Caller, KEPT, MAX_BODY, Message, Event, Order, Request, Room, STREAMS,
+    CALLS, Callee, Caller, Event, KEPT, MAX_BODY, Message, Order, Request, Room, STREAMS,
 };
 use longhaul_proto::time::Time;
 use longhaul_rpc::convert;
