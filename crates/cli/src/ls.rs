@@ -91,12 +91,12 @@ fn start(
 
 /// Prints names sorted, or as they arrive with `--json`.
 fn print(args: &LsArgs, names: impl Iterator<Item = Result<Named, Error>>) -> Result<(), Error> {
-    let (mut all, mut shown) = (Vec::new(), 0_u64);
+    let (mut all, mut count) = (Vec::new(), 0_u64);
     for named in names {
         let named = named?;
         if args.json {
             console::out(object(&named));
-            shown += 1;
+            count += 1;
             continue;
         }
         all.push(named);
@@ -106,7 +106,7 @@ fn print(args: &LsArgs, names: impl Iterator<Item = Result<Named, Error>>) -> Re
         }
     }
     if args.json {
-        console::out(json!({"event": "summary", "status": exit::DONE, "names": shown}));
+        console::out(json!({"event": "summary", "status": exit::DONE, "names": count}));
     }
     all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let width = all.iter().map(|named| named.size).max().unwrap_or(0).to_string().len();
