@@ -49,7 +49,7 @@ pub struct ReceiverAccounting {
 }
 
 impl SenderAccounting {
-    /// Blocks sent beyond the object's `blocks`, as a share of `blocks`.
+    /// Data datagrams sent beyond the object's `blocks`, as a share of `blocks`.
     pub fn waste(&self, blocks: u64) -> f64 {
         if blocks == 0 { 0.0 } else { self.sent.saturating_sub(blocks) as f64 / blocks as f64 }
     }

@@ -74,9 +74,9 @@ pub enum Carrier {
 /// A control message on its way out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outgoing {
-    /// The flow it belongs to.
+    /// The message's flow.
     pub flow: FlowId,
-    /// How it travels.
+    /// How the message travels.
     pub carrier: Carrier,
     /// The message.
     pub control: Control,
@@ -97,7 +97,7 @@ pub enum Why {
     Breaker,
 }
 
-/// When the core wants to be driven next.
+/// When the core wants to be called next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// Now: there is output to poll.
@@ -172,8 +172,8 @@ pub struct Setup {
     /// The session's estimate of the round-trip time.
     pub rtt: Span,
     /// The rate that the user fixed, in bits a second of UDP payload. The protocol never exceeds
-    /// this rate. It reduces the rate on loss only if reacting to loss is the protocol's purpose
-    /// (the protocol's page says so). `None`: the protocol finds a rate by itself.
+    /// this rate. The protocol reduces the rate on loss only if reacting to loss is its purpose
+    /// (its page in the documentation says so). `None`: the protocol finds a rate by itself.
     pub rate: Option<Rate>,
     /// The highest rate that a protocol may choose by itself, in bits a second of UDP payload. With
     /// a fixed rate as well, the smaller of the two applies.
@@ -389,7 +389,7 @@ pub trait Receiver: Send {
     /// When to call again. Valid after polling until nothing is left.
     fn next_wakeup(&self) -> Wake;
 
-    /// Whether every block of the flow's object has arrived.
+    /// Whether every block of the flow's object has arrived or was skipped.
     fn is_finished(&self, flow: FlowId) -> bool;
 
     /// The flow's counters.

@@ -12,7 +12,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGN: usize = 64;
 /// Maximum number of dimensions, as in NumPy.
 const DIMENSIONS: usize = 64;
-/// Maximum bytes of the header. NumPy itself writes fewer than 200.
+/// Maximum bytes of the header. NumPy itself usually writes fewer than 200.
 const HEADER: usize = 4_096;
 
 /// An array within a message.
@@ -32,27 +32,32 @@ pub struct Array<'a> {
 /// Why bytes are not an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayError {
-    /// Not in NumPy's format.
+    /// Not in NumPy's format 1.0 or 2.0, or with a header of more than 4,096 bytes.
     Format,
-    /// The element type is not a number type.
+    /// The element type is not a known number type.
     Type,
-    /// The shape and the length of the data differ.
+    /// The shape and the length of the data differ, or the shape has too many dimensions.
     Length,
 }
 
 impl core::fmt::Display for ArrayError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            ArrayError::Format => "the message is not an array in NumPy's format",
+            ArrayError::Format => {
+                "the message is not an array in NumPy's format 1.0 or 2.0, or has too long a header"
+            }
             ArrayError::Type => "the element type of the array is not a known number type",
-            ArrayError::Length => "the shape of the array does not match the length of its data",
+            ArrayError::Length => {
+                "the shape of the array does not match the length of its data, or has more than \
+                 64 dimensions"
+            }
         })
     }
 }
 
 impl core::error::Error for ArrayError {}
 
-/// A number type that an array may have.
+/// A number type for the elements of an array.
 pub trait Element: Copy {
     /// The type code, without byte order.
     const KIND: &'static str;

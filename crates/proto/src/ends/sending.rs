@@ -91,7 +91,7 @@ impl SendingEnd {
     }
 
     /// Records that every block of a segment has arrived; returns whether that is new. The last
-    /// segment finishes the flow.
+    /// incomplete segment finishes the flow.
     pub(crate) fn set_whole(&mut self, segment: u32) -> bool {
         if self.wholes.is_told(segment) {
             return false;

@@ -124,10 +124,10 @@ impl FobsSender {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
-    /// The rule for losses. While a first send is possible, a repeated block does not count as lost
-    /// because of time alone. Consider a slow sender whose repeats take longer than its patience
-    /// and that gets no acknowledgements. Without this rule such a sender would repeat blocks for
-    /// ever and never reach a first send.
+    /// The rule for losses. While a first send is possible, a block that was repeated after the
+    /// last first send does not count as lost because of time alone. Consider a slow sender whose
+    /// repeats take longer than its patience and that gets no acknowledgements. Without this rule
+    /// such a sender would repeat blocks for ever and never reach a first send.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
@@ -151,8 +151,8 @@ impl FobsSender {
     /// The next run, whose first datagram gets number `number`, and whether it is a first send.
     fn choose(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
         if self.is_between_chunks() {
-            // Losses are resent only after a chunk's new data. The sender does not wait for blocks
-            // in flight.
+            // While new data can be sent, losses are resent only between two chunks. The sender
+            // does not wait for blocks in flight.
             let known = self.known();
             if let Some(run) = self.again(now, number, max, Some(known)) {
                 return Some((run, false));

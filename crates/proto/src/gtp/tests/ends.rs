@@ -1,4 +1,4 @@
-//! The two ends, message by message.
+//! GTP's sender and receiver, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 use alloc::vec;
