@@ -67,7 +67,7 @@ impl Large {
         Ok((new, lost))
     }
 
-    /// Returns whether the journal is unchanged since the partial file was created or resumed.
+    /// Returns whether this copy has no journal: it has neither written one nor resumed from one.
     fn is_fresh(&self) -> bool {
         self.journal_end == 0
     }
