@@ -153,7 +153,7 @@ async fn open(
 }
 
 fn ended_early() -> Error {
-    Error::new(ErrorKind::Unfinished, "the server ended the read early")
+    Error::new(ErrorKind::Unfinished, "the server closed the file early")
 }
 
 fn silent<E>(_: E) -> Error {
@@ -286,7 +286,11 @@ impl Reading {
         }
         self.changes.push_back((made, self.size));
         let ask = FileAsk { change: Some(change.into()), ..FileAsk::default() };
-        let sent = timeout(UNREAD, self.writer.write(&ask)).await.map_err(silent)?;
+        let unread = |_| {
+            let what = format!("the server read nothing for {} s", UNREAD.as_secs());
+            Error::new(ErrorKind::Unfinished, what)
+        };
+        let sent = timeout(UNREAD, self.writer.write(&ask)).await.map_err(unread)?;
         match sent {
             Ok(()) => Ok(()),
             Err(error) => Err(self.reason(error.into()).await),
@@ -406,7 +410,7 @@ impl Reading {
 }
 
 fn wrong() -> Error {
-    Error::new(ErrorKind::Unfinished, "the server sent unrequested data")
+    Error::new(ErrorKind::Unfinished, "the server sent malformed or unrequested data")
         .advise("use the same release of longhaul on both sides")
 }
 

@@ -32,7 +32,7 @@ impl SshServer {
         self
     }
 
-    /// Sets the first and last UDP port that the server may open; `None` for any port.
+    /// Sets the first and last port (UDP and TCP) that the server may open; `None` for any port.
     pub fn ports(self, ports: Option<(u16, u16)>) -> SshServer {
         SshServer { ports, ..self }
     }

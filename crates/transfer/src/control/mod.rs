@@ -59,7 +59,7 @@ pub use transfer::{
 pub const SERVICE: &str = "copy";
 
 /// The version of these messages. Each new field that a receiver must not skip raises the version;
-/// a client that sets such a field requests this version of the service.
+/// a client that sets such a field requests the version that introduced the field.
 pub(crate) const VERSION: u32 = 4;
 
 /// The first version whose requests may be for a part of a pipe (a file of unknown length that is

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_side_that_is_silent_before_the_plan_or_hangs_at_the_end_is_a_stall() {
+    fn a_far_side_without_progress_before_the_plan_or_at_the_end_is_a_stall() {
         let hooks = |planned| {
             let hooks = hooks_of(true);
             hooks.state.borrow_mut().planned = planned;

@@ -159,7 +159,7 @@ impl ToFiles {
                 break;
             }
             if pass > MOST_PASSES {
-                let what = format!("{} chunks differ each time they are read", missing.len());
+                let what = format!("{} chunks still differ or cannot be synced", missing.len());
                 return Err(Error::new(ErrorKind::Verification, what));
             }
             self.pass(&mut source, &mut sink, &missing, resumed)?;

@@ -10,7 +10,7 @@ use super as error;
 
 pub use super::ErrorKind;
 
-/// The end on which a call failed.
+/// The side on which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
@@ -28,7 +28,7 @@ pub enum Side {
 pub struct Error {
     /// The kind of failure.
     pub kind: ErrorKind,
-    /// The end that failed.
+    /// The side that failed.
     pub side: Side,
     /// The file or folder concerned, if any: as the call named it, or as events name files.
     pub path: Option<PathBuf>,

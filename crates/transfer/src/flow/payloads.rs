@@ -51,7 +51,7 @@ impl Payloads {
     /// # Errors
     /// The object has more chunks than can be counted.
     pub(crate) fn new(source: Source) -> Result<Payloads, Error> {
-        let too_large = |_| Error::new(ErrorKind::Usage, "the object has more than 2³² chunks");
+        let too_large = |_| Error::new(ErrorKind::Usage, "the object has 2³² or more chunks");
         let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
         Ok(Payloads {
             failures_told: source.failures().len(),

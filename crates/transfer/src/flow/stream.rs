@@ -38,7 +38,7 @@ const SMALLEST_PIECE: usize = 1 << 10;
 /// Pieces that may wait for a stream: the pieces of one chunk.
 const WAITING: usize = CHUNK as usize / PIECE;
 /// How often arrivals are checked while all streams are busy.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Maximum time from the end of a stream to the end of the pass. If the pass lasts longer, the
 /// stream counts as lost, with the chunks that it had taken.
 const FOLLOWS: Duration = Duration::from_secs(2);
@@ -270,7 +270,7 @@ impl Streaming {
         let mut lost_since = None;
         loop {
             let since = clock::now();
-            match self.inbox.recv_timeout(LOOK) {
+            match self.inbox.recv_timeout(CHECK_EVERY) {
                 Ok(StreamCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => self.account_wait(since),
             }
@@ -403,7 +403,7 @@ impl Streaming {
             if let Some(at) = self.idle.iter().position(|way| *way < count) {
                 return self.idle.remove(at).ok_or_else(lost);
             }
-            match self.freed.recv_timeout(LOOK) {
+            match self.freed.recv_timeout(CHECK_EVERY) {
                 Ok(way) => self.idle.push_back(way),
                 Err(RecvTimeoutError::Timeout) if !self.is_lost() => {}
                 Err(_) => return Err(lost()),

@@ -339,7 +339,7 @@ impl ReplicaWriter {
         self.leave(source);
     }
 
-    /// Removes a source whose data differ.
+    /// Removes a source that cannot deliver the agreed object.
     fn exclude(&mut self, source: usize, what: String) {
         self.fail(source, Error::new(ErrorKind::Verification, what));
     }
