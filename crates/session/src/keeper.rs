@@ -31,8 +31,8 @@ const PULSES: [Duration; 3] =
 /// How long the last packets of a connection may take to reach the kernel. Pacing may delay them.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
-/// The code of a normal end, for QUIC's close.
-const NO_ERROR: VarInt = VarInt::from_u32(0);
+/// The code of a normal end, for QUIC's close and reset.
+pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
 
 /// Keeps a connection responsive, and ends it when the session is dropped.
 pub(super) struct Keeper {

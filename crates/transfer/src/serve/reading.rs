@@ -1,6 +1,6 @@
 //! The service of remote files: reads of ranges of one file, and changes in place.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -95,8 +95,11 @@ impl Service for Reading {
             let server = &self.server;
             let client = ServedClient::of_file(&session, &asked);
             let access = access_of(&asked);
+            // Taken until the end of the stream is complete, because a client may leave a full
+            // window of data unacknowledged until then.
+            let bulk = Cell::new(None);
             let answer = async |running: &Running, session: &mut Session| {
-                running.or(self.answer(running, session, asked)).await
+                running.or(self.answer(running, session, asked, &bulk)).await
             };
             // The client and the server's observer have the result already.
             let _ = attend(server, session, client, access, answer).await;
@@ -137,6 +140,7 @@ impl Reading {
         running: &Running,
         session: &mut Session,
         asked: FileAsk,
+        bulk: &Cell<Option<OwnedSemaphorePermit>>,
     ) -> Result<(), Error> {
         let (access, path) = (access_of(&asked), Path::new(OsStr::from_bytes(&asked.path)));
         let place = self.server.door.place(&session.peer, path, access)?;
@@ -163,13 +167,14 @@ impl Reading {
         let (seconds, nanos) = (stamp.modified.seconds, stamp.modified.nanos);
         let about = FileOpened { size: stamp.size, seconds, nanos };
         tell(session, FileData { opened: Some(about), ..FileData::default() }).await?;
-        let bulk = self.bulk.clone().try_acquire_owned();
-        if bulk.is_err() || may_change {
+        let permit = self.bulk.clone().try_acquire_owned().ok();
+        if permit.is_none() || may_change {
             session.expect_much();
         }
-        if bulk.is_ok() {
+        if permit.is_some() {
             session.expect_bulk();
         }
+        bulk.set(permit);
         let (mut bytes, mut next) = (0, Some(asked));
         while let Some(mut asked) = next {
             if let Some(change) = asked.change.take() {
