@@ -13,6 +13,7 @@
 //!   silence. [`mod@grace`]: how long to wait for an overtaken datagram.
 //! - [`loss_window`]: the loss ratio of recent datagrams.
 //! - [`receiving`]: counters and pulses from arrivals; many flows behind one receiver.
+//! - `out`, for tests: a sender without a network.
 //! - [`tallies`]: which blocks have arrived, a bitmap for each incomplete segment.
 
 pub(crate) mod again;
@@ -23,6 +24,8 @@ pub(crate) mod grace;
 pub(crate) mod heard;
 pub(crate) mod loss_window;
 pub(crate) mod losses;
+#[cfg(test)]
+pub(crate) mod out;
 pub(crate) mod receiving;
 pub(crate) mod repairs;
 pub(crate) mod sending;

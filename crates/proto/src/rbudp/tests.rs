@@ -12,15 +12,14 @@ use proptest::prelude::*;
 
 use super::{ROW, RbudpReceiver, RbudpSender, TAIL_COPIES};
 use crate::endpoint::{
-    Arrival, BlockRange, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
+    Arrival, BlockRange, Event, Outgoing, PacketNumber, Receiver, Sender, Setup, Wake, Why,
 };
+use crate::ends::out::{self, FLOW};
 use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Control, Done, Pulse, Report};
-
-const FLOW: FlowId = FlowId(7);
 
 fn setup(blocks: u64, segment: u64) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
@@ -38,61 +37,35 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// A sender, and the blocks that it sent, in the order of their packet numbers.
-struct Out {
-    sender: RbudpSender,
-    now: Time,
-    sent: Vec<Block>,
-}
+type Out = out::Out<RbudpSender>;
 
 impl Out {
     fn new(setup: &Setup) -> Out {
-        Out { sender: RbudpSender::new(setup), now: Time::ZERO, sent: Vec::new() }
-    }
-
-    /// Runs until the pacer has released everything; returns the indices of the blocks sent
-    /// meanwhile.
-    fn run(&mut self) -> Vec<u32> {
-        let from = self.sent.len();
-        for _ in 0..100_000 {
-            let before = self.sent.len();
-            let next = PacketNumber(before as u64);
-            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
-            if self.sent.len() > before {
-                continue;
-            }
-            match self.sender.next_wakeup() {
-                Wake::At(at, Why::Pacing) => self.now = at,
-                _ => break,
-            }
-        }
-        self.sent[from..].iter().map(|block| block.index).collect()
+        Out::of(RbudpSender::new(setup))
     }
 
     fn dones(&mut self) -> Vec<Done> {
-        let mut dones = Vec::new();
-        while let Some(outgoing) = self.sender.poll_control(self.now) {
-            if let Control::Done(done) = outgoing.control {
-                dones.push(done);
-            }
-        }
-        dones
+        let done = |outgoing: Outgoing| match outgoing.control {
+            Control::Done(done) => Some(done),
+            _ => None,
+        };
+        self.messages().filter_map(done).collect()
     }
 
     /// Delivers a message of the receiver after a round trip (100 ms).
-    fn hear(&mut self, control: Control) {
+    fn hear_later(&mut self, control: &Control) {
         self.now += Span::from_millis(100);
-        self.sender.on_control(self.now, FLOW, &control);
+        self.hear(control);
     }
 
     fn report(&mut self, round: u32, slice: u32, missing: &[core::ops::Range<u32>]) {
         let missing = missing.iter().cloned();
-        self.hear(Control::Report(Report::fill(0, round, 0..slice, missing)));
+        self.hear_later(&Control::Report(Report::fill(0, round, 0..slice, missing)));
     }
 
     fn grant(&mut self, sequence: u64, bytes: u64) {
         let grant = Bytes::new(bytes);
-        self.hear(Control::Pulse(Pulse { sequence, grant, ..Pulse::default() }));
+        self.hear_later(&Control::Pulse(Pulse { sequence, grant, ..Pulse::default() }));
     }
 }
 
@@ -457,10 +430,10 @@ fn a_pulse_about_datagrams_that_were_never_sent_changes_nothing() {
     assert_eq!(out.run(), [0, 1, 2]);
     let rate = out.sender.rate();
     let lie = Pulse { sequence: 9, highest: 4, received: 4, grant: Bytes::MAX, ..Pulse::default() };
-    out.hear(Control::Pulse(lie));
+    out.hear_later(&Control::Pulse(lie));
     assert_eq!(out.sender.accounting().refused, 1);
     assert_eq!((out.run(), out.sender.rate()), (Vec::new(), rate));
-    out.hear(Control::Pulse(Pulse { highest: 3, received: 3, ..lie }));
+    out.hear_later(&Control::Pulse(Pulse { highest: 3, received: 3, ..lie }));
     assert!(!out.run().is_empty());
 }
 

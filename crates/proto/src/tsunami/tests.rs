@@ -6,14 +6,13 @@ use core::ops::Range;
 
 use super::delay::Delay;
 use super::{ROW, TsunamiReceiver, TsunamiSender};
-use crate::endpoint::{Arrival, FlowId, PacketNumber, Receiver, Sender, Setup, Wake};
+use crate::endpoint::{Arrival, PacketNumber, Receiver, Sender, Setup, Wake};
+use crate::ends::out::{self, FLOW};
 use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
-
-const FLOW: FlowId = FlowId(7);
 
 fn setup(blocks: u64) -> Setup {
     let layout = Layout::whole(Bytes::new(blocks * 1000), 1000).unwrap();
@@ -77,42 +76,11 @@ fn the_delay_grows_with_the_excess_over_the_tolerated_error_rate() {
 }
 
 /// A sender, and the blocks that it sent by number.
-struct Out {
-    sender: TsunamiSender,
-    now: Time,
-    sent: Vec<Block>,
-    said: u64,
-}
+type Out = out::Out<TsunamiSender>;
 
 impl Out {
     fn new(setup: &Setup) -> Out {
-        let sender = TsunamiSender::new(setup);
-        Out { sender, now: Time::ZERO, sent: Vec::new(), said: 0 }
-    }
-
-    fn run_for(&mut self, millis: u64) -> Vec<u32> {
-        let (from, until) = (self.sent.len(), self.now + Span::from_millis(millis));
-        loop {
-            let before = self.sent.len();
-            let next = PacketNumber(before as u64);
-            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
-            if self.sent.len() > before {
-                continue;
-            }
-            match self.sender.next_wakeup() {
-                Wake::At(at, _) if at <= until => {
-                    self.now = self.now.max(at);
-                    self.sender.on_timeout(self.now);
-                }
-                _ => break,
-            }
-        }
-        self.now = until;
-        self.sent[from..].iter().map(|block| block.index).collect()
-    }
-
-    fn hear(&mut self, control: &Control) {
-        self.sender.on_control(self.now, FLOW, control);
+        Out::of(TsunamiSender::new(setup))
     }
 
     fn ask(&mut self, lost: &[Range<u64>]) {

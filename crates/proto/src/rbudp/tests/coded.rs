@@ -29,7 +29,8 @@ fn sender(setup: &Setup) -> Out {
 /// everything.
 fn hear_of_loss(out: &mut Out, sent: u64) {
     let (highest, received, grant) = (sent, sent * 19 / 20, Bytes::MAX);
-    out.hear(Control::Pulse(Pulse { sequence: 1, highest, received, grant, ..Pulse::default() }));
+    let pulse = Pulse { sequence: 1, highest, received, grant, ..Pulse::default() };
+    out.hear_later(&Control::Pulse(pulse));
 }
 
 /// A sender that has sent everything and then learns of the loss.
@@ -120,7 +121,7 @@ fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
     out.run();
     let (highest, grant) = (300, Bytes::MAX);
     let pulse = Pulse { sequence: 1, highest, received: 300, grant, ..Pulse::default() };
-    out.hear(Control::Pulse(pulse));
+    out.hear_later(&Control::Pulse(pulse));
     assert_eq!(out.run(), (300..400).collect::<Vec<_>>());
 }
 

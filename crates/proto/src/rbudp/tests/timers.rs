@@ -76,7 +76,7 @@ fn part_of_an_answer_delays_the_repeat_and_the_whole_answer_ends_it() {
     // A repeated report changes nothing.
     out.report(1, 5, &[2..3]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
-    out.hear(Control::Report(Report::fill(0, 1, 5..10, [7..8].into_iter())));
+    out.hear_later(&Control::Report(Report::fill(0, 1, 5..10, [7..8].into_iter())));
     assert_eq!(out.run(), [7]);
     assert_eq!(repeat(&out), out.now + WAIT, "the repeat of the next round's DONE");
 }
