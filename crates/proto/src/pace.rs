@@ -116,9 +116,9 @@ impl Pacer {
     }
 
     /// Lets a late driver send as many datagrams as the rate carries in the time `late`, at least
-    /// ten, together and in addition to its burst. At a slow rate a burst is a single datagram.
-    /// Without this call, a busy core that runs its programs once a millisecond would then send
-    /// only one datagram a millisecond.
+    /// ten and at most [`MAX_BURST`], together and in addition to its burst. At a slow rate a burst
+    /// is a single datagram. Without this call, a busy core that runs its programs once a
+    /// millisecond would then send only one datagram a millisecond.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_makes_bursts_shorter_and_no_longer() {
+    fn a_limit_only_shortens_bursts() {
         let mut pacer = Pacer::new(Rate::from_mbps(1_000), DATAGRAM);
         pacer.limit_burst(7);
         assert_eq!((pacer.burst(), pacer.allowance(Time::ZERO)), (7, 3));

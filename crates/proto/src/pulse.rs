@@ -5,7 +5,7 @@
 //!
 //! Datagrams whose number modulo [`TRAIN_EVERY`] is below [`TRAIN_LEN`] form a packet train. The
 //! receiver always times them; a sender that wants to measure sends them back to back. The first
-//! train of a flow may be longer, if both ends know that.
+//! train of a flow may be longer, if sender and receiver know its length.
 
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{Arrival, PacketNumber, Setup};
@@ -18,8 +18,8 @@ pub(crate) const TRAIN_EVERY: u64 = 1024;
 /// Number of datagrams in a packet train.
 pub(crate) const TRAIN_LEN: u64 = 32;
 
-/// Minimum number of datagrams to time a train. Datagrams that arrived while the receiving host
-/// slept do not count.
+/// A sleep of the receiving host is left out of a train's time only if at least this many datagrams
+/// arrived outside the sleep.
 const MIN_REST: u64 = 6;
 
 /// Number of datagrams from `next` on that may be sent before the start of the next train. A

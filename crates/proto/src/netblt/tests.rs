@@ -1,4 +1,4 @@
-//! NETBLT's two ends, message by message.
+//! NETBLT's sender and receiver, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 use alloc::collections::BTreeSet;
@@ -101,7 +101,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     // these two are resent.
     out.resend(0, 1, 0..20, &[0..20], 2);
     assert_eq!(out.run(), [0, 1]);
-    // Two blocks were resent and are in flight, like the other blocks.
+    // The two resent blocks may still be in flight, so this request is ignored.
     out.resend(0, 2, 0..20, &[1..20], 20);
     assert!(out.run().is_empty());
     out.resend(0, 3, 0..20, &[1..20], 22);
@@ -400,7 +400,7 @@ fn a_slow_host_offers_its_rate_with_each_buffer() {
 }
 
 #[test]
-fn buffers_from_another_source_are_free_immediately() {
+fn buffers_from_another_source_make_room_immediately() {
     let mut inn = In::new(&setup(60, 30, 10, 2));
     assert_eq!(inn.said(ms(0)), [go(2)]);
     let skip = |segment, index, count| BlockRange { first: Block { segment, index }, count };

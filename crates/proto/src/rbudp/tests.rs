@@ -1,5 +1,5 @@
-//! RBUDP's two ends, message by message. The sender sends DONE at the end of a round. The
-//! receiver's grant is the number of bytes that may be sent for the first time.
+//! RBUDP's sender and receiver, message by message. The sender sends DONE at the end of a round.
+//! The receiver's grant is the number of bytes that may be sent for the first time.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod coded;
@@ -164,7 +164,7 @@ fn silence_stops_the_flow_and_a_message_resumes_it() {
 }
 
 #[test]
-fn the_tail_is_copied_list_after_list_within_its_budget() {
+fn copies_of_small_last_rounds_stay_within_their_limit() {
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
     assert_eq!(out.run().len(), 2048);
     // 2048 / 256 = 8 extra blocks, of which a round takes at most half. The first repair round has
@@ -287,7 +287,7 @@ fn a_report_waits_for_the_rounds_last_datagram() {
 }
 
 #[test]
-fn a_report_goes_after_the_grace_when_the_last_datagram_is_lost() {
+fn a_report_is_sent_after_the_grace_when_the_last_datagram_is_lost() {
     let mut inn = In::new(&setup(4, 0));
     inn.arrive(ms(0), &[(0, 0)]);
     inn.done(ms(1), 1, 4, 3);
@@ -348,7 +348,7 @@ fn an_older_done_that_arrives_late_is_ignored() {
 }
 
 #[test]
-fn any_done_about_a_complete_segment_is_answered_with_complete() {
+fn a_done_about_a_complete_segment_is_answered_with_complete() {
     let mut inn = In::new(&setup(2, 0));
     inn.arrive(ms(0), &[(0, 0), (1, 1)]);
     assert_eq!(inn.reports(ms(0)).len(), 1);

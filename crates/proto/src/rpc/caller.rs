@@ -1,6 +1,6 @@
-//! The caller of remote procedure calls: numbers and sends the calls of this end, and matches their
-//! answers. A call with items is a call during which both ends also send further messages (items).
-//! A credit is the number of items that an end may still send.
+//! The caller of remote procedure calls: numbers and sends the calls of one end (the client or the
+//! server), and matches their answers. A call with items is a call during which both ends also send
+//! further messages (items). A credit is the number of items that an end may still send.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -107,7 +107,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Sends no more items of a call.
+    /// Tells the callee that no more items of a call follow.
     pub fn finish(&mut self, id: u64) {
         self.send(id, Message::Finish(id));
     }
@@ -169,18 +169,18 @@ impl Caller {
     /// Takes a message about a call of this end.
     ///
     /// # Errors
-    /// The message is impossible.
+    /// No honest callee sends the message.
     pub fn heard(&mut self, message: Message) -> Result<Option<News>, Lie> {
         let (Message::Answer(id, _) | Message::Item(id, _) | Message::Credit(id, _)) = message
         else {
             return Err(Lie("only the caller of a call may send this message"));
         };
         if id >= self.next {
-            return Err(Lie("an answer belongs to no call"));
+            return Err(Lie("a message belongs to no call"));
         }
         // The call was cancelled while the message was on its way.
         let Some(open) = self.open.get_mut(&id) else { return Ok(None) };
-        let none = Lie("an item or credit is for a call without items");
+        let none = Lie("a message about items is for a call without items");
         Ok(Some(match message {
             Message::Answer(id, answer) => {
                 if open.items.is_none() {

@@ -1,4 +1,4 @@
-//! SABUL's two ends, message by message.
+//! SABUL's sender and receiver, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod extremes;
@@ -165,7 +165,7 @@ fn a_report_that_comes_twice_counts_once() {
 }
 
 #[test]
-fn reports_of_unsent_blocks_are_refused() {
+fn impossible_messages_are_refused() {
     let mut out = Out::new(&setup(100));
     out.run_for(10);
     out.lose(&[0..2]);

@@ -60,9 +60,9 @@ pub enum Placed {
 pub enum Delivery {
     /// A complete frame. Some of its originals may have to be decoded.
     Frame {
-        /// Its number.
+        /// The frame's number.
         frame: u32,
-        /// Its length in bytes.
+        /// The frame's length in bytes.
         length: u32,
         /// The code of its symbols.
         shape: Shape,
@@ -72,9 +72,9 @@ pub enum Delivery {
     },
     /// Missed frames; later symbols of them are dropped.
     Missed {
-        /// The first.
+        /// The first missed frame.
         first: u32,
-        /// The last.
+        /// The last missed frame.
         last: u32,
     },
 }
@@ -137,7 +137,7 @@ impl Open {
         ranges
     }
 
-    /// Bytes reserved for its symbols.
+    /// Bytes reserved for the frame's symbols.
     fn bytes(&self) -> usize {
         bytes(self.shape)
     }
@@ -327,8 +327,8 @@ impl Receiver {
     }
 
     /// The next request of lost symbols. A frame without repairs is requested after its last symbol
-    /// or after a pause. The request is repeated after each round trip, while the answer can be in
-    /// time.
+    /// or after a pause. The request is repeated after each round trip and [`PAUSE`], while the
+    /// answer can be in time.
     pub fn poll_request(&mut self, now: Time) -> Option<Request> {
         let again = now + self.rtt + PAUSE;
         self.absent = self.absent.split_off(&self.next);

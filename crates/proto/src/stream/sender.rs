@@ -53,7 +53,8 @@ pub struct Settings {
     pub keeps: bool,
 }
 
-/// Error: there is no room for another frame; offer it again after the next frame has been sent.
+/// Error: there is no room for another frame, or no frame number is left. If there is no room,
+/// offer the frame again after the next frame has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -171,7 +172,7 @@ impl Sender {
         })
     }
 
-    /// Gives up all frames that are not sent completely, and drops the kept ones.
+    /// Gives up all frames that are not sent completely, and drops the kept frames.
     pub fn give_up(&mut self) {
         self.skipped += self.waiting.len() as u64 + u64::from(self.current.is_some());
         self.current = None;
@@ -298,7 +299,7 @@ impl Sender {
         self.resent
     }
 
-    /// Number of frames that were dropped, or given up because they could not be in time.
+    /// Number of frames that were dropped or given up, and of frames that [`Sender::pass`] counted.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

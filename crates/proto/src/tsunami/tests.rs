@@ -1,4 +1,4 @@
-//! Tsunami's two ends, message by message.
+//! Tsunami's sender and receiver, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 use alloc::vec::Vec;
@@ -375,7 +375,7 @@ fn after_the_last_block_missing_blocks_are_requested_after_a_grace() {
 }
 
 #[test]
-fn a_restart_is_requested_once_and_then_only_blocks_lost_after_it() {
+fn during_a_restart_only_blocks_that_it_lost_again_are_requested() {
     let mut inn = In::new(&Setup { settings: set("table", 100.0), ..setup(10_000) });
     inn.arrive(ms(300), (0..50).chain(200..399));
     inn.arrive(ms(352), [399]);

@@ -44,7 +44,7 @@ fn the_others_recover_when_a_flooding_sender_is_removed() {
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unasked(9));
     star.run(ms(3000));
     let (liar, during) = (star.accounting(2), star.rates(1000, 3000));
-    assert!(liar.too_fast > liar.highest / 4 && liar.refused > 5_000, "the flood is counted: {liar:?}");
+    assert!(liar.too_fast > liar.highest / 4 && liar.refused > 5_000, "it is counted: {liar:?}");
     assert!(during[0] < 25.0 && during[2] < 25.0, "the flood has the link: {during:?}");
     let after = without_liar(&mut star);
     assert!(after.iter().all(|rate| *rate > 44.0), "{after:?}, and {during:?} before");

@@ -1,5 +1,5 @@
-//! The exact times of the timers of RBUDP's two ends, the budget of extra copies of blocks, and the
-//! counting of losses. The sender sends DONE at the end of a round.
+//! The exact times of the timers of RBUDP's sender and receiver, the limit of extra copies of
+//! blocks, and the counting of losses. The sender sends DONE at the end of a round.
 
 use alloc::vec::Vec;
 
@@ -82,7 +82,7 @@ fn part_of_an_answer_delays_the_repeat_and_the_whole_answer_ends_it() {
 }
 
 #[test]
-fn copies_of_the_tail_use_up_their_budget() {
+fn copies_of_small_last_rounds_use_up_their_limit() {
     // 2048 / 256 = 8 extra blocks. A round takes at most half of the extra blocks that are left, so
     // the five rounds take 4, 2, 0, 1 and 0.
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
