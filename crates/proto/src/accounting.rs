@@ -36,7 +36,7 @@ pub struct ReceiverAccounting {
     pub duplicates: u64,
     /// Missing blocks that coded symbols replaced, a part of `distinct`.
     pub recovered: u64,
-    /// Missing blocks, each counted once.
+    /// Blocks that were found missing at some time, each counted once.
     pub blocks_lost: u64,
     /// Losses that this receiver reported; a loss reported twice counts twice.
     pub reported_lost: u64,

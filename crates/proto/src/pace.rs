@@ -118,7 +118,7 @@ impl Pacer {
     /// Lets a late driver send as many datagrams as the rate carries in the time `late`, at least
     /// ten and at most [`MAX_BURST`], together and in addition to its burst. At a slow rate a burst
     /// is a single datagram. Without this call, a busy core that runs its programs once a
-    /// millisecond would then send only one datagram a millisecond.
+    /// millisecond would send only one datagram a millisecond.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }

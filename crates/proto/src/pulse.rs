@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn no_burst_crosses_the_position_of_a_train() {
+    fn no_burst_crosses_the_start_of_a_train() {
         let until = |next| until_train(PacketNumber(next));
         assert_eq!((until(0), until(1000), until(TRAIN_EVERY)), (1024, 24, 1024));
     }

@@ -335,7 +335,7 @@ impl Client {
 
     fn heard_edit(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
         let number = answer.id / 2;
-        let none = || lie(Lie("an answer belongs to no call"));
+        let none = || lie(Lie("an answer belongs to no edit"));
         let key = self.edits.key(number).cloned().ok_or_else(none)?;
         let made = come_to(answer, convert::answered(answer, &key)?);
         self.edits.answered(number, &made).map_err(lie)?;
