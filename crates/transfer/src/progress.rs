@@ -287,7 +287,8 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Cancels the copy, which stops within a tenth of a second and can be resumed.
+    /// Cancels the copy. The copy notices this within about a tenth of a second, and then closes
+    /// its files. It can be resumed, unless the length of its content is unknown.
     pub fn cancel(&self) {
         self.wish.store(true, Ordering::Relaxed);
     }

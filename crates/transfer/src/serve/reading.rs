@@ -68,7 +68,8 @@ impl Drop for Seat {
     }
 }
 
-/// The bytes of a portion (a piece of a range within one chunk), and the hash of a whole chunk.
+/// The bytes of a portion (a piece of a range within one chunk), and the hash of its chunk if the
+/// portion is a whole chunk.
 struct Read {
     bytes: Vec<u8>,
     value: Option<Digest>,
@@ -147,7 +148,8 @@ impl Reading {
         let _seat = self.seat(session.peer)?;
         let rtt = session.rtt().now().map(|rtt| Span::from_nanos(rtt.as_nanos() as u64));
         // `resume` lets the congestion window jump to half of what the path carried before. Two
-        // jumps at the same time would fill the path, so only a client's first open file does this.
+        // jumps at the same time would fill the path, so this happens only while the client has no
+        // other file open.
         let is_only = self.open.borrow().get(&session.peer) == Some(&1);
         if let Some(flight) = rtt.filter(|_| is_only).and_then(|rtt| asked.flight(rtt)) {
             session.resume(flight);
@@ -227,7 +229,7 @@ impl Reading {
         Ok(file)
     }
 
-    /// Sends the bytes of `portions`, and reads the next one meanwhile.
+    /// Sends the bytes of `portions`, and reads the next portion meanwhile.
     async fn send(
         &self,
         session: &mut Session,
@@ -281,7 +283,7 @@ fn access_of(asked: &FileAsk) -> Access {
 }
 
 fn ended<E>(_: E) -> Error {
-    Error::new(ErrorKind::Unfinished, "the read of the file was aborted")
+    Error::new(ErrorKind::Unfinished, "the disk thread ended early")
 }
 
 /// Waits for `work` on the disk or for a turn there, and sends signs of life meanwhile.
