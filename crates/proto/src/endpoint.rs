@@ -406,3 +406,20 @@ pub trait Receiver: Send {
 pub type BoxedSender = Box<dyn Sender>;
 /// A receiver made by the registry.
 pub type BoxedReceiver = Box<dyn Receiver>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+
+    #[test]
+    fn of_two_equal_times_the_first_is_the_earlier_wake_up() {
+        let at = |millis, why| Wake::At(Time::ZERO + Span::from_millis(millis), why);
+        let (repeat, report) = (at(5, Why::Repeat), at(5, Why::Report));
+        assert_eq!((repeat.earlier(report), report.earlier(repeat)), (repeat, report));
+        for other in [at(6, Why::Report), Wake::OnInput] {
+            assert_eq!((repeat.earlier(other), other.earlier(repeat)), (repeat, repeat));
+        }
+        assert_eq!((repeat.earlier(Wake::Now), Wake::Now.earlier(repeat)), (Wake::Now, Wake::Now));
+    }
+}

@@ -58,6 +58,7 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_first() {
         assert_eq!(take(&mut late, &log), [2, 3, 4, 5], "{mode:?}");
     }
     let mut late = Cursor::new(&log, Mode::Reliable, Prefix::ALL, 0);
+    assert_eq!(late.behind(&log), 4);
     // The key changes before the late subscriber takes it: the subscriber gets only the newest
     // value.
     log.push(message(6, "b"));

@@ -202,6 +202,20 @@ fn lost_last_blocks_are_found_by_resending_the_last_and_all_count_as_lost_after_
 }
 
 #[test]
+fn silence_is_a_timeout_and_two_intervals_long_and_a_second_at_least_before_all_is_given_up() {
+    for (rtt, probe) in [(100, 320), (2000, 6020)] {
+        let rtt = Span::from_millis(rtt);
+        let mut out = Out::new(&Setup { rtt, ..setup(1) });
+        assert_eq!(out.run_until(ms(1)), [0]);
+        let wait = Span::from_millis(probe);
+        let expiry = Time::ZERO + wait.max(Span::from_secs(1));
+        assert_eq!(out.sender.expiry(), expiry);
+        let Wake::At(at, _) = out.sender.next_wakeup() else { panic!("blocks are in flight") };
+        assert_eq!(at, Time::ZERO + wait);
+    }
+}
+
+#[test]
 fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
     let mut out = Out::new(&Setup { grant: Bytes::new(1000), ..setup(10) });
     out.run_for(20);

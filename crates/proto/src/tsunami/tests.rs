@@ -298,6 +298,17 @@ fn a_report_is_sent_after_350_ms_at_a_multiple_of_50_datagrams() {
 }
 
 #[test]
+fn the_last_block_is_acknowledged_once_and_immediately() {
+    let mut inn = In::new(&setup(10));
+    let mut acks = |blocks: Range<u32>| {
+        inn.arrive(ms(0), blocks);
+        let said = core::iter::from_fn(|| inn.receiver.poll_control(ms(0)));
+        said.filter(|outgoing| matches!(outgoing.control, Control::Ack(_))).count()
+    };
+    assert_eq!([acks(0..9), acks(9..10), acks(9..10)], [0, 1, 0]);
+}
+
+#[test]
 fn a_block_is_not_requested_again_before_its_repair_can_arrive() {
     let settings = set("report-interval", 0.02);
     let mut inn = In::new(&Setup { settings, ..setup(10_000) });
