@@ -351,7 +351,7 @@ impl RpcStream {
             tokio::select! {
                 biased;
                 answer = &mut answer => return answer,
-                // The method may wait until its items are read.
+                // The method may wait until its items have been read.
                 Some(_) = self.items.next::<()>() => {}
             }
         }

@@ -365,7 +365,7 @@ impl Session {
         }
     }
 
-    /// Returns a key that only the two ends of this session know. Both ends get the same key for
+    /// Returns a key that only the two sides of this session know. Both sides get the same key for
     /// the same arguments.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         self.facts.exporter.export(label, context)

@@ -35,9 +35,9 @@ pub(super) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The part of a stream that its two halves share; it keeps the connection open.
 pub(super) struct Line {
     pub(super) below: Arc<Below>,
-    /// The other side has sent its last message.
+    /// Whether the other side has sent its last message.
     peer_done: AtomicBool,
-    /// This stream sends the content of files.
+    /// Whether the stream sends the content of files.
     is_bulk: AtomicBool,
 }
 
@@ -339,7 +339,7 @@ impl FrameReader {
         let Some(frame) = self.frame().await? else { return Ok(None) };
         let message = M::decode(&self.came[frame]).map_err(|error| {
             let what = format!("{} sent an invalid message: {error}", self.line.below.shown());
-            Error::new(Kind::Unreachable, what).advise("check that both ends run the same release")
+            Error::new(Kind::Unreachable, what).advise("check that both sides run the same release")
         })?;
         Ok(Some(message))
     }

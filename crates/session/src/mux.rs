@@ -1,8 +1,8 @@
 //! Several streams over one byte stream, with the multiplexing protocol yamux.
 //!
-//! Each end first sends its hello, as on any byte stream. So an end of another version, or a server
-//! that refuses the client, can report the reason in a form that both ends understand. The server
-//! answers an admitted client with an empty message; all later bytes belong to yamux.
+//! Each side first sends its hello, as on any byte stream. So a side of another version, or a
+//! server that refuses the client, can report the reason in a form that both sides understand. The
+//! server answers an admitted client with an empty message; all later bytes belong to yamux.
 
 use std::io;
 use std::pin::Pin;

@@ -50,7 +50,7 @@ impl Services {
         let refuse = |what: String| {
             let error = Error::new(Kind::Unreachable, what);
             error.advise(
-                "check that the server offers this service and that both ends run the same release",
+                "check that the server offers it, and that both sides run the same release",
             )
         };
         let is_asked = |service: &&Rc<dyn Service>| name.is_empty() || service.name() == name;

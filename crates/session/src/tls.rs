@@ -42,7 +42,7 @@ pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
     }
 }
 
-/// TLS requires a server name. The name is never sent, because keys identify the ends.
+/// TLS requires a server name. The name is never sent, because keys identify both sides.
 pub(super) const SERVER_NAME: &str = "longhaul";
 
 /// Label for the export of each session's secret from TLS.

@@ -51,7 +51,7 @@ pub type Connected = (Connection, Session);
 
 fn lie(lie: Lie) -> Error {
     Error::new(Kind::Usage, format!("the server's answers are invalid: {}", lie.0))
-        .advise("check that both ends run the same release")
+        .advise("check that both sides run the same release")
 }
 
 /// Serves `orders` over the connection `first`. After a loss, calls `connect` for the next

@@ -27,7 +27,7 @@
 //! [`ProbeRun`] that follows, with a [`ProbeCount`]. Or the client opens with a [`Survey`]. The
 //! server answers with [`Surveyed`] messages, and a request may follow.
 //!
-//! An end that cannot continue gives its reason when it closes the session.
+//! A side that cannot continue gives its reason when it closes the session.
 //!
 //! All these are messages of the service `copy`; for messages of other services see [`list`],
 //! [`mod@pipe`], [`mod@file`] and [`server_status`].

@@ -221,7 +221,7 @@ struct Streaming {
     /// The indexes of streams that have sent their chunk.
     freed: Receiver<usize>,
     inbox: Receiver<StreamCommand>,
-    /// Commands that arrived while a chunk was paced. They wait until the chunk is sent.
+    /// Commands that arrived while a chunk was paced. They wait until the chunk has been sent.
     held: VecDeque<StreamCommand>,
     outbox: Outbox,
     board: Arc<Board>,

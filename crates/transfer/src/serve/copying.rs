@@ -112,7 +112,7 @@ impl Copying {
         let client = ServedClient::of_survey(&session, survey);
         let client = client.called(server.door.name(&session.peer));
         (server.tell)(ServerEvent::Asked(client.clone()));
-        // Keep `begun` until the final message is sent, because a shutdown waits until it is
+        // Keep `begun` until the final message has been sent, because a shutdown waits until it is
         // dropped.
         let begun = server.begin(session.peer, Some(Access::Read));
         let next = async {
