@@ -28,7 +28,7 @@ pub struct SenderAccounting {
 /// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverAccounting {
-    /// Data datagrams received.
+    /// Valid data datagrams received.
     pub received: u64,
     /// Blocks received for the first time.
     pub distinct: u64,

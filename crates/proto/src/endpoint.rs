@@ -313,7 +313,7 @@ pub trait Sender: Send {
     /// When to call again. Valid after polling until nothing is left.
     fn next_wakeup(&self) -> Wake;
 
-    /// Whether the receiver has confirmed that nothing is missing.
+    /// Whether the receiver is known to miss nothing.
     fn is_finished(&self) -> bool;
 
     /// Whether the flow waits only for a higher grant.

@@ -194,7 +194,7 @@ impl TrainMeter {
         let train = self.current.get_or_insert(Passing::new(start, at));
         if train.start == start {
             train.note(at);
-            // The last datagram of a train ends the train, because no later datagram may follow.
+            // The last datagram of a train ends the train, because there may be no later datagram.
             ended |= place + 1 == len && self.end();
         }
         ended

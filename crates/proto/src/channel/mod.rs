@@ -7,7 +7,8 @@
 //!
 //! - [`Mode`]: what a subscriber gets from the log. `reliable`: every message, in order. `latest`:
 //!   the newest value of each key. `datagram`: every message, immediately or never. `deadline`:
-//!   like `datagram`, but no message that is too old.
+//!   like `datagram`, but no message that is too old. `multicast`: like `datagram`, but through a
+//!   multicast group.
 //! - [`Seen`]: detects duplicate messages, after a lost connection or around a ring of servers.
 //! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs.
 //! - [`Senders`]: a [`Joiner`] for each sender of a multicast group.

@@ -122,7 +122,7 @@ impl SendingEnd {
         self.frontier.there().covers(base + u64::from(from)..end)
     }
 
-    /// Whether the receiver has confirmed that nothing is missing.
+    /// Whether the receiver is known to miss nothing.
     pub fn is_finished(&self) -> bool {
         self.finished
     }

@@ -9,12 +9,12 @@
 //! and falls to a ceiling (see below). Near the train's rate C_r rises slowly, because a rate that
 //! is too high first fills a queue, and the queue is noticed late.
 //!
-//! A *ceiling* is a rate just below the arrival rate when there is loss, the value of C_r before a
-//! queue grew, or a rate just below that of a train of many steps. The first loss is enough to set
-//! a ceiling. While the ceiling holds, only loss above the threshold of the capacity estimator (CE,
-//! which follows one flow) counts, because a path may lose a little at any rate. If flows send far
-//! less than requested, the loss may come from hosts that pause and catch up. Such loss counts only
-//! when it repeats. A confirmed ceiling holds longer.
+//! A *ceiling* is a rate just below the arrival rate when there is loss, a rate a few steps below
+//! C_r when a queue grew, or a rate just below that of a train of many steps. While no ceiling
+//! holds, a small loss is enough to set one. While a ceiling holds, only loss above the threshold
+//! of the capacity estimator (CE, which follows one flow) counts, because a path may lose a little
+//! at any rate. If flows send far less than requested, the loss may come from hosts that pause and
+//! catch up. Such loss counts only when it repeats. A confirmed ceiling holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling

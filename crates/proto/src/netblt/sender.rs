@@ -128,7 +128,7 @@ impl NetbltSender {
         if self.end.is_there(segment, 0) {
             self.end.set_whole(segment);
         }
-        // An older offer that arrives late is ignored.
+        // The OK of an earlier buffer may carry an older offer, so that offer is ignored.
         if ok.buffer >= self.offered_with {
             self.offered_with = ok.buffer;
             self.offer = ok.offer.map(|burst| burst.rate(self.datagram).max(LEAST_OFFER));

@@ -1,6 +1,6 @@
-//! The callee of remote procedure calls: serves the calls of the other end (the client or the
-//! server). A call with items is a call during which both ends also send further messages (items).
-//! A credit is the number of items that an end may still send.
+//! The callee of remote procedure calls: serves the calls of the other end. The ends are the client
+//! and the server. A call with items is a call during which both ends also send further messages
+//! (items). A credit is the number of items that an end may still send.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -161,7 +161,7 @@ impl Callee {
         self.seen = id;
         let is_full = self.running + self.queue.len() >= CALLS || !room.calls;
         if is_full || items && (self.streams >= STREAMS || !room.streams) {
-            let why = "too many calls of this client wait for their answers";
+            let why = "too many calls of this caller wait for their answers";
             self.queue.push_back(Message::Answer(id, Err(RpcError::new(RpcCode::Busy, why))));
             return Ok(None);
         }

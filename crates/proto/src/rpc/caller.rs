@@ -47,7 +47,7 @@ pub enum News {
 pub struct Caller {
     next: u64,
     open: BTreeMap<u64, Open>,
-    /// Calls that were not sent, in order.
+    /// Calls that were not yet sent on this connection, in order.
     unsent: VecDeque<u64>,
     /// Messages that are ready to be sent, about calls that were sent before.
     queue: VecDeque<Message>,
@@ -82,8 +82,11 @@ impl Caller {
         let Request { method, body, within, items } = request;
         long(&body)?;
         let streams = self.open.values().filter(|open| open.items.is_some()).count();
-        if self.unsent.len() >= WAITING || items && streams >= STREAMS {
-            return Err(RpcError::new(RpcCode::Busy, "too many calls wait for their answers"));
+        if self.unsent.len() >= WAITING {
+            return Err(RpcError::new(RpcCode::Busy, "too many calls wait to be sent"));
+        }
+        if items && streams >= STREAMS {
+            return Err(RpcError::new(RpcCode::Busy, "too many calls with items have no answer"));
         }
         let (id, deadline) = (self.next, within.map_or(Time::NEVER, |within| now + within));
         self.next += 2;
@@ -178,7 +181,7 @@ impl Caller {
         if id >= self.next {
             return Err(Lie("a message belongs to no call"));
         }
-        // The call was cancelled while the message was on its way.
+        // The call may have ended while the message was on its way, for example by `cancel`.
         let Some(open) = self.open.get_mut(&id) else { return Ok(None) };
         let none = Lie("a message about items is for a call without items");
         Ok(Some(match message {

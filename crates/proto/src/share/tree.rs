@@ -103,7 +103,7 @@ pub enum Refusal {
     Long,
     /// The edit was sent before, and its outcome was discarded, so it may have been applied.
     Unknown,
-    /// Another stream of the same writer has replaced the edit's stream.
+    /// The edit's stream has ended, or another stream of the same writer has replaced it.
     Replaced,
 }
 

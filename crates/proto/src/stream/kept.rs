@@ -46,7 +46,8 @@ impl Kept {
         self.frames.binary_search_by_key(&frame, |kept| kept.head.frame).ok()
     }
 
-    /// Keeps a completely sent frame until the time `until`. Frames come in ascending order.
+    /// Keeps a completely sent frame until the time `until`, or until newer frames need its memory.
+    /// Frames come in ascending order.
     pub(super) fn keep(&mut self, head: Head, shape: Shape, until: Time) {
         self.bytes += head.length as usize;
         let (again, by) = (BTreeMap::new(), BTreeMap::new());

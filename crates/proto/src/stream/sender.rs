@@ -32,7 +32,7 @@ const LONGEST: Span = Span::from_secs(1);
 pub struct Settings {
     /// Bytes of a symbol, without the head; an even number.
     pub symbol: u16,
-    /// Bytes of header, head and seal around a symbol.
+    /// Bytes of a datagram in addition to its symbol.
     pub overhead: u16,
     /// Time from the frame's arrival at the sender to its delivery.
     pub deadline: Span,
@@ -46,7 +46,7 @@ pub struct Settings {
     pub rate: Rate,
     /// What to do with frames that arrive too fast.
     pub overflow: Overflow,
-    /// Maximum number of frames that wait behind the frame being sent.
+    /// Maximum number of frames that wait behind the frame being sent; 0 counts as 1.
     pub waiting: usize,
     /// Whether frames have no repairs; the sender then keeps sent frames for requests of lost
     /// symbols, as long as an answer can be in time.
