@@ -384,7 +384,7 @@ mod tests {
         assert!(!partial::is_busy(&sync_one(&mut ground, &whole).unwrap_err()));
     }
 
-    const KEEP: Keep = Keep { permissions: false, set_id: false };
+    const KEEP: Keep = Keep { permissions: false, set_id: false, modified: None };
 
     /// Returns the ground of `count` files of two bytes on `disk`, whose name is their number.
     fn pairs(disk: &crate::store::memory::Disk, count: u32) -> Ground {
