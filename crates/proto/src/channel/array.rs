@@ -125,7 +125,7 @@ impl<'a> Array<'a> {
         let (text, fortran_order, shape) = header.and_then(fields).ok_or(ArrayError::Format)?;
         let (_, _, size) = dtype(text).ok_or(ArrayError::Type)?;
         let bytes = elements(&shape).and_then(|count| count.checked_mul(size));
-        if bytes != Some(data.len()) {
+        if bytes != Some(data.len()) || shape.len() > DIMENSIONS {
             return Err(ArrayError::Length);
         }
         Ok(Array { dtype: text.to_owned(), shape, fortran_order, data })
@@ -191,7 +191,7 @@ fn fields(header: &str) -> Option<(&str, bool, Vec<usize>)> {
     let lengths = behind("'shape'")?.strip_prefix('(')?.split(')').next()?;
     let words = lengths.split(',').map(str::trim).filter(|word| !word.is_empty());
     let shape: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
-    Some((descr, fortran_order, shape.filter(|shape| shape.len() <= DIMENSIONS)?))
+    Some((descr, fortran_order, shape?))
 }
 
 #[cfg(test)]
@@ -259,5 +259,10 @@ mod tests {
         let length = (header.len() as u16).to_le_bytes();
         let huge = [MAGIC, &[1, 0], &length, header.as_bytes()].concat();
         assert_eq!(Array::parse(&huge), Err(ArrayError::Length));
+        let ones = "1, ".repeat(DIMENSIONS + 1);
+        let header = format!("{{'descr': '|i1', 'fortran_order': False, 'shape': ({ones})}}");
+        let length = (header.len() as u16).to_le_bytes();
+        let deep = [MAGIC, &[1, 0], &length, header.as_bytes(), &[7]].concat();
+        assert_eq!(Array::parse(&deep), Err(ArrayError::Length));
     }
 }

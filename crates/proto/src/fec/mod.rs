@@ -86,7 +86,7 @@ impl core::fmt::Display for SymbolError {
             }
             SymbolError::Twice(number) => write!(f, "symbol {number} was given twice"),
             SymbolError::Length { length, symbol } => {
-                write!(f, "a symbol of {length} bytes does not fit a shape with {symbol} bytes")
+                write!(f, "a symbol of {length} bytes does not fit symbols of {symbol} bytes")
             }
             SymbolError::Originals { given, expected } => {
                 write!(f, "{given} originals were given, the block has {expected}")

@@ -135,7 +135,7 @@ impl Circle {
         }
     }
 
-    /// The earliest time at which a sent block counts as lost even without a report.
+    /// The earliest time at which a sent block may count as lost without a report.
     pub(super) fn next_loss(&self, patience: Span) -> Option<Time> {
         let newest = self.newest.iter().map(|(_, stretch)| stretch);
         self.stretches.values().chain(newest).map(|stretch| stretch.gone.at + patience).min()

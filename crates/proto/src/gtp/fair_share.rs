@@ -33,9 +33,8 @@ pub(super) struct FairShare {
 }
 
 impl FairShare {
-    /// Returns C_r for the next control interval. In the last interval other traffic arrived at
-    /// rate `seen`, in about `flows` flows, over a link of capacity `link`; `estimates` are our
-    /// flows' estimates and weights.
+    /// Returns C_r for the next period. `seen` is the rate of other traffic, in about `flows`
+    /// flows, over a link of capacity `link`; `estimates` are our flows' estimates and weights.
     pub(super) fn capacity(
         &mut self,
         tuning: &Tuning,
