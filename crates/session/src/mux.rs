@@ -112,7 +112,7 @@ impl Mux {
         self.orders.closed().await;
     }
 
-    /// Returns why the other side refused this end, if it has.
+    /// Returns why the other side refused this side, if it has.
     pub(super) fn refusal(&self) -> Option<Error> {
         self.refusal.get().cloned()
     }
@@ -132,7 +132,8 @@ enum Event {
     Ordered(Option<Order>),
 }
 
-/// Moves the bytes of all streams until the connection ends, or all handles are dropped.
+/// Moves the bytes of all streams until the connection ends, [`Mux::close`] is called, or the
+/// [`Mux`] is dropped.
 async fn drive(
     mut connection: yamux::Connection<ForYamux>,
     mut orders: mpsc::Receiver<Order>,
@@ -230,7 +231,7 @@ impl Writes for ForYamux {
 }
 
 impl Stream {
-    /// Returns a number that is the same at both ends.
+    /// Returns a number that is the same on both sides.
     pub(super) fn number(&self) -> String {
         self.0.id().to_string()
     }

@@ -229,7 +229,8 @@ fn failure(error: &ConnectionError) -> Failure {
     }
 }
 
-/// Returns the session of an established connection; `None` if the other side showed no key.
+/// Returns the session of an established connection; `None` if the other side showed no key, or
+/// agreed on no known protocol.
 fn session(
     connection: Connection,
     stream: (quinn::SendStream, quinn::RecvStream),

@@ -30,7 +30,7 @@ use quinn_proto::RttEstimator;
 
 use jump::{Jump, State};
 
-/// Minimum bytes in flight.
+/// Minimum size of the window in bytes.
 const FLOOR: u64 = 64 << 10;
 /// Limit on unacknowledged bytes of the connection while a stream sends the content of files, and
 /// on bytes in flight. A path of 1 Gbit/s and 100 ms holds 12.5 MB, and as much again is sent while

@@ -1,6 +1,6 @@
 //! Events of a running copy for its user, and the questions to the user. The object of a copy is
 //! the content of all of its files. A block is the payload of one datagram. A coded symbol (of an
-//! erasure code) replaces any lost block of its chunk.
+//! erasure code) replaces any one lost block of its chunk.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -74,7 +74,7 @@ pub(super) struct State {
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
     /// Memory taken by the failed entries.
     failed_bytes: usize,
-    /// The number of sessions so far.
+    /// The number of attempts so far.
     pub(super) attempts: u32,
     /// A source file that changed while this attempt read it, and the number of such files.
     changed: Option<(PathBuf, u64)>,
@@ -116,7 +116,7 @@ impl State {
 }
 
 impl ClientHooks {
-    /// Starts the counters of a new session, and forgets the failed entries, which may succeed now.
+    /// Starts the counters of a new attempt, and forgets the failed entries, which may succeed now.
     pub(super) fn begin_attempt(&mut self) {
         let before = self.counters();
         let mut state = self.state.borrow_mut();

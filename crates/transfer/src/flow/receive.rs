@@ -1,7 +1,7 @@
 //! A receiving flow, on its port's receive thread. The flow decrypts datagrams directly into their
 //! chunks, informs the core (the protocol's state machine) once for each batch of datagrams, and
 //! passes complete chunks to the writer. A pass is one transmission of the missing chunks. A symbol
-//! (of an erasure code) replaces any missing block of its chunk.
+//! (of an erasure code) replaces any one missing block of its chunk.
 
 use std::io;
 use std::net::IpAddr;

@@ -27,7 +27,8 @@ use longhaul_proto::wire::Control;
 
 use crate::options::Protocol;
 
-/// The core of a protocol, for all flows of a copy. Clones refer to the same core.
+/// The core of a protocol, for all flows of a copy or for flows of several transfers to a server.
+/// Clones refer to the same core.
 #[derive(Clone)]
 pub(crate) struct SharedCore {
     name: &'static str,

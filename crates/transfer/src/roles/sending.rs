@@ -1,6 +1,6 @@
 //! The sending role of a transfer: offers the object (the list of files, and their content), and
-//! sends it in passes. A *pass* sends the chunks that are missing when it starts. If the copy has
-//! several sources, a *lease* says which chunks this end has to send.
+//! sends it in passes. A *pass* sends the chunks that are missing when it starts. If the object
+//! comes from replicas, a *lease* says which chunks this end has to send.
 
 use std::ops::Range;
 use std::pin::pin;

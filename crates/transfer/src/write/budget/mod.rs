@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_waits_for_its_share_does_not_hold_up_another_and_gets_what_it_gives_back() {
+    fn a_waiting_owner_delays_no_other_owner_and_gets_the_parts_that_it_returns() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             // 128 MiB are enough for four transfers.
