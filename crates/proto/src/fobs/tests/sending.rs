@@ -358,7 +358,7 @@ impl Model {
     ///
     /// In some states only known losses may be resent: between chunks, without a grant, after an
     /// acknowledgement without new blocks, during congestion. The rule then holds among the
-    /// stretches known to be lost, of at most [`STRETCH`] blocks each, and no other block is sent.
+    /// stretches known to be lost, and no other block is sent.
     /// While unsent blocks may be sent, only an acknowledgement shows that a resent block is lost;
     /// the time since its send does not.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
