@@ -1,4 +1,4 @@
-//! The methods that this end offers for remote procedure calls, and the thread that runs them.
+//! The methods that this side offers for remote procedure calls, and the thread that runs them.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -80,7 +80,7 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
 }
 
 /// Returns the error in a last frame of `peer`; `None` if the frame has no error. The error is
-/// rewritten for this end: local files of `peer` are remote files here, and the reverse. Advice
+/// rewritten for this side: local files of `peer` are remote files here, and the reverse. Advice
 /// about a remote file starts with "on the other host".
 pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {

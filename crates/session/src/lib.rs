@@ -430,14 +430,14 @@ impl Session {
         }
     }
 
-    /// Ends this stream without a request, and checks that the other side admits this end. For a
+    /// Ends this stream without a request, and checks that the other side admits this side. For a
     /// client that keeps the [`Connection`] for later streams.
     ///
     /// # Errors
     /// The other side's reason for a refusal, or the session is lost.
     pub async fn knock(self) -> Result<(), Error> {
         let (mut writer, mut reader) = self.split();
-        // A server that refuses this end may have closed already; its reason must be read.
+        // A server that refuses this side may have closed already; its reason must be read.
         let _ = writer.finish().await;
         reader.read::<()>().await.map(drop)
     }
