@@ -295,9 +295,9 @@ pub trait Sender: Send {
     /// rate does not depend on cards ignores it.
     fn set_peer_card(&mut self, _: Time, _: Rate) {}
 
-    /// Notes that the receiving end decodes coded symbols ([`crate::coded`]): the sender may send
-    /// some. The driver calls it when the receiver has announced this, at any time. Without this
-    /// call a sender sends blocks only.
+    /// Lets the sender send coded symbols ([`crate::coded`]). The driver calls it once the receiver
+    /// has announced that it decodes them, or if it probably does. Without this call a sender sends
+    /// blocks only.
     fn allow_coded(&mut self) {}
 
     /// Appends to `out` at most `max` blocks to send now. The first block gets packet number
