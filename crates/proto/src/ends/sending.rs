@@ -187,6 +187,12 @@ impl SendingEnd {
         self.loss.expected(least)
     }
 
+    /// Sets the pacer's rate and its maximum number of datagrams in a burst.
+    pub(crate) fn pace(&mut self, now: Time, rate: Rate, most: u64) {
+        self.pacer.set_rate(now, rate);
+        self.pacer.limit_burst(most);
+    }
+
     /// Records the datagrams of a poll, the first with number `next`. Call it once after all
     /// [`SendingEnd::send`] of a poll.
     pub fn sent(&mut self, now: Time, next: PacketNumber, count: u64) {

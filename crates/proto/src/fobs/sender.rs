@@ -227,15 +227,15 @@ impl FobsSender {
         }
     }
 
-    /// Sets the pacer to the controller's rate; reports a change of the table's rate.
+    /// Sets the pacer to the controller's rate and burst; reports a change of the table's rate.
     fn follow_rate(&mut self, now: Time) {
-        let rate = self.speed.controller().rate();
+        let controller = self.speed.controller();
+        let (rate, most) = (controller.rate(), controller.burst());
         let is_state = matches!(&self.speed, Speed::Table(table) if table.state().is_some());
         if is_state && rate != self.end.pacer.rate() && !self.end.is_finished() {
             self.end.tell(Event::Rate(rate));
         }
-        self.end.pacer.set_rate(now, rate);
-        self.end.pacer.limit_burst(self.speed.controller().burst());
+        self.end.pace(now, rate, most);
     }
 }
 
@@ -342,8 +342,7 @@ impl SendingFlow for FobsSender {
         if count > 0 {
             self.speed.controller().on_sent(now, next, count);
         }
-        let rate = self.speed.controller().rate();
-        self.end.pacer.set_rate(now, rate);
+        self.follow_rate(now);
     }
 
     fn has_work(&self) -> bool {

@@ -201,11 +201,14 @@ impl RbudpSender {
         self.end_round(now, segment);
     }
 
+    fn follow_rate(&mut self, now: Time) {
+        self.end.pace(now, self.controller.rate(), self.controller.burst());
+    }
+
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         if let Some(feedback) = self.end.on_pulse(now, pulse) {
             self.controller.on_feedback(now, &feedback);
-            self.end.pacer.set_rate(now, self.controller.rate());
-            self.end.pacer.limit_burst(self.controller.burst());
+            self.follow_rate(now);
         }
     }
 }
@@ -307,7 +310,7 @@ impl SendingFlow for RbudpSender {
         if count > 0 {
             self.controller.on_sent(now, next, count);
         }
-        self.end.pacer.set_rate(now, self.controller.rate());
+        self.follow_rate(now);
     }
 
     fn has_work(&self) -> bool {
