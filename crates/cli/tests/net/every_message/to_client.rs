@@ -39,8 +39,8 @@ enum Moment {
     Push,
     /// After the plan.
     Planned,
-    /// Instead of the answer to `Survey`, in which a client that copies one file from several servers
-    /// asks for the digests of the file's chunks.
+    /// Instead of the answer to `Survey`, in which a client that copies one file from several
+    /// servers asks for the digests of the file's chunks.
     Surveyed,
 }
 
