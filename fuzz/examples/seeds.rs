@@ -100,7 +100,7 @@ fn coded_blocks() -> Vec<Vec<u8>> {
         for lost in [&[1, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], &[1; 10], &[]] {
             seeds.push([&shape(scheme, 20, m, 8)[..], &[honest], lost].concat());
         }
-        // An original, an original sent twice, a repair, and a number past the end.
+        // The same original twice, a repair, and a repair with a number past the end.
         let symbols = [1, 0, 2, 1, 7, 1, 1, 0, 2, 1, 7, 1, 0, 0, 1, 1, 7, 1, 0, 255, 99, 1, 7, 1];
         seeds.push([&shape(scheme, 20, m, 8)[..], &[lies], &symbols].concat());
         seeds.push([&shape(scheme, 20, m, 8)[..], &[lies], &symbols[..6]].concat());

@@ -15,8 +15,8 @@ use super::spoken;
 /// Maximum number of steps of a run; longer inputs show nothing new.
 const STEPS: u32 = 500;
 
-/// Maximum number of polls at one moment, before a target adds polls for the blocks or segments of
-/// the object. More polls count as a livelock.
+/// Maximum number of polls at one moment, to which each target adds some for each block or segment
+/// of the object. More polls count as a livelock.
 pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.

@@ -22,7 +22,8 @@ const OTHER: FlowId = FlowId(FLOW.0 + 1);
 
 /// Checks the receiver against any input from a sender. The receiver must not panic, and must not
 /// keep its driver (the code that polls it) busy without end. It must not acknowledge missing
-/// blocks, or request blocks that have arrived. Its counts must be right, and other flows unchanged.
+/// blocks, or request blocks that have arrived. Its counts must be right, and other flows
+/// unchanged.
 pub fn run(bytes: &[u8]) {
     flow::run::<Receiving>(bytes);
 }

@@ -63,7 +63,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// A sender of 8 frames of 10 symbols, which it keeps.
+/// Returns a sender that has sent, and keeps, 8 frames of 10 symbols.
 fn sender(deadline: Span) -> Sender {
     let mut sender = Sender::new(Settings {
         symbol: SYMBOL,

@@ -148,7 +148,7 @@ fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     let matches = leaf(own);
     let places = PLACES.iter().filter_map(|id| matches.try_get_many::<Location>(id).ok()?);
     let words = matches.try_get_many::<OsString>(SOURCE_AND_URL).ok().flatten();
-    let url = words.and_then(|words| words.last()?.to_str()?.parse().ok());
+    let url = words.and_then(|mut words| words.next_back()?.to_str()?.parse().ok());
     let places: Vec<Location> = places.flatten().cloned().chain(url).collect();
     if !config::SECTIONS.contains(&section) && places.is_empty() {
         return Ok(Vec::new());

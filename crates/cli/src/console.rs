@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fmt::Display;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -41,14 +41,22 @@ static VIEW: OnceLock<CancelHandle> = OnceLock::new();
 /// Prints a line to stdout. A closed pipe is not an error. Any other failure is reported once, and
 /// [`has_lost`] returns true.
 pub(crate) fn out(line: impl Display) {
-    let mut stdout = io::stdout().lock();
-    note_loss(writeln!(stdout, "{line}").and_then(|()| stdout.flush()));
+    print(|stdout| writeln!(stdout, "{line}"));
 }
 
 /// Prints a complete text to stdout, like [`out`].
 pub(crate) fn out_whole(text: &[u8]) {
+    print(|stdout| stdout.write_all(text));
+}
+
+fn print(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) {
     let mut stdout = io::stdout().lock();
-    note_loss(stdout.write_all(text).and_then(|()| stdout.flush()));
+    // A command that only writes to stdout is being cancelled. If a later write succeeded, a reader
+    // could not see that output is missing before it.
+    if has_lost() && VIEW.get().is_some() {
+        return;
+    }
+    note_loss(write(&mut stdout).and_then(|()| stdout.flush()));
 }
 
 /// Whether output for stdout was lost, except by a closed pipe.

@@ -14,12 +14,14 @@ pub(crate) struct Error {
     pub(crate) what: String,
     /// One action that may help.
     pub(crate) advice: Option<String>,
+    /// Whether the file or folder concerned does not exist.
+    pub(crate) is_missing: bool,
 }
 
 impl Error {
     /// An error without advice.
     pub(crate) fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), advice: None }
+        Error { kind, what: what.into(), advice: None, is_missing: false }
     }
 
     #[must_use]
@@ -55,7 +57,7 @@ pub(crate) use but;
 impl From<longhaul::Error> for Error {
     fn from(error: longhaul::Error) -> Error {
         let (what, advice) = (in_flags(error.what()), error.advice().map(in_flags));
-        Error { kind: error.kind, what, advice }
+        Error { kind: error.kind, what, advice, is_missing: error.is_missing }
     }
 }
 

@@ -17,7 +17,7 @@ Exit status:
   3    the other side cannot be reached, or refused access
   4    file error on this host
   5    file error on the other host
-  6    verification failed repeatedly: the data differ from the source
+  6    content failed verification
   7    stalled: no progress for --stall
   8    some files, or some of several sources, failed; the others are complete
   130  interrupted; run the same command again to resume";

@@ -93,8 +93,7 @@ pub(crate) fn advise_scheme(error: Error, places: &[Location]) -> Error {
 
 /// Adds advice to an error about a path that the other host does not have.
 pub(crate) fn advise_names(error: Error) -> Error {
-    let is_missing = error.what.ends_with("No such file or directory");
-    if is_missing && error.kind == ErrorKind::RemoteFile && error.advice.is_none() {
+    if error.is_missing && error.kind == ErrorKind::RemoteFile && error.advice.is_none() {
         return error.advise("`longhaul ls` of its parent folder shows the names there");
     }
     error
@@ -263,6 +262,15 @@ impl ReachArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_missing_file_of_the_other_host_gets_the_advice_to_list_its_folder() {
+        let other = Error::new(ErrorKind::RemoteFile, "h says: \"No such file or directory\"");
+        let missing = Error { is_missing: true, ..other.clone() };
+        let here = Error { kind: ErrorKind::LocalFile, ..missing.clone() };
+        let advised = [missing, other, here].map(|error| advise_names(error).advice.is_some());
+        assert_eq!(advised, [true, false, false]);
+    }
 
     fn check(pins: &[(Option<&str>, &str)], places: &[&str]) -> Result<(), String> {
         let pins: Vec<ServerPin> = pins

@@ -15,8 +15,8 @@
 //!   of the papers' rates.
 //! - [`catalogue`]: all experiments; then one file per paper: [`quanta`], [`fobs`], [`ornl`],
 //!   [`sabul`], [`gtp`]; [`sidebyside`]: all protocols on one path; [`many`]: copies to many
-//!   receivers; [`grid`]: simulator against emulator; [`remembered`]: a path that an earlier copy
-//!   used.
+//!   receivers; [`grid`]: simulator against emulator; [`auto`]: the automatic mode;
+//!   [`remembered`]: a path that an earlier copy used; [`updates`]: state updates.
 //! - [`simulate`]: runs cases in virtual time.
 //! - `emulate`: runs cases over the emulator, with the real binary (Linux only).
 //! - [`results`]: the folder with the committed pages.

@@ -51,7 +51,7 @@ const FIG5_RECEIVERS: [Receiver; 3] = [
 const SCATTER: &str = "RBUDP, scatter/gather";
 const NAIVE: &str = "RBUDP, naive";
 const FIG5_RATES: [u32; 11] = [100, 200, 300, 400, 500, 550, 600, 640, 700, 800, 878];
-/// Rates at which the host is slower than the sender.
+/// Sending rates in the table of scatter/gather's gain: all exceed the naive receiver's limit.
 const FIG5_OVERRUNS: [u32; 4] = [640, 700, 800, 878];
 const GAIN: Quantity = Quantity { name: "gain by scatter/gather", unit: Unit::Share };
 fn case_name(what: &str, rate: u32) -> String {

@@ -3,8 +3,8 @@
 //! The sender describes its object in a manifest, and a hostile sender can list any name there. So
 //! the receiver compares the manifest with the request before it opens the destination
 //! (CVE-2019-6111 is the same attack on scp). The rules follow [`source`](super::source): a name
-//! without a trailing slash is the entry itself, and `folder/` is the content of the folder. Filters
-//! apply only below the names of the request.
+//! without a trailing slash is the entry itself, and `folder/` is the content of the folder.
+//! Filters apply only below the names of the request.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

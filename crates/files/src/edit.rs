@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use super::list::{self, Named};
+use super::list::{self, NameKind, Named};
 use super::names;
 use super::place::{Found, Place, as_path};
 use super::store::{self, FileKind, OpenFile, SharedFolder};
@@ -117,12 +117,17 @@ pub fn make_folder(place: &Place) -> io::Result<()> {
 /// `NotFound`, or the system's error. Part of a folder may then have been removed already.
 pub fn remove(place: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(place)?;
-    match folder.look(&name)?.kind {
+    remove_in(&folder, &name, place)
+}
+
+/// Removes `name` in `folder`, which is at `place`.
+fn remove_in(folder: &SharedFolder, name: &[u8], place: &Place) -> io::Result<()> {
+    match folder.look(name)?.kind {
         FileKind::Folder => match place {
             Place::Within { root, path } => root.remove_tree(path)?,
             _ => return Err(io::ErrorKind::Unsupported.into()),
         },
-        _ => folder.remove(&name)?,
+        _ => folder.remove(name)?,
     }
     folder.sync()
 }
@@ -145,6 +150,30 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
     source.sync()
 }
 
+/// Renames `from` to `to` below the same root, replacing a file or a folder with its content.
+///
+/// # Errors
+/// The system's error. Everything at `to` is unchanged, unless the removal of replaced content or a
+/// sync failed after the rename.
+pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
+    let (folder, name) = parent_and_name(to)?;
+    // rename(2) replaces neither a file with a folder nor a folder with a file, and no folder with
+    // content. So the old content gets another name first: if `from` is in it, or the rename fails
+    // for another reason, nothing is lost.
+    let is_folder = |place: &Place| io::Result::Ok(look(place)?.kind == NameKind::Folder);
+    if !is_folder(from)? && folder.look(&name)?.kind != FileKind::Folder {
+        return rename(from, to);
+    }
+    let old = names::unique(&name);
+    folder.rename(&name, &old)?;
+    if let Err(error) = rename(from, to) {
+        // If this fails too, the content keeps its new name.
+        let _ = folder.rename(&old, &name);
+        return Err(error);
+    }
+    remove_in(&folder, &old, &to.parent().join(&old))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -152,7 +181,6 @@ mod tests {
 
     use super::*;
     use crate::Root;
-    use crate::list::NameKind;
 
     fn at(top: &Path, path: &str) -> Place {
         Place::Within { root: Root::open(top).unwrap(), path: path.into() }
@@ -209,6 +237,32 @@ mod tests {
         remove(&at(top, "out")).unwrap();
         assert_eq!(names(outside.path()), ["kept"]);
         assert_eq!(names(top), ["file"]);
+    }
+
+    #[test]
+    fn a_replaced_folder_is_removed_once_the_new_one_is_there() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path();
+        let fill = |path: &str, text: &str| {
+            let path = top.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        fill("old/deep/file", "old");
+        fill("new/file", "new");
+        replace(&at(top, "new"), &at(top, "old/")).unwrap();
+        assert_eq!(names(&top.join("old")), ["file"]);
+        assert_eq!(names(top), ["old"]);
+        fill("plain", "p");
+        replace(&at(top, "plain"), &at(top, "old")).unwrap();
+        assert_eq!(fs::read(top.join("old")).unwrap(), b"p");
+        // The source is in the destination, which a link hides.
+        fill("folder/file", "kept");
+        symlink("folder", top.join("link")).unwrap();
+        assert!(replace(&at(top, "link/file"), &at(top, "folder")).is_err());
+        assert!(replace(&at(top, "none"), &at(top, "folder")).is_err());
+        assert_eq!(fs::read(top.join("folder/file")).unwrap(), b"kept");
+        assert_eq!(names(top), ["folder", "link", "old"]);
     }
 
     #[test]

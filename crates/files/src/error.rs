@@ -40,12 +40,14 @@ pub struct Error {
     /// The file or folder concerned, if any: as the caller named it, or relative to the top of the
     /// copy.
     pub path: Option<PathBuf>,
+    /// Whether the file or folder does not exist.
+    pub is_missing: bool,
 }
 
 impl Error {
     /// Creates an error without advice.
     pub fn new(kind: FileErrorKind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), advice: None, path: None }
+        Error { kind, what: what.into(), advice: None, path: None, is_missing: false }
     }
 
     /// Returns the same error with advice.

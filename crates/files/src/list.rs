@@ -156,6 +156,17 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_cannot_be_looked_up_ends_the_listing_with_an_error() {
+        let disk = crate::store::memory::Disk::new(1);
+        disk.root().create(b"a", 0o600).unwrap();
+        let place = Place::Stored { root: crate::Store(disk.root()), path: "".into() };
+        // The first call reads the names.
+        disk.kill_after(1);
+        let error = list(&place, &mut |_| true).unwrap_err();
+        assert!(error.what.starts_with("cannot list .: "), "{error}");
+    }
+
+    #[test]
     fn the_caller_can_end_a_listing() {
         let top = tempfile::tempdir().unwrap();
         (0..10).for_each(|n| fs::write(top.path().join(format!("{n}")), "").unwrap());

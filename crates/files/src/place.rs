@@ -247,7 +247,8 @@ pub fn as_path(path: &[u8]) -> &Path {
 /// Returns the error of an operation (`verb`) that failed on `path` of this host.
 pub(crate) fn file_error(verb: &str, path: &Path, error: &io::Error) -> Error {
     let what = format!("cannot {verb} {}: {}", path.display(), reason(error));
-    Error::new(FileErrorKind::File, what).at(path)
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    Error { is_missing, ..Error::new(FileErrorKind::File, what).at(path) }
 }
 
 #[cfg(test)]

@@ -231,10 +231,10 @@ impl ChunkValues {
         if kept.values.insert((stamp, chunk), value).is_none() {
             kept.order.push_back((stamp, chunk));
         }
-        while kept.order.len() > self.most {
-            if let Some(oldest) = kept.order.pop_front() {
-                kept.values.remove(&oldest);
-            }
+        if kept.order.len() > self.most
+            && let Some(oldest) = kept.order.pop_front()
+        {
+            kept.values.remove(&oldest);
         }
     }
 

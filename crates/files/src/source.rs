@@ -560,6 +560,20 @@ mod tests {
     }
 
     #[test]
+    fn filled_holes_are_chunks_of_zeros() {
+        let top = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        std::fs::File::create(top.path().join("a")).unwrap().set_len(LARGE).unwrap();
+        let mut source =
+            Source::open(&[Place::Ambient(top.path().join("a"))], &SourceOptions::default())
+                .unwrap();
+        source.fill_holes();
+        assert!(source.manifest().entries()[0].holes().is_empty());
+        assert_eq!(source.object().hole_chunks().count(), 0);
+        let zeros = digest::file_value(LARGE, 1, &vec![0; CHUNK as usize]);
+        assert_eq!(source.compare(0, &[(1, zeros)]), [true]);
+    }
+
+    #[test]
     fn a_comparison_answers_for_each_chunk_of_the_file_and_for_no_other() {
         let top = tempfile::tempdir().unwrap();
         let mut source = source(top.path());

@@ -222,14 +222,19 @@ fn is_unread(error: &hyper::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use hyper::Response;
     use tokio::io::{AsyncWriteExt, duplex};
 
     use super::*;
     use crate::body::Body;
+    use crate::shared::tests::record;
 
-    /// Answers each request with more bytes than the client reads.
-    struct Large;
+    /// Answers each request with more bytes than the client reads. Records the status of the reply
+    /// that a disconnected client did not read.
+    #[derive(Default)]
+    struct Large(Mutex<Vec<u16>>);
 
     impl Answers for Large {
         fn answer(
@@ -237,21 +242,35 @@ mod tests {
             _: SocketAddr,
             _: Request<Incoming>,
         ) -> Pin<Box<dyn Future<Output = Reply>>> {
-            Box::pin(async { Response::new(Body::whole(vec![0; 1 << 20])) })
+            let mut reply = Response::new(Body::whole(vec![0; 1 << 20]));
+            reply.extensions_mut().insert(record("GET", 200, None));
+            Box::pin(async { reply })
+        }
+
+        fn disconnected(&self, record: AccessRecord) {
+            self.0.lock().unwrap().push(record.status);
         }
     }
 
-    #[test]
-    fn the_connection_of_a_client_that_does_not_read_ends() {
+    /// Returns the status of the reply that a client was disconnected for, if it was. The client
+    /// reads nothing, or closes the connection if `leaves`.
+    fn disconnected(leaves: bool) -> Vec<u16> {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let large = Arc::new(Large::default());
         let work = async {
             let (near, mut far) = duplex(1 << 10);
             far.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+            let _open = (!leaves).then_some(far);
             let near = Patient::new(near, Duration::from_millis(1), Arc::default());
-            let served = requests(near, ([127, 0, 0, 1], 1).into(), Arc::new(Large));
+            let served = requests(near, ([127, 0, 0, 1], 1).into(), large.clone());
             timeout(Duration::from_secs(60), served).await.expect("it ends");
-            drop(far);
         };
         LocalSet::new().block_on(&runtime, work);
+        std::mem::take(&mut *large.0.lock().unwrap())
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_disconnected_and_one_that_leaves_is_not() {
+        assert_eq!((disconnected(false), disconnected(true)), (vec![200], Vec::new()));
     }
 }

@@ -134,38 +134,34 @@ pub(crate) async fn move_to(
     to: Place,
     headers: &HeaderMap,
 ) -> Reply {
-    let overwrite = condition::text(headers, overwrite()).is_none_or(|said| said.trim() != "F");
-    if from.path() == to.path() || to.path().starts_with(from.path()) {
-        return reply::plain(StatusCode::FORBIDDEN, "nothing can move onto or into itself");
+    let keeps = |said: &str| said.trim().eq_ignore_ascii_case("F");
+    let overwrite = !condition::text(headers, overwrite()).is_some_and(keeps);
+    if to.path().starts_with(from.path()) || from.path().starts_with(to.path()) {
+        let text = "nothing can move onto itself, into itself, or onto a folder that holds it";
+        return reply::plain(StatusCode::FORBIDDEN, text);
     }
     if let Err(reply) = judge(shared, &from, headers).await {
         return reply;
     }
     let moved = shared.at_disk(move || {
-        // Check the source first, so that a failing move removes nothing.
+        // A missing source is not found; a missing parent of the destination is a conflict.
         look(&from)?;
-        let was_there = match look(&to) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error),
-            Ok(_) if !overwrite => return Ok(None),
-            Ok(there) => {
-                let is_folder = |place: &Place| -> io::Result<bool> {
-                    Ok(look(place)?.kind == NameKind::Folder)
-                };
-                // rename(2) replaces neither a file with a folder nor a folder with a file, and no
-                // folder that has content.
-                if there.kind == NameKind::Folder || is_folder(&from)? {
-                    edit::remove(&to)?;
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match look(&to) {
+            Err(error) if is_missing(&error) => match edit::rename(&from, &to) {
+                Err(error) if is_missing(&error) => {
+                    Ok((StatusCode::CONFLICT, "the parent folder does not exist"))
                 }
-                true
-            }
-        };
-        edit::rename(&from, &to).map(|()| Some(was_there))
+                renamed => renamed.map(|()| (StatusCode::CREATED, "")),
+            },
+            Err(error) => Err(error),
+            Ok(_) if !overwrite => Ok((StatusCode::PRECONDITION_FAILED, "the destination exists")),
+            Ok(_) => edit::replace(&from, &to).map(|()| (StatusCode::NO_CONTENT, "")),
+        }
     });
     match moved.await {
-        Ok(Some(true)) => reply::empty(StatusCode::NO_CONTENT),
-        Ok(Some(false)) => reply::empty(StatusCode::CREATED),
-        Ok(None) => reply::plain(StatusCode::PRECONDITION_FAILED, "the destination exists"),
+        Ok((status, "")) => reply::empty(status),
+        Ok((status, text)) => reply::plain(status, text),
         Err(error) => reply::trouble(&error),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use hyper::HeaderMap;
-use hyper::header::{self, HeaderName};
+use hyper::header::{self, HeaderName, HeaderValue};
 use longhaul_files::Stamp;
 
 /// Version of a file for comparisons.
@@ -61,19 +61,34 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(text(headers, name)?).ok()
 }
 
-/// Returns whether a list of ETags contains the ETag of the version; `*` matches any existing file.
-fn lists(list: &str, version: Option<&Version>) -> bool {
-    let Some(version) = version else { return false };
-    let is_it = |etag: &str| etag.trim().trim_start_matches("W/") == version.etag;
-    list.trim() == "*" || list.split(',').any(is_it)
+/// Returns whether the ETags in all headers `name` contain the ETag of the version; `None` without
+/// such a header. `*` matches any existing file. If not `strongly`, a weak ETag matches too.
+fn lists(
+    headers: &HeaderMap,
+    name: HeaderName,
+    version: Option<&Version>,
+    strongly: bool,
+) -> Option<bool> {
+    let mut lists = headers.get_all(name).iter().map(HeaderValue::as_bytes).peekable();
+    lists.peek()?;
+    let Some(version) = version else { return Some(false) };
+    let is_it = |etag: &[u8]| {
+        let etag = etag.trim_ascii();
+        let etag = etag.strip_prefix(b"W/").filter(|_| !strongly).unwrap_or(etag);
+        // A list may have empty elements (RFC 9110, section 5.6.1), and a folder has no ETag.
+        !etag.is_empty() && etag == version.etag.as_bytes()
+    };
+    let mut names_it =
+        |list: &[u8]| list.trim_ascii() == b"*" || list.split(|byte| *byte == b',').any(is_it);
+    Some(lists.any(&mut names_it))
 }
 
 /// Evaluates the conditions of a request. `version` is the version of the file, `None` if there is
 /// no file. `reads` says whether the method is GET or HEAD.
 pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool) -> Judged {
     let modified = version.and_then(|version| version.modified);
-    let holds = match text(headers, header::IF_MATCH) {
-        Some(list) => lists(list, version),
+    let holds = match lists(headers, header::IF_MATCH, version, true) {
+        Some(names_it) => names_it,
         None => match (date(headers, header::IF_UNMODIFIED_SINCE), modified) {
             (Some(date), Some(modified)) => modified <= date,
             _ => true,
@@ -82,8 +97,8 @@ pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool)
     if !holds {
         return Judged::Failed;
     }
-    let is_known = match text(headers, header::IF_NONE_MATCH) {
-        Some(list) => lists(list, version),
+    let is_known = match lists(headers, header::IF_NONE_MATCH, version, false) {
+        Some(names_it) => names_it,
         None => match (date(headers, header::IF_MODIFIED_SINCE), modified) {
             (Some(date), Some(modified)) => reads && modified <= date,
             _ => false,
@@ -109,8 +124,6 @@ pub(crate) fn ranges_count(headers: &HeaderMap, version: &Version) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
     fn version() -> Version {
@@ -119,7 +132,7 @@ mod tests {
 
     fn judged(name: HeaderName, value: &str, is_there: bool, reads: bool) -> Judged {
         let mut headers = HeaderMap::new();
-        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        headers.insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         let version = version();
         judge(&headers, is_there.then_some(&version), reads)
     }
@@ -133,6 +146,9 @@ mod tests {
             (header::IF_MATCH, "\"e\"", true, false, Holds),
             (header::IF_MATCH, "\"x\", \"e\"", true, true, Holds),
             (header::IF_MATCH, "\"x\"", true, true, Failed),
+            (header::IF_MATCH, "\"x\",, \"e\",", true, false, Holds),
+            (header::IF_MATCH, "W/\"e\"", true, false, Failed),
+            (header::IF_MATCH, "\"\u{e9}\"", true, false, Failed),
             (header::IF_MATCH, "*", false, false, Failed),
             (header::IF_NONE_MATCH, "\"e\"", true, true, NotModified),
             (header::IF_NONE_MATCH, "W/\"e\"", true, true, NotModified),
@@ -146,6 +162,31 @@ mod tests {
         ] {
             let shown = format!("{name}: {value}, {is_there}, {reads}");
             assert_eq!(judged(name, value, is_there, reads), expected, "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_etags_may_be_in_several_headers() {
+        let mut headers = HeaderMap::new();
+        for etag in ["\"x\"", "\"e\""] {
+            headers.append(header::IF_MATCH, HeaderValue::from_static(etag));
+        }
+        assert_eq!(judge(&headers, Some(&version()), false), Judged::Holds);
+    }
+
+    #[test]
+    fn an_empty_element_of_a_list_names_no_folder() {
+        let folder = Version { etag: String::new(), modified: None };
+        for (name, value, expected) in [
+            (header::IF_MATCH, "\"a\",,\"b\"", Judged::Failed),
+            (header::IF_MATCH, "", Judged::Failed),
+            (header::IF_MATCH, "*", Judged::Holds),
+            (header::IF_NONE_MATCH, "\"a\",,\"b\"", Judged::Holds),
+            (header::IF_NONE_MATCH, "*", Judged::Failed),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name.clone(), HeaderValue::from_static(value));
+            assert_eq!(judge(&headers, Some(&folder), false), expected, "{name}: {value}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! The state of a host: a page for browsers, events, and metrics for monitors.
 //!
 //! The page is read-only, and each request needs a token. The page is one file, and its
-//! Content-Security-Policy forbids it to load anything else. All open pages get the same events,
-//! and the server renders the state for them about ten times a second. Each request for `/state` or
-//! `/metrics` renders a new text.
+//! Content-Security-Policy forbids it to load anything else. All open pages get the same events.
+//! The server renders the state, and the metrics, at most about ten times a second for all readers
+//! together.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ const PAGE: &str = include_str!("page.html");
 const NONCE: &str = "{nonce}";
 /// Maximum number of pages that receive events at the same time.
 const WATCHERS: usize = 32;
-/// Minimum time between two events. All pages get the same events.
+/// Minimum time between two events.
 const EVERY: Duration = Duration::from_millis(100);
 /// Interval of keep-alive comments while the state does not change.
 const SIGN: Duration = Duration::from_secs(5);
@@ -88,8 +88,9 @@ impl Page {
         }
         let token = token.map_or_else(random, Ok)?;
         let watchers = Arc::new(Semaphore::new(WATCHERS));
-        let (token_hash, last) = (hash(&token), Mutex::new(None));
-        let pages = Arc::new(Pages { watched: Box::new(watched), token_hash, last, watchers });
+        let (state, metrics) = Default::default();
+        let (watched, token_hash) = (Box::new(watched), hash(&token));
+        let pages = Arc::new(Pages { watched, token_hash, state, metrics, watchers });
         let traffic = Arc::default();
         let serving = Serving { acceptor: None, answers: pages, idle: UNREAD, traffic };
         let listening = Listening::start("longhaul page", listen, serving)?;
@@ -115,9 +116,28 @@ fn random() -> Result<String, Error> {
 struct Pages {
     watched: Box<dyn Watched>,
     token_hash: [u8; 32],
-    /// The last state, and when it was made.
-    last: Mutex<Option<(Instant, Arc<str>)>>,
+    state: Recent,
+    metrics: Recent,
     watchers: Arc<Semaphore>,
+}
+
+/// A rendered text for all readers, and when it was rendered.
+#[derive(Default)]
+struct Recent(Mutex<Option<(Instant, Arc<str>)>>);
+
+impl Recent {
+    /// Returns the cached text, or renders it again if it is too old.
+    async fn text(&self, render: impl FnOnce() -> Watching) -> Option<Arc<str>> {
+        let mut last = self.0.lock().await;
+        if let Some((made, text)) = &*last
+            && made.elapsed() < EVERY * 9 / 10
+        {
+            return Some(text.clone());
+        }
+        let text: Arc<str> = render().await?.into();
+        *last = Some((Instant::now(), text.clone()));
+        Some(text)
+    }
 }
 
 impl Answers for Pages {
@@ -154,8 +174,8 @@ impl Pages {
         }
         let reply = match request.uri().path() {
             "/" => page(),
-            "/metrics" => typed(self.watched.metrics().await, METRICS),
-            "/state" => typed(self.watched.state().await, "application/json"),
+            "/metrics" => typed(self.metrics.text(|| self.watched.metrics()).await, METRICS),
+            "/state" => typed(self.state().await, "application/json"),
             "/events" if request.method() == Method::GET => self.events(),
             _ => reply::plain(StatusCode::NOT_FOUND, "there is no such page"),
         };
@@ -171,17 +191,8 @@ impl Pages {
         token.is_some_and(|token| hash(token) == self.token_hash)
     }
 
-    /// Returns the cached state, or a new state if the cached state is too old.
     async fn state(&self) -> Option<Arc<str>> {
-        let mut last = self.last.lock().await;
-        if let Some((made, state)) = &*last
-            && made.elapsed() < EVERY * 9 / 10
-        {
-            return Some(state.clone());
-        }
-        let state: Arc<str> = self.watched.state().await?.into();
-        *last = Some((Instant::now(), state.clone()));
-        Some(state)
+        self.state.text(|| self.watched.state()).await
     }
 
     fn events(self: &Arc<Self>) -> Reply {
@@ -225,7 +236,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-fn typed(text: Option<String>, kind: &str) -> Reply {
+fn typed(text: Option<Arc<str>>, kind: &str) -> Reply {
     match text {
         Some(text) => {
             let reply = reply::plain(StatusCode::OK, text.trim_end());
@@ -252,7 +263,48 @@ fn page() -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
+
+    /// Counts how often its state and its metrics are rendered.
+    #[derive(Clone, Default)]
+    struct Counted(Arc<AtomicU32>);
+
+    impl Watched for Counted {
+        fn state(&self) -> Watching {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { Some("text".to_owned()) })
+        }
+
+        fn metrics(&self) -> Watching {
+            self.state()
+        }
+    }
+
+    #[test]
+    fn a_flood_of_requests_for_the_state_or_the_metrics_renders_few() {
+        for path in ["state", "metrics"] {
+            let counted = Counted::default();
+            let listen = ([127, 0, 0, 1], 0).into();
+            let token = Some("t".to_owned());
+            let page = Page::start(PageSettings { listen, token }, counted.clone()).unwrap();
+            let begun = Instant::now();
+            for _ in 0..40 {
+                let mut stream = TcpStream::connect(page.listening.address()).unwrap();
+                let head = "HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+                write!(stream, "GET /{path}?token=t {head}").unwrap();
+                let mut reply = String::new();
+                stream.read_to_string(&mut reply).unwrap();
+                assert!(reply.ends_with("\r\n\r\ntext\n"), "{reply}");
+            }
+            let most = 1 + begun.elapsed().as_millis() / 90;
+            let rendered = counted.0.load(Ordering::Relaxed);
+            assert!(u128::from(rendered) <= most, "{path}: {rendered} of {most}");
+        }
+    }
 
     #[test]
     fn the_page_loads_nothing_from_elsewhere() {

@@ -18,8 +18,9 @@ const AT_DISK: usize = 16;
 const LISTINGS: usize = 16;
 /// How long a listing beyond this limit waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum number of refusals reported in a minute, so that strangers cannot fill the log.
-const REFUSALS_PER_MINUTE: u32 = 60;
+/// Maximum number of refusals, and of disconnected clients, reported in a minute. So strangers and
+/// readers cannot fill the log.
+const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A request that was refused because of a missing right, that changed the folder, or whose client
@@ -45,9 +46,9 @@ pub struct AccessRecord {
 }
 
 impl AccessRecord {
-    /// Returns whether the client lacked a right.
+    /// Returns whether the client lacked a right, and got the reply.
     pub fn is_refused(&self) -> bool {
-        matches!(self.status, 401 | 403)
+        self.disconnected_after.is_none() && matches!(self.status, 401 | 403)
     }
 
     /// Returns whether the request has changed the folder.
@@ -65,16 +66,32 @@ pub(crate) struct Shared {
     read_only: bool,
     disk: Arc<Semaphore>,
     listings: Arc<Semaphore>,
-    refusals: Mutex<Refusals>,
+    refusals: Mutex<Minute>,
+    disconnections: Mutex<Minute>,
     idle: Duration,
     traffic: Arc<Traffic>,
     report: Box<dyn Fn(AccessRecord) + Send + Sync>,
 }
 
-/// The number of refusals in the current minute, and the start of this minute.
-struct Refusals {
+/// The number of events in the current minute, and the start of this minute.
+struct Minute {
     since: Instant,
     count: u32,
+}
+
+impl Minute {
+    fn starting(since: Instant) -> Minute {
+        Minute { since, count: 0 }
+    }
+
+    /// Counts an event. Returns whether the limit allows reporting it.
+    fn allows(&mut self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) > MINUTE {
+            *self = Minute::starting(now);
+        }
+        self.count += 1;
+        self.count <= REPORTS_PER_MINUTE
+    }
 }
 
 impl Shared {
@@ -93,7 +110,8 @@ impl Shared {
             read_only,
             disk: Arc::new(Semaphore::new(AT_DISK)),
             listings: Arc::new(Semaphore::new(LISTINGS)),
-            refusals: Mutex::new(Refusals { since: Instant::now(), count: 0 }),
+            refusals: Mutex::new(Minute::starting(Instant::now())),
+            disconnections: Mutex::new(Minute::starting(Instant::now())),
             idle,
             traffic: Arc::default(),
             report: Box::new(report),
@@ -131,22 +149,19 @@ impl Shared {
         right.write && !self.read_only
     }
 
-    /// Reports a change; reports a refusal unless the limit of this minute is reached.
+    /// Reports a change; reports a refusal or a disconnected client unless the limit of this minute
+    /// is reached.
     pub(crate) fn report(&self, record: AccessRecord) {
-        if record.is_refused() && !self.may_report_refusal() {
-            return;
+        let limit = match record.disconnected_after {
+            Some(_) => Some(&self.disconnections),
+            None => record.is_refused().then_some(&self.refusals),
+        };
+        let allows = |limit: &Mutex<Minute>| {
+            limit.lock().unwrap_or_else(PoisonError::into_inner).allows(Instant::now())
+        };
+        if limit.is_none_or(allows) {
+            (self.report)(record);
         }
-        (self.report)(record);
-    }
-
-    /// Counts a refusal. Returns whether the limit allows reporting it.
-    fn may_report_refusal(&self) -> bool {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        if refusals.since.elapsed() > MINUTE {
-            *refusals = Refusals { since: Instant::now(), count: 0 };
-        }
-        refusals.count += 1;
-        refusals.count <= REFUSALS_PER_MINUTE
     }
 
     pub(crate) async fn seat_for_listing(&self) -> Option<OwnedSemaphorePermit> {
@@ -164,5 +179,65 @@ impl Shared {
             work()
         });
         done.await.unwrap_or_else(|ended| Err(io::Error::other(ended)))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns an event without a name.
+    pub(crate) fn record(
+        method: &str,
+        status: u16,
+        disconnected_after: Option<Duration>,
+    ) -> AccessRecord {
+        AccessRecord {
+            address: ([192, 0, 2, 1], 7).into(),
+            name: None,
+            method: method.to_owned(),
+            path: "/".to_owned(),
+            destination: None,
+            bytes: None,
+            status,
+            disconnected_after,
+        }
+    }
+
+    #[test]
+    fn a_log_gets_sixty_refusals_and_sixty_disconnected_clients_a_minute_and_all_changes() {
+        let top = tempfile::tempdir().unwrap();
+        let (lines, seen) = std::sync::mpsc::channel();
+        let report = move |record: AccessRecord| lines.send(record).unwrap();
+        let root = Root::open(top.path()).unwrap();
+        let shared = Shared::new(root, Vec::new(), (true, false), MINUTE, report);
+        let after = Some(MINUTE);
+        for _ in 0..100 {
+            shared.report(record("GET", 401, None));
+            shared.report(record("GET", 200, after));
+            shared.report(record("PUT", 201, None));
+        }
+        let all: Vec<AccessRecord> = seen.try_iter().collect();
+        let count = |is: fn(&AccessRecord) -> bool| all.iter().filter(|record| is(record)).count();
+        assert_eq!(count(AccessRecord::is_refused), 60);
+        assert_eq!(count(|record| record.disconnected_after.is_some()), 60);
+        assert_eq!((count(AccessRecord::is_write), all.len()), (100, 220));
+    }
+
+    #[test]
+    fn a_limit_counts_again_after_a_minute() {
+        let start = Instant::now();
+        let mut minute = Minute::starting(start);
+        let mut allowed = |at: Duration| (0..100).filter(|_| minute.allows(start + at)).count();
+        let second = Duration::from_secs(1);
+        assert_eq!([allowed(second), allowed(MINUTE), allowed(MINUTE + second)], [60, 0, 60]);
+    }
+
+    #[test]
+    fn a_client_that_did_not_read_its_refusal_is_disconnected_and_not_refused_again() {
+        for status in [401, 403] {
+            assert!(record("GET", status, None).is_refused());
+            assert!(!record("GET", status, Some(MINUTE)).is_refused());
+        }
     }
 }

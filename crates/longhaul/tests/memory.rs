@@ -156,7 +156,7 @@ fn a_file_larger_than_the_limit_is_refused_and_one_of_its_size_is_read() {
         let most = content.len() as u64;
         let error = client.read(&there).max_bytes(most - 1).await.expect_err("it is larger");
         assert_eq!(error.kind, ErrorKind::LocalFile, "{error}");
-        assert!(error.what().contains("does not fit 9437183 bytes"), "{error}");
+        assert!(error.what().contains("into 9437183 bytes of memory"), "{error}");
         assert!(client.read(&there).max_bytes(most).await.expect("it fits") == content);
     });
 }

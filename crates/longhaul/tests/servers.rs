@@ -87,7 +87,7 @@ async fn leases_of_unencrypted_replicas_end_with_their_client() {
     fs::write(rig.there("x"), noise(32 << 20)).expect("a new file");
     let start = async || rig.server().allow_plain(true).start().await.expect("it listens");
     let servers = [start().await, start().await];
-    let mut events = servers.each_ref().map(|server| server.events());
+    let mut server_events = servers.each_ref().map(|server| server.events());
     let sources = servers.each_ref().map(|server| url(server, "x"));
     let copy = rig.client().copy(sources, rig.here("x")).replicas(true).cipher(Cipher::None);
     let mut copy = copy.rate_limit(Some(Rate::from_bps(100_000_000))).start().expect("an address");
@@ -95,7 +95,7 @@ async fn leases_of_unencrypted_replicas_end_with_their_client() {
     crate::rig::until_bytes(&mut events, 2 << 20).await;
     copy.cancel_handle().cancel();
     assert_eq!(copy.finish().await.expect_err("it is cancelled").kind, ErrorKind::Cancelled);
-    for (server, events) in servers.iter().zip(&mut events) {
+    for (server, events) in servers.iter().zip(&mut server_events) {
         let moved = loop {
             let event = events.next().await.expect("the server runs");
             if let ServerEvent::Ended { client, moved, error, .. } = event

@@ -26,9 +26,9 @@ fn main() {
     println!("GTP's receiver divides its capacity among its senders. A decision computes all");
     println!("shares anew.\n");
     println!("`cargo bench -p longhaul-proto --bench scheduler > results/scheduler.md`, one core.");
-    println!("*shares*: the time to compute the max-min shares alone, if half of the flows cannot");
-    println!("use an equal share (a sort and a pass: N log N). *a join*: the time of all work");
-    println!("when a flow joins: shares, new rates, and a request to each sender.");
+    println!("*shares*: the time to compute the max-min shares alone, if a quarter of the");
+    println!("flows cannot use an equal share (a sort and a pass: N log N). *a join*: the time of");
+    println!("all work when a flow joins: shares, new rates, and a request to each sender.");
     println!("*for each flow*: the column before it, divided by the number of flows.");
     println!("Medians of {TURNS} runs.\n");
     println!("| flows | shares, ns | for each flow, ns | a join, ns | for each flow, ns |");
@@ -40,8 +40,8 @@ fn main() {
     }
 }
 
-/// Nanoseconds to compute the shares of this many flows. Half of the flows cannot take an even
-/// share.
+/// Nanoseconds to compute the shares of this many flows. About a quarter of the flows cannot
+/// use an equal share.
 fn sharing(flows: u32, turns: usize) -> u128 {
     let mut place = 1u64;
     let mut estimate = || {

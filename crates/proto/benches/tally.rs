@@ -1,5 +1,5 @@
-//! The tally (the record of which blocks have arrived) at 10⁹ blocks: marks a second, memory, and
-//! the time to list missing blocks at 1 % loss. `cargo bench -p longhaul-proto --bench tally`
+//! The tally (the record of which blocks have arrived) at 10⁹ blocks: marks per second, memory,
+//! and the time to list missing blocks at 1 % loss. `cargo bench -p longhaul-proto --bench tally`
 //! prints the table.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark has a clock")]

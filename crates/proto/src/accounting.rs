@@ -28,7 +28,7 @@ pub struct SenderAccounting {
 /// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverAccounting {
-    /// Data datagrams received.
+    /// Valid data datagrams received.
     pub received: u64,
     /// Blocks received for the first time.
     pub distinct: u64,
@@ -36,7 +36,7 @@ pub struct ReceiverAccounting {
     pub duplicates: u64,
     /// Missing blocks that coded symbols replaced, a part of `distinct`.
     pub recovered: u64,
-    /// Missing blocks, each counted once.
+    /// Blocks that were found missing at some time, each counted once.
     pub blocks_lost: u64,
     /// Losses that this receiver reported; a loss reported twice counts twice.
     pub reported_lost: u64,
@@ -49,7 +49,7 @@ pub struct ReceiverAccounting {
 }
 
 impl SenderAccounting {
-    /// Blocks sent beyond the object's `blocks`, as a share of `blocks`.
+    /// Data datagrams sent beyond the object's `blocks`, as a share of `blocks`.
     pub fn waste(&self, blocks: u64) -> f64 {
         if blocks == 0 { 0.0 } else { self.sent.saturating_sub(blocks) as f64 / blocks as f64 }
     }

@@ -3,8 +3,8 @@
 //! The blocks of a chunk are the originals of a Reed–Solomon code with [`SYMBOLS`] symbols
 //! ([`crate::fec`]). Any n symbols of a chunk replace any n of its blocks. A sender adds symbols to
 //! the last rounds of an object, because a loss there would cost another round trip. A symbol
-//! travels like a block, in its own datagram. The datagram's number names the chunk, so no other
-//! message is needed.
+//! travels like a block, in its own datagram. The block number in the datagram's header names the
+//! chunk, so no other message is needed.
 //!
 //! In the core a symbol is a [`Block`] whose index is above the indices of all real blocks. The
 //! core decides which symbols are sent and when they suffice; the driver (the program that does the
@@ -27,11 +27,11 @@ const INDEX: u32 = 1 << 31;
 pub const FIRST_SYMBOL: u64 = 1 << 47;
 /// Maximum number of chunks whose symbols a receiver keeps.
 const MOST_CHUNKS: usize = 4_096;
-/// Accepted probabilities that a round needs another round; [`amounts`] uses the first one whose
-/// symbols fit the budget.
+/// Accepted probabilities that a round needs another round; [`amounts`] uses the lowest one whose
+/// symbols fit into its `budget`.
 const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
-/// If a round of first sends needs another round with a higher probability than this, it keeps
-/// symbols for that round.
+/// If a round of first sends needs another round with a higher probability than this, even with all
+/// symbols that it may send, [`amounts`] keeps symbols for that other round.
 const LIKELY: f64 = 0.8;
 /// Bits of a chunk's number in a header.
 const CHUNK_BITS: u32 = FIRST_SYMBOL.ilog2() - BITS;
@@ -107,8 +107,9 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 /// Returns for each chunk the number of symbols to add to a round; `sent` has the number of blocks
 /// that the round sends of each chunk. With these symbols a chunk rarely stays incomplete. All
 /// chunks together get at most `budget` symbols. If `budget` is too small for this, the chunks
-/// share it; each symbol still saves a repair. A first round that almost certainly needs another
-/// round sends only symbols that replace a loss in any case, and keeps the others for that round.
+/// share it; most symbols still replace a lost block. A first round that almost certainly needs
+/// another round sends only symbols that very probably replace a loss, and keeps the others for
+/// that round.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64, is_first: bool) -> Vec<u8> {
     let sum = |all: &[u8]| all.iter().map(|count| u64::from(*count)).sum::<u64>();
     let enough = |failure: f64| {
@@ -143,7 +144,7 @@ fn shared(sent: &[u32], budget: u64) -> Vec<u8> {
 }
 
 /// Returns for each chunk the number of symbols that a round uses in most cases: the expected
-/// losses, less one standard deviation.
+/// losses, less one standard deviation, divided by the share of symbols that arrive.
 fn used(sent: &[u32], loss: LossRatio) -> Vec<u8> {
     let loss = loss.get();
     let of = |blocks: &u32| {
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
     use crate::units::Bytes;
 
-    /// Five chunks of 1,000 bytes in segments of two; blocks of 100 bytes.
+    /// Four chunks of 1,000 bytes and one of 250, in segments of two; blocks of 100 bytes.
     fn layout() -> Layout {
         layout_of(100)
     }

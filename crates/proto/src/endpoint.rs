@@ -74,9 +74,9 @@ pub enum Carrier {
 /// A control message on its way out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outgoing {
-    /// The flow it belongs to.
+    /// The message's flow.
     pub flow: FlowId,
-    /// How it travels.
+    /// How the message travels.
     pub carrier: Carrier,
     /// The message.
     pub control: Control,
@@ -97,7 +97,7 @@ pub enum Why {
     Breaker,
 }
 
-/// When the core wants to be driven next.
+/// When the core wants to be called next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// Now: there is output to poll.
@@ -172,8 +172,8 @@ pub struct Setup {
     /// The session's estimate of the round-trip time.
     pub rtt: Span,
     /// The rate that the user fixed, in bits a second of UDP payload. The protocol never exceeds
-    /// this rate. It reduces the rate on loss only if reacting to loss is the protocol's purpose
-    /// (the protocol's page says so). `None`: the protocol finds a rate by itself.
+    /// this rate. The protocol reduces the rate on loss only if reacting to loss is its purpose
+    /// (its page in the documentation says so). `None`: the protocol finds a rate by itself.
     pub rate: Option<Rate>,
     /// The highest rate that a protocol may choose by itself, in bits a second of UDP payload. With
     /// a fixed rate as well, the smaller of the two applies.
@@ -295,9 +295,9 @@ pub trait Sender: Send {
     /// rate does not depend on cards ignores it.
     fn set_peer_card(&mut self, _: Time, _: Rate) {}
 
-    /// Notes that the receiving end decodes coded symbols ([`crate::coded`]): the sender may send
-    /// some. The driver calls it when the receiver has announced this, at any time. Without this
-    /// call a sender sends blocks only.
+    /// Lets the sender send coded symbols ([`crate::coded`]). The driver calls it once the receiver
+    /// has announced that it decodes them, or if it probably does. Without this call a sender sends
+    /// blocks only.
     fn allow_coded(&mut self) {}
 
     /// Appends to `out` at most `max` blocks to send now. The first block gets packet number
@@ -313,7 +313,7 @@ pub trait Sender: Send {
     /// When to call again. Valid after polling until nothing is left.
     fn next_wakeup(&self) -> Wake;
 
-    /// Whether the receiver has confirmed that nothing is missing.
+    /// Whether the receiver is known to miss nothing.
     fn is_finished(&self) -> bool;
 
     /// Whether the flow waits only for a higher grant.
@@ -389,7 +389,7 @@ pub trait Receiver: Send {
     /// When to call again. Valid after polling until nothing is left.
     fn next_wakeup(&self) -> Wake;
 
-    /// Whether every block of the flow's object has arrived.
+    /// Whether every block of the flow's object has arrived or was skipped.
     fn is_finished(&self, flow: FlowId) -> bool;
 
     /// The flow's counters.
@@ -406,3 +406,20 @@ pub trait Receiver: Send {
 pub type BoxedSender = Box<dyn Sender>;
 /// A receiver made by the registry.
 pub type BoxedReceiver = Box<dyn Receiver>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+
+    #[test]
+    fn of_two_equal_times_the_first_is_the_earlier_wake_up() {
+        let at = |millis, why| Wake::At(Time::ZERO + Span::from_millis(millis), why);
+        let (repeat, report) = (at(5, Why::Repeat), at(5, Why::Report));
+        assert_eq!((repeat.earlier(report), report.earlier(repeat)), (repeat, report));
+        for other in [at(6, Why::Report), Wake::OnInput] {
+            assert_eq!((repeat.earlier(other), other.earlier(repeat)), (repeat, repeat));
+        }
+        assert_eq!((repeat.earlier(Wake::Now), Wake::Now.earlier(repeat)), (Wake::Now, Wake::Now));
+    }
+}

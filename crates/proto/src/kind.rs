@@ -61,7 +61,7 @@ impl Kind {
     /// except zero.
     ///
     /// # Errors
-    /// The text states the expected form with an example.
+    /// The error message states the valid values; for a value with a unit, it shows an example.
     pub fn parse(self, text: &str) -> Result<f64, String> {
         let text = text.trim();
         match self {
@@ -73,7 +73,7 @@ impl Kind {
                 let whole = plain(text).filter(|number| libm::trunc(*number) == *number);
                 whole.ok_or_else(|| format!("'{text}' is not a count; expected a whole number"))
             }
-            Kind::Number => plain(text).ok_or_else(|| format!("'{text}' is not a number")),
+            Kind::Number => plain(text).ok_or_else(|| format!("'{text}' is not a finite number")),
             Kind::Switch => match text {
                 "true" => Ok(1.0),
                 "false" => Ok(0.0),
@@ -121,7 +121,7 @@ fn with_unit(
     Ok(quantity.scaled(power))
 }
 
-/// A finite number; `_` between digits is allowed, as in TOML.
+/// A finite number; `_` is ignored, because TOML allows it between digits.
 fn plain(text: &str) -> Option<f64> {
     text.replace('_', "").parse().ok().filter(|number: &f64| number.is_finite())
 }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_its_unit_is_refused_with_the_right_form() {
+    fn a_number_without_its_unit_and_malformed_values_are_refused() {
         for (kind, form) in [
             (Kind::Rate, "950Mbit/s"),
             (Kind::Time, "100ms"),

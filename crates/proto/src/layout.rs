@@ -55,10 +55,11 @@ impl Layout {
     /// Divides `object` into segments of `segment` bytes, each segment into chunks of `chunk`
     /// bytes, and each chunk into blocks of `block` bytes.
     ///
-    /// A `segment` of zero means the whole object (rounded up to whole chunks).
+    /// A `segment` of zero means the whole object, rounded up to whole chunks. So does a larger
+    /// `segment`.
     ///
     /// # Errors
-    /// [`LayoutError`] names the size that does not fit the others.
+    /// [`LayoutError`] names the size or number that is out of its limits.
     pub fn new(
         object: Bytes,
         segment: Bytes,
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_at_the_extremes_are_no_blocks() {
+    fn only_numbers_below_the_number_of_blocks_are_blocks() {
         let many = layout(u64::from(u32::MAX) << 32, 1 << 32, 1 << 20, 1 << 10);
         let large = layout(u64::MAX, u64::MAX / 3, u64::MAX / 3, u32::MAX - 1);
         let small = layout(10_000, 2_000, 1_000, 100);

@@ -8,12 +8,12 @@
 //! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: the text
 //!   form of rates, sizes, times and ratios.
 //! - [`layout`]: how an object is divided into segments, chunks and blocks.
-//! - [`endpoint`]: the traits that every protocol implements. [`accounting`]: counters of both
-//!   ends. [`wire`]: header and control messages.
+//! - [`endpoint`]: the traits that every protocol implements. [`accounting`]: counters of
+//!   senders and receivers. [`wire`]: header and control messages.
 //! - [`tally`], [`ranges`]: which blocks have arrived, which are skipped.
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: pacing, measurements and rate control.
 //!   [`remembered`]: an earlier flow's findings about the path.
-//! - [`ends`]: code shared by the two ends of every protocol.
+//! - [`ends`]: code that the senders and receivers of all protocols share.
 //! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings, and the units of
 //!   the settings. Then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
 //!   [`netblt`], [`gtp`].

@@ -90,7 +90,8 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
 /// the same share L. The number is a mean, not a bound: with P packets, the probability that k
 /// rounds are not enough is at most P·Lᵏ.
 ///
-/// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss, `None` at a loss of 1.
+/// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss or for one packet, otherwise
+/// `None` at a loss of 1.
 pub fn resends(payload: Bytes, packet: u32, loss: LossRatio) -> Option<u32> {
     let packets = payload.get() as f64 / f64::from(packet.max(1));
     if loss == LossRatio::NONE || packets <= 1.0 {
@@ -367,7 +368,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn after_the_rounds_of_equation_6_less_than_a_packet_is_left(
+        fn after_the_rounds_of_equation_6_at_most_a_packet_is_left(
             packets in 1u64..100_000_000, share in 0.0001..0.9,
         ) {
             let rounds = resends(Bytes::new(packets * 1000), 1000, loss(share)).unwrap();

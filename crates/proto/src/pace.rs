@@ -14,8 +14,8 @@ use crate::units::{Bytes, Rate};
 /// Duration of a burst larger than [`MOST`]: short compared with a queue on the path, long compared
 /// with a system call.
 const BURST: Span = Span::from_micros(250);
-/// Longest duration of a burst of at most [`MOST`] bytes. A wake-up every 250 µs would be too
-/// expensive for a slow flow.
+/// Longest duration of a burst of at most [`MOST`] bytes, unless one datagram takes longer. A
+/// wake-up every 250 µs would be too expensive for a slow flow.
 const SLOW_BURST: Span = Span::from_millis(1);
 /// Twice the amount that Linux's TCP sends per pacing step, because a driver on time sends half a
 /// burst. (TCP sends 1 ms of its rate, or one segmented send of 64 kB if that is less.)
@@ -116,9 +116,9 @@ impl Pacer {
     }
 
     /// Lets a late driver send as many datagrams as the rate carries in the time `late`, at least
-    /// ten, together and in addition to its burst. At a slow rate a burst is a single datagram.
-    /// Without this call, a busy core that runs its programs once a millisecond would then send
-    /// only one datagram a millisecond.
+    /// ten and at most [`MAX_BURST`], together and in addition to its burst. At a slow rate a burst
+    /// is a single datagram. Without this call, a driver that runs only every ten milliseconds
+    /// would send at most two datagrams each time. A fixed burst stays as it is.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_makes_bursts_shorter_and_no_longer() {
+    fn a_limit_only_shortens_bursts() {
         let mut pacer = Pacer::new(Rate::from_mbps(1_000), DATAGRAM);
         pacer.limit_burst(7);
         assert_eq!((pacer.burst(), pacer.allowance(Time::ZERO)), (7, 3));

@@ -5,7 +5,7 @@
 //!
 //! Datagrams whose number modulo [`TRAIN_EVERY`] is below [`TRAIN_LEN`] form a packet train. The
 //! receiver always times them; a sender that wants to measure sends them back to back. The first
-//! train of a flow may be longer, if both ends know that.
+//! train of a flow may be longer, if sender and receiver know its length.
 
 use crate::accounting::ReceiverAccounting;
 use crate::endpoint::{Arrival, PacketNumber, Setup};
@@ -18,8 +18,8 @@ pub(crate) const TRAIN_EVERY: u64 = 1024;
 /// Number of datagrams in a packet train.
 pub(crate) const TRAIN_LEN: u64 = 32;
 
-/// Minimum number of datagrams to time a train. Datagrams that arrived while the receiving host
-/// slept do not count.
+/// A sleep of the receiving host is left out of a train's time only if at least this many datagrams
+/// arrived outside the sleep.
 const MIN_REST: u64 = 6;
 
 /// Number of datagrams from `next` on that may be sent before the start of the next train. A
@@ -194,7 +194,7 @@ impl TrainMeter {
         let train = self.current.get_or_insert(Passing::new(start, at));
         if train.start == start {
             train.note(at);
-            // The last datagram of a train ends the train, because no later datagram may follow.
+            // The last datagram of a train ends the train, because there may be no later datagram.
             ended |= place + 1 == len && self.end();
         }
         ended
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn no_burst_crosses_the_position_of_a_train() {
+    fn no_burst_crosses_the_start_of_a_train() {
         let until = |next| until_train(PacketNumber(next));
         assert_eq!((until(0), until(1000), until(TRAIN_EVERY)), (1024, 24, 1024));
     }

@@ -12,7 +12,7 @@ use crate::units::{Bytes, LossRatio, Rate};
 /// Reads a rate: `950M`, `950Mbit/s`, `12.5MB/s`, `1Gi`. A number without a unit is bits a second.
 ///
 /// # Errors
-/// The text states the expected form with an example, or that the number is too large.
+/// The error message states the expected form with an example, or that the number is too large.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     rate(text)?.whole(text).map(Rate::from_bps)
 }
@@ -20,7 +20,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
 /// Reads a size: `300MB`, `64Mi`, `1.5GiB`. A number without a unit is bytes.
 ///
 /// # Errors
-/// The text states the expected form with an example, or that the number is too large.
+/// The error message states the expected form with an example, or that the number is too large.
 pub fn parse_bytes(text: &str) -> Result<Bytes, String> {
     bytes(text)?.whole(text).map(Bytes::new)
 }
@@ -28,7 +28,7 @@ pub fn parse_bytes(text: &str) -> Result<Bytes, String> {
 /// Reads a time: `100ms`, `60s`, `5m`. The unit is required, except for zero.
 ///
 /// # Errors
-/// The text states the expected form with an example, or that the number is too large.
+/// The error message states the expected form with an example, or that the number is too large.
 pub fn parse_span(text: &str) -> Result<Span, String> {
     let span = span(text)?;
     if span.needs_unit() {
@@ -100,7 +100,7 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    /// Whether the unit is missing and needed. Zero needs none.
+    /// Whether the unit is missing and needed. Zero needs no unit.
     pub(crate) fn needs_unit(&self) -> bool {
         self.is_bare && self.number.digits != 0
     }
@@ -127,7 +127,7 @@ impl Quantity {
 /// Reads a loss ratio: `0.1%` and `0.001` are the same.
 ///
 /// # Errors
-/// The text states the expected form with an example.
+/// The error message states the expected form with an example.
 pub fn parse_loss(text: &str) -> Result<LossRatio, String> {
     let expected = "expected a loss such as 0.1% or 0.001";
     let (number, unit) = split(text, expected)?;
@@ -166,13 +166,17 @@ fn split<'a>(text: &'a str, expected: &str) -> Result<(Number, &'a str), String>
     let (number, unit) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
-    // 25 digits times any factor below 2⁴⁴ fit into 128 bits, and so does 10³⁸.
+    // 25 digits times any factor below 2⁴⁴ fit into 128 bits. So does the divisor 10^`scale`:
+    // `scale` is at most 38.
     let significant = digits.trim_start_matches('0').len();
     if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         return Err(format!("'{text}' is negative; {expected}"));
     }
-    if digits.is_empty() || significant > 25 || digits.len() > 38 || fraction.contains('.') {
+    if digits.is_empty() || fraction.contains('.') {
         return Err(format!("'{text}' does not start with a number; {expected}"));
+    }
+    if significant > 25 || digits.len() > 38 {
+        return Err(format!("'{text}' has too many digits; {expected}"));
     }
     let digits = digits.parse().map_err(|_| format!("'{text}' is not a number; {expected}"))?;
     Ok((Number { digits, scale: fraction.len() as u32 }, unit.trim_start()))
@@ -222,7 +226,7 @@ mod tests {
         assert!(is_number(37, 1) && !is_number(38, 1));
         let says = |text: &str| parse_bytes(text).unwrap_err();
         assert!(says("1.2.3B").contains("does not start with a number"), "{}", says("1.2.3B"));
-        assert!(says(&"1".repeat(26)).contains("does not start with a number"));
+        assert!(says(&"1".repeat(26)).contains("has too many digits"));
     }
 
     #[test]
@@ -254,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_shows_an_example() {
+    fn a_malformed_quantity_is_refused_with_an_example() {
         for text in ["", "fast", "-3M", "1.2.3M", "10X", "10Mx", ".", "10MB"] {
             let error = parse_rate(text).unwrap_err();
             assert!(error.contains("950M"), "{text}: {error}");

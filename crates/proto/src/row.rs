@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(settings.count(option), option.most as u64);
         assert_eq!(settings.iter().collect::<alloc::vec::Vec<_>>(), [(option.name, option.most)]);
         let error = settings.clone().with(row, option.name, option.most + 1.0).unwrap_err();
-        assert_eq!(error.to_string(), "tail-copies 9 is not between 1 and 8, or not whole");
+        assert_eq!(error.to_string(), "tail-copies 9 is not a whole number between 1 and 8");
         assert!(settings.clone().with(row, option.name, 1.5).is_err());
         assert!(settings.clone().with(row, option.name, f64::NAN).is_err());
         let error = settings.with(row, "no-such", 1.0).unwrap_err();

@@ -70,7 +70,7 @@ impl ProtocolOption {
     /// Reads a value and converts it to base units. The range is checked later, in `set`.
     ///
     /// # Errors
-    /// The text states the expected form with an example.
+    /// As [`Kind::parse`].
     pub fn parse(&self, text: &str) -> Result<f64, String> {
         self.kind.parse(text)
     }
@@ -119,8 +119,8 @@ impl fmt::Display for SettingError {
                 let ProtocolOption { name, kind, .. } = option;
                 let [value, least, most] =
                     [*value, option.least, option.most].map(|number| kind.written(number));
-                write!(f, "{name} {value} is not between {least} and {most}")?;
-                if *kind == Kind::Count { write!(f, ", or not whole") } else { Ok(()) }
+                let whole = if *kind == Kind::Count { "a whole number " } else { "" };
+                write!(f, "{name} {value} is not {whole}between {least} and {most}")
             }
         }
     }
@@ -142,7 +142,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// The value given for `option`, in base units; `None` if the option has its default.
+    /// The value given for `option`, in base units; `None` if none was given.
     pub fn given(&self, option: &ProtocolOption) -> Option<f64> {
         self.0.get(option.name).copied()
     }

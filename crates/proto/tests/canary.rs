@@ -1,4 +1,5 @@
-//! Deliberately broken senders: the test rig ([`crate::rig`]) must detect each.
+//! Deliberately broken senders: the test rig ([`crate::rig`]) or the model ([`crate::model`]) must
+//! detect each.
 
 use longhaul_proto::accounting::SenderAccounting;
 use longhaul_proto::endpoint::{
@@ -16,7 +17,7 @@ use crate::rig::{Channel, Host, Rig, setup};
 pub(crate) enum Flaw {
     /// Skips blocks but reports them as sent.
     Forgets,
-    /// Sends more than requested.
+    /// Sends more blocks than a poll requests.
     Overruns,
     /// Always asks to be woken immediately.
     Spins,

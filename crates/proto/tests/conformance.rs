@@ -36,7 +36,7 @@ fn two_flows(row: &Row, seed: u64, channel: Channel, host: Host) -> Rig {
 }
 
 #[test]
-fn an_object_arrives_over_a_perfect_path_and_the_frugal_send_nothing_twice() {
+fn an_object_arrives_over_a_perfect_path_and_frugal_protocols_send_nothing_twice() {
     for row in all() {
         let mut rig = two_flows(row, 1, Channel::perfect(RTT / 2), Host::Fast);
         rig.run(MINUTE);
@@ -195,7 +195,7 @@ fn a_limit_below_a_fixed_rate_applies() {
 }
 
 #[test]
-fn a_removed_flow_is_forgotten_and_an_unknown_one_ignored() {
+fn a_removed_flow_is_forgotten_and_the_other_flow_stays() {
     for row in all() {
         let mut rig = two_flows(row, 8, Channel::perfect(RTT / 2), Host::Fast);
         for _ in 0..50 {

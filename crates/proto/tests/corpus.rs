@@ -1,5 +1,5 @@
-//! Replays recorded bytes: each is a message or a clean error, and both ends of every protocol
-//! survive it.
+//! Replays recorded bytes: each is a message or a clean error, and the sender and the receiver of
+//! every protocol survive it.
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
 use longhaul_proto::registry::all;
@@ -46,7 +46,7 @@ const CONTROLS: &[(&str, &[u8], Option<WireError>)] = &[
 ];
 
 #[test]
-fn recorded_bytes_decode_unchanged() {
+fn recorded_bytes_decode_or_fail_as_recorded() {
     for (what, bytes, error) in CONTROLS {
         assert_eq!(Control::decode(bytes).err(), *error, "{what}");
     }
@@ -54,7 +54,7 @@ fn recorded_bytes_decode_unchanged() {
 }
 
 #[test]
-fn both_ends_survive_any_message_that_decodes() {
+fn sender_and_receiver_survive_any_message_that_decodes() {
     let rate = Some(Rate::from_mbps(100));
     for row in all() {
         let setup = setup(1, 100, 24, rate, Span::from_millis(10));

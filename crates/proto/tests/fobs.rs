@@ -116,7 +116,7 @@ fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
 fn the_path_never_idles_while_the_receiver_has_room() {
     // A disk that writes at 80 Mbit/s for 50 ms and pauses for 50 ms: on average 40 Mbit/s, slower
     // than the path's 50. The memory holds the data of a pause and two round trips. A chunk of
-    // `fobs-table` is a fifth of this memory.
+    // `fobs-table` is two ninths of this memory.
     let host = Host::Stalling(Rate::from_mbps(80), Span::from_millis(100), Bytes::new(900_000));
     for (name, set) in [("fobs", &[][..]), ("fobs-table", &[("chunk", 200e3)])] {
         for loss in [0.0, 0.005] {

@@ -91,7 +91,7 @@ struct Pair {
     grant: Bytes,
     first_bytes: Bytes,
     /// The lowest block that may be sent for the first time: first sends are in order, unless
-    /// `asked`.
+    /// the receiver has requested blocks (`asked`).
     next_first: u64,
     /// Whether the receiver has requested blocks by number.
     asked: bool,
@@ -412,13 +412,13 @@ fn a_sound_sender_passes_the_model() {
 
 #[test]
 #[should_panic(expected = "for no reason")]
-fn a_sender_that_resends_arrived_blocks_is_detected() {
+fn a_sender_that_resends_blocks_that_are_not_missing_is_detected() {
     run_broken(|setup| broken(setup, Flaw::Repeats));
 }
 
 #[test]
 #[should_panic(expected = "out of order")]
-fn a_sender_that_leaves_its_first_blocks_to_the_end_is_detected() {
+fn a_sender_that_reverses_the_order_of_its_blocks_is_detected() {
     run_broken(|setup| broken(setup, Flaw::Disorders));
 }
 

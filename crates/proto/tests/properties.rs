@@ -1,4 +1,4 @@
-//! Every object arrives unchanged over any channel that loses, duplicates, delays and reorders
+//! Every object arrives completely over any channel that loses, duplicates, delays and reorders
 //! datagrams.
 
 use longhaul_proto::endpoint::BlockRange;
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn an_object_arrives_exactly_over_any_hostile_channel(
+    fn an_object_arrives_completely_over_any_hostile_channel(
         seed: u64, channel in channels(), blocks in 0u64..600, segment in 0u64..12,
         copies in 1u32..4, mbps in prop::option::of(5u64..200),
         budget in prop::option::of(20_000u64..200_000),

@@ -1,10 +1,10 @@
-//! Any protocol's two ends over a hostile channel, in virtual time.
+//! Any protocol's sender and receiver over a hostile channel, in virtual time.
 //!
 //! Several flows go to one receiver. Data datagrams are lost, copied, delayed and reordered.
 //! Control messages pass through the codec and travel on an ordered stream with delays, or on
 //! datagrams that are treated like data. After each run the rig checks three conditions. Everything
-//! sent has arrived, was dropped or is in flight. Both ends' counters agree with the channel's.
-//! Every block has arrived.
+//! sent has arrived, was dropped or is in flight. The counters of sender and receiver agree with
+//! the channel's. Every block has arrived.
 //!
 //! A failure prints the seed that repeats it. Not modelled: encryption, the socket's buffer, and
 //! the time that the code around the protocol takes.
@@ -76,7 +76,7 @@ pub(crate) struct Channel {
     pub(crate) copies: bool,
     /// Start and end of an outage: no datagram passes, and the stream delivers afterwards.
     pub(crate) outage: Option<(Time, Time)>,
-    /// When the receiving host sleeps; it reads the arrivals at the end of the sleep.
+    /// When the receiving host sleeps; it reads the arrived data datagrams at the end of the sleep.
     pub(crate) asleep: Option<(Time, Time)>,
 }
 
@@ -546,7 +546,7 @@ impl Rig {
         }
     }
 
-    /// Compares both ends' counters with the channel's.
+    /// Compares the counters of sender and receiver with the channel's.
     pub(crate) fn audit(&self) {
         for (index, flow) in self.flows.iter().enumerate() {
             let blocks = flow.setup.layout.blocks();

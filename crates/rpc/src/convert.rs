@@ -57,5 +57,5 @@ pub fn say(message: Message) -> Say {
 /// Returns the error for an impossible message.
 pub(crate) fn wrong(what: &str) -> Error {
     Error::new(Kind::Usage, format!("the messages of the other side are invalid: {what}"))
-        .advise("check that both ends run the same release")
+        .advise("check that both sides run the same release")
 }

@@ -36,14 +36,14 @@ pub(crate) struct Ends {
     is_released: bool,
 }
 
-/// A call of this end.
+/// A call of this side.
 struct Waiting {
     ticket: u64,
     sender: oneshot::Sender<Answer>,
     items: Option<Passing>,
 }
 
-/// A method of this end that runs.
+/// A running method of this side.
 struct Running {
     run: u64,
     _task: Task,
@@ -51,8 +51,8 @@ struct Running {
 }
 
 impl Ends {
-    /// Returns the calls of a client's or a server's end. `is_late`: the other side made earlier
-    /// calls that this end does not know.
+    /// Returns the calls of a client's program, or of a server for one program. `is_late`: the
+    /// other side made earlier calls that this side does not know.
     pub(crate) fn new(
         is_client: bool,
         is_late: bool,
@@ -106,7 +106,7 @@ impl Ends {
         self.callee.poll().or_else(|| self.caller.poll(self.now()))
     }
 
-    /// Returns the earliest deadline of this end's calls.
+    /// Returns the earliest deadline of this side's calls.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let at = self.caller.deadline()?.as_nanos();
         // A deadline centuries ahead overflows, and counts as no deadline.
@@ -270,7 +270,7 @@ impl Ends {
         self.callee = Callee::new(!self.is_client, false);
     }
 
-    /// Ends all calls of this end.
+    /// Ends all calls of this side.
     pub(crate) fn fail(&mut self, error: &RpcError) {
         let ids: Vec<u64> = self.waiting.keys().copied().collect();
         for id in ids {

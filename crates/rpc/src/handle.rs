@@ -1,5 +1,5 @@
-//! The program's side of its remote procedure calls. Items are messages that both ends of a call
-//! may exchange before the answer.
+//! The program's side of its remote procedure calls. Items are messages that the caller and the
+//! method may exchange before the answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -334,7 +334,7 @@ impl RpcStream {
         let _ = self.begun.orders.send(Order::Finish(self.begun.ticket));
     }
 
-    /// Returns the next item of the method; `None` once the call has ended.
+    /// Returns the next item of the method; `None` after its last item, or once the call has ended.
     pub async fn next<T: RpcMessage>(&mut self) -> Option<Result<T, RpcError>> {
         self.items.next().await
     }
@@ -351,7 +351,7 @@ impl RpcStream {
             tokio::select! {
                 biased;
                 answer = &mut answer => return answer,
-                // The method may wait until its items are read.
+                // The method may wait until its items have been read.
                 Some(_) = self.items.next::<()>() => {}
             }
         }

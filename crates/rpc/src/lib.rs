@@ -4,7 +4,7 @@
 //! reconnect. The modules of this crate:
 //! - [`messages`]: the wire messages; [`convert`] validates them.
 //! - `handle`: the program's side of calls.
-//! - `method`: the methods of this end, and the thread that runs them.
+//! - `method`: the methods of this side, and the thread that runs them.
 //! - `ends`: the calls of one program in both directions; `link` moves their messages over one
 //!   connection.
 //! - [`server`] and [`client`]: the successive connections of a program.

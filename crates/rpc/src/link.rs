@@ -36,8 +36,8 @@ impl Stuck {
 }
 
 /// Moves messages until the other side says goodbye, or this program has finished. `room` limits
-/// the calls of the other side. `noted` is called after each message from the other side and each
-/// request of this program.
+/// the calls of the other side. `noted` is called after each step: a message from the other side, a
+/// request of this program, a deadline, or a write.
 ///
 /// # Errors
 /// The connection is lost, or the other side reads nothing for a minute, ends the stream with an

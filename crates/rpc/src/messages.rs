@@ -53,7 +53,7 @@ pub struct Begin {
 /// A call.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Call {
-    /// The number of the call; the numbers of one end grow.
+    /// The number of the call. The numbers of the calls of one side grow.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The name of the method.

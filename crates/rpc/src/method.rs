@@ -1,4 +1,4 @@
-//! The methods that this end offers for remote procedure calls, and the thread that runs them.
+//! The methods that this side offers for remote procedure calls, and the thread that runs them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::handle::{Items, Order, Rpc, RpcMessage, decode, encode};
 type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
 type Method = Arc<dyn Fn(&[u8], RpcCall) -> Running + Send + Sync>;
 
-/// The methods that one end offers. Clones have the same methods.
+/// The methods that a client or server offers. Clones have the same methods.
 #[derive(Clone, Default)]
 pub struct Methods {
     table: BTreeMap<Key, Method>,

@@ -17,7 +17,7 @@ pub(super) struct Below {
     pub(super) quic: Option<Keeper>,
     /// The multiplexer of several streams over TCP or ssh.
     pub(super) mux: Option<Mux>,
-    /// The TCP connection, if this end opened it.
+    /// The TCP connection, if this side opened it.
     tcp: Option<Counted>,
     /// The ssh process that carries the connection, or that started the other side.
     ssh: OnceLock<Child>,
@@ -53,7 +53,7 @@ impl Below {
         Below { tcp, name, ..self }
     }
 
-    /// Returns the watch on TCP's segments, if this end opened the connection.
+    /// Returns the watch on TCP's segments, if this side opened the connection.
     pub(super) fn segments(&self) -> Option<SegmentWatch> {
         self.tcp.as_ref().map(SegmentWatch::new)
     }

@@ -1,9 +1,16 @@
 //! The two directions of a byte stream over any carrier.
 
+use std::any::Any;
+
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Writes to the carrier.
-pub(super) type Out = Box<dyn AsyncWrite + Send + Unpin>;
+pub(super) type Out = Box<dyn Writes>;
+
+/// A writer of any carrier. A downcast finds QUIC's, which can discard data.
+pub(super) trait Writes: AsyncWrite + Any + Send + Unpin {}
+
+impl<T: AsyncWrite + Any + Send + Unpin> Writes for T {}
 
 /// Reads from the carrier.
 pub(super) type In = Box<dyn AsyncRead + Send + Unpin>;

@@ -79,7 +79,7 @@ pub async fn connect(
     Ok(session)
 }
 
-/// Returns the id of the server at `addresses`, or why none answered. Does not send this end's id.
+/// Returns the id of the server at `addresses`, or why none answered. Does not send this side's id.
 pub async fn look(
     addresses: &[SocketAddr],
     identity: &Identity,

@@ -49,7 +49,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams. Otherwise
-    /// the other side's reason for refusing this end.
+    /// the other side's reason for refusing this side.
     pub async fn open(&self, service: &str, needs: u32) -> Result<Session, Error> {
         let opened = timeout(OPENING, async {
             match (&self.below.quic, &self.below.mux) {

@@ -55,12 +55,15 @@ pub struct Error {
     pub is_silence: bool,
     /// The file or folder of this host concerned, if any.
     pub path: Option<PathBuf>,
+    /// Whether the file or folder concerned does not exist.
+    pub is_missing: bool,
 }
 
 impl Error {
     /// Creates an error without advice.
     pub fn new(kind: Kind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), advice: None, is_silence: false, path: None }
+        let what = what.into();
+        Error { kind, what, advice: None, is_silence: false, path: None, is_missing: false }
     }
 
     /// Returns the same error with advice.

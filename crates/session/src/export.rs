@@ -4,8 +4,8 @@ use std::fmt;
 
 use aws_lc_rs::hkdf;
 
-/// Derives keys that only the two ends of one session know: HKDF-Expand (RFC 5869) over the output
-/// of the TLS exporter (RFC 8446 section 7.5). Both ends get the same key for the same label and
+/// Derives keys that only the two sides of one session know: HKDF-Expand (RFC 5869) over the output
+/// of the TLS exporter (RFC 8446 section 7.5). Both sides get the same key for the same label and
 /// context. Clones share the secret and outlive the session.
 #[derive(Clone)]
 pub struct Exporter(hkdf::Prk);

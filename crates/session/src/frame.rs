@@ -63,6 +63,9 @@ struct Goodbye {
     /// The suggested action; empty for none.
     #[prost(string, tag = "3")]
     advice: String,
+    /// Whether the file or folder that the error concerns does not exist.
+    #[prost(bool, tag = "4")]
+    missing: bool,
 }
 
 /// Appends the last frame to `out`.
@@ -71,18 +74,19 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
         class: error.kind.code(),
         what: shown(&error.what),
         advice: error.advice.as_deref().map(shown).unwrap_or_default(),
+        missing: error.is_missing,
     });
     append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
 }
 
 /// Returns the error in a last frame of `peer`; `None` if the frame has no error. The error is
-/// rewritten for this end: local files of `peer` are remote files here, and the reverse. Advice
+/// rewritten for this side: local files of `peer` are remote files here, and the reverse. Advice
 /// about a remote file starts with "on the other host".
 pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
         class: 1,
         what: "the session ended for a reason that this release cannot read".to_owned(),
-        advice: String::new(),
+        ..Goodbye::default()
     });
     if goodbye.class == 0 {
         return None;
@@ -92,7 +96,8 @@ pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
         Kind::RemoteFile => Kind::LocalFile,
         kind => kind,
     };
-    let error = Error::new(kind, format!("{peer} says: {}", shown(&goodbye.what)));
+    let what = format!("{peer} says: {}", shown(&goodbye.what));
+    let error = Error { is_missing: goodbye.missing, ..Error::new(kind, what) };
     let advice = shown(&goodbye.advice);
     Some(match kind {
         _ if advice.is_empty() => error,
@@ -164,6 +169,9 @@ mod tests {
         assert_eq!(heard.kind, Kind::RemoteFile);
         assert_eq!(heard.what, "dtn.example.org says: disk [2J full");
         assert_eq!(heard.advice.as_deref(), Some("on the other host: make room"));
+        assert!(!heard.is_missing);
+        let missing = Error { is_missing: true, ..error };
+        assert!(decoded(Some(&missing)).is_some_and(|heard| heard.is_missing));
         let usage = Error::new(Kind::Usage, "x").advise("say y");
         assert_eq!(decoded(Some(&usage)).and_then(|heard| heard.advice), usage.advice);
         for kind in (1..10).map(Kind::of_code) {

@@ -1,8 +1,8 @@
-//! The first message in each direction of each stream: the protocol versions of this end, and the
-//! service that the stream is for.
+//! The first message in each direction of each stream: the protocol versions of the side that sends
+//! it, and the service that the stream is for.
 //!
-//! The hello precedes the first real message, so the agreement costs no round trip. Each end knows
-//! the ranges of versions of both ends, so each end can report that there is no common version.
+//! The hello precedes the first real message, so the agreement costs no round trip. Each side then
+//! knows the ranges of versions of both sides, and can report that there is no common version.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ use crate::{Error, Kind};
 /// The versions of the control protocol in this build.
 pub const VERSIONS: RangeInclusive<u32> = 2..=2;
 
-/// The first message of an end.
+/// The first message of each side of a stream.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Hello {
     /// The lowest supported version.
@@ -25,11 +25,11 @@ pub struct Hello {
     /// The release, for error messages only.
     #[prost(string, tag = "3")]
     pub release: String,
-    /// From the end that opens the stream: the service to answer. Empty: the server's first
+    /// From the side that opens the stream: the service to answer. Empty: the server's first
     /// service.
     #[prost(string, tag = "4")]
     pub service: String,
-    /// From the end that opens the stream: the version of the service that its messages need. A
+    /// From the side that opens the stream: the version of the service that its messages need. A
     /// service of an older version refuses the stream, because it would skip a required field.
     #[prost(uint32, tag = "5")]
     pub needs: u32,

@@ -1,4 +1,5 @@
-//! The id of an end: its Ed25519 public key, as text with a checksum against typing errors.
+//! The id of a client or server: its Ed25519 public key, as text with a checksum against typing
+//! errors.
 
 use std::fmt;
 use std::str::FromStr;

@@ -83,7 +83,7 @@ impl Identity {
         Identity::from_pkcs8(&generate()).expect("a key just made is a key")
     }
 
-    /// Returns the public key, which identifies this end to its peers.
+    /// Returns the public key, which identifies this side to its peers.
     pub fn id(&self) -> PeerId {
         self.id
     }

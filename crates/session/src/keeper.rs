@@ -10,18 +10,13 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::window::Window;
+use super::window::{BULK, Window};
 
 /// Limit on unacknowledged bytes of the connection, until much data is announced.
 pub(super) const SEND_WINDOW: u64 = 1 << 20;
 
 /// Limit on unread and on unacknowledged bytes of the connection, once much data is announced.
 pub(super) const MUCH: u32 = 4 << 20;
-
-/// Limit on unacknowledged bytes of the connection while a stream sends the content of files. A
-/// path of 1 Gbit/s and 100 ms holds 12.5 MB, and as much again is sent while a lost packet is
-/// repeated.
-pub(super) const BULK: u32 = 32 << 20;
 
 /// Interval of pulses (datagrams of one byte) on a silent connection. Pulses keep NATs open. They
 /// also revive the connection soon after an outage, whereas QUIC's own retransmission timeout
@@ -36,8 +31,8 @@ const PULSES: [Duration; 3] =
 /// How long the last packets of a connection may take to reach the kernel. Pacing may delay them.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
-/// The code of a normal end, for QUIC's close.
-const NO_ERROR: VarInt = VarInt::from_u32(0);
+/// The code of a normal end, for QUIC's close and reset.
+pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
 
 /// Keeps a connection responsive, and ends it when the session is dropped.
 pub(super) struct Keeper {
@@ -59,7 +54,7 @@ struct SendWindow {
 
 impl SendWindow {
     fn bytes(&self) -> u64 {
-        if self.bulk > 0 { BULK.into() } else { self.usual }
+        if self.bulk > 0 { BULK } else { self.usual }
     }
 }
 

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_lines_without_an_end_survive() {
+    fn comments_and_a_last_line_without_a_newline_survive() {
         let (_folder, known) = known();
         let before = format!("# mine\n\n  a:1   {A}  \n# no end");
         std::fs::write(known.path(), &before).expect("writable");

@@ -368,7 +368,7 @@ impl Session {
         }
     }
 
-    /// Returns a key that only the two ends of this session know. Both ends get the same key for
+    /// Returns a key that only the two sides of this session know. Both sides get the same key for
     /// the same arguments.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         self.facts.exporter.export(label, context)
@@ -428,14 +428,14 @@ impl Session {
         }
     }
 
-    /// Ends this stream without a request, and checks that the other side admits this end. For a
+    /// Ends this stream without a request, and checks that the other side admits this side. For a
     /// client that keeps the [`Connection`] for later streams.
     ///
     /// # Errors
     /// The other side's reason for a refusal, or the session is lost.
     pub async fn knock(self) -> Result<(), Error> {
         let (mut writer, mut reader) = self.split();
-        // A server that refuses this end may have closed already; its reason must be read.
+        // A server that refuses this side may have closed already; its reason must be read.
         let _ = writer.finish().await;
         reader.read::<()>().await.map(drop)
     }

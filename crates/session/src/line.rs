@@ -1,5 +1,6 @@
 //! The two halves of a stream of messages.
 
+use std::any::Any;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -15,9 +16,11 @@ use super::below::Below;
 use super::bytes::{In, Out};
 use super::frame::{self, HEADER, Header};
 use super::hello::{self, Hello};
+use super::keeper::NO_ERROR;
 use crate::{Error, Kind};
 
-/// Longest wait for the last message to be written, and longest wait for it to arrive.
+/// Longest wait for the last message to be written, and longest wait for it to arrive. Over QUIC,
+/// data that have not arrived by then are discarded.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Over TCP and ssh: how long [`FrameWriter::leave`] continues to read.
 const PARTING: Duration = Duration::from_millis(5);
@@ -32,9 +35,9 @@ pub(super) type Delivered = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The part of a stream that its two halves share; it keeps the connection open.
 pub(super) struct Line {
     pub(super) below: Arc<Below>,
-    /// The other side has sent its last message.
+    /// Whether the other side has sent its last message.
     peer_done: AtomicBool,
-    /// This stream sends the content of files.
+    /// Whether the stream sends the content of files.
     is_bulk: AtomicBool,
 }
 
@@ -156,23 +159,41 @@ impl FrameWriter {
             self.out.shutdown().await.map_err(|error| self.line.below.lost(&error))
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
-        if ended.is_ok() && !self.line.peer_done.load(Ordering::Relaxed) {
-            match (self.delivered.take(), quic, reader.take()) {
-                (Some(arrived), ..) if waits => {
-                    ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
-                }
-                (_, Some((keeper, before)), _) => keeper.sent_more_than(before).await,
-                // The kernel has all written data. Read on, because unread input would make the
-                // kernel reset the connection.
-                (_, None, Some(reader)) => {
-                    let patience = if waits { FAREWELL } else { PARTING };
-                    drop(timeout(patience, reader.drain()).await);
-                }
-                (_, None, None) => {}
+        let peer_done = self.line.peer_done.load(Ordering::Relaxed);
+        // A caller that limits streams with much data relies on the wait.
+        let waits_arrival = waits && (!peer_done || self.line.is_bulk.load(Ordering::Relaxed));
+        let mut lingers = None;
+        match (self.delivered.take(), quic, reader.take()) {
+            _ if ended.is_err() => {}
+            (Some(arrived), ..) if waits_arrival => {
+                ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
             }
+            (arrived, Some((keeper, before)), _) => {
+                if !peer_done {
+                    keeper.sent_more_than(before).await;
+                }
+                lingers = arrived;
+            }
+            // The kernel has all written data. Read on, because unread input would make the
+            // kernel reset the connection.
+            (_, None, Some(reader)) if !peer_done => {
+                let patience = if waits { FAREWELL } else { PARTING };
+                drop(timeout(patience, reader.drain()).await);
+            }
+            _ => {}
+        }
+        let FrameWriter { mut out, line: own, .. } = self;
+        match lingers {
+            Some(arrived) => drop(tokio::spawn(async move {
+                if timeout(FAREWELL, arrived).await.is_err() {
+                    discard(&mut out);
+                }
+            })),
+            None if ended.is_err() => discard(&mut out),
+            None => {}
         }
         let below = line.below.clone();
-        drop((reader, self, line));
+        drop((reader, own, line));
         Below::release(below).await;
         ended
     }
@@ -230,6 +251,16 @@ impl FrameWriter {
             keeper.wrote();
         }
         Ok(())
+    }
+}
+
+/// Over QUIC, discards the data that have not arrived. Otherwise they would stay in memory as long
+/// as the connection, even if the other side never acknowledges them.
+fn discard(out: &mut Out) {
+    let out: &mut dyn Any = &mut **out;
+    if let Some(stream) = out.downcast_mut::<quinn::SendStream>() {
+        // Fails if all data have arrived.
+        let _ = stream.reset(NO_ERROR);
     }
 }
 
@@ -308,7 +339,7 @@ impl FrameReader {
         let Some(frame) = self.frame().await? else { return Ok(None) };
         let message = M::decode(&self.came[frame]).map_err(|error| {
             let what = format!("{} sent an invalid message: {error}", self.line.below.shown());
-            Error::new(Kind::Unreachable, what).advise("check that both ends run the same release")
+            Error::new(Kind::Unreachable, what).advise("check that both sides run the same release")
         })?;
         Ok(Some(message))
     }

@@ -1,8 +1,8 @@
 //! Several streams over one byte stream, with the multiplexing protocol yamux.
 //!
-//! Each end first sends its hello, as on any byte stream. So an end of another version, or a server
-//! that refuses the client, can report the reason in a form that both ends understand. The server
-//! answers an admitted client with an empty message; all later bytes belong to yamux.
+//! Each side first sends its hello, as on any byte stream. So a side of another version, or a
+//! server that refuses the client, can report the reason in a form that both sides understand. The
+//! server answers an admitted client with an empty message; all later bytes belong to yamux.
 
 use std::io;
 use std::pin::Pin;
@@ -112,7 +112,7 @@ impl Mux {
         self.orders.closed().await;
     }
 
-    /// Returns why the other side refused this end, if it has.
+    /// Returns why the other side refused this side, if it has.
     pub(super) fn refusal(&self) -> Option<Error> {
         self.refusal.get().cloned()
     }
@@ -132,7 +132,8 @@ enum Event {
     Ordered(Option<Order>),
 }
 
-/// Moves the bytes of all streams until the connection ends, or all handles are dropped.
+/// Moves the bytes of all streams until the connection ends, [`Mux::close`] is called, or the
+/// [`Mux`] is dropped.
 async fn drive(
     mut connection: yamux::Connection<ForYamux>,
     mut orders: mpsc::Receiver<Order>,
@@ -230,7 +231,7 @@ impl Writes for ForYamux {
 }
 
 impl Stream {
-    /// Returns a number that is the same at both ends.
+    /// Returns a number that is the same on both sides.
     pub(super) fn number(&self) -> String {
         self.0.id().to_string()
     }

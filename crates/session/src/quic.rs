@@ -28,12 +28,12 @@ use super::failure::Failure;
 use super::hello::Hello;
 use super::id::PeerId;
 use super::identity::Identity;
-use super::keeper::{BULK, Keeper, MUCH, SEND_WINDOW};
+use super::keeper::{Keeper, MUCH, SEND_WINDOW};
 use super::line::Delivered;
 use super::mux::STREAMS;
 use super::tls::{self, Expect};
 use super::twice::{Copies, Twice};
-use super::window::Window;
+use super::window::{BULK, Window};
 use super::{Exporter, Facts, RttWatch, Session, Settings, Stream};
 use crate::{Error, Kind};
 
@@ -49,10 +49,10 @@ const UNREAD: u32 = 256 << 10;
 
 /// Limit on unread bytes in each stream of a client that opens several streams. The limit keeps an
 /// unread stream from blocking the other streams.
-const UNREAD_EACH: u32 = BULK;
+const UNREAD_EACH: u32 = BULK as u32;
 /// Limit on unread bytes in all streams of a client that opens several streams. Up to three unread
 /// streams do not block the others.
-const UNREAD_ALL: u32 = 4 * BULK;
+const UNREAD_ALL: u32 = 4 * UNREAD_EACH;
 
 /// Receive buffer of a client, in bytes: holds the data that arrive at 1 Gbit/s while the client
 /// does not run for 67 ms.
@@ -229,7 +229,8 @@ fn failure(error: &ConnectionError) -> Failure {
     }
 }
 
-/// Returns the session of an established connection; `None` if the other side showed no key.
+/// Returns the session of an established connection; `None` if the other side showed no key, or
+/// agreed on no known protocol.
 fn session(
     connection: Connection,
     stream: (quinn::SendStream, quinn::RecvStream),

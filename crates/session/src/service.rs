@@ -49,9 +49,8 @@ impl Services {
     pub fn find(&self, name: &str, needs: u32) -> Result<Rc<dyn Service>, Error> {
         let refuse = |what: String| {
             let error = Error::new(Kind::Unreachable, what);
-            error.advise(
-                "check that the server offers this service and that both ends run the same release",
-            )
+            error
+                .advise("check that the server offers it, and that both sides run the same release")
         };
         let is_asked = |service: &&Rc<dyn Service>| name.is_empty() || service.name() == name;
         let shown: String = name.chars().filter(char::is_ascii_graphic).take(40).collect();

@@ -42,7 +42,7 @@ pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
     }
 }
 
-/// TLS requires a server name. The name is never sent, because keys identify the ends.
+/// TLS requires a server name. The name is never sent, because keys identify both sides.
 pub(super) const SERVER_NAME: &str = "longhaul";
 
 /// Label for the export of each session's secret from TLS.
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_accepts_the_one_expected_id_any_id_or_none() {
+    fn an_expectation_accepts_one_id_any_id_or_none() {
         let [one, other] = [Identity::ephemeral().id(), Identity::ephemeral().id()];
         assert!(Expect::Only(one).accepts(one) && !Expect::Only(one).accepts(other));
         assert!(Expect::Anyone.accepts(one) && Expect::Anyone.accepts(other));

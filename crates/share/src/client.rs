@@ -51,7 +51,7 @@ pub type Connected = (Connection, Session);
 
 fn lie(lie: Lie) -> Error {
     Error::new(Kind::Usage, format!("the server's answers are invalid: {}", lie.0))
-        .advise("check that both ends run the same release")
+        .advise("check that both sides run the same release")
 }
 
 /// Serves `orders` over the connection `first`. After a loss, calls `connect` for the next
@@ -335,7 +335,7 @@ impl Client {
 
     fn on_edit_answered(&mut self, answer: &Reply, refused: Option<Error>) -> Result<(), Error> {
         let number = answer.id / 2;
-        let none = || lie(Lie("an answer belongs to no call"));
+        let none = || lie(Lie("an answer belongs to no edit"));
         let key = self.edits.key(number).cloned().ok_or_else(none)?;
         let made = come_to(answer, convert::answered(answer, &key)?);
         self.edits.answered(number, &made).map_err(lie)?;

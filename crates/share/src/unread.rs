@@ -69,7 +69,7 @@ impl Held {
             if now > *most {
                 held.fetch_sub(more, Ordering::Relaxed);
                 let what = format!(
-                    "the watches hold more than {} MiB that the program has not read",
+                    "unread events and incomplete snapshots of the watches exceed {} MiB",
                     most >> 20
                 );
                 return Err(Error::new(Kind::Usage, what)

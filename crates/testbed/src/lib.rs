@@ -8,11 +8,14 @@
 //! - [`scenario`]: hosts, network and flows as one value; the simulator and the emulator run it.
 //! - [`sim`]: runs a scenario in virtual time. [`tcp`]: the simulator's TCP model.
 //! - [`skip`]: skips a test on a host that cannot run it.
+//! - [`alone`]: runs a test in a process of its own.
 //! - [`random`]: the small seeded generator that all of them use.
 
 // The page names private modules, too: it is for readers of the source.
 #![allow(rustdoc::private_intra_doc_links)]
 
+#[doc(hidden)]
+pub mod alone;
 #[cfg(target_os = "linux")]
 pub mod emu;
 pub mod link;

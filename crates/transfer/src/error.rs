@@ -26,12 +26,15 @@ pub struct Error {
     pub is_silence: bool,
     /// The file or folder concerned, if any.
     pub path: Option<Box<Path>>,
+    /// Whether the file or folder concerned does not exist.
+    pub is_missing: bool,
 }
 
 impl Error {
     /// Returns an error without advice.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
-        Error { kind, what: what.into(), advice: None, is_silence: false, path: None }
+        let what = what.into();
+        Error { kind, what, advice: None, is_silence: false, path: None, is_missing: false }
     }
 
     /// Adds advice.
@@ -89,7 +92,7 @@ impl From<longhaul_files::Error> for Error {
             }
         });
         let path = error.path.map(PathBuf::into_boxed_path);
-        Error { advice, path, ..Error::new(kind, error.what) }
+        Error { advice, path, is_missing: error.is_missing, ..Error::new(kind, error.what) }
     }
 }
 
@@ -97,8 +100,8 @@ impl From<longhaul_session::Error> for Error {
     fn from(error: longhaul_session::Error) -> Error {
         let kind = ErrorKind::of_code(error.kind.code());
         let path = error.path.map(PathBuf::into_boxed_path);
-        let longhaul_session::Error { what, advice, is_silence, .. } = error;
-        Error { kind, what, advice, is_silence, path }
+        let longhaul_session::Error { what, advice, is_silence, is_missing, .. } = error;
+        Error { kind, what, advice, is_silence, path, is_missing }
     }
 }
 
@@ -106,8 +109,8 @@ impl From<&Error> for longhaul_session::Error {
     fn from(error: &Error) -> longhaul_session::Error {
         let kind = Kind::of_code(error.kind.code().into());
         let ended = longhaul_session::Error::new(kind, error.what.clone());
-        let (advice, is_silence) = (error.advice.clone(), error.is_silence);
-        longhaul_session::Error { advice, is_silence, ..ended }
+        let Error { is_silence, is_missing, .. } = *error;
+        longhaul_session::Error { advice: error.advice.clone(), is_silence, is_missing, ..ended }
     }
 }
 
@@ -118,7 +121,7 @@ mod tests {
     #[test]
     fn each_error_kind_survives_the_session_under_its_own_number() {
         for kind in ErrorKind::ALL {
-            let error = Error::new(*kind, "x").advise("y");
+            let error = Error { is_missing: true, ..Error::new(*kind, "x").advise("y") };
             let ended = longhaul_session::Error::from(&error);
             assert_eq!(ended.kind.code(), u32::from(kind.code()));
             assert_eq!(Error::from(ended), error);

@@ -3,7 +3,8 @@
 //!
 //! A limit ([`WINDOW`]) applies to requested bytes until the program takes them. So the client can
 //! always read the stream, and a slow program blocks only its own file. A change is sent only after
-//! all requested bytes have arrived. Otherwise each end could wait for the other end to read.
+//! all requested bytes have arrived. Otherwise the client and the server could wait for each other
+//! to read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,7 +29,7 @@ pub(crate) const WINDOW: usize = 32 << 20;
 /// Maximum number of waiting reads and changes of one file; also the maximum number of unanswered
 /// changes.
 const WAITING: usize = 64;
-/// Timeout for a server, which gives a sign of life every 5 s while it reads.
+/// Timeout for a server, which gives a sign of life every 5 s while it waits for its disk.
 const SILENT: Duration = Duration::from_secs(30);
 /// How long the server may leave a change unread.
 const UNREAD: Duration = Duration::from_secs(60);
@@ -36,7 +37,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 /// A file to open.
 pub(crate) struct Opening {
     pub(crate) path: Vec<u8>,
-    /// Open it for changes as well.
+    /// Whether to open it for changes as well.
     pub(crate) edit: bool,
     /// Ranges to request in the same message. They may extend beyond the end of the file.
     pub(crate) early: Option<Read>,
@@ -81,10 +82,9 @@ pub(crate) struct Bytes {
     pub(crate) _credit: OwnedSemaphorePermit,
 }
 
-/// Opens the file at `path` on the `first` stream of the connection, or on a new stream; with
-/// `edit` also for changes. `what` has the file to open, and the rate that earlier copies over the
-/// same path have found. Sends the result to `tell`, and serves calls until all handles are
-/// dropped.
+/// Opens a file on the `first` stream of the connection, or on a new stream. `what` has the file to
+/// open, and the rate that earlier copies over the same path have found. Sends the result to
+/// `tell`, and serves calls until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
@@ -153,7 +153,7 @@ async fn open(
 }
 
 fn ended_early() -> Error {
-    Error::new(ErrorKind::Unfinished, "the server ended the read early")
+    Error::new(ErrorKind::Unfinished, "the server closed the file early")
 }
 
 fn silent<E>(_: E) -> Error {
@@ -161,7 +161,7 @@ fn silent<E>(_: E) -> Error {
     Error::new(ErrorKind::Unfinished, what)
 }
 
-/// Adds advice to the error of a lost connection.
+/// Adds advice to an error that has none and that may not occur again.
 fn advised(error: Error) -> Error {
     match (error.kind, &error.advice) {
         (ErrorKind::Unfinished, None) => {
@@ -286,7 +286,11 @@ impl Reading {
         }
         self.changes.push_back((made, self.size));
         let ask = FileAsk { change: Some(change.into()), ..FileAsk::default() };
-        let sent = timeout(UNREAD, self.writer.write(&ask)).await.map_err(silent)?;
+        let unread = |_| {
+            let what = format!("the server read nothing for {} s", UNREAD.as_secs());
+            Error::new(ErrorKind::Unfinished, what)
+        };
+        let sent = timeout(UNREAD, self.writer.write(&ask)).await.map_err(unread)?;
         match sent {
             Ok(()) => Ok(()),
             Err(error) => Err(self.reason(error.into()).await),
@@ -406,7 +410,7 @@ impl Reading {
 }
 
 fn wrong() -> Error {
-    Error::new(ErrorKind::Unfinished, "the server sent unrequested data")
+    Error::new(ErrorKind::Unfinished, "the server sent malformed or unrequested data")
         .advise("use the same release of longhaul on both sides")
 }
 

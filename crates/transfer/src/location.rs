@@ -1,5 +1,5 @@
-//! The ends of a copy: a local path, `[user@]host:path` over ssh, `lh://host[:port]/path`, or the
-//! address of a file on an HTTP server.
+//! The sources and destinations of copies: a local path, `[user@]host:path` over ssh,
+//! `lh://host[:port]/path`, or the address of a file on an HTTP server.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -20,7 +20,7 @@ pub const DEFAULT_PORT: u16 = 7717;
 
 const SCHEME: &[u8] = b"lh://";
 
-/// One end of a copy. `Display` and `Debug` omit the password.
+/// A source or the destination of a copy. `Display` and `Debug` omit the password.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Location {
@@ -270,7 +270,7 @@ fn daemon(text: &OsStr, rest: &[u8]) -> Result<Location, Error> {
 
 fn utf8<'a>(text: &OsStr, part: &'a [u8]) -> Result<&'a str, Error> {
     str::from_utf8(part).map_err(|_| {
-        usage(format!("the host in '{}' is not UTF-8", text.display()), "check the name")
+        usage(format!("the host or URL in '{}' is not UTF-8", text.display()), "check the name")
     })
 }
 

@@ -54,7 +54,7 @@ pub struct KnownPath {
     pub receives: bool,
     /// The rate that a copy found, in bits a second of UDP payload.
     pub rate: Rate,
-    /// The round-trip time before the copy sent its data.
+    /// The smaller of the round-trip times at the start and at the end of the copy.
     pub rtt: Span,
     /// The fraction of datagrams that were lost, from 0 to 1.
     pub loss: f64,
@@ -90,7 +90,7 @@ impl PathMemory {
     pub fn forget(&self, host: Option<IpAddr>) -> Result<usize, public::Error> {
         let rewriting = match Rewriting::wait(self.folder()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            locked => locked.map_err(|error| self.trouble("cannot keep paths in", &error))?,
+            locked => locked.map_err(|error| self.trouble("cannot change the paths in", &error))?,
         };
         let mut entries = match host {
             Some(_) => self.entries()?,
@@ -298,8 +298,8 @@ fn network_of(address: IpAddr) -> String {
     }
 }
 
-/// Returns the address that this host uses towards `peer`; `None` for this host itself, or without
-/// a route. Sends no packet.
+/// Returns the address that this host uses towards `peer`; `None` for a loopback address, or
+/// without a route. Sends no packet.
 fn own_address(peer: IpAddr) -> Option<IpAddr> {
     if peer.is_loopback() || peer.is_unspecified() {
         return None;
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_done_waits_for_no_other_process_and_remembers_nothing_then() {
+    fn a_copy_stores_nothing_and_does_not_wait_while_another_process_has_locked_the_file() {
         let (folder, memory) = memory("");
         let (peer, own) = (Ipv4Addr::new(10, 0, 0, 5).into(), Ipv4Addr::new(10, 1, 0, 1).into());
         let (rate, rtt) = (Rate::from_mbps(500), Span::from_millis(20));

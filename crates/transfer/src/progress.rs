@@ -1,6 +1,6 @@
 //! Events of a running copy for its user, and the questions to the user. The object of a copy is
 //! the content of all of its files. A block is the payload of one datagram. A coded symbol (of an
-//! erasure code) replaces any lost block of its chunk.
+//! erasure code) replaces any one lost block of its chunk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -287,7 +287,8 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Cancels the copy, which stops within a tenth of a second and can be resumed.
+    /// Cancels the copy. The copy notices this within about a tenth of a second, and then closes
+    /// its files. It can be resumed, unless the length of its content is unknown.
     pub fn cancel(&self) {
         self.wish.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
 //! A server's report of its state. The object of a transfer is the content of all of its files. A
-//! block is the payload of one datagram. A coded symbol (of an erasure code) replaces any lost
+//! block is the payload of one datagram. A coded symbol (of an erasure code) replaces any one lost
 //! block.
 
 use longhaul_proto::time::Span;
@@ -140,7 +140,7 @@ pub struct ServerTotals {
     pub sent_bytes: u64,
     /// Files that clients wrote here.
     pub received_files: u64,
-    /// Files that clients read here.
+    /// Files that clients copied from here.
     pub sent_files: u64,
     /// Data datagrams sent, by clients and by the server.
     pub sent: u64,

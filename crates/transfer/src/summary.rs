@@ -28,7 +28,7 @@ pub enum BoundBy {
     DestinationDisk,
     /// The creation of many small files.
     SmallFiles,
-    /// The other side's own limit (its memory budget, its rate).
+    /// The other side's own limit (on memory or rate).
     PeerLimit,
     /// Unknown, because the copy was too short or sent nothing.
     #[default]

@@ -14,7 +14,7 @@ use crate::session::{Connection, Session};
 const SILENT: Duration = Duration::from_secs(30);
 
 /// Requests the status on the `first` stream of the connection or on a new one, and passes each
-/// report to `tell`, until the receiver is dropped.
+/// report to `tell`, until the receiver of `tell` is dropped.
 pub(crate) async fn serve(
     connection: &Connection,
     first: Option<Session>,
@@ -50,7 +50,7 @@ async fn watch(
             status = timeout(SILENT, session.read::<StatusReport>()) => status.map_err(silent)??,
             () = tell.closed() => break,
         };
-        let early = || Error::new(ErrorKind::Unfinished, "the server has ended");
+        let early = || Error::new(ErrorKind::Unfinished, "the server has ended its reports");
         let status = ServerStatus::from(status.ok_or_else(early)?);
         if tell.send(Ok(vec![status])).await.is_err() {
             break;

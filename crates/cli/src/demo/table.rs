@@ -8,6 +8,7 @@ use super::goodput;
 use super::walk::Verdict;
 use crate::console::bold;
 use crate::progress::duration;
+use crate::report::count;
 
 /// Suggested next commands.
 pub(super) const NEXT: [&str; 6] = [
@@ -40,15 +41,18 @@ pub(super) fn lines(outcome: &DemoOutcome) -> Vec<String> {
     let again = killed.bytes.saturating_sub(summary.resumed_bytes);
     let bytes = |count: u64| Bytes::new(count).to_string();
     let row = |name: &str, a: &str, b: &str| format!("  {name:<16}{a:<26}{b}");
-    let verified = if summary.verified || summary.unread_files > 0 {
-        "done, verified (BLAKE3)"
-    } else {
-        "done, NOT verified"
+    let verified = match summary.unread_files {
+        _ if summary.verified => "done, verified (BLAKE3)".to_owned(),
+        0 => "done, NOT verified".to_owned(),
+        unread => {
+            let unread = count(unread, "file");
+            format!("done, verified (BLAKE3) except {unread} of the first run")
+        }
     };
     vec![
         String::new(),
         bold(&row("", "first run", "second run")),
-        row("ended by", "kill -9", verified),
+        row("ended by", "kill -9", &verified),
         row("already there", &bytes(0), &bytes(summary.resumed_bytes)),
         row("copied", &bytes(killed.bytes), &bytes(moved)),
         row("of", &bytes(killed.total_bytes), &bytes(summary.bytes)),
@@ -73,5 +77,39 @@ fn compared(verdict: &Verdict) -> String {
     match differences.len() {
         0 => format!("  compared        {files} files, {bytes}, byte by byte: all equal"),
         count => format!("  compared        {files} files, {bytes}: {count} DIFFER"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The row of the table that says whether the second run verified its data.
+    fn ended_by(verified: bool, unread_files: u64) -> String {
+        let summary = Finished {
+            bytes: 10,
+            resumed_bytes: 5,
+            verified,
+            unread_files,
+            cipher: "aes".to_owned(),
+            retransmitted: 0,
+            seconds: 1.0,
+        };
+        let outcome = DemoOutcome {
+            killed: Half { bytes: 5, total_bytes: 10 },
+            first: Span::from_secs(1),
+            summary,
+            second: Span::from_secs(1),
+            verdict: Verdict::default(),
+        };
+        let row = lines(&outcome).into_iter().find(|line| line.contains("ended by"));
+        row.expect("the table has the row").split_once("kill -9").expect("killed").1.trim().into()
+    }
+
+    #[test]
+    fn the_table_says_which_files_the_second_run_did_not_verify() {
+        assert_eq!(ended_by(true, 0), "done, verified (BLAKE3)");
+        assert_eq!(ended_by(false, 2), "done, verified (BLAKE3) except 2 files of the first run");
+        assert_eq!(ended_by(false, 0), "done, NOT verified");
     }
 }

@@ -169,7 +169,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
         assert!(error.to_string().contains("the producer failed"), "{error}");
         if brought > 100 {
             // The client's goodbye, not the session's idle limit, has ended the pipe.
-            pair.server.child().complaint("the client ended before its pipe did");
+            pair.server.child().complaint("the client disconnected before the end of its pipe");
         }
         wait_until("nothing is left", || {
             fs::read_dir(&pair.there).expect("it is there").next().is_none()

@@ -53,7 +53,8 @@ fn a_write_only_client_cannot_compare_contents() {
 fn only_the_subfolder_is_visible() {
     let pair = Pair::with_rights(":rw:in", &[]);
     fs::remove_dir(pair.there.join("in")).unwrap();
-    pair.cp(&[&pair.at("x"), &"."]).is(5, &["in", "make it below the root on the server"]);
+    pair.cp(&[&pair.at("x"), &"."])
+        .is(5, &["in", "create this folder below the root on the server"]);
     write(&pair.there.join("secret"), b"s");
     write(&pair.there.join("in/open"), b"o");
     symlink("../secret", pair.there.join("in/link")).unwrap();

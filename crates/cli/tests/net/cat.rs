@@ -395,8 +395,8 @@ fn a_client_takes_only_bytes_that_match_the_digests_of_the_server() {
         vec![data(b"", &value)],
         vec![data(head, b""), data(head, &value)],
     ] {
-        refused(&lied(size, &lies), 1, "sent unrequested data");
+        refused(&lied(size, &lies), 1, "malformed or unrequested data");
     }
-    refused(&lied(size, &[data(head, b"")]), 1, "ended the read early");
+    refused(&lied(size, &[data(head, b"")]), 1, "closed the file early");
     refused(&lied(1 << 63, &[]), 1, "impossible attributes");
 }

@@ -11,9 +11,9 @@ use longhaul_stream::channel::messages::{
 };
 use rustix::process::Signal;
 
-use super::liar::{self, block_on, meet};
+use super::liar;
 use super::rooms::{Speaker, hears, texts};
-use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
+use crate::rig::{Child, Ended, Pair, bytes};
 
 /// The command `longhaul channel VERB` for the room `name` of the server.
 fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
@@ -270,31 +270,16 @@ fn rights_are_by_prefix_and_mode_and_rights_to_streams_do_not_count() {
 
 #[test]
 fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
-    let scratch = tempfile::tempdir().unwrap();
-    let host = |name: &str| Host::new(&scratch.path().join(name));
-    let (client, host) = (host("c"), host("s"));
-    let allow = format!("{},channel=rw", client.id);
-    let args = ["--allow", &allow];
-    let start = |listen: &str| {
-        Server::start_as(&mut host.command(Server::words(listen, scratch.path(), &args)))
-    };
-    let server = start("127.0.0.1:0");
-    let (address, url) = (server.address.clone(), server.at("x").into_string().unwrap());
-    let id = format!("--server-id={}", server.id);
-    let channel = |words: &[&str]| {
-        let words = [&["channel"], words, &["--json", &id, &url]].concat();
-        client.command(words)
-    };
-    let mut receiver = Child::spawn(&mut channel(&["receive"]));
-    receiver.event(|event| event["event"] == "joined");
-    let mut sender = Speaker::start(channel(&["send"]));
+    let mut pair = Pair::of_services("channel=rw");
+    let mut receiver = receive(&pair, "x", &[]);
+    let mut sender = Speaker::start(command(&pair, "send", "x", &["--json"]));
     sender.say("before");
     hears(&mut receiver, "before");
     sender.child.event(|event| event["event"] == "progress" && event["taken"] == 1);
-    server.into_child().kill();
+    pair.kill_server();
     sender.say("meanwhile");
     sender.child.event(|event| event["event"] == "lost");
-    let _server = start(&address);
+    pair.start_again();
     // A receiver that joins after the message gets it too: a room keeps each key's last message.
     hears(&mut receiver, "meanwhile");
     sender.say("after");
@@ -310,23 +295,7 @@ fn after_a_kill_of_the_server_the_sender_resends_unacknowledged_messages() {
 /// Sends `asks` on one stream. Returns the server's first answer, if any, and the reason if the
 /// server then ends the stream with an error.
 fn told(pair: &Pair, asks: Vec<ChannelAsk>) -> (Vec<ChannelTell>, Option<String>) {
-    block_on(async {
-        let mut session = meet(pair, &pair.client).await;
-        session.ask_for("channel", 1);
-        for ask in asks {
-            if session.write(&ask).await.is_err() {
-                break;
-            }
-        }
-        let mut heard = Vec::new();
-        loop {
-            match session.read::<ChannelTell>().await {
-                Ok(Some(tell)) if heard.is_empty() => heard.push(tell),
-                Ok(_) => return (heard, None),
-                Err(error) => return (heard, Some(error.what)),
-            }
-        }
-    })
+    liar::told(pair, ("channel", 1), asks, 1)
 }
 
 fn ask(asked: ChannelAsked) -> ChannelAsk {

@@ -1,6 +1,10 @@
 //! Commands that only write to stdout end when the reader of stdout closes its pipe.
 
 use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::share::{Sharing, pair, share};
 use crate::rig::{Child, bytes, side_by_side, write};
@@ -64,4 +68,26 @@ fn a_command_that_only_shows_something_ends_when_its_output_cannot_be_written() 
         let ended = Child::spawn(&mut pair.client.wrapped(&["sh", "-c", full, "sh"], &words)).end();
         ended.is(4, &["stdout cannot be written: No space left"]);
     }
+}
+
+#[test]
+fn output_after_a_failed_write_has_no_hole() {
+    let sharing = with_content("files=rw,share=rw,status=ro");
+    let pair = &sharing.pair;
+    let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
+    // A write to the full pipe fails, and a write after the test has read succeeds.
+    fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a pipe has the flag");
+    let id = format!("--server-id={}", pair.server.id);
+    let url = pair.at("large").into_string().expect("our own name");
+    // The shell has a piped stdout and gives the command the descriptor of stdin as its stdout.
+    let wrapper = ["sh", "-c", r#"exec "$@" >&0"#, "sh"];
+    let mut command = pair.client.wrapped(&wrapper, ["cat", &id, &url]);
+    let mut child = Child::spawn(command.stdin(Stdio::from(writer)));
+    drop(command);
+    child.complaint("stdout cannot be written");
+    let mut seen = Vec::new();
+    reader.read_to_end(&mut seen).expect("the pipe can be read");
+    let content = bytes(30 << 20, 1);
+    assert!(content.starts_with(&seen), "{} bytes have a hole", seen.len());
+    child.end().is(4, &[]);
 }

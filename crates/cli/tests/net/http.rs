@@ -250,6 +250,32 @@ fn files_are_put_moved_and_deleted_and_are_never_partial() {
 }
 
 #[test]
+fn a_failing_move_loses_nothing_and_conditions_apply_to_its_source() {
+    let http = Http::new(&[]);
+    let top = http.data.join("in");
+    write(&top.join("folder/file"), b"kept");
+    write(&top.join("other"), b"other");
+    symlink("folder", top.join("link")).unwrap();
+    let moved = |from: &str, to: &str, more: &str| {
+        http.ask(WRITER, "MOVE", from, &format!("Destination: {to}\n{more}"))
+    };
+    is(&moved("/folder/file", "/folder", ""), 403);
+    is(&moved("/link/file", "/folder", ""), 404);
+    is(&moved("/other", "/none/other", ""), 409);
+    is(&moved("/none", "/folder", ""), 404);
+    is(&moved("/other", "/folder", "Overwrite: f\n"), 412);
+    for condition in ["If-Match: \"a\",,\"b\"", "If-None-Match: *", "If-Match: W/\"a\""] {
+        is(&moved("/folder", "/new", &format!("{condition}\n")), 412);
+        is(&moved("/other", "/folder", &format!("{condition}\n")), 412);
+    }
+    assert_eq!(fs::read(top.join("folder/file")).unwrap(), b"kept");
+    let etag = header(&http.ask(WRITER, "GET", "/other", ""), "etag").to_owned();
+    is(&moved("/other", "/folder", &format!("If-Match: {etag}\n")), 204);
+    assert_eq!(fs::read(top.join("folder")).unwrap(), b"other");
+    assert_eq!(fs::read_dir(&top).unwrap().count(), 2, "the replaced folder is removed");
+}
+
+#[test]
 fn no_request_leaves_the_root_by_names_encodings_or_links() {
     let http = Http::new(&[]);
     write(&http.scratch.path().join("secret"), b"secret");

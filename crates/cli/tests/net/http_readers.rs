@@ -19,7 +19,8 @@ fn gdal_reads_a_raster_by_ranges() {
     need!(skip::unless(has_gdal, "gdalinfo (package gdal-bin) is not installed"));
     let http = Http::new(&[]);
     let folder = http.scratch.path();
-    // 16 MiB that do not compress: GDAL needs the header and the tiles of the window.
+    // 16 MiB of random samples. GDAL needs only the header and the tiles of the window, so it must
+    // read far less.
     let raster = "P5\n4096 4096\n255\n";
     write(&folder.join("map.pgm"), &[raster.as_bytes(), &bytes(1 << 24, 1)].concat());
     let tiled = "gdal_translate -q -of GTiff -co TILED=YES map.pgm data/map.tif";
@@ -47,7 +48,10 @@ fn pyarrow() -> Result<String, Skipped> {
     let mut command = Command::new(&python);
     command.args(["-c", "import pyarrow.parquet, fsspec, aiohttp"]);
     let is_there = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-    skip::unless(is_there, "python3 lacks pyarrow, fsspec or aiohttp (LONGHAUL_PYARROW)")?;
+    let reason = format!(
+        "{python} lacks pyarrow, fsspec or aiohttp; set LONGHAUL_PYARROW to a Python that has them"
+    );
+    skip::unless(is_there, &reason)?;
     Ok(python)
 }
 

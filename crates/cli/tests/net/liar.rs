@@ -148,6 +148,34 @@ pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
         .expect("it answers")
 }
 
+/// Sends `asks` on one stream of the client to `service` in this version. Returns up to `most`
+/// answers, and the reason if the server ends the stream with an error. After these answers the
+/// server must send another one or end the stream.
+pub(super) fn told<Tell: prost::Message + Default>(
+    pair: &Pair,
+    (service, version): (&str, u32),
+    asks: Vec<impl prost::Message>,
+    most: usize,
+) -> (Vec<Tell>, Option<String>) {
+    block_on(async {
+        let mut session = meet(pair, &pair.client).await;
+        session.ask_for(service, version);
+        for ask in asks {
+            if session.write(&ask).await.is_err() {
+                break;
+            }
+        }
+        let mut heard = Vec::new();
+        loop {
+            match session.read::<Tell>().await {
+                Ok(Some(tell)) if heard.len() < most => heard.push(tell),
+                Ok(_) => return (heard, None),
+                Err(error) => return (heard, Some(error.what)),
+            }
+        }
+    })
+}
+
 /// Reads messages up to the last one, or the close reason.
 async fn listen(
     session: &mut Session,

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -94,13 +94,15 @@ struct Shell {
     child: Child,
     host: Host,
     path: String,
+    /// Where the commands run.
+    folder: PathBuf,
 }
 
 impl Shell {
     fn new(host: Host, path: &str, folder: &Path) -> Shell {
         let mut shell = Shell::command(&host, path, folder);
         let child = Child::spawn(shell.stdin(Stdio::piped()));
-        Shell { child, host, path: path.to_owned() }
+        Shell { child, host, path: path.to_owned(), folder: folder.to_owned() }
     }
 
     fn command(host: &Host, path: &str, folder: &Path) -> Command {
@@ -161,8 +163,7 @@ impl Reader {
         let line = self.in_place(&step.command);
         let (from, to) = (format!("longhaul {verb}"), format!("longhaul {verb} --json{listen}"));
         let line = format!("exec {}", line.replacen(&from, &to, 1));
-        let home = format!("{}-home", shell.host.config.display());
-        let mut command = Shell::command(&shell.host, &shell.path, Path::new(&home));
+        let mut command = Shell::command(&shell.host, &shell.path, &shell.folder);
         let mut child = Child::spawn(command.args(["-c", &line]).stdin(Stdio::null()));
         let event = child.event(|event| event["event"] == ready);
         self.running.push((verb.to_owned(), child));
@@ -193,8 +194,7 @@ impl Reader {
         let line = self.in_place(&step.command);
         let shell = if step.at_server { &mut self.server } else { &mut self.own };
         let (status, printed) = shell.run(&line);
-        let home = format!("{}-home", shell.host.config.display());
-        let errors = fs::read_to_string(Path::new(&home).join("errors")).unwrap_or_default();
+        let errors = fs::read_to_string(shell.folder.join("errors")).unwrap_or_default();
         let (command, shown) = (&step.command, self.in_place(&step.shown));
         assert_eq!(status, "0", "{command}: {printed}{errors}");
         assert!(fits(&shown, &printed), "{command} prints\n{printed}and not\n{shown}{errors}");

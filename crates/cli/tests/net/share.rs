@@ -162,26 +162,15 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
 
 #[test]
 fn a_command_ends_with_an_error_if_its_lock_is_lost_with_the_connection() {
-    let folder = tempfile::tempdir().unwrap();
-    let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
-    let allow = format!("{},share=rw", client.id);
-    let file = folder.path().join("tree.redb");
-    let args = ["--allow", &allow, "--share", file.to_str().unwrap()];
-    let start = |listen: &str| {
-        Server::start_as(&mut host.command(Server::words(listen, folder.path(), &args)))
+    let mut sharing = pair("share=rw");
+    let pair = &mut sharing.pair;
+    let start = |verb: &str, key: &str, more: &[&str]| {
+        Child::spawn(&mut pair.client.command(words(pair, verb, key, more)))
     };
-    let server = start("127.0.0.1:0");
-    let address = server.address.clone();
-    let id = format!("--server-id={}", server.id);
-    let url = |key: &str| format!("lh://{address}/{key}");
-    let hold = |key: &str, more: &[&str]| {
-        let words = ["share", "put", &id, "--presence", &url(key), "me"].map(str::to_owned);
-        let words = words.into_iter().chain(more.iter().map(|&word| word.to_owned()));
-        Child::spawn(&mut client.command(words))
-    };
-    let mut watch = Child::spawn(&mut client.command(["share", "watch", &id, "--json", &url("")]));
+    let mut watch = start("watch", "", &["--json"]);
     watch.event(|event| event["event"] == "snapshot");
-    let (mut lock, mut open) = (hold("lock", &["--if-version=0"]), hold("open", &[]));
+    let mut lock = start("put", "lock", &["me", "--presence", "--if-version=0"]);
+    let mut open = start("put", "open", &["me", "--presence"]);
     let mut keys: Vec<String> = (0..2)
         .map(|_| watch.event(|event| event["event"] == "value")["key"].as_str().unwrap().to_owned())
         .collect();
@@ -193,8 +182,8 @@ fn a_command_ends_with_an_error_if_its_lock_is_lost_with_the_connection() {
         let line = child.line().unwrap_or_default();
         assert!(line.starts_with(&format!("{key} has version ")), "{line}");
     }
-    server.into_child().kill();
-    let _server = start(&address);
+    pair.kill_server();
+    pair.start_again();
     let ended = lock.ended();
     ended.is(1, &["the presence of lock is lost"]);
     // The other presence is restored.
@@ -253,21 +242,12 @@ fn load(share: &Share, writer: usize, made: &Made, ends: &AtomicBool) {
 fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
     let kills: u64 =
         std::env::var("LONGHAUL_SHARE_KILLS").map_or(3, |kills| kills.parse().expect("a number"));
-    let folder = tempfile::tempdir().unwrap();
-    let (client, host) = (Host::new(&folder.path().join("c")), Host::new(&folder.path().join("s")));
-    let allow = format!("{},share=rw", client.id);
-    let file = folder.path().join("tree.redb");
-    let args = ["--allow", &allow, "--share", file.to_str().unwrap()];
-    let start = |listen: &str| {
-        Server::start_as(&mut host.command(Server::words(listen, folder.path(), &args)))
-    };
-    let mut server = start("127.0.0.1:0");
-    let address = server.address.clone();
-    let share = library(&client, &server);
+    let mut pair = pair("share=rw");
+    let share = library(&pair.client, &pair.server);
     let (made, ends) = (Made::default(), AtomicBool::new(false));
     let mut seed = 0x9e37_79b9_u64;
     // The writers end before the server, because they retry while it is unreachable.
-    let _server = thread::scope(|scope| {
+    thread::scope(|scope| {
         for writer in 0..4 {
             let (share, made, ends) = (&share, &made, &ends);
             scope.spawn(move || load(share, writer, made, ends));
@@ -280,9 +260,10 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             thread::sleep(Duration::from_micros(seed >> 47));
             let acknowledged = made.edits.lock().unwrap().clone();
-            server.into_child().kill();
-            server = start(&address);
-            let found = wait(library(&client, &server).snapshot("load")).expect("it is there");
+            pair.pair.kill_server();
+            pair.pair.start_again();
+            let now = library(&pair.client, &pair.server);
+            let found = wait(now.snapshot("load")).expect("it is there");
             let found: BTreeMap<String, u64> = found
                 .into_iter()
                 .map(|(key, value)| {
@@ -298,7 +279,6 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
                 );
             }
         }
-        server
     });
 }
 

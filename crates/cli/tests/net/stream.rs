@@ -205,28 +205,15 @@ fn a_receiver_continues_with_the_next_sender_after_a_kill() {
 
 #[test]
 fn after_an_outage_a_stream_continues_without_old_frames() {
-    let scratch = tempfile::tempdir().unwrap();
-    let host = |name: &str| Host::new(&scratch.path().join(name));
-    let (client, host) = (host("c"), host("s"));
-    let allow = format!("{},stream=rw", client.id);
-    let args = ["--allow", &allow];
-    let start = |listen: &str| {
-        Server::start_as(&mut host.command(Server::words(listen, scratch.path(), &args)))
-    };
-    let server = start("127.0.0.1:0");
-    let (address, url) = (server.address.clone(), server.at("x").into_string().unwrap());
-    let id = format!("--server-id={}", server.id);
-    let stream = |words: &[&str]| {
-        let words = [&["stream"], words, &["--json", &id, &url]].concat();
-        Child::spawn(&mut client.command(words))
-    };
-    let mut receiver = stream(&["receive", "--check"]);
-    let words = ["send", "--test-pattern", "--frame=20000", "--fps=50", DEADLINE, "--receivers=1"];
-    let mut sender = stream(&words);
+    let mut pair = Pair::of_services("stream=rw");
+    let mut receiver = receive(&pair, "x", &["--json", "--check"]);
+    let words =
+        ["--json", "--test-pattern", "--frame=20000", "--fps=50", DEADLINE, "--receivers=1"];
+    let mut sender = Child::spawn(&mut command(&pair, "send", "x", &words));
     receiver.event(|event| event["event"] == "frame" && event["number"].as_u64() > Some(5));
-    server.into_child().kill();
+    pair.kill_server();
     sender.event(|event| event["event"] == "lost");
-    let _server = start(&address);
+    pair.start_again();
     sender.event(|event| event["event"] == "heard-again");
     let missed = receiver.event(|event| event["event"] == "missed");
     let last = missed["last"].as_u64().expect("a number");
@@ -289,23 +276,7 @@ fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
 }
 
 fn told_in_version(pair: &Pair, version: u32, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
-    block_on(async {
-        let mut session = meet(pair, &pair.client).await;
-        session.ask_for("stream", version);
-        for ask in asks {
-            if session.write(&ask).await.is_err() {
-                break;
-            }
-        }
-        let mut heard = Vec::new();
-        loop {
-            match session.read::<Tell>().await {
-                Ok(Some(tell)) if heard.len() < 3 => heard.push(tell),
-                Ok(_) => return (heard, None),
-                Err(error) => return (heard, Some(error.what)),
-            }
-        }
-    })
+    liar::told(pair, ("stream", version), asks, 3)
 }
 
 fn ask(asked: Asked) -> Ask {

@@ -87,6 +87,8 @@ pub(crate) struct Pair {
     pub(crate) here: PathBuf,
     /// The server's root.
     pub(crate) there: PathBuf,
+    /// The arguments of the server's first start.
+    args: Vec<String>,
     /// Removed at the end.
     pub(crate) scratch: TempDir,
 }
@@ -129,8 +131,10 @@ impl Pair {
         let client = Host::new(&scratch.path().join("client"));
         let host = Host::new(&scratch.path().join("server"));
         let allowed = format!("{}{rights}", client.id);
-        let server = Server::start(&host, &there, &[&["--allow", &allowed], args].concat());
-        Pair { client, host, server, here, there, scratch }
+        let args = [&["--allow", &allowed], args].concat();
+        let server = Server::start(&host, &there, &args);
+        let args = args.into_iter().map(str::to_owned).collect();
+        Pair { client, host, server, here, there, args, scratch }
     }
 
     /// Restarts the server after it has ended, on another port.
@@ -138,6 +142,19 @@ impl Pair {
         let allowed = self.client.id.clone();
         let args = [&["--allow", &allowed], args].concat();
         self.server = Server::start(&self.host, &self.there, &args);
+    }
+
+    /// Kills the server. [`Pair::start_again`] starts it on the same address.
+    pub(crate) fn kill_server(&mut self) {
+        self.server.child().signal(Signal::KILL);
+        self.server.child().ended();
+    }
+
+    /// Starts a killed server again on its address, with the arguments of its first start.
+    pub(crate) fn start_again(&mut self) {
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        let words = Server::words(&self.server.address, &self.there, &args);
+        self.server = Server::start_as(&mut self.host.command(words));
     }
 
     /// A `cp --json` as the client that trusts this server; not started yet. Paths are relative to

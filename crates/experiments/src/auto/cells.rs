@@ -128,7 +128,7 @@ impl Family {
         }
     }
 
-    /// Whether flows share the path for a long time.
+    /// Whether another copy, or TCP connections of the same duration, share the path.
     pub(super) fn is_shared(self) -> bool {
         matches!(self, Family::Beside(..) | Family::Itself(_))
     }
@@ -155,7 +155,7 @@ impl Family {
     }
 }
 
-/// A path, and the other traffic on it.
+/// A path, and the condition on it: other traffic or a disturbance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) family: Family,

@@ -1,5 +1,5 @@
 //! The page of the automatic mode. A rate law is a rule by which a copy finds its rate. A family of
-//! cells is a set of paths under the same condition. The page has a number and the worst cell for
+//! cells is a set of paths under the same condition. The page has the mean and the worst cell of
 //! each family and rate law, and a figure for each competitor.
 
 use std::collections::BTreeMap;

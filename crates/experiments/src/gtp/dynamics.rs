@@ -13,7 +13,7 @@ use crate::table::{Published, Row, Table};
 /// Seconds until a flow that joined has its share.
 const SETTLES: f64 = 1.0;
 
-/// The flows' names, by their numbers.
+/// The name of a flow on the page; `number` counts from 0.
 fn flow_name(number: usize) -> String {
     format!("flow {}", number + 1)
 }

@@ -9,8 +9,8 @@ use crate::quantity::{GOODPUT, LOST};
 use crate::scenarios::vary;
 use crate::table::Row;
 
-/// The path of one day. Its rate is the rate of iperf's UDP; its loss is the loss of RBUDP's
-/// packets.
+/// One day: the limit of the sending host (`capacity`) is the rate of iperf's UDP, and the path's
+/// loss is the loss of RBUDP's packets.
 struct Day {
     capacity: Rate,
     loss: (u64, u64),

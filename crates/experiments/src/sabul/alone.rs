@@ -90,7 +90,7 @@ pub(super) static FIG2: Experiment = Experiment {
 /// Section 5: "Each route had a 1 Gbps link capacity with 110ms RTT"; Table 1.
 const ROUTES: [(&str, f64); 3] =
     [("first route", 902.8), ("second route", 902.9), ("third route", 907.1)];
-/// The interval in which the flow has reached its rate.
+/// The interval, in seconds, in which the flow has reached its rate.
 const SETTLED: (f64, f64) = (10.0, 20.0);
 
 /// Figure 5 and Table 1.

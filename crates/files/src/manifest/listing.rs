@@ -102,15 +102,12 @@ impl Listing {
         }
         let mut ranks = vec![0u32; self.entries.len()];
         let tops = first[self.entries.len()] as usize..siblings.len();
-        let (mut rank, mut open) = (0, vec![tops]);
-        while let Some(range) = open.last_mut() {
-            let Some(at) = range.next() else {
-                open.pop();
-                continue;
-            };
+        let mut open = vec![tops];
+        for rank in 0..self.entries.len() as u32 {
+            while open.pop_if(|range| range.start == range.end).is_some() {}
+            let at = open.last_mut().and_then(Iterator::next).expect("each entry is in a folder");
             let number = siblings[at] as usize;
             ranks[number] = rank;
-            rank += 1;
             open.push(first[number] as usize..first[number + 1] as usize);
         }
         ranks

@@ -177,3 +177,34 @@ impl Sink {
         self.set_needless(chunk);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+    use crate::store::buffers::Store;
+    use crate::store::memory::Disk;
+    use crate::{Place, SinkOptions, Source, SourceOptions, Watch, names};
+
+    #[test]
+    fn found_chunks_are_journalled_as_soon_as_the_bytes_that_may_wait_are_reached() {
+        let (from, to) = (Disk::new(1), Disk::new(2));
+        let content = vec![7; 5 * CHUNK as usize];
+        from.root().create(b"x", 0o600).unwrap().write_all_at(&content, 0).unwrap();
+        let partial = to.root().create(&names::partial(b"x"), 0o600).unwrap();
+        partial.write_all_at(&content[..4 * CHUNK as usize], 0).unwrap();
+        drop(partial);
+        let place = |disk: &Disk| Place::Stored { root: Store(disk.root()), path: "x".into() };
+        let mut source = Source::open(&[place(&from)], &SourceOptions::default()).unwrap();
+        let (options, watch) = (SinkOptions::default(), Watch::default());
+        let opened = Sink::open(&place(&to), source.manifest(), 0, &options, &watch);
+        let (mut sink, plan) = opened.unwrap();
+        sink.sync_every(3 * CHUNK);
+        let same = source.compare(0, &plan.compare[0].values);
+        assert_eq!(same, [true; 4]);
+        sink.compare_result(0, &same).unwrap();
+        let journal = to.cached(to.tree(false)[&names::journal(b"x")[..]]);
+        let journal = Journal::decode(&journal).unwrap();
+        assert_eq!((journal.values.len(), sink.unsynced), (3, CHUNK));
+    }
+}

@@ -505,6 +505,22 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_changed_after_the_start_of_the_copy_stays() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::write(top.path().join("x"), "x").unwrap();
+        let place = Place::Ambient(top.path().to_owned());
+        let ground = Ground::open(&place, &manifest(true), true).unwrap();
+        let changed = ground.base().look(b"x").unwrap().changed;
+        let before = FileTime { seconds: changed.seconds - 1, ..changed };
+        for (begun, count) in [(before, 0), (changed, 1)] {
+            let extra = Extra { begun: Some(begun), ..extra(&place, None) };
+            let watch = Watch::default();
+            let walk = Walk::new(&ground, &extra, &watch, false, 4);
+            assert_eq!(walk.run().unwrap().count, count);
+        }
+    }
+
+    #[test]
     fn a_name_that_cannot_be_deleted_stays_with_the_reason() {
         let top = tempfile::tempdir().unwrap();
         std::fs::create_dir(top.path().join("x")).unwrap();

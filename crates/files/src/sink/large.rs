@@ -22,8 +22,8 @@ use crate::{CHUNK, Entry, Watch, names};
 /// content, so each subtree of zeros has a different value and costs CPU time.
 const HASHED_HOLES: u64 = 4 << 30;
 
-/// The budget for hashing holes. Without a limit, a few bytes on the wire would keep a core busy
-/// for hours.
+/// Counts the bytes of hashed holes, and limits them: a few bytes on the wire can announce holes
+/// that would keep a core busy for hours.
 #[derive(Debug, Default)]
 pub(super) struct HoleBudget(u64);
 
@@ -66,8 +66,7 @@ pub(super) struct Large {
     journal_end: u64,
     /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
-    /// Whether a sync of the partial file failed. If so, chunks of the file must no longer be
-    /// journalled or synced.
+    /// Whether a sync failed. The file's chunks must then no longer be journalled or synced.
     has_lost: bool,
     /// When the file was last used. The least recently used file is closed first.
     pub(super) used: u64,
@@ -455,7 +454,8 @@ impl Large {
     }
 
     /// Hashes the holes for the root of a complete file, after `come` bytes of content have
-    /// arrived. If `budget` is used up or the copy was cancelled, the file has no root.
+    /// arrived. If the holes exceed the limit of `budget`, or the copy was cancelled, the file has
+    /// no root.
     pub(super) fn hash_holes(&mut self, budget: &mut HoleBudget, come: u64, watch: &Watch) {
         let chunks: u64 = self.holes.iter().map(|hole| hole.end - hole.start).sum();
         if chunks == 0 || !budget.take(chunks * CHUNK, come) {

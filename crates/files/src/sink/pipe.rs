@@ -231,6 +231,17 @@ mod tests {
     }
 
     #[test]
+    fn content_is_synced_after_48_mib() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();
+        file.unsynced = (47 << 20) - 1;
+        file.write(0, &[1; FULL]).unwrap();
+        assert_eq!(file.unsynced, (48 << 20) - 1);
+        file.write(1, &[1]).unwrap();
+        assert_eq!(file.unsynced, 0);
+    }
+
+    #[test]
     fn a_pipe_gets_its_name_only_with_the_right_length_and_digest() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = PipeFile::create(&Place::Ambient(folder.path().join("x"))).unwrap();

@@ -540,6 +540,25 @@ mod tests {
     }
 
     #[test]
+    fn only_a_copy_with_patience_that_was_not_cancelled_waits_for_another_copy() {
+        let top = tempfile::tempdir().unwrap();
+        let place = crate::Place::Ambient(top.path().join("x"));
+        let manifest = Arc::new(Manifest::of_file(b"x", 1, FileTime::default(), 0).unwrap());
+        for (patience, is_cancelled, waits) in
+            [(0, false, false), (60, true, false), (60, false, true)]
+        {
+            let patience = Duration::from_secs(patience);
+            let options = crate::SinkOptions { patience, ..Default::default() };
+            let watch = Watch::default();
+            let (mut sink, _) = Sink::open(&place, &manifest, 0, &options, &watch).unwrap();
+            if is_cancelled {
+                watch.end();
+            }
+            assert_eq!((sink.may_wait(0), watch.take_held().is_some()), (waits, waits));
+        }
+    }
+
+    #[test]
     fn a_file_needs_its_bytes_without_its_holes() {
         let kind = Kind::File { size: 5 * CHUNK + 7, sparse: true, holes: Box::new([1..3, 5..6]) };
         let entry = Entry::new(kind, 0o600, FileTime::default());

@@ -384,6 +384,65 @@ mod tests {
         assert!(!partial::is_busy(&sync_one(&mut ground, &whole).unwrap_err()));
     }
 
+    const KEEP: Keep = Keep { permissions: false, set_id: false, modified: None };
+
+    /// Returns the ground of `count` files of two bytes on `disk`, whose name is their number.
+    fn pairs(disk: &crate::store::memory::Disk, count: u32) -> Ground {
+        let listed = (0..count).map(|number| crate::Listed {
+            path: format!("{number:02}").into_bytes().into(),
+            kind: crate::Kind::file(2),
+            mode: 0o604,
+            modified: FileTime::default(),
+        });
+        let root = crate::store::buffers::Store(disk.root());
+        let place = crate::Place::Stored { root, path: "".into() };
+        let manifest = crate::Manifest::new(crate::Shape::Contents, listed.collect()).unwrap();
+        Ground::open(&place, &std::sync::Arc::new(manifest), false).unwrap()
+    }
+
+    /// Writes the first byte of a file.
+    fn write_first(small: &mut Small, ground: &mut Ground, entry: u32) {
+        let extent = Extent { entry, file_offset: 0, chunk_offset: 0, len: 1 };
+        small.write(ground, KEEP, &extent, b"a").unwrap();
+    }
+
+    #[test]
+    fn of_34_files_in_pieces_the_first_32_stay_open() {
+        let mut ground = pairs(&crate::store::memory::Disk::new(1), 34);
+        let mut small = Small::new(34);
+        (0..34).for_each(|entry| write_first(&mut small, &mut ground, entry));
+        let open = small.begun.iter().filter(|(_, begun)| begun.file.is_some());
+        let open: Vec<u32> = open.map(|(entry, _)| *entry).collect();
+        // Fewer if this process may open fewer than 512 files.
+        assert_eq!(open, (0..store::kept(32) as u32).collect::<Vec<_>>());
+        let closed = small.begun.values().filter(|begun| begun.closed.is_some());
+        assert_eq!(closed.count(), 34 - open.len());
+    }
+
+    #[test]
+    fn a_piece_makes_its_file_no_longer_than_its_end() {
+        let disk = crate::store::memory::Disk::new(1);
+        let (mut ground, mut small) = (pairs(&disk, 1), Small::new(1));
+        write_first(&mut small, &mut ground, 0);
+        assert_eq!(disk.cached(disk.tree(false)[&names::small(b"00")[..]]), b"a");
+    }
+
+    #[test]
+    fn a_file_inherits_the_mode_of_a_file_of_its_name_unless_its_folder_is_new() {
+        let disk = crate::store::memory::Disk::new(1);
+        disk.root().create(b"00", 0o640).unwrap();
+        let mut ground = pairs(&disk, 1);
+        let new = 0o604 & !ground.base().withheld();
+        for (is_new, mode) in [(false, 0o640), (true, new)] {
+            let mut small = Small::new(1);
+            if is_new {
+                small.set_new(0);
+            }
+            write_first(&mut small, &mut ground, 0);
+            assert_eq!(small.begun[&0].mode, mode, "{is_new}");
+        }
+    }
+
     #[test]
     fn a_hundred_thousand_waiting_files_are_synced_early() {
         let mut small = Small::new(1);

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn another_error_ends_a_read_or_a_write() {
+    fn a_refused_write_is_an_error_and_only_a_loop_error_means_a_link() {
         let folder = MemoryFolder::new(5);
         folder.put(OsStr::new("x"), b"x".to_vec());
         let file = folder.open(b"x", Access::Read).expect("it is there");

@@ -369,7 +369,7 @@ impl File for RealFile {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use longhaul_testbed::{need, skip};
+    use longhaul_testbed::{alone, need, skip};
 
     use super::*;
 
@@ -406,10 +406,7 @@ mod tests {
             );
         }
         let name = "store::real::tests::a_system_without_proc_has_the_same_umask";
-        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-        let output = alone.args(["--exact", name]).env(ALONE, "1").output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        assert!(String::from_utf8(output.stdout).unwrap().contains("1 passed"));
+        alone::assert_passed(&alone::command(name).env(ALONE, "1").output().unwrap());
     }
 
     #[test]

@@ -64,3 +64,11 @@ fn a_folder_that_a_copy_has_made_is_on_the_disk_at_its_end() {
     copy.unwrap().run().unwrap();
     assert!(to.tree(true).contains_key(&b"t"[..]), "{:?}", to.tree(true));
 }
+
+#[test]
+fn a_new_destination_without_content_is_on_the_disk_at_the_end_of_the_copy() {
+    let (ends, to) = (ends(), Disk::new(2));
+    let from = source(&[&slash(&ends.from)]);
+    Copy::open(from, &stored(&to, "new"), &SinkOptions::default()).unwrap().run().unwrap();
+    assert!(to.tree(true).contains_key(&b"new"[..]));
+}

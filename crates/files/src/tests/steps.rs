@@ -146,6 +146,102 @@ fn a_dry_run_needs_no_lock_and_a_lock_that_fails_stops_no_copy() {
 }
 
 #[test]
+fn a_dry_run_names_the_entries_that_could_not_be_created() {
+    let (ends, disk) = (ends(), Disk::new(1));
+    for name in ["d/equal", "d/new/x", "d/other", "e/y"] {
+        write(ends.from.join(name), b"1234");
+    }
+    disk.root().make_folder(b"d", 0o700).unwrap();
+    let d = disk.root().open_folder(b"d").unwrap();
+    for (name, seconds) in [(b"equal", 1_000_000_000), (b"other", 5)] {
+        let file = d.create(name, 0o600).unwrap();
+        file.write_all_at(b"1234", 0).unwrap();
+        file.set_modified(manifest::FileTime { seconds, nanos: 123_456_789 }).unwrap();
+    }
+    d.set_mode(0o500).unwrap();
+    disk.obey_modes();
+    // Until the sender's answer, a file that is compared may be equal.
+    for (checksum, refused) in [(true, vec![]), (false, vec!["d/other"])] {
+        let options = SinkOptions { dry_run: true, checksum, ..Default::default() };
+        let from = source(&[&slash(&ends.from)]);
+        let copy = Copy::open(from, &place(&disk, ""), &options).unwrap();
+        let outcome = copy.sink.finish().unwrap();
+        let failed: Vec<_> = outcome.failures.iter().map(Failure::shown).collect();
+        assert_eq!(failed, [&["d/new", "d/new/x"][..], &refused].concat());
+    }
+}
+
+#[test]
+fn a_dry_run_repairs_no_file_and_removes_no_remains_as_a_copy_does() {
+    let ends = ends();
+    for (name, size) in [("large", LARGE), ("small", 9), ("empty", 0), ("other", 9)] {
+        write(ends.from.join(name), &content(size, 1));
+        write(ends.to.join(name), &content(size, 1));
+    }
+    let executable = std::fs::Permissions::from_mode(0o744);
+    std::fs::set_permissions(ends.from.join("small"), executable).unwrap();
+    for changed in ["empty", "other"] {
+        std::fs::File::open(ends.to.join(changed))
+            .unwrap()
+            .set_modified(SystemTime::now())
+            .unwrap();
+    }
+    for partial in [".large.lh-part", ".other.lh-part"] {
+        write(ends.to.join(partial), b"x");
+    }
+    let before = tree(&ends.to);
+    for checksum in [false, true] {
+        let options = SinkOptions { dry_run: true, preserve: true, checksum, ..Default::default() };
+        open(&ends, &options).sink.finish().unwrap();
+        assert_eq!(tree(&ends.to), before, "{checksum}");
+    }
+    open(&ends, &SinkOptions { preserve: true, ..Default::default() }).run().unwrap();
+    assert_eq!(tree(&ends.to), tree(&ends.from));
+}
+
+#[test]
+fn a_copy_of_one_equal_file_leaves_nothing() {
+    let ends = ends();
+    let from = ends.from.join("file");
+    for path in [&from, &ends.to.join("file")] {
+        write(path, &content(LARGE, 1));
+    }
+    let outcome = copy(&[&from], &ends.to);
+    assert_eq!((outcome.files, outcome.skipped), (0, 1));
+    assert_eq!(tree(&ends.to), tree(&ends.from));
+}
+
+#[test]
+fn a_copy_whose_last_sync_fails_makes_no_link_and_is_unfinished() {
+    let (ends, to) = (ends(), Disk::new(2));
+    write(ends.from.join("file"), b"x");
+    symlink("file", ends.from.join("link")).unwrap();
+    let from = source(&[&slash(&ends.from)]);
+    let mut copy = Copy::open(from, &place(&to, ""), &SinkOptions::default()).unwrap();
+    copy.step(0).unwrap();
+    to.fail_next_sync();
+    let outcome = copy.sink.finish().unwrap();
+    assert_eq!((outcome.files, outcome.unfinished, outcome.links), (0, 1, 0));
+    assert!(outcome.failures.is_empty() && !to.tree(false).contains_key(&b"link"[..]));
+}
+
+#[test]
+fn a_dropped_copy_names_its_complete_files_unless_their_sync_fails() {
+    for (sync, named) in [(10_000, 0), (0, 9)] {
+        let (ends, to) = (ends(), Disk::new(2));
+        (0..9).for_each(|number| write(ends.from.join(number.to_string()), b"x"));
+        let from = source(&[&slash(&ends.from)]);
+        let mut copy = Copy::open(from, &place(&to, ""), &SinkOptions::default()).unwrap();
+        copy.step(0).unwrap();
+        to.set_faults(Faults { sync, ..Faults::default() });
+        drop(copy);
+        let names = to.tree(false);
+        let is_final = |name: &&Vec<u8>| name.first().is_some_and(u8::is_ascii_digit);
+        assert_eq!(names.keys().filter(is_final).count(), named, "{names:?}");
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_made_is_an_error() {
     let disk = Disk::new(1);
     disk.set_faults(Faults { room: 10_000, ..Faults::default() });

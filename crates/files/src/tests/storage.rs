@@ -409,9 +409,15 @@ fn a_journal_whose_removal_was_not_synced_is_gone_from_the_disk_before_the_file_
 
 /// Returns a source of one large file, and a function that opens the file's copy on the disk `to`.
 fn one_large(to: &Disk) -> (Source, impl Fn() -> (Sink, Plan)) {
+    large_of(to, 0)
+}
+
+/// As [`one_large`], for the version of the file that was modified `seconds` after 1970.
+fn large_of(to: &Disk, seconds: i64) -> (Source, impl Fn() -> (Sink, Plan)) {
     let from = Disk::new(1);
     let file = from.root().create(b"file00", 0o644).unwrap();
     file.write_all_at(&content(LARGE, 5), 0).unwrap();
+    file.set_modified(manifest::FileTime { seconds, nanos: 0 }).unwrap();
     let source = Source::open(&[place(&from, "file00")], &SourceOptions::default()).unwrap();
     let (manifest, to) = (source.manifest().clone(), to.clone());
     let open = move || {
@@ -465,6 +471,25 @@ fn a_chunk_that_cannot_be_read_after_the_comparison_comes_again() {
     assert_eq!(sink.take_changed(), [2]);
     assert_eq!(sink.missing(), [2..3, 4..8]);
     finish(sink, &mut source, &to);
+}
+
+/// The journal of another version shows that the chunk is on the disk, so the chunk is not written
+/// again, which would need another read.
+#[test]
+fn a_chunk_that_the_journal_of_another_version_lists_is_not_read_after_the_comparison() {
+    let to = Disk::new(2);
+    let (mut source, open) = large_of(&to, 1);
+    let (mut sink, _) = open();
+    bring(&mut sink, &mut source, |kind| matches!(kind, ChunkKind::Large { chunk: ..4, .. }));
+    sink.sync().unwrap();
+    drop(sink);
+    let (mut source, open) = large_of(&to, 2);
+    let (mut sink, plan) = open();
+    to.spoil(to.tree(false)[PARTIAL], 2 * CHUNK);
+    let same = source.compare(0, &plan.compare[0].values);
+    assert_eq!(same, [true; 4]);
+    sink.compare_result(0, &same).unwrap();
+    assert_eq!((sink.take_changed(), sink.missing()), (vec![], vec![4..8]));
 }
 
 #[test]

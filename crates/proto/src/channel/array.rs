@@ -12,7 +12,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGN: usize = 64;
 /// Maximum number of dimensions, as in NumPy.
 const DIMENSIONS: usize = 64;
-/// Maximum bytes of the header. NumPy itself writes fewer than 200.
+/// Maximum bytes of the header. NumPy itself usually writes fewer than 200.
 const HEADER: usize = 4_096;
 
 /// An array within a message.
@@ -32,27 +32,32 @@ pub struct Array<'a> {
 /// Why bytes are not an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayError {
-    /// Not in NumPy's format.
+    /// Not in NumPy's format 1.0 or 2.0, or with a header of more than 4,096 bytes.
     Format,
-    /// The element type is not a number type.
+    /// The element type is not a known number type.
     Type,
-    /// The shape and the length of the data differ.
+    /// The shape and the length of the data differ, or the shape has too many dimensions.
     Length,
 }
 
 impl core::fmt::Display for ArrayError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            ArrayError::Format => "the message is not an array in NumPy's format",
+            ArrayError::Format => {
+                "the message is not an array in NumPy's format 1.0 or 2.0, or has too long a header"
+            }
             ArrayError::Type => "the element type of the array is not a known number type",
-            ArrayError::Length => "the shape of the array does not match the length of its data",
+            ArrayError::Length => {
+                "the shape of the array does not match the length of its data, or has more than \
+                 64 dimensions"
+            }
         })
     }
 }
 
 impl core::error::Error for ArrayError {}
 
-/// A number type that an array may have.
+/// A number type for the elements of an array.
 pub trait Element: Copy {
     /// The type code, without byte order.
     const KIND: &'static str;
@@ -120,7 +125,7 @@ impl<'a> Array<'a> {
         let (text, fortran_order, shape) = header.and_then(fields).ok_or(ArrayError::Format)?;
         let (_, _, size) = dtype(text).ok_or(ArrayError::Type)?;
         let bytes = elements(&shape).and_then(|count| count.checked_mul(size));
-        if bytes != Some(data.len()) {
+        if bytes != Some(data.len()) || shape.len() > DIMENSIONS {
             return Err(ArrayError::Length);
         }
         Ok(Array { dtype: text.to_owned(), shape, fortran_order, data })
@@ -186,7 +191,7 @@ fn fields(header: &str) -> Option<(&str, bool, Vec<usize>)> {
     let lengths = behind("'shape'")?.strip_prefix('(')?.split(')').next()?;
     let words = lengths.split(',').map(str::trim).filter(|word| !word.is_empty());
     let shape: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
-    Some((descr, fortran_order, shape.filter(|shape| shape.len() <= DIMENSIONS)?))
+    Some((descr, fortran_order, shape?))
 }
 
 #[cfg(test)]
@@ -254,5 +259,10 @@ mod tests {
         let length = (header.len() as u16).to_le_bytes();
         let huge = [MAGIC, &[1, 0], &length, header.as_bytes()].concat();
         assert_eq!(Array::parse(&huge), Err(ArrayError::Length));
+        let ones = "1, ".repeat(DIMENSIONS + 1);
+        let header = format!("{{'descr': '|i1', 'fortran_order': False, 'shape': ({ones})}}");
+        let length = (header.len() as u16).to_le_bytes();
+        let deep = [MAGIC, &[1, 0], &length, header.as_bytes(), &[7]].concat();
+        assert_eq!(Array::parse(&deep), Err(ArrayError::Length));
     }
 }

@@ -24,7 +24,8 @@ pub fn encode(message: &Message) -> Vec<u8> {
     out
 }
 
-/// Decodes the output of [`encode`]; `None` if `blob` is not the encoding of a message.
+/// Decodes the output of [`encode`]; `None` if `blob` is not the encoding of a message, or if the
+/// content is longer than [`MAX_MESSAGE`]. Sets `born` and `via` to 0.
 pub fn decode(blob: &[u8]) -> Option<Message> {
     let (head, rest) = blob.split_at_checked(HEAD)?;
     let word = |at: usize| head[at..at + 8].try_into().ok().map(u64::from_be_bytes);

@@ -6,7 +6,8 @@ use alloc::sync::Arc;
 use super::{Log, Message, Mode};
 use crate::share::{Key, Prefix};
 
-/// Maximum lag of a subscriber by datagrams, in messages. Older messages would be useless to it.
+/// Maximum lag of a subscriber that gets datagrams, in messages. Older messages come too late to be
+/// useful.
 const DATAGRAMS: u64 = 256;
 
 /// The next output of a cursor.
@@ -15,7 +16,7 @@ pub enum Taken {
     /// A message.
     Message(Arc<Message>),
     /// The subscriber missed this many messages: the log has dropped them, or they are too old
-    /// for a subscriber by datagrams. With a filter, messages of other keys count too.
+    /// for a subscriber that gets datagrams. With a filter, messages of other keys count too.
     Lost(u64),
 }
 
@@ -40,9 +41,9 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// A new subscriber. It first gets the last message of each key, except in the mode `deadline`.
-    /// `not_via` is the id of the link that leads to the subscriber; 0 if the subscriber is not a
-    /// link.
+    /// A new subscriber. It first gets the last message of each key in `keys`, except in the mode
+    /// `deadline`. `not_via` is the id of the link that leads to the subscriber; 0 if the
+    /// subscriber is not a link.
     pub fn new(log: &Log, mode: Mode, keys: Prefix, not_via: u64) -> Cursor {
         let mut cursor = Cursor::at(log.next(), mode, keys, not_via);
         match mode {
@@ -65,7 +66,8 @@ impl Cursor {
         self.next
     }
 
-    /// Number of the room's messages that wait for this subscriber.
+    /// Number of the room's messages that wait for this subscriber. In the mode `latest`: number of
+    /// keys that are left in the current round.
     pub fn behind(&self, log: &Log) -> u64 {
         match self.mode {
             Mode::Latest => self.due.len() as u64,

@@ -42,13 +42,13 @@ pub enum Code {
     },
 }
 
-/// Error: a number of the code is out of its limits.
+/// Error: a number of the code is out of its limits, or an XOR code has not exactly one repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeError;
 
 impl core::fmt::Display for CodeError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "a group has 1 to {MAX_GROUP} datagrams and 1 to {MAX_REPAIRS} repairs")
+        write!(f, "a group has 1 to {MAX_GROUP} datagrams and 1 to {MAX_REPAIRS} repairs (XOR: 1)")
     }
 }
 
@@ -58,7 +58,7 @@ impl Code {
     /// Returns the code with these numbers: none, XOR with one repair, or Reed–Solomon.
     ///
     /// # Errors
-    /// A number is out of its limits.
+    /// A number is out of its limits, or `is_xor` is set and `repairs` is not 1.
     pub fn new(is_xor: bool, group: u32, repairs: u32) -> Result<Code, CodeError> {
         let within =
             |number, most: u8| u8::try_from(number).ok().filter(|n| (1..=most).contains(n));
@@ -102,7 +102,7 @@ pub struct Cutter {
     code: Code,
     /// The code and the wait that apply from the next group on.
     next: Option<(Code, Span)>,
-    /// Bytes of a message in each datagram.
+    /// Maximum bytes of a message in one datagram.
     part: usize,
     /// How long a group may stay incomplete before its repairs are sent.
     wait: Span,

@@ -26,7 +26,7 @@ impl Departure {
     pub const LEN: usize = 8;
 
     /// The departure at `now` of a message that its sender got at `born`, in microseconds of
-    /// this end's clock.
+    /// the local clock.
     pub fn new(now: Time, born: i64) -> Departure {
         let now = micros(now);
         let age = u32::try_from(now.saturating_sub(born).max(0)).unwrap_or(u32::MAX);
@@ -73,7 +73,7 @@ impl Judge {
         Judge { clock: Clock::new(), deadline }
     }
 
-    /// The time when the sender got a message that arrived at `now`, in microseconds of this end's
+    /// The time when the sender got a message that arrived at `now`, in microseconds of the local
     /// clock. The hop takes at least `path`. `None` if the message is older than the deadline.
     pub fn born(&mut self, now: Time, departure: Departure, path: Span) -> Option<i64> {
         let stamp = self.clock.stamp(departure.stamp);
@@ -95,8 +95,8 @@ pub struct Cover {
 
 /// Returns a code for `per_second` datagrams over a hop. Messages that the code restores still
 /// arrive within `deadline`. A group collects datagrams for half of the time that remains of
-/// `deadline` after RTT/2 + jitter; a jitter beyond a quarter of the deadline is ignored. The group
-/// has as many repairs as [`plan`] gives a stream's frame of the same length, at most 32.
+/// `deadline` after RTT/2 + jitter; the jitter counts as at most a quarter of the deadline. The
+/// group has as many repairs as [`plan`] gives a stream's frame of the same length, at most 32.
 /// `None` if no time remains.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {
     let wait = path.calmed(deadline).leaves(deadline) / 2;
@@ -172,7 +172,7 @@ mod tests {
             panic!("a code")
         };
         assert!(repairs > 3, "{repairs}");
-        // Jitter beyond a quarter of the deadline makes no difference.
+        // The jitter counts as at most a quarter of the deadline.
         let shaky = Path { jitter: Span::from_secs(1), ..path(0.01, 1.0) };
         assert_eq!(
             cover(250, 1.0, &shaky).map(|cover| cover.wait),

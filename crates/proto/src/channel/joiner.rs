@@ -16,7 +16,7 @@ const GROUP_BYTES: usize = 4 << 20;
 const PARTIAL: usize = 1_024;
 /// Maximum bytes of all incomplete messages.
 const PARTIAL_BYTES: usize = 32 << 20;
-/// Memory of a part in addition to its bytes.
+/// Memory of a part or a kept datagram in addition to its bytes, in bytes.
 const OVERHEAD: usize = 64;
 
 /// A complete message.
@@ -44,7 +44,8 @@ struct Group {
     /// Whether the code is XOR, the number of originals and the number of repairs, as the first
     /// repair that arrived states them.
     shape: Option<(bool, u8, u8)>,
-    /// Whether all originals have arrived or were restored.
+    /// Whether enough datagrams have arrived: the lost originals were restored if possible, and
+    /// the group keeps no more datagrams.
     done: bool,
     cost: usize,
 }
@@ -73,7 +74,7 @@ impl Joiner {
         self.partial_bytes + self.group_bytes
     }
 
-    /// Drops incomplete messages and groups; their messages are lost.
+    /// Drops the parts of incomplete messages, and the datagrams kept to restore lost datagrams.
     pub fn clear(&mut self) {
         self.partial.clear();
         self.groups.clear();
@@ -81,7 +82,7 @@ impl Joiner {
     }
 
     /// Takes an authentic datagram; appends the messages that it completes to `out`. A malformed
-    /// datagram has no effect.
+    /// datagram completes no message.
     pub fn take(&mut self, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         let (group, index) = (block >> 16, block & 0xff);
         if block & REPAIR == 0 {

@@ -14,9 +14,9 @@ pub struct Limits {
     /// Maximum bytes of the messages that are kept for slow subscribers. The newest message is
     /// kept, whatever its size.
     pub bytes: usize,
-    /// Keys whose last message is kept for late subscribers.
+    /// Maximum number of keys whose last message is kept for late subscribers.
     pub keys: usize,
-    /// Bytes of the last messages that are kept for late subscribers.
+    /// Maximum bytes of the last messages that are kept for late subscribers.
     pub key_bytes: usize,
 }
 

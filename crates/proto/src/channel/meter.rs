@@ -15,7 +15,7 @@ pub struct Stats {
     pub messages: u64,
     /// Bytes of content delivered.
     pub bytes: Bytes,
-    /// Messages that were lost: on the path, or because this end was too slow.
+    /// Messages that were lost: on the path, or because the subscriber was too slow.
     pub lost: u64,
     /// Messages that arrived after a message that was sent later.
     pub reordered: u64,

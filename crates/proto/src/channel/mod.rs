@@ -7,8 +7,9 @@
 //!
 //! - [`Mode`]: what a subscriber gets from the log. `reliable`: every message, in order. `latest`:
 //!   the newest value of each key. `datagram`: every message, immediately or never. `deadline`:
-//!   like `datagram`, but no message that is too old.
-//! - [`Seen`]: drops duplicate messages, after a lost connection or around a ring of servers.
+//!   like `datagram`, but no message that is too old. `multicast`: like `datagram`, but through a
+//!   multicast group.
+//! - [`Seen`]: detects duplicate messages, after a lost connection or around a ring of servers.
 //! - [`encode`], [`Cutter`], [`Joiner`], [`decode`]: messages as datagrams, with repairs.
 //! - [`Senders`]: a [`Joiner`] for each sender of a multicast group.
 //! - [`cover`], [`Judge`]: the erasure code that a deadline needs, and the age of each message.

@@ -2,16 +2,16 @@
 
 use alloc::collections::BTreeMap;
 
-/// How many of the newest numbers are remembered individually.
+/// How many of the newest numbers (the window) are remembered individually.
 const WINDOW: u64 = 1_024;
 const WORDS: usize = (WINDOW / 64) as usize;
 
 /// The result of marking a number as arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// The number is new. Marking it may move earlier numbers out of the window.
+    /// The number is new. Marking a number may make lower numbers too old.
     New {
-        /// Numbers that left the window without having arrived.
+        /// Numbers that have become too old without having arrived.
         lost: u64,
         /// Whether a higher number arrived before this number.
         late: bool,
@@ -27,7 +27,7 @@ pub enum Placed {
 pub struct Numbers {
     /// One more than the highest number.
     end: u64,
-    /// The first number that arrived: earlier numbers do not count as lost.
+    /// The lowest number marked as new: lower numbers do not count as lost.
     begin: u64,
     words: [u64; WORDS],
 }
@@ -66,11 +66,11 @@ impl Numbers {
         (from..self.end).filter(|number| !self.is_set(*number)).count() as u64
     }
 
-    /// Makes `number` the highest; returns how many numbers left the window without having arrived.
+    /// Makes `number` the highest; returns how many numbers became too old without having arrived.
     fn advance(&mut self, number: u64) -> u64 {
         let end = number.saturating_add(1);
-        // Two kinds of numbers leave the window: numbers that were in it, and numbers that a jump
-        // skips entirely.
+        // Two kinds of numbers become too old: numbers that leave the window, and numbers of a jump
+        // that were never in the window.
         let start = end.saturating_sub(WINDOW);
         let old_start = self.begin.max(self.end.saturating_sub(WINDOW));
         let within = (old_start..start.min(self.end)).filter(|old| !self.is_set(*old)).count();
@@ -118,7 +118,7 @@ impl Seen {
         Seen { origins: BTreeMap::new(), most, uses: 0 }
     }
 
-    /// Marks a message; returns whether it is new.
+    /// Marks a message; returns whether the message is new. A message too old to be known is not.
     pub fn is_new(&mut self, origin: u64, number: u64) -> bool {
         self.uses += 1;
         if !self.origins.contains_key(&origin) && self.origins.len() >= self.most {

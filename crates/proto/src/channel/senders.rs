@@ -49,7 +49,7 @@ impl Senders {
         self.joiners.values().map(Joiner::lost).fold(0, u64::saturating_add)
     }
 
-    /// Drops incomplete messages and groups; their messages are lost.
+    /// Drops the parts of incomplete messages, and the datagrams kept to restore lost datagrams.
     pub fn clear(&mut self) {
         self.joiners.values_mut().for_each(Joiner::clear);
         self.held = 0;

@@ -58,6 +58,7 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_first() {
         assert_eq!(take(&mut late, &log), [2, 3, 4, 5], "{mode:?}");
     }
     let mut late = Cursor::new(&log, Mode::Reliable, Prefix::ALL, 0);
+    assert_eq!(late.behind(&log), 4);
     // The key changes before the late subscriber takes it: the subscriber gets only the newest
     // value.
     log.push(message(6, "b"));
@@ -85,7 +86,7 @@ fn the_newest_value_of_a_key_replaces_those_that_were_not_taken_and_no_key_starv
     };
     let numbers: Vec<u64> = taken.iter().map(number).collect();
     assert_eq!(numbers, [10, 13, 14, 17, 18, 21, 22, 25]);
-    // After that the subscriber gets only later changes.
+    // The subscriber still gets the newest value of `a`, and then nothing.
     assert_eq!(take(&mut latest, &log), [24]);
     assert_eq!(take(&mut latest, &log), []);
 }
@@ -104,7 +105,7 @@ fn a_value_that_was_taken_ahead_of_its_round_does_not_come_twice() {
 }
 
 #[test]
-fn keys_and_links_filter_and_a_datagram_subscriber_skips_old_messages() {
+fn filters_select_messages_and_a_datagram_subscriber_skips_old_ones() {
     let mut log = Log::new(limits(1_000, 1_000));
     let keys = Prefix::new("a").unwrap();
     let mut filtered = Cursor::new(&log, Mode::Reliable, keys, 0);
@@ -246,7 +247,7 @@ fn every_code_delivers_whole_messages_and_repeated_datagrams_add_none() {
 }
 
 #[test]
-fn any_lost_datagram_of_a_group_is_restored_and_more_than_the_repairs_are_not() {
+fn a_group_restores_as_many_datagrams_as_it_has_repairs_and_no_more() {
     let messages: Vec<Vec<u8>> = (0..24).map(|n| vec![n as u8; 10 + n % 5]).collect();
     for (code, size, repairs) in
         [(CODES[1], 3, 1), (CODES[2], 4, 1), (CODES[3], 12, 4), (Code::Xor { group: 1 }, 2, 1)]
@@ -287,7 +288,7 @@ fn a_group_that_waits_gets_its_repairs_and_originals_never_wait() {
 }
 
 #[test]
-fn hostile_datagrams_restore_nothing_and_take_bounded_memory() {
+fn after_hostile_datagrams_memory_is_bounded_and_an_honest_message_arrives() {
     let (mut joiner, mut out) = (Joiner::default(), Vec::new());
     let mut random = 1_u64;
     for step in 0..200_000_u64 {

@@ -1,5 +1,5 @@
 //! First sends: the blocks that were never sent, in order, within the receiver's grant (the bytes
-//! that may be sent).
+//! that may be sent for the first time).
 
 use core::ops::Range;
 

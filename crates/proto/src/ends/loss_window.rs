@@ -62,7 +62,7 @@ impl LossWindow {
     }
 }
 
-/// Whether `lost` of `sent` datagrams can be lost on a path with this loss ratio.
+/// Whether `lost` of `sent` datagrams is a plausible loss on a path with this loss ratio.
 fn agree(lost: u64, sent: u64, ratio: LossRatio) -> bool {
     let (sent, ratio) = (sent as f64, ratio.get());
     let noise = DEVIATIONS * libm::sqrt(sent * ratio * (1.0 - ratio));

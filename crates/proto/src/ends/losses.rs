@@ -60,7 +60,8 @@ impl LossList {
     }
 }
 
-/// Blocks resent less than a round trip ago. A report that arrives now cannot cover them yet.
+/// Blocks that a sender resent less than a round trip ago: a report that arrives now cannot cover
+/// them yet. Tsunami's receiver keeps the blocks that it requested recently in the same way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
     runs: VecDeque<(Time, Range<u64>)>,

@@ -1,17 +1,19 @@
-//! Code that the ends of all protocols share, so that a protocol's folder holds only its decisions.
+//! Code that the senders and receivers of all protocols share, so that a protocol's folder holds
+//! only its decisions.
 //!
 //! - [`frontier`]: blocks that were never sent, in order, within the receiver's grant.
 //! - [`sending`]: pacing, round-trip time, the receiver's pulses (periodic reports), the circuit
 //!   breaker, counters.
 //! - [`flow`]: a sender made from a protocol's decisions.
 //! - [`mod@train`]: a first rate, from the first datagrams.
-//! - [`repairs`], [`arrived`]: the two ends of a protocol that numbers blocks from the start of
-//!   the object instead of the segment. They use [`losses`], the loss list, and
-//!   [`complete_segments`].
-//! - [`seen_numbers`]: which numbered messages have arrived. [`again`]: repetition with backoff
-//!   during silence. [`mod@grace`]: how late a datagram may be.
+//! - [`repairs`], [`arrived`]: the sender's and the receiver's blocks, for a protocol that numbers
+//!   blocks from the start of the object instead of the segment. They use [`losses`], the loss
+//!   list, and [`complete_segments`], the complete segments.
+//! - [`seen_numbers`]: which numbered messages have arrived. [`again`]: repetition with backoff during
+//!   silence. [`mod@grace`]: how long to wait for an overtaken datagram.
 //! - [`loss_window`]: the loss ratio of recent datagrams.
 //! - [`receiving`]: counters and pulses from arrivals; many flows behind one receiver.
+//! - `out`, for tests: a sender without a network.
 //! - [`tallies`]: which blocks have arrived, a bitmap for each incomplete segment.
 
 pub(crate) mod again;
@@ -22,6 +24,8 @@ pub(crate) mod frontier;
 pub(crate) mod grace;
 pub(crate) mod loss_window;
 pub(crate) mod losses;
+#[cfg(test)]
+pub(crate) mod out;
 pub(crate) mod receiving;
 pub(crate) mod repairs;
 pub(crate) mod seen_numbers;

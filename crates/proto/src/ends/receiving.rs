@@ -97,9 +97,9 @@ impl ReceivingEnd {
         self.events.push_back(Event::Restored { chunk });
     }
 
-    /// Subtracts blocks that were counted as lost but need not arrive. Example: this end has the
-    /// blocks from another source. The sender left them out before `skip` was called here, so the
-    /// gap was counted as lost.
+    /// Subtracts blocks that were counted as lost but need not arrive. Example: the receiver has
+    /// the blocks from another source. The sender left them out before `skip` was called here, so
+    /// the gap was counted as lost.
     pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);
@@ -166,7 +166,7 @@ pub trait ReceivingFlow: Send {
 
 /// A receiver of any number of independent flows.
 ///
-/// The cost of a call does not grow with the number of flows: only changed flows are polled, and
+/// The cost of a call hardly grows with the number of flows: only changed flows are polled, and
 /// the wake-ups of the others are kept in order.
 pub struct Flows<F> {
     flows: BTreeMap<FlowId, Member<F>>,

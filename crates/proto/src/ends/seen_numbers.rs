@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_number_is_new_once() {
+    fn the_second_largest_number_is_new_once() {
         let mut seen = SeenNumbers::default();
         assert!(seen.is_new(u64::MAX - 1) && !seen.is_new(u64::MAX - 1));
     }

@@ -91,7 +91,7 @@ impl SendingEnd {
     }
 
     /// Records that every block of a segment has arrived; returns whether that is new. The last
-    /// segment finishes the flow.
+    /// incomplete segment finishes the flow.
     pub(crate) fn set_whole(&mut self, segment: u32) -> bool {
         if self.complete_segments.contains(segment) {
             return false;
@@ -122,7 +122,7 @@ impl SendingEnd {
         self.frontier.there().covers(base + u64::from(from)..end)
     }
 
-    /// Whether the receiver has confirmed that nothing is missing.
+    /// Whether the receiver is known to miss nothing.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
@@ -185,6 +185,12 @@ impl SendingEnd {
     /// Returns the loss ratio to expect of the next datagrams ([`LossWindow::expected`]).
     pub(crate) fn loss(&self, least: u64) -> Option<Expected> {
         self.loss.expected(least)
+    }
+
+    /// Sets the pacer's rate and its maximum number of datagrams in a burst.
+    pub(crate) fn pace(&mut self, now: Time, rate: Rate, most: u64) {
+        self.pacer.set_rate(now, rate);
+        self.pacer.limit_burst(most);
     }
 
     /// Records the datagrams of a poll, the first with number `next`. Call it once after all

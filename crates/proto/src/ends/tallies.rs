@@ -52,7 +52,7 @@ impl Tallies {
         Marked { new, is_last }
     }
 
-    /// Marks all of a segment's `blocks`; returns whether they completed the segment.
+    /// Marks the range `blocks` of a segment; returns whether they completed the segment.
     pub(crate) fn fill(&mut self, segment: u32, blocks: Range<u32>) -> bool {
         if self.is_whole(segment) {
             return false;

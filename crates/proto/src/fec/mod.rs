@@ -50,7 +50,7 @@ use alloc::vec::Vec;
 pub use amount::{Losses, repairs};
 pub use shape::{MAX_BLOCK, MAX_ORIGINALS, MAX_REPAIRS, Scheme, Shape, ShapeError};
 
-/// A symbol that cannot belong to its block.
+/// Error: the symbols passed do not fit their block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SymbolError {
     /// An original or repair with an invalid number.
@@ -86,7 +86,7 @@ impl core::fmt::Display for SymbolError {
             }
             SymbolError::Twice(number) => write!(f, "symbol {number} was given twice"),
             SymbolError::Length { length, symbol } => {
-                write!(f, "a symbol of {length} bytes does not fit the block's {symbol} bytes")
+                write!(f, "a symbol of {length} bytes does not fit symbols of {symbol} bytes")
             }
             SymbolError::Originals { given, expected } => {
                 write!(f, "{given} originals were given, the block has {expected}")

@@ -23,7 +23,7 @@ fn counts(shape: Shape) -> (usize, usize, usize) {
     (shape.originals().into(), shape.repairs().into(), shape.symbol().into())
 }
 
-/// The calls below check their arguments first, so the library never refuses them.
+/// The functions below check their arguments first, so the library refuses only duplicates.
 const CHECKED: &str = "a shape is within the library's limits, and each symbol is checked";
 
 /// See [`super::Encoder`].

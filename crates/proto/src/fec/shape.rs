@@ -95,11 +95,11 @@ impl Shape {
         }
     }
 
-    /// An XOR block with `group` originals per repair that survives one burst of up to `burst` lost
-    /// originals. It has `group` · `burst` originals and `burst` repairs.
+    /// An XOR block of `group` · `burst` originals and `burst` repairs. The block survives one
+    /// burst of up to `burst` lost originals.
     ///
     /// # Errors
-    /// [`ShapeError`] if a number is out of its limits.
+    /// [`ShapeError`] if a number is out of its limits; names at most 65,535 originals.
     pub fn interleaved(group: u16, burst: u16, symbol: u16) -> Result<Shape, ShapeError> {
         let originals = group.checked_mul(burst).ok_or(ShapeError::Originals(u16::MAX))?;
         Shape::new(Scheme::Xor, originals, burst, symbol)

@@ -35,7 +35,7 @@ fn the_number_of_repairs_is_the_binomial_quantile() {
 /// At k = 1 and L = 1 %, a block with one repair fails with probability 10⁻⁴: both packets are
 /// lost.
 #[test]
-fn the_failure_ratio_may_be_met_exactly_and_no_more() {
+fn repairs_suffice_just_above_their_failure_ratio_and_not_just_below() {
     let of = |epsilon| repairs(1, independent(0.01), epsilon);
     assert_eq!((of(1.01e-4), of(0.99e-4)), (Some(1), Some(2)));
 }
@@ -50,7 +50,7 @@ fn losses_in_bursts_take_more_repairs() {
 }
 
 #[test]
-fn no_loss_takes_no_repair_and_total_loss_has_no_answer() {
+fn no_loss_takes_no_repair_and_total_loss_or_invalid_numbers_have_no_answer() {
     assert_eq!(repairs(MAX_ORIGINALS, independent(0.0), 1e-10), Some(0));
     assert_eq!(repairs(20, independent(1.0), 1e-4), None);
     assert_eq!(repairs(0, independent(0.01), 1e-4), None);
@@ -61,7 +61,7 @@ fn no_loss_takes_no_repair_and_total_loss_has_no_answer() {
 }
 
 #[test]
-fn a_burst_shorter_than_of_independent_losses_counts_as_independent() {
+fn a_burst_shorter_than_that_of_independent_losses_counts_as_independent() {
     let losses = Losses::bursty(ratio(0.5), 0.0);
     assert_eq!((losses, losses.burst()), (independent(0.5), 2.0));
     assert_eq!(Losses::bursty(ratio(0.5), f64::NAN), independent(0.5));
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn xor_restores_an_original_where_it_alone_is_lost_of_its_group(
+    fn xor_restores_an_original_if_its_group_lost_no_other_symbol(
         k in 1u16..40, m in 0u16..40, seed: u64, share in 0usize..101,
     ) {
         let m = m.min(k);
@@ -242,7 +242,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stricter_ratio_needs_no_fewer_repairs(
+    fn a_lower_permitted_failure_ratio_needs_no_fewer_repairs(
         k in 1u16..60,
         loss in 0.001f64..0.4,
         burst in 1.0f64..4.0,

@@ -18,7 +18,8 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// Maximum number of blocks of a stretch. All blocks in flight of a stretch count as lost together.
+/// A stretch with at least this many blocks gets no more. All blocks in flight of a stretch count
+/// as lost together.
 pub(super) const STRETCH: u32 = 256;
 
 /// When a stretch was sent.
@@ -134,7 +135,7 @@ impl Circle {
         }
     }
 
-    /// The earliest time at which a sent block counts as lost even without a report.
+    /// The earliest time at which a sent block may count as lost without a report.
     pub(super) fn next_loss(&self, patience: Span) -> Option<Time> {
         let newest = self.newest.iter().map(|(_, stretch)| stretch);
         self.stretches.values().chain(newest).map(|stretch| stretch.sent.at + patience).min()
@@ -264,7 +265,7 @@ mod tests {
             assert!(!circle.acknowledge(segment, 6..7, &[]));
             assert!(circle.acknowledge(segment, 8..9, &[]));
             circle.forget(segment);
-            assert!(!circle.acknowledge(segment, 0..10, &[]), "it is known");
+            assert!(!circle.acknowledge(segment, 0..10, &[]), "the segment is forgotten");
         }
     }
 
@@ -276,7 +277,7 @@ mod tests {
             let known = Known { highest, patience: PATIENCE, by_time_to };
             again(&mut circle.clone(), now, Some(known)).is_some()
         };
-        assert!(!lost(ms(5), 2, 0) && lost(ms(5), 3, 0), "its last number is 2");
+        assert!(!lost(ms(5), 2, 0) && lost(ms(5), 3, 0), "the last number is 2");
         let just_before = ms(104) + Span::from_nanos(999_999);
         assert!(!lost(just_before, 0, 2) && lost(ms(105), 0, 2));
         assert!(!lost(ms(105), 0, 1), "time counts only up to number 1");
@@ -333,7 +334,7 @@ mod tests {
             send(&mut circle, ms(0), 0, 5..7, 4);
             send(&mut circle, ms(0), 1, 0..2, 6);
             assert!(circle.clone().send_again(ms(1), 8, 100, None).is_some());
-            // Both segments have a stretch sent once and one sent twice.
+            // In `turned` every stretch was resent once, and the first stretch twice.
             let mut turned = circle.clone();
             for _ in 0..3 {
                 turned.send_again(ms(1), 8, 100, None);

@@ -16,7 +16,7 @@
 //! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or
 //!   else the measured capacity of the path. For `fobs-table` it is the slower of the two cards, if
 //!   both are known.
-//! - The acknowledgement of a large object takes several messages; the first cover the changes.
+//! - The acknowledgement of a large object covers the changes, in as many messages as they need.
 //!   Each message is independent, and unchanged parts of the object are reported again in turn
 //!   (`pending_reports`).
 //! - With one circle over a large object, nearly every chunk has a hole until the whole object has
@@ -29,8 +29,8 @@
 //!   would waste a round trip of useless repeats, C·RTT, at the end of each segment. With this rule
 //!   that cost occurs once, at the object's end.
 //! - The receiver's grant (the bytes that may be sent for the first time) limits the greed too.
-//!   Without a grant a sender resends only known losses. An acknowledgement names the highest
-//!   packet number that had arrived. A block that was sent under a lower number and is not
+//!   While the grant is used up, a sender resends only known losses. An acknowledgement names the
+//!   highest packet number that had arrived. A block that was sent under a lower number and is not
 //!   acknowledged is lost. Blocks in flight are not resent: the receiver waits for its disk, and
 //!   copies would not make room. The circle's rule then applies to the lost blocks only. Resent
 //!   blocks need no grant.
@@ -133,8 +133,8 @@ pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     104_857_600.0,
 );
 
-/// The paper's FOBS has no chunks: it resends after a segment, which may be the whole object. This
-/// default, the largest chunk, leaves the segment as the only limit.
+/// The paper's FOBS has no chunks: it resends losses after a segment, which may be the whole
+/// object. This default, the largest chunk, leaves the segment as the only limit.
 pub(crate) const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
 
 /// The registry's entry for FOBS as in its paper.

@@ -4,8 +4,8 @@
 //! A segment is divided into cells of [`CELL`] blocks. A cell with new arrivals is reported in
 //! [`REPEATS`] acknowledgements. A cell with a repeated block is reported again too, because the
 //! sender does not know that the block arrived. A message begins with a changed cell and covers as
-//! many following cells as it can hold. A small object, or one with few losses, is therefore
-//! always reported completely. From time to time the receiver also reports some unchanged cells,
+//! many following cells as it can hold. A segment of at most one cell is therefore always
+//! reported completely. From time to time the receiver also reports some unchanged cells,
 //! in turn. The loss of any message is therefore harmless.
 
 use alloc::collections::BTreeMap;

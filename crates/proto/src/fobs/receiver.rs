@@ -1,4 +1,5 @@
-//! The receiving end: records arrivals, and acknowledges them after a fixed number of new blocks.
+//! The receiving end: records arrivals, and acknowledges them after a fixed number of new blocks or
+//! a delay.
 
 use super::ACK_FREQUENCY;
 use super::pending_reports::PendingReports;

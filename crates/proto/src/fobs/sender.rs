@@ -20,7 +20,7 @@ use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// The smallest batch after an acknowledgement: the size that was best in the paper.
+/// The smallest batch after an acknowledgement of new blocks: the size that was best in the paper.
 const LEAST_BATCH: u64 = 2;
 
 /// FOBS's sender.
@@ -124,10 +124,10 @@ impl FobsSender {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
-    /// The rule for losses. While a first send is possible, a repeated block does not count as lost
-    /// because of time alone. Consider a slow sender whose repeats take longer than its patience
-    /// and that gets no acknowledgements. Without this rule such a sender would repeat blocks for
-    /// ever and never reach a first send.
+    /// The rule for losses. While a first send is possible, a block that was repeated after the
+    /// last first send does not count as lost because of time alone. Consider a slow sender whose
+    /// repeats take longer than its patience and that gets no acknowledgements. Without this rule
+    /// such a sender would repeat blocks for ever and never reach a first send.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
@@ -151,8 +151,8 @@ impl FobsSender {
     /// The next run, whose first datagram gets number `number`, and whether it is a first send.
     fn choose(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
         if self.is_between_chunks() {
-            // Losses are resent only after a chunk's new data. The sender does not wait for blocks
-            // in flight.
+            // While new data can be sent, losses are resent only between two chunks. The sender
+            // does not wait for blocks in flight.
             let known = self.known();
             if let Some(run) = self.again(now, number, max, Some(known)) {
                 return Some((run, false));
@@ -229,15 +229,15 @@ impl FobsSender {
         }
     }
 
-    /// Sets the pacer to the controller's rate; reports a change of the table's rate.
+    /// Sets the pacer to the controller's rate and burst; reports a change of the table's rate.
     fn follow_rate(&mut self, now: Time) {
-        let rate = self.speed.controller().rate();
+        let controller = self.speed.controller();
+        let (rate, most) = (controller.rate(), controller.burst());
         let is_state = matches!(&self.speed, Speed::Table(table) if table.state().is_some());
         if is_state && rate != self.end.pacer.rate() && !self.end.is_finished() {
             self.end.push_event(Event::Rate(rate));
         }
-        self.end.pacer.set_rate(now, rate);
-        self.end.pacer.limit_burst(self.speed.controller().burst());
+        self.end.pace(now, rate, most);
     }
 }
 
@@ -344,8 +344,7 @@ impl SendingFlow for FobsSender {
         if count > 0 {
             self.speed.controller().on_sent(now, next, count);
         }
-        let rate = self.speed.controller().rate();
-        self.end.pacer.set_rate(now, rate);
+        self.follow_rate(now);
     }
 
     fn has_work(&self) -> bool {

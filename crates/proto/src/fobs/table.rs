@@ -1,4 +1,4 @@
-//! The rate table: the congestion response of FOBS as Oak Ridge's (ORNL's) study found it.
+//! The rate table: the congestion response of FOBS as Oak Ridge's (ORNL's) study describes it.
 //!
 //! > FOBS asks for the local and remote network interface card speed which it uses to determine a
 //! > maximum beginning rate. The default tolerated loss rate is 1%. FOBS calculates a table of
@@ -351,7 +351,7 @@ mod tests {
         };
         assert_eq!(top(&[105_000_000]), Some(105_000_000));
         assert_eq!(top(&[105_000_001]), None);
-        assert_eq!(top(&[200_000_000, 210_000_001]), None, "it is compared with the last segment");
+        assert_eq!(top(&[200_000_000, 210_000_001]), None, "compared with the last segment");
         assert_eq!(top(&[90_000_000]), Some(100_000_000), "the highest that was found");
     }
 

@@ -1,4 +1,4 @@
-//! FOBS's two ends, message by message.
+//! FOBS's sender and receiver, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run")]
 
 mod memory;
@@ -51,7 +51,7 @@ fn selective(
     Selective { sequence, report, closing }
 }
 
-/// The blocks of runs.
+/// The blocks of the runs, one by one.
 fn listed(runs: &[Range<u32>]) -> Vec<u32> {
     runs.iter().cloned().flatten().collect()
 }

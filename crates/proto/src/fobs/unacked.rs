@@ -4,8 +4,8 @@
 //! > received/not received status of every packet
 //!
 //! The lowest level has one bit for each block. Each level above has one bit for each non-empty
-//! word of the level below; the highest level is one word. The next block is found in as many steps
-//! as there are levels (four for sixteen million blocks), however few blocks are left. An
+//! word of the level below; the highest level is one word. The next block is found in at most two
+//! steps for each level (sixteen million blocks have four levels), however few blocks are left. An
 //! acknowledgement costs a step for each word that it changes.
 
 use alloc::vec;

@@ -34,7 +34,7 @@ struct Run {
 /// The requests of one flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
-    /// In the order of the requests, without runs that arrived or were lost.
+    /// In the order of the requests, without runs before the last edge whose grace has ended.
     runs: VecDeque<Run>,
     /// The first block of each run and its place; no block is in two runs.
     places: BTreeMap<u64, u64>,

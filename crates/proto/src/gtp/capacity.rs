@@ -9,10 +9,11 @@
 //! and falls to a ceiling (see below). Near the train's rate C_r rises slowly, because a rate that
 //! is too high first fills a queue, and the queue is noticed late.
 //!
-//! A *ceiling* is the arrival rate when there is loss, or the value of C_r before a queue grew. The
-//! first loss is enough to set a ceiling. While the ceiling holds, only loss above the threshold of
-//! the capacity estimator (CE, which follows one flow) counts, because a path may lose a little at
-//! any rate. If flows send far less than requested, the loss may come from hosts that pause and
+//! A *ceiling* is a rate just below the arrival rate when there is loss, a rate a few steps below
+//! C_r when a queue grew, or a rate just below that of a train of many steps. While no ceiling
+//! holds, a small loss is enough to set one. While a ceiling holds, only loss above the threshold
+//! of the capacity estimator (CE, which follows one flow) counts, because a path may lose a little
+//! at any rate. If flows send far less than requested, the loss may come from hosts that pause and
 //! catch up. Such loss counts only when it repeats. A confirmed ceiling holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
@@ -102,7 +103,7 @@ pub(super) struct Capacity {
     given: Option<f64>,
     share: f64,
     found: f64,
-    /// Rate of the fastest first train; infinite once a ceiling is known.
+    /// Rate of the fastest first train; infinite without a train, and once a ceiling is known.
     shown: f64,
     /// Whether the fastest first train is exact enough to show a ceiling.
     exact: bool,
@@ -248,8 +249,8 @@ impl Capacity {
             let Tuning { below_ceiling, steps_back, .. } = self.tuning;
             let below = (0..steps_back).fold(self.found, |found, _| found * below_ceiling);
             self.believe(below.max(self.base));
-            // The ceiling holds only for `belief` intervals: another measurement costs nothing, and
-            // a paused host may have caused the queue.
+            // Even a confirmed ceiling holds only for `tuning.belief` intervals here: another
+            // measurement costs nothing, and a paused host may have caused the queue.
             self.belief = self.tuning.belief;
         } else if whole.total >= rules.close * asked {
             // C_r rises only while the flows use it: unused capacity proves nothing.
@@ -393,8 +394,9 @@ mod tests {
         assert_eq!(believed(1), [8; 5]);
     }
 
-    /// Three paths deliver all of C_r. Their trains showed 250, 250 and `third` Mbit/s. All paths
-    /// have a queue of `queue` milliseconds.
+    /// Ends an interval in which three paths deliver all of C_r; returns the new C_r in Mbit/s. The
+    /// paths' trains showed 250, 250 and `third` Mbit/s. All paths have a queue of `queue`
+    /// milliseconds.
     fn over_paths(capacity: &mut Capacity, third: f64, queue: f64) -> f64 {
         let total = capacity.rate(0.0);
         let mut trains = Trains::default();
@@ -446,7 +448,8 @@ mod tests {
         assert_eq!(capacity.several.unwrap(), Trains { paths: 3, sum: 800e6, fastest: 300e6 });
     }
 
-    /// All of C_r is used and arrives, with this queue on all paths, in milliseconds.
+    /// Ends an interval in which all of C_r is used and arrives, with this queue on all paths, in
+    /// milliseconds. Returns the new C_r in Mbit/s.
     fn wait(capacity: &mut Capacity, queue: f64) -> f64 {
         let (total, queue) = (capacity.rate(0.0), queue / 1e3);
         let whole = Totals { total, current: total, queue, ..Totals::default() };

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerated_loss_does_not_reduce_the_rate() {
+    fn only_loss_beyond_the_tolerated_loss_counts() {
         let rules = Rules { tolerated_loss: 0.01, ..rules() };
         assert_eq!((rules.excess(0.01), rules.excess(0.0)), (0.0, 0.0));
         near(rules.excess(0.05), 0.04);
@@ -181,7 +181,7 @@ mod tests {
         let mut instant = PathRtt::new(Time::ZERO, Span::ZERO, Span::from_secs(10));
         instant.on_sample(Time::ZERO, Span::from_millis(10));
         assert_eq!(instant.queued(&rules), 0.0);
-        // If the round-trip time stays longer for a whole window, the path is longer.
+        // If the round-trip time stays longer for two windows, the path counts as longer.
         for second in [11, 22, 33] {
             path.on_sample(Time::ZERO + Span::from_secs(second), Span::from_millis(135));
         }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_never_passes_its_bound_and_a_silent_flow_has_none() {
+    fn the_estimate_never_exceeds_its_bound_and_is_zero_for_a_silent_flow() {
         run(
             105.0,
             &[(100.0, 100.0, 0.0, 102.0), (102.0, 102.0, 0.0, 105.0), (0.0, 105.0, 0.0, 0.0)],

@@ -14,8 +14,9 @@
 //!
 //! If the rate of other traffic exceeds its part, the estimated demand rises at least to this rate.
 //! Traffic that already fills the link therefore gets its share in one step. Only traffic that
-//! lasts for two periods counts. The reason is that the card counts our own datagrams before this
-//! program reads them: after a pause of the program, our own datagrams look like other traffic.
+//! lasts for two periods counts; a period is at least `others_look` (`tuning`) long. The reason is
+//! that the card counts our own datagrams before this program reads them: after a pause of the
+//! program, our own datagrams look like other traffic.
 
 use alloc::vec::Vec;
 
@@ -32,9 +33,8 @@ pub(super) struct FairShare {
 }
 
 impl FairShare {
-    /// Returns C_r for the next control interval. In the last interval other traffic arrived at
-    /// rate `seen`, in about `flows` flows, over a link of capacity `link`; `estimates` are our
-    /// flows' estimates and weights.
+    /// Returns C_r for the next period. `seen` is the rate of other traffic, in about `flows`
+    /// flows, over a link of capacity `link`; `estimates` are our flows' estimates and weights.
     pub(super) fn capacity(
         &mut self,
         tuning: &Tuning,
@@ -96,8 +96,8 @@ impl OtherTraffic {
         self.newest = (now, others);
     }
 
-    /// Ends a control interval. `estimates` are our flows' estimates and weights, `link` is the
-    /// capacity of the link.
+    /// Ends a control interval, and also the period if it is long enough. `estimates` are our
+    /// flows' estimates and weights, `link` is the capacity of the link.
     pub(super) fn on_interval(&mut self, tuning: &Tuning, link: Rate, estimates: &[(Rate, f64)]) {
         let ((since, before), (at, others)) = (self.from, self.newest);
         let span = at.since(since);
@@ -137,13 +137,13 @@ mod tests {
         Tuning::OURS
     }
 
-    /// C_r in Mbit/s after each period; `looks` gives the other traffic in Mbit/s.
-    fn looks(others: &mut FairShare, looks: &[u64], flows: u32, ours: &[(Rate, f64)]) -> Vec<u64> {
-        let look = |seen: &u64| {
+    /// C_r in Mbit/s after each period; `seen` gives the other traffic in Mbit/s.
+    fn rates(others: &mut FairShare, seen: &[u64], flows: u32, ours: &[(Rate, f64)]) -> Vec<u64> {
+        let rate = |seen: &u64| {
             let seen = Rate::from_mbps(*seen);
             others.capacity(&tuning(), LINK, seen, flows, ours).as_bps() / 1_000_000
         };
-        looks.iter().map(look).collect()
+        seen.iter().map(rate).collect()
     }
 
     #[test]
@@ -153,14 +153,14 @@ mod tests {
         // They use 40 %: a tenth less, 450. They use 7 %: 0.7 of 450, 315. They use 80 %: a
         // quarter more, 393.75.
         let seen = [600, 460, 300, 200, 30, 252];
-        let rates = looks(&mut FairShare::default(), &seen, 1, &[(LINK, 1.0)]);
+        let rates = rates(&mut FairShare::default(), &seen, 1, &[(LINK, 1.0)]);
         assert_eq!(rates, [500, 500, 500, 550, 685, 606]);
     }
 
     #[test]
     fn other_flows_count_as_one_each_and_our_flows_by_weight() {
         let fair =
-            |flows, ours: &[(Rate, f64)]| looks(&mut FairShare::default(), &[900], flows, ours)[0];
+            |flows, ours: &[(Rate, f64)]| rates(&mut FairShare::default(), &[900], flows, ours)[0];
         let greedy = (LINK, 1.0);
         assert_eq!(fair(3, &[greedy]), 250);
         assert_eq!(fair(0, &[greedy]), 500);
@@ -212,7 +212,7 @@ mod tests {
     fn our_flows_get_what_tcp_gives_back_within_a_dozen_periods() {
         let mut others = FairShare::default();
         settle(&mut others, 1000, 1, &[(LINK, 1.0)]);
-        let rates = looks(&mut others, &[0; 12], 1, &[(LINK, 1.0)]);
+        let rates = rates(&mut others, &[0; 12], 1, &[(LINK, 1.0)]);
         assert_eq!(rates[11], 990);
     }
 
@@ -227,20 +227,20 @@ mod tests {
     #[test]
     fn only_traffic_that_lasts_for_two_periods_counts() {
         let mut traffic = OtherTraffic::new(at(0), others(5));
-        let mut look = |ms, megabytes| {
+        let mut period = |ms, megabytes| {
             traffic.note(at(ms), others(megabytes));
             traffic.on_interval(&tuning(), LINK, &[(LINK, 1.0)]);
             (traffic.seen() / 1e6, traffic.left() / 1e6)
         };
         // 10 MB in 100 ms are 800 Mbit/s; they count only when they appear twice.
-        assert_eq!(look(100, 15), (0.0, 10.0));
-        assert_eq!(look(200, 15), (0.0, 10.0));
-        assert_eq!(look(300, 25), (0.0, 10.0));
-        assert_eq!(look(400, 30), (400.0, 500.0));
+        assert_eq!(period(100, 15), (0.0, 10.0));
+        assert_eq!(period(200, 15), (0.0, 10.0));
+        assert_eq!(period(300, 25), (0.0, 10.0));
+        assert_eq!(period(400, 30), (400.0, 500.0));
         // A report that follows too soon is ignored.
-        assert_eq!(look(450, 31), (400.0, 500.0));
+        assert_eq!(period(450, 31), (400.0, 500.0));
         // After a counter reset, the bytes since the last report are unknown.
-        assert_eq!(look(500, 0), (400.0, 500.0));
-        assert_eq!(look(600, 5), (400.0, 500.0));
+        assert_eq!(period(500, 0), (400.0, 500.0));
+        assert_eq!(period(600, 5), (400.0, 500.0));
     }
 }

@@ -39,8 +39,8 @@ pub(super) struct ScheduleChange {
     pub(super) freed: f64,
 }
 
-/// Arrivals of a flow, and datagrams that this host's socket dropped. In datagrams; in bits in the
-/// result of [`Flow::take_count`].
+/// Arrivals of a flow, and drops of this host's socket. Both numbers count datagrams, except in the
+/// result of [`Flow::take_count`], which counts bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count {
     pub(super) came: u64,

@@ -1,11 +1,11 @@
 //! The receiver's access link: how the host's card and other traffic on the link determine C_r, the
 //! capacity that the receiver divides among its flows.
 //!
-//! [`Capacity`] finds what our flows alone can carry. The card's speed is an upper limit. If a
-//! flow's first packet train (datagrams sent back to back) arrives at the share `like_card` of that
-//! speed or faster, the card is the bottleneck and C_r is its full speed. The card's speed alone is
-//! not enough, because the path to the host is often narrower. The user's limit for all flows is a
-//! second upper limit.
+//! [`Capacity`] finds the capacity that our flows' measurements show. The card's speed is an upper
+//! limit. If a flow's first packet train (datagrams sent back to back) arrives at the share
+//! `like_card` of that speed or faster, the card is the bottleneck and C_r is its full speed. The
+//! card's speed alone is not enough, because the path to the host is often narrower. The user's
+//! limit for all flows is a second upper limit.
 //!
 //! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
 //! capacity minus the *part* of other traffic, the rate that C_r leaves to it
@@ -233,7 +233,7 @@ mod tests {
             link.on_interval(&rules().tuning, &mut capacity, 100e6, &[]);
             assert_eq!(link.rate(&capacity, 0.0), 100e6);
         }
-        // If half of the link is ours, its capacity counts only up to twice the limit.
+        // With a `receive-share` of 50 %, the link's capacity counts only up to twice the limit.
         let mut half = found(10e9);
         half.set_rules(&Rules { receive_share: 0.5, ..rules() });
         link.on_interval(&rules().tuning, &mut half, 0.0, &[]);
@@ -252,17 +252,17 @@ mod tests {
     /// one flow of ours without a limit.
     fn with_others(capacity: &mut Capacity, others: u64) -> Link {
         let mut link = Link::new();
-        for look in 0..3u64 {
-            let bytes = Rate::from_mbps(others).over(Span::from_secs(look));
+        for second in 0..3u64 {
+            let bytes = Rate::from_mbps(others).over(Span::from_secs(second));
             let report = Others { link: None, bytes, flows: 1 };
-            link.set(Time::ZERO + Span::from_secs(look), report, true);
+            link.set(Time::ZERO + Span::from_secs(second), report, true);
             link.on_interval(&rules().tuning, capacity, 0.0, &[(Rate::from_bps(u64::MAX), 1.0)]);
         }
         link
     }
 
     #[test]
-    fn the_part_of_others_reduces_the_link_but_no_fixed_rate() {
+    fn the_part_of_other_traffic_reduces_c_r_but_no_fixed_rate() {
         let mut capacity = found(1e9);
         let mut link = with_others(&mut capacity, 600);
         assert_eq!(link.rate(&capacity, 0.0), 500e6);

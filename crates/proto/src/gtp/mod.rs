@@ -23,14 +23,14 @@
 //!   not count as lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
 //!   request, back to back; they show how fast the path delivers. Later C_r rises in small steps
-//!   while the flows use all of it. C_r falls to the arrival rate at a loss, and stops rising when
-//!   a queue grows on all paths.
+//!   while the flows use all of it. C_r falls to the arrival rate at a loss, and falls a few steps
+//!   when a queue grows on all paths.
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
 //!   requests missing blocks again without a timeout. Only silent senders need timeouts.
-//! - Each end reports its state at the start and on changes: the receiver its memory (in pulses,
-//!   its periodic reports), the sender its access rate and round-trip time. The receiver limits a
-//!   reported round-trip time to the delay of the sender's answers.
+//! - Receiver and sender report their state at the start and on changes: the receiver its memory
+//!   (in pulses, its periodic reports), the sender its access rate and round-trip time. The
+//!   receiver limits a reported round-trip time to the delay of the sender's answers.
 //! - A flow that stops answering leaves the schedule, and rejoins when it answers.
 //! - Loss that does not fall with a flow's rate is the path's own loss and is ignored. The paper's
 //!   rules would slow the flow down for ever.
@@ -41,7 +41,7 @@
 //! - `monitor` (SFM) measures.
 //! - `obedience` counts datagrams sent too fast.
 //! - `controller` (SFC) sets the requested rate.
-//! - `estimator` (CE) estimates what the flow could do.
+//! - `estimator` (CE) estimates the rate that the flow could reach.
 //! - `own` learns the path's own loss.
 //! - `standing` holds the path's round-trip time and limits.
 //! - `flow` sends requests.

@@ -36,11 +36,11 @@ pub(crate) const WEIGHT: ProtocolOption = ProtocolOption::new(
     1.0,
 );
 
-/// The first requested rate if nothing shows how fast the receiver is; our addition.
+/// C_r before anything is measured, and the sender's rate until the first request. Our addition.
 pub(crate) const START_RATE: ProtocolOption = ProtocolOption::new(
     Kind::Rate,
     "start-rate",
-    "first requested rate while nothing is measured",
+    "capacity of the receiver before anything is measured, as UDP payload",
     (1e5, 1e11),
     10e6,
 );

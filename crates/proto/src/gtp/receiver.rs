@@ -132,7 +132,7 @@ impl GtpReceiver {
     }
 
     /// Sets new targets for all flows: at the end of an interval from its measurements, otherwise
-    /// because flows joined or left.
+    /// because flows joined, left or changed.
     fn schedule(&mut self, now: Time, interval: bool) {
         let Some(rules) = self.rules else { return };
         if interval {

@@ -49,7 +49,7 @@ pub struct GtpSender {
     ahead: BTreeMap<u64, Request>,
     /// The number of the request whose rate applies.
     newest: u64,
-    /// Whether this end still has to report, in an offer, that it has sent all requested blocks.
+    /// Whether the sender still has to report, in an offer, that it has sent all requested blocks.
     unanswered: bool,
     offer: SenderOffer,
     /// All blocks below this number are known to have arrived.
@@ -74,9 +74,10 @@ fn is_found(setup: &Setup) -> bool {
 }
 
 /// Number of datagrams sent back to back at a flow's start, known to both ends. If the train is
-/// measured, it consists of all early blocks. The usual train of 32 datagrams is too short: it
-/// takes 0.4 ms at 1 Gbit/s, so a card that interrupts its host about every 60 µs delivers it in 6
-/// or 7 steps. A train shows the capacity only from 16 steps (distinct arrival times) on.
+/// measured, it consists of the early blocks, but has at least [`TRAIN_LEN`] and at most
+/// [`TRAIN_EVERY`] datagrams. The usual train of 32 datagrams is too short: it takes 0.4 ms at 1
+/// Gbit/s, so a card that interrupts its host about every 60 µs delivers it in 6 or 7 steps. A
+/// train shows the capacity only from 16 steps (distinct arrival times) on.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }

@@ -36,7 +36,7 @@ tuning! {
     /// Minimum amount of requested data that a sender has in hand, as time at its rate: a busy
     /// host may pause for this long.
     ahead: Span = Span::from_millis(100);
-    /// Minimum number of blocks in flight, however slow the flow.
+    /// Minimum number of requested blocks that have not arrived, however slow the flow.
     ahead_blocks: u64 = 4;
     /// Minimum data that a sender has in hand, as a number of requests. A late request then does
     /// not starve the sender.
@@ -50,8 +50,8 @@ tuning! {
     /// Rate above which a sender counts as too fast, as a share of the requested rate. Queues
     /// release packets in bursts; a sender may send what it has in hand.
     too_fast: f64 = 1.25;
-    /// Burst allowance, as a share of what the sender may have in hand: the path may have held back
-    /// that much.
+    /// Burst allowance, as a multiple of the data that the sender may have in hand: the path may
+    /// have held these data back.
     at_once: f64 = 2.0;
     /// Maximum number of requests a second to all senders together, without loss. Requests must not
     /// use up the capacity that the answers need.
@@ -124,7 +124,7 @@ tuning! {
     belief_again: u64 = 2;
     /// Relative difference up to which two ceilings count as the same.
     same_ceiling: f64 = 0.05;
-    /// Receive rate after a ceiling, as a share of the ceiling. Loss shows immediately, so one step
+    /// Ceiling, as a share of the arrival rate that showed it. Loss shows immediately, so one step
     /// is enough.
     below_ceiling: f64 = 0.98;
     /// Number of steps down by the factor `below_ceiling` after a queue showed a ceiling,
@@ -141,8 +141,8 @@ tuning! {
     paused: f64 = 0.8;
     /// Loss ratio above which loss counts immediately: no pause causes so much.
     doubtful: f64 = 0.2;
-    /// Minimum rate of a first packet train, as a share of the card's, that shows the card to be
-    /// the bottleneck. The train's duration is measured as the host reads the datagrams, not as
+    /// Minimum rate of a first packet train, as a share of the card's speed, that shows the card to
+    /// be the bottleneck. The train's duration is measured as the host reads the datagrams, not as
     /// they arrive.
     like_card: f64 = 0.75;
     /// Share of a link's capacity at which the link is full. If a full link loses packets, other
@@ -187,7 +187,7 @@ tuning! {
     others_less: f64 = 0.9;
     /// Factor on the part of other traffic that is gone.
     others_much_less: f64 = 0.7;
-    /// Minimum time over which other traffic is judged; a card's counter moves in steps.
+    /// Minimum time over which other traffic is judged (a period); a card's counter moves in steps.
     others_look: Span = Span::from_millis(100);
 }
 
@@ -201,7 +201,7 @@ mod tests {
     use crate::units::Bytes;
     use crate::wire::Control;
 
-    /// When a receiver with this patience repeats its request to a sender that never answers.
+    /// When a receiver with this `silence` repeats its request to a sender that never answers.
     fn second_request_at(silence: Span) -> Time {
         let layout = Layout::whole(Bytes::new(1_000_000), 1000).unwrap();
         let setup = Setup::new(FlowId(1), layout, Span::from_millis(10));

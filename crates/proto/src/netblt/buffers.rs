@@ -1,4 +1,4 @@
-//! The division of an object into buffers; both ends compute the same one.
+//! The division of an object into buffers; sender and receiver compute the same division.
 
 use core::ops::Range;
 

@@ -16,9 +16,9 @@
 //! - The RFC marks a buffer's last packet. Here the receiver knows which block is the last of a
 //!   buffer or of its list. An overtaken packet is not lost: RESEND waits for a grace of max(RTT/4,
 //!   1 ms).
-//! - The RFC opens a connection to agree on sizes; here both ends get them at the start. The sender
-//!   reports its rate with the first packet of a buffer, and the receiver sets the data timer from
-//!   this rate. The timer does not expire while data arrive.
+//! - The RFC opens a connection to agree on sizes; here sender and receiver get them at the start.
+//!   The sender reports its rate with the first packet of a buffer, and the receiver sets the data
+//!   timer from this rate. The timer does not expire while data arrive.
 //! - A sender that is slow, or may not send more bytes, would get requests for blocks that are
 //!   unsent or in flight. RESEND therefore carries the highest packet number that had arrived. The
 //!   sender resends only listed blocks that it sent before that number; the receiver will request

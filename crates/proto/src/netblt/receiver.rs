@@ -1,5 +1,5 @@
-//! The receiving end, which decides: it allows buffers (GO), waits for each buffer until its data
-//! timer expires, and requests missing blocks (RESEND) or confirms the buffer (OK).
+//! The receiving end, which decides: it allows buffers (GO) and confirms each complete buffer (OK).
+//! When a buffer's data timer expires, it requests the missing blocks (RESEND).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;

@@ -31,8 +31,8 @@ pub struct NetbltSender {
     open: BTreeMap<u64, Sending>,
     /// The open buffers that have blocks to resend.
     resending: BTreeSet<u64>,
-    /// The rate that the receiver offered last.
-    offer: Option<Rate>,
+    /// The rate and the burst size that the receiver offered last.
+    offer: Option<(Rate, u64)>,
     /// The buffer whose OK carried the last offer.
     offered_with: u64,
 }
@@ -59,14 +59,13 @@ impl NetbltSender {
         }
     }
 
-    /// The rate: the sender's own, or the receiver's offer if that is lower.
-    fn agreed(&self) -> Rate {
-        let own = self.controller.rate();
-        self.offer.map_or(own, |offer| own.min(offer))
-    }
-
-    fn set_rate(&mut self, now: Time) {
-        self.end.pacer.set_rate(now, self.agreed());
+    /// RFC 998: the ends agree on burst size and burst rate with each buffer; the smaller size and
+    /// the lower rate apply.
+    fn follow_rate(&mut self, now: Time) {
+        let own = (self.controller.rate(), self.controller.burst());
+        let agreed = |(rate, most): (Rate, u64)| (own.0.min(rate), own.1.min(most));
+        let (rate, most) = self.offer.map_or(own, agreed);
+        self.end.pace(now, rate, most);
     }
 
     fn base(&self, segment: u32) -> u64 {
@@ -128,14 +127,12 @@ impl NetbltSender {
         if self.end.is_there(segment, 0) {
             self.end.set_whole(segment);
         }
-        // An older offer that arrives late is ignored.
+        // The OK of an earlier buffer may carry an older offer, so that offer is ignored.
         if ok.buffer >= self.offered_with {
             self.offered_with = ok.buffer;
-            self.offer = ok.offer.map(|burst| burst.rate(self.datagram).max(LEAST_OFFER));
-            // RFC 998: the ends agree on burst size and burst rate with each buffer; the smaller
-            // size and the lower rate apply.
-            self.end.pacer.limit_burst(ok.offer.map_or(u64::MAX, |burst| burst.size.into()));
-            self.set_rate(now);
+            let offered = |burst: Burst| (burst.rate(self.datagram), u64::from(burst.size));
+            self.offer = ok.offer.map(offered).map(|(rate, most)| (rate.max(LEAST_OFFER), most));
+            self.follow_rate(now);
         }
     }
 
@@ -166,7 +163,7 @@ impl NetbltSender {
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         if let Some(feedback) = self.end.on_pulse(now, pulse) {
             self.controller.on_feedback(now, &feedback);
-            self.set_rate(now);
+            self.follow_rate(now);
         }
     }
 }
@@ -227,7 +224,7 @@ impl SendingFlow for NetbltSender {
         if count > 0 {
             self.controller.on_sent(now, next, count);
         }
-        self.set_rate(now);
+        self.follow_rate(now);
     }
 
     fn has_work(&self) -> bool {
@@ -237,5 +234,51 @@ impl SendingFlow for NetbltSender {
 
     fn has_only_first(&self) -> bool {
         self.resending.is_empty() && self.next_first().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::FlowId;
+    use crate::layout::Layout;
+    use crate::rate::Feedback;
+    use crate::time::Span;
+
+    /// A controller at 1 Gbit/s that wants bursts of at most 8 datagrams.
+    struct Short;
+
+    impl RateController for Short {
+        fn rate(&self) -> Rate {
+            Rate::from_mbps(1_000)
+        }
+
+        fn train(&mut self, _: Time, _: PacketNumber) -> u64 {
+            0
+        }
+
+        fn burst(&self) -> u64 {
+            8
+        }
+
+        fn on_sent(&mut self, _: Time, _: PacketNumber, _: u64) {}
+
+        fn on_feedback(&mut self, _: Time, _: &Feedback<'_>) {}
+    }
+
+    #[test]
+    fn rate_and_burst_are_the_controllers_or_the_offers_if_those_are_lower() {
+        let layout = Layout::whole(Bytes::new(1 << 20), 1_000).unwrap();
+        let mut sender = NetbltSender::new(&Setup::new(FlowId(1), layout, Span::from_millis(100)));
+        sender.controller = Box::new(Short);
+        let mut agreed = |offer| {
+            sender.offer = offer;
+            sender.follow_rate(Time::ZERO);
+            (sender.end.pacer.rate(), sender.end.pacer.burst())
+        };
+        let (own, low) = (Rate::from_mbps(1_000), Rate::from_mbps(900));
+        assert_eq!(agreed(None), (own, 8));
+        assert_eq!(agreed(Some((low, 9))), (low, 8));
+        assert_eq!(agreed(Some((own.scale(2.0), 7))), (own, 7));
     }
 }

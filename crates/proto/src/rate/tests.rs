@@ -182,6 +182,7 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
             rates.push((model.now, trains.rate()));
         }
         pacer.set_rate(model.now, trains.rate());
+        pacer.limit_burst(trains.burst());
         let first = PacketNumber(next);
         let room = trains.train(model.now, first).max(pacer.allowance(model.now));
         let room = room.min(until_train(first)).min(host.allowance(model.now));
@@ -302,6 +303,15 @@ fn drops_at_the_start_are_bounded() {
             assert!(run.sent_before_report < 200, "{path:?}: {}", run.sent_before_report);
         }
     }
+}
+
+/// A burst of a millisecond's data, as a sender emits by default, is larger than this queue.
+#[test]
+fn a_queue_shorter_than_a_burst_is_found_and_does_not_bring_the_rate_down() {
+    let short = Path { queue: Bytes::new(20 * 1_472), ..path(1_000, 1_000, 0.25, 0.0) };
+    let run = settle(short, 1);
+    assert!(run.goodput > 0.9, "{}", run.goodput);
+    assert!(run.dropped < 0.01, "{}", run.dropped);
 }
 
 #[test]

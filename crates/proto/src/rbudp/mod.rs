@@ -25,7 +25,7 @@
 //!   repairs then complete these blocks, and the receiver can free their memory. Repairs need no
 //!   grant.
 //! - The sender adds a few coded symbols ([`crate::coded`]) to rounds near the end of the object.
-//!   They replace lost repairs without another round trip. Where blocks cannot be coded, the sender
+//!   They replace lost blocks without another round trip. Where symbols cannot be used, the sender
 //!   repeats the blocks of a small last round ([`TAIL_COPIES`]).
 //!
 //! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`

@@ -22,7 +22,7 @@ const MAX_REPEAT: Span = Span::from_secs(2);
 /// Limit on the extra copies in small last rounds: one copy for this many blocks of the object.
 const COPY_SHARE: u64 = 256;
 /// Minimum loss ratio assumed when computing coded symbols ([`crate::coded`]) for a round with
-/// repairs, because that round had losses.
+/// repairs, because the round before it had losses.
 const LEAST_LOSS: f64 = 0.000_5;
 /// A round of first sends gets symbols only once reports have covered this many datagrams: before
 /// that, their loss ratio is too uncertain. A loss ratio remembered from an earlier flow needs no
@@ -33,7 +33,7 @@ const KNOWN: u64 = 500;
 /// remembered loss has no such error.
 const SPARE: f64 = 0.007_5;
 const SPARE_REMEMBERED: f64 = 0.008;
-/// Above this loss ratio no symbols are sent.
+/// At this loss ratio and above, no symbols are sent.
 const MOST_LOSS: f64 = 0.5;
 
 /// RBUDP's sender.
@@ -201,11 +201,14 @@ impl RbudpSender {
         self.end_round(now, segment);
     }
 
+    fn follow_rate(&mut self, now: Time) {
+        self.end.pace(now, self.controller.rate(), self.controller.burst());
+    }
+
     fn on_pulse(&mut self, now: Time, pulse: &Pulse) {
         if let Some(feedback) = self.end.on_pulse(now, pulse) {
             self.controller.on_feedback(now, &feedback);
-            self.end.pacer.set_rate(now, self.controller.rate());
-            self.end.pacer.limit_burst(self.controller.burst());
+            self.follow_rate(now);
         }
     }
 }
@@ -308,7 +311,7 @@ impl SendingFlow for RbudpSender {
         if count > 0 {
             self.controller.on_sent(now, next, count);
         }
-        self.end.pacer.set_rate(now, self.controller.rate());
+        self.follow_rate(now);
     }
 
     fn has_work(&self) -> bool {

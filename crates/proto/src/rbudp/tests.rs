@@ -1,5 +1,5 @@
-//! RBUDP's two ends, message by message. The sender sends DONE at the end of a round. The
-//! receiver's grant is the number of bytes that may be sent for the first time.
+//! RBUDP's sender and receiver, message by message. The sender sends DONE at the end of a round.
+//! The receiver's grant is the number of bytes that may be sent for the first time.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod coded;
@@ -12,15 +12,14 @@ use proptest::prelude::*;
 
 use super::{ROW, RbudpReceiver, RbudpSender, TAIL_COPIES};
 use crate::endpoint::{
-    Arrival, BlockRange, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
+    Arrival, BlockRange, Event, Outgoing, PacketNumber, Receiver, Sender, Setup, Wake, Why,
 };
+use crate::ends::out::{self, FLOW};
 use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Control, Done, Pulse, Report};
-
-const FLOW: FlowId = FlowId(7);
 
 fn setup(blocks: u64, segment: u64) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
@@ -38,61 +37,35 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// A sender, and the blocks that it sent, in the order of their packet numbers.
-struct Out {
-    sender: RbudpSender,
-    now: Time,
-    sent: Vec<Block>,
-}
+type Out = out::Out<RbudpSender>;
 
 impl Out {
     fn new(setup: &Setup) -> Out {
-        Out { sender: RbudpSender::new(setup), now: Time::ZERO, sent: Vec::new() }
-    }
-
-    /// Runs until the pacer has released everything; returns the indices of the blocks sent
-    /// meanwhile.
-    fn run(&mut self) -> Vec<u32> {
-        let from = self.sent.len();
-        for _ in 0..100_000 {
-            let before = self.sent.len();
-            let next = PacketNumber(before as u64);
-            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
-            if self.sent.len() > before {
-                continue;
-            }
-            match self.sender.next_wakeup() {
-                Wake::At(at, Why::Pacing) => self.now = at,
-                _ => break,
-            }
-        }
-        self.sent[from..].iter().map(|block| block.index).collect()
+        Out::of(RbudpSender::new(setup))
     }
 
     fn dones(&mut self) -> Vec<Done> {
-        let mut dones = Vec::new();
-        while let Some(outgoing) = self.sender.poll_control(self.now) {
-            if let Control::Done(done) = outgoing.control {
-                dones.push(done);
-            }
-        }
-        dones
+        let done = |outgoing: Outgoing| match outgoing.control {
+            Control::Done(done) => Some(done),
+            _ => None,
+        };
+        self.messages().filter_map(done).collect()
     }
 
     /// Delivers a message of the receiver after a round trip (100 ms).
-    fn hear(&mut self, control: Control) {
+    fn hear_later(&mut self, control: &Control) {
         self.now += Span::from_millis(100);
-        self.sender.on_control(self.now, FLOW, &control);
+        self.hear(control);
     }
 
     fn report(&mut self, round: u32, slice: u32, missing: &[core::ops::Range<u32>]) {
         let missing = missing.iter().cloned();
-        self.hear(Control::Report(Report::fill(0, round, 0..slice, missing)));
+        self.hear_later(&Control::Report(Report::fill(0, round, 0..slice, missing)));
     }
 
     fn grant(&mut self, sequence: u64, bytes: u64) {
         let grant = Bytes::new(bytes);
-        self.hear(Control::Pulse(Pulse { sequence, grant, ..Pulse::default() }));
+        self.hear_later(&Control::Pulse(Pulse { sequence, grant, ..Pulse::default() }));
     }
 }
 
@@ -191,7 +164,7 @@ fn silence_stops_the_flow_and_a_message_resumes_it() {
 }
 
 #[test]
-fn the_tail_is_copied_list_after_list_within_its_budget() {
+fn copies_of_small_last_rounds_stay_within_their_limit() {
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });
     assert_eq!(out.run().len(), 2048);
     // 2048 / 256 = 8 extra blocks, of which a round takes at most half. The first repair round has
@@ -314,7 +287,7 @@ fn a_report_waits_for_the_rounds_last_datagram() {
 }
 
 #[test]
-fn a_report_goes_after_the_grace_when_the_last_datagram_is_lost() {
+fn a_report_is_sent_after_the_grace_when_the_last_datagram_is_lost() {
     let mut inn = In::new(&setup(4, 0));
     inn.arrive(ms(0), &[(0, 0)]);
     inn.done(ms(1), 1, 4, 3);
@@ -375,7 +348,7 @@ fn an_older_done_that_arrives_late_is_ignored() {
 }
 
 #[test]
-fn any_done_about_a_complete_segment_is_answered_with_complete() {
+fn a_done_about_a_complete_segment_is_answered_with_complete() {
     let mut inn = In::new(&setup(2, 0));
     inn.arrive(ms(0), &[(0, 0), (1, 1)]);
     assert_eq!(inn.reports(ms(0)).len(), 1);
@@ -457,10 +430,10 @@ fn a_pulse_about_datagrams_that_were_never_sent_changes_nothing() {
     assert_eq!(out.run(), [0, 1, 2]);
     let rate = out.sender.rate();
     let lie = Pulse { sequence: 9, highest: 4, received: 4, grant: Bytes::MAX, ..Pulse::default() };
-    out.hear(Control::Pulse(lie));
+    out.hear_later(&Control::Pulse(lie));
     assert_eq!(out.sender.accounting().refused, 1);
     assert_eq!((out.run(), out.sender.rate()), (Vec::new(), rate));
-    out.hear(Control::Pulse(Pulse { highest: 3, received: 3, ..lie }));
+    out.hear_later(&Control::Pulse(Pulse { highest: 3, received: 3, ..lie }));
     assert!(!out.run().is_empty());
 }
 

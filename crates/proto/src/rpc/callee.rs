@@ -1,6 +1,6 @@
-//! The callee of remote procedure calls: serves the calls of the other end. A call with items is a
-//! call during which both ends also send further messages (items). A credit is the number of items
-//! that an end may still send.
+//! The callee of remote procedure calls: serves the calls of the other end. The ends are the client
+//! and the server. A call with items is a call during which both ends also send further messages
+//! (items). A credit is the number of items that an end may still send.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -100,7 +100,7 @@ impl Callee {
     /// Takes a message about a call of the other end.
     ///
     /// # Errors
-    /// The message is impossible.
+    /// No honest caller sends the message.
     pub fn on_message(&mut self, message: Message, room: Room) -> Result<Option<Order>, Lie> {
         match message {
             Message::Call(call) => self.called(call, room),
@@ -137,11 +137,14 @@ impl Callee {
 
     fn called(&mut self, call: Call, room: Room) -> Result<Option<Order>, Lie> {
         let Call { id, items, again, .. } = call;
-        if id % 2 != u64::from(self.is_odd) || id <= self.last {
+        if id % 2 != u64::from(self.is_odd) {
+            return Err(Lie("a call has a number of the other side"));
+        }
+        if id <= self.last {
             return Err(Lie("the numbers of calls do not grow"));
         }
         if call.method.len() > MAX_NAME || call.body.len() > MAX_BODY {
-            return Err(Lie("a call is too long"));
+            return Err(Lie("a method name or a request is too long"));
         }
         if self.queue.len() >= UNREAD {
             return Err(Lie("the caller sends calls but does not read the answers"));
@@ -158,7 +161,7 @@ impl Callee {
         self.seen = id;
         let is_full = self.running + self.queue.len() >= CALLS || !room.calls;
         if is_full || items && (self.streams >= STREAMS || !room.streams) {
-            let why = "too many calls of this client wait for their answers";
+            let why = "too many calls of this caller wait for their answers";
             self.queue.push_back(Message::Answer(id, Err(RpcError::new(RpcCode::Busy, why))));
             return Ok(None);
         }
@@ -190,7 +193,7 @@ impl Callee {
         self.check(id)?;
         match self.calls.get_mut(&id) {
             Some(State::Running(Some(items))) => Ok(Some(items)),
-            Some(_) => Err(Lie("an item or credit is for a call without items")),
+            Some(_) => Err(Lie("a message about items is for a call without items")),
             None => Ok(None),
         }
     }

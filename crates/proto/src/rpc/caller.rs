@@ -1,6 +1,6 @@
-//! The caller of remote procedure calls: numbers and sends the calls of this end, and matches their
-//! answers. A call with items is a call during which both ends also send further messages (items).
-//! A credit is the number of items that an end may still send.
+//! The caller of remote procedure calls: numbers and sends the calls of one end (the client or the
+//! server), and matches their answers. A call with items is a call during which both ends also send
+//! further messages (items). A credit is the number of items that an end may still send.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -47,7 +47,7 @@ pub enum Event {
 pub struct Caller {
     next: u64,
     open: BTreeMap<u64, Open>,
-    /// Calls that were not sent, in order.
+    /// Calls that were not yet sent on this connection, in order.
     unsent: VecDeque<u64>,
     /// Messages that are ready to be sent, about calls that were sent before.
     queue: VecDeque<Message>,
@@ -82,8 +82,11 @@ impl Caller {
         let Request { method, body, within, items } = request;
         long(&body)?;
         let streams = self.open.values().filter(|open| open.items.is_some()).count();
-        if self.unsent.len() >= WAITING || items && streams >= STREAMS {
-            return Err(RpcError::new(RpcCode::Busy, "too many calls wait for their answers"));
+        if self.unsent.len() >= WAITING {
+            return Err(RpcError::new(RpcCode::Busy, "too many calls wait to be sent"));
+        }
+        if items && streams >= STREAMS {
+            return Err(RpcError::new(RpcCode::Busy, "too many calls with items have no answer"));
         }
         let (id, deadline) = (self.next, within.map_or(Time::NEVER, |within| now + within));
         self.next += 2;
@@ -107,7 +110,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Sends no more items of a call.
+    /// Tells the callee that no more items of a call follow.
     pub fn finish(&mut self, id: u64) {
         self.send(id, Message::Finish(id));
     }
@@ -169,18 +172,18 @@ impl Caller {
     /// Takes a message about a call of this end.
     ///
     /// # Errors
-    /// The message is impossible.
+    /// No honest callee sends the message.
     pub fn on_message(&mut self, message: Message) -> Result<Option<Event>, Lie> {
         let (Message::Answer(id, _) | Message::Item(id, _) | Message::Credit(id, _)) = message
         else {
             return Err(Lie("only the caller of a call may send this message"));
         };
         if id >= self.next {
-            return Err(Lie("an answer belongs to no call"));
+            return Err(Lie("a message belongs to no call"));
         }
-        // The call was cancelled while the message was on its way.
+        // The call may have ended while the message was on its way, for example by `cancel`.
         let Some(open) = self.open.get_mut(&id) else { return Ok(None) };
-        let none = Lie("an item or credit is for a call without items");
+        let none = Lie("a message about items is for a call without items");
         Ok(Some(match message {
             Message::Answer(id, answer) => {
                 if open.items.is_none() {

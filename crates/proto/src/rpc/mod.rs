@@ -1,10 +1,10 @@
 //! Remote procedure calls over one ordered stream: Quanta's `QUANTAnet_rpc_c` (section 3.2).
 //!
-//! Each end calls the other: a [`Caller`] makes an end's calls, a [`Callee`] serves the other
-//! side's calls. The client's calls have odd numbers, and the server's calls have even numbers. A
-//! call has a request and one answer. With [`Call::items`] both ends also send items, at most
-//! [`CREDIT`] more than their reader has taken. Calls do not wait for each other, so a batch takes
-//! one round trip.
+//! Client and server (the two ends) call each other: a [`Caller`] makes the calls of its own end, a
+//! [`Callee`] serves the calls of the other end. The client's calls have odd numbers, and the
+//! server's calls have even numbers. A call has a request and one answer. With [`Call::items`] both
+//! ends also send items, at most [`CREDIT`] more than their reader has taken. Calls do not wait for
+//! each other, so a batch takes one round trip.
 //!
 //! A call without items is executed at most once. After a lost connection the caller sends the call
 //! again with its old number. If the callee still has the answer, it repeats the answer. The callee

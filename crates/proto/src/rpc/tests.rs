@@ -170,7 +170,7 @@ fn kept_answers_have_limits_and_the_oldest_are_discarded_first() {
 }
 
 #[test]
-fn a_flood_of_calls_is_refused_and_one_without_reading_ends_the_connection() {
+fn a_flood_of_calls_is_refused_and_a_caller_that_does_not_read_loses_its_connection() {
     let mut callee = Callee::new(true, false);
     let mut next = (0..).map(|n| Message::Call(call(2 * n + 1)));
     let mut deliver = |callee: &mut Callee| callee.on_message(next.next().expect("endless"), ROOM);

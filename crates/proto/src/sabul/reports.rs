@@ -11,7 +11,8 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
 
-/// Maximum number of loss reports in one synchronization interval.
+/// Maximum number of loss reports in one synchronization interval (in the release: one interval
+/// between collective reports).
 pub(super) const MOST_AT_ONCE: u32 = 32;
 
 /// A loss to be reported again: the time, k (see [`Again::AfterTrips`]), the first block, and the
@@ -34,7 +35,7 @@ pub(super) struct Reports {
     fresh: RangeSet,
     again: Again,
     sequence: u64,
-    /// Start of the current interval.
+    /// Start of the current interval of length `interval`.
     began: Time,
     /// Number of reports made in the current interval.
     made: u32,

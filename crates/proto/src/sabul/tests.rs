@@ -1,4 +1,4 @@
-//! SABUL's two ends, message by message.
+//! SABUL's sender and receiver, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod extremes;
@@ -8,9 +8,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{ORNL_ROW, ROW, SabulOrnlReceiver, SabulReceiver, SabulSender};
-use crate::endpoint::{
-    Arrival, BlockRange, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
-};
+use crate::endpoint::{Arrival, BlockRange, PacketNumber, Receiver, Sender, Setup, Wake, Why};
+use crate::ends::out::{self, FLOW};
 use crate::layout::{Block, Layout};
 use crate::row::Row;
 use crate::settings::Settings;
@@ -18,7 +17,6 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Loss, Pulse, Sync, Train};
 
-const FLOW: FlowId = FlowId(7);
 const RTT: Span = Span::from_millis(100);
 
 fn setup(blocks: u64) -> Setup {
@@ -41,12 +39,7 @@ fn loss(sequence: u64, lost: &[Range<u64>]) -> Control {
 }
 
 /// A sender, and the blocks that it sent, in the order of their packet numbers.
-struct Out {
-    sender: SabulSender,
-    now: Time,
-    sent: Vec<Block>,
-    said: u64,
-}
+type Out = out::Out<SabulSender>;
 
 impl Out {
     fn new(setup: &Setup) -> Out {
@@ -59,40 +52,6 @@ impl Out {
         let mut out = Out::new(&Setup { settings, ..setup(blocks) });
         out.sender.window.on_loss();
         out
-    }
-
-    fn of(sender: SabulSender) -> Out {
-        Out { sender, now: Time::ZERO, sent: Vec::new(), said: 0 }
-    }
-
-    /// Sends until the pacer is empty or the time is `until`; returns the blocks sent.
-    fn run_until(&mut self, until: Time) -> Vec<u32> {
-        let from = self.sent.len();
-        loop {
-            let before = self.sent.len();
-            let next = PacketNumber(before as u64);
-            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
-            if self.sent.len() > before {
-                continue;
-            }
-            match self.sender.next_wakeup() {
-                Wake::At(at, _) if at <= until => {
-                    self.now = self.now.max(at);
-                    self.sender.on_timeout(self.now);
-                }
-                _ => break,
-            }
-        }
-        self.now = self.now.max(until);
-        self.sent[from..].iter().map(|block| block.index).collect()
-    }
-
-    fn run_for(&mut self, millis: u64) -> Vec<u32> {
-        self.run_until(self.now + Span::from_millis(millis))
-    }
-
-    fn hear(&mut self, control: &Control) {
-        self.sender.on_control(self.now, FLOW, control);
     }
 
     fn ack(&mut self, next: u64) {
@@ -206,7 +165,7 @@ fn a_report_that_comes_twice_counts_once() {
 }
 
 #[test]
-fn reports_of_unsent_blocks_are_refused() {
+fn impossible_messages_are_refused() {
     let mut out = Out::new(&setup(100));
     out.run_for(10);
     out.lose(&[0..2]);
@@ -240,6 +199,20 @@ fn lost_last_blocks_are_found_by_resending_the_last_and_all_count_as_lost_after_
     // flight count as lost.
     out.ack(5);
     assert_eq!(out.run_for(1_100).len(), 2 + 15);
+}
+
+#[test]
+fn silence_is_a_timeout_and_two_intervals_long_and_a_second_at_least_before_all_is_given_up() {
+    for (rtt, probe) in [(100, 320), (2000, 6020)] {
+        let rtt = Span::from_millis(rtt);
+        let mut out = Out::new(&Setup { rtt, ..setup(1) });
+        assert_eq!(out.run_until(ms(1)), [0]);
+        let wait = Span::from_millis(probe);
+        let expiry = Time::ZERO + wait.max(Span::from_secs(1));
+        assert_eq!(out.sender.expiry(), expiry);
+        let Wake::At(at, _) = out.sender.next_wakeup() else { panic!("blocks are in flight") };
+        assert_eq!(at, Time::ZERO + wait);
+    }
 }
 
 #[test]

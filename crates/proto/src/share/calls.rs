@@ -1,5 +1,5 @@
-//! A server's tree of small values, and its writers (the programs that edit it): makes each edit at
-//! most once, and remembers its outcome.
+//! A server's tree of small values, and its writers (the programs that edit it). [`Calls`] makes
+//! each edit at most once, and remembers the edit's outcome.
 
 use alloc::vec::Vec;
 

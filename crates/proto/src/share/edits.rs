@@ -199,10 +199,10 @@ impl Edits {
     /// No edit with this number is unanswered.
     pub fn answered(&mut self, number: u64, answer: &Answer) -> Result<(), Lie> {
         if !self.waiting.get(&number).is_some_and(|waiting| waiting.sent) {
-            return Err(Lie("an answer belongs to no call"));
+            return Err(Lie("an answer belongs to no edit"));
         }
         let Some(Waiting { wish, .. }) = self.waiting.remove(&number) else {
-            return Err(Lie("an answer belongs to no call"));
+            return Err(Lie("an answer belongs to no edit"));
         };
         let Answer::Made(version) = *answer else { return Ok(()) };
         self.note_revision(version);

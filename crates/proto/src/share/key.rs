@@ -11,7 +11,7 @@ pub const MAX_KEY: usize = 512;
 
 /// A valid key. Cloning is cheap.
 ///
-/// Zenoh keys have the same form, so a bridge needs no translation.
+/// Each key is also a valid key of Zenoh, so a bridge to Zenoh needs no translation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(Arc<str>);
 

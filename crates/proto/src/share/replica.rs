@@ -74,7 +74,7 @@ impl Replica {
     /// Processes the next piece. Returns the snapshot or the changes that it completes, if any.
     ///
     /// # Errors
-    /// The piece is invalid, so the server is broken or dishonest; the watch is unchanged.
+    /// The piece is invalid, or the snapshot takes too much memory; the watch is unchanged.
     pub fn take(&mut self, piece: Piece) -> Result<Option<Update>, Lie> {
         match piece {
             Piece::Snapshot { revision, is_first, is_last, entries } => {
@@ -99,7 +99,7 @@ impl Replica {
             return Err(Lie("a snapshot is older than the data before it"));
         }
         if begun.is_some_and(|begun| (begun < revision) != is_first) {
-            return Err(Lie("a snapshot changes its revision, or begins again with the same one"));
+            return Err(Lie("a snapshot changes its revision, or repeats its beginning"));
         }
         if entries.is_empty() && !is_last {
             return Err(Lie("a part of a snapshot is empty"));

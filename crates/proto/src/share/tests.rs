@@ -62,7 +62,7 @@ fn a_prefix_matches_only_whole_words() {
 }
 
 #[test]
-fn an_edit_is_made_where_its_condition_holds() {
+fn an_edit_is_made_only_if_its_condition_holds() {
     let mut tree = Tree::new(Limits::default(), 40, []);
     let mut when = |condition, value: &[u8]| {
         tree.apply(Edit { condition, ..put("k", value) })
@@ -224,7 +224,7 @@ fn a_watcher_whose_snapshot_falls_behind_gets_a_fresh_one() {
 }
 
 #[test]
-fn a_snapshot_of_many_tiny_entries_is_refused_by_the_memory_that_they_take() {
+fn a_snapshot_of_many_tiny_entries_counts_with_all_memory_that_it_takes() {
     let entries = (0..100).map(|n| {
         let entry = Entry { value: [].as_slice().into(), version: 1, owner: None };
         (key(&format!("{n:03}")), entry)

@@ -19,10 +19,10 @@ const OVERHEAD: usize = 96;
 pub struct Limits {
     /// Maximum number of keys.
     pub keys: usize,
-    /// Approximate memory of all entries in bytes.
+    /// Maximum memory of all entries in bytes, approximately.
     pub bytes: usize,
-    /// Approximate bytes of memory for recent changes and the values that they replaced. A watcher
-    /// that is further behind gets a new snapshot.
+    /// Maximum bytes of memory, approximately, for recent changes and the values that they
+    /// replaced. A watcher that is further behind gets a new snapshot.
     pub recent: usize,
 }
 
@@ -37,7 +37,7 @@ impl Default for Limits {
 pub struct Entry {
     /// The value.
     pub value: Arc<[u8]>,
-    /// The revision of the tree created by the last change of this key.
+    /// The tree's revision that the last change of this key created.
     pub version: u64,
     /// The id of the owner, if the value vanishes when the owner leaves (presence); `None` for a
     /// lasting value.
@@ -103,7 +103,7 @@ pub enum Refusal {
     Long,
     /// The edit was sent before, and its outcome was discarded, so it may have been applied.
     Unknown,
-    /// Another stream of the same writer has replaced the edit's stream.
+    /// The edit's stream has ended, or another stream of the same writer has replaced it.
     Replaced,
 }
 
@@ -179,7 +179,7 @@ impl Tree {
     /// Makes an edit; returns `None` if the edit deletes a key that does not exist.
     ///
     /// # Errors
-    /// The edit was not made.
+    /// [`Refusal`] says why the edit was not made.
     pub fn apply(&mut self, edit: Edit) -> Result<Option<Change>, Refusal> {
         let Edit { key, value, condition, owner } = edit;
         let old = self.entries.get(&key);
@@ -256,7 +256,7 @@ impl Tree {
     }
 
     /// The entries of `prefix` after the key `after`, in key order, as they were at `revision`.
-    /// `None` if the tree no longer has all changes since `revision`.
+    /// `None` if the tree no longer has all changes since `revision`, or never had this revision.
     pub fn entries_at(
         &self,
         prefix: &Prefix,

@@ -34,7 +34,7 @@ pub enum Known {
     New,
     /// Possibly made: the outcome is forgotten.
     Unknown,
-    /// Another stream of the writer has replaced the edit's stream.
+    /// The edit's stream has ended, or another stream of the writer has replaced it.
     Replaced,
 }
 
@@ -124,7 +124,7 @@ impl Writers {
             self.make_room(writer.client)?;
         }
         let forgotten = self.forgotten.get(&writer.client).copied().unwrap_or(0);
-        // A writer without a record either never made an edit here, or was forgotten.
+        // A writer without a record has made no edit here except of presence, or was forgotten.
         let is_blind = !is_first && seen.map_or(forgotten > 0, |seen| seen != forgotten);
         let new = || Record { is_blind, owner: stream, ..Record::default() };
         let record = self.records.entry(writer).or_insert_with(new);

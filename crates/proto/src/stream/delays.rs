@@ -23,7 +23,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Counts a delay; delays above an hour count as an hour.
+    /// Counts a delay. In percentiles, a delay above an hour counts as an hour.
     pub fn add(&mut self, delay: Span) {
         let micros = (delay.as_nanos() / 1_000).min(3_600_000_000) as u32;
         if let Some(bucket) = self.buckets.get_mut(place(micros)) {

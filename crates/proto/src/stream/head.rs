@@ -52,7 +52,7 @@ impl core::fmt::Display for HeadError {
             HeadError::Length(length) => {
                 write!(f, "a frame has 1 to {MAX_FRAME} bytes, not {length}")
             }
-            HeadError::Shape => write!(f, "a frame has more symbols than its code allows"),
+            HeadError::Shape => write!(f, "no code supports the frame's length and repairs"),
             HeadError::Index(index) => write!(f, "the frame has no symbol {index}"),
         }
     }

@@ -46,7 +46,8 @@ impl Kept {
         self.frames.binary_search_by_key(&frame, |kept| kept.head.frame).ok()
     }
 
-    /// Keeps a completely sent frame until the time `until`. Frames come in ascending order.
+    /// Keeps a completely sent frame until the time `until`, or until newer frames need its memory.
+    /// Frames come in ascending order.
     pub(super) fn keep(&mut self, head: Head, shape: Shape, until: Time) {
         self.bytes += head.length as usize;
         let (again, by) = (BTreeMap::new(), BTreeMap::new());
@@ -84,9 +85,10 @@ impl Kept {
         !self.wanted.is_empty()
     }
 
-    /// Handles a request of `receiver`. Drops a request for more symbols than the receiver may
-    /// still get, because a part of them would not complete the frame. Symbols sent again less than
-    /// a round trip ago are still on their way, and are not sent once more.
+    /// Handles a request of `receiver`. Drops a request for more symbols than the receiver, or all
+    /// receivers together, may still get, because a part of them would not complete the frame.
+    /// Symbols sent again less than a round trip ago are still on their way, and are not sent once
+    /// more.
     pub(super) fn request(&mut self, now: Time, rtt: Span, request: &Request, receiver: u32) {
         let Some(place) = self.place(request.frame) else { return };
         let kept = &mut self.frames[place];

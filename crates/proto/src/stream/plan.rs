@@ -30,7 +30,7 @@ pub struct Plan {
 
 /// Plans a stream that uses `way`; without `way`, the one of repair and code with the lower rate.
 /// Its datagrams have `overhead` bytes in addition to the symbol. For payloads, the frame of
-/// `needs` is a whole payload. Jitter beyond a quarter of the deadline is ignored: with more,
+/// `needs` is a whole payload. The jitter counts as at most a quarter of the deadline: with more,
 /// frames are late whatever the sender does. Returns `None` if `way` cannot meet the deadline or,
 /// without `way`, if neither repair nor code can.
 pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Option<Plan> {

@@ -18,8 +18,8 @@ const WINDOW: u32 = 256;
 /// Maximum number of missed frames whose later symbols are counted ([`Receiver::overdue`]).
 const MISSED_FRAMES: u32 = 64;
 
-/// Minimum pause after a symbol before the missing symbols of its frame are taken for lost: longer
-/// than the pauses between the bursts of a paced sender.
+/// Minimum pause after a symbol within a frame before the missing symbols are taken for lost:
+/// longer than the pauses between the bursts of a paced sender.
 pub(super) const PAUSE: Span = Span::from_millis(10);
 /// Pause after a frame's last symbol, or after the first symbol of the next frame, before missing
 /// symbols are taken for lost. Reordered symbols arrive within this time.
@@ -60,9 +60,9 @@ pub enum Placed {
 pub enum Delivery {
     /// A complete frame. Some of its originals may have to be decoded.
     Frame {
-        /// Its number.
+        /// The frame's number.
         frame: u32,
-        /// Its length in bytes.
+        /// The frame's length in bytes.
         length: u32,
         /// The code of its symbols.
         shape: Shape,
@@ -72,9 +72,9 @@ pub enum Delivery {
     },
     /// Missed frames; later symbols of them are dropped.
     Missed {
-        /// The first.
+        /// The first missed frame.
         first: u32,
-        /// The last.
+        /// The last missed frame.
         last: u32,
     },
 }
@@ -137,7 +137,7 @@ impl Open {
         ranges
     }
 
-    /// Bytes reserved for its symbols.
+    /// Bytes reserved for the frame's symbols.
     fn bytes(&self) -> usize {
         bytes(self.shape)
     }
@@ -183,8 +183,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver of a new stream with symbols of `symbol` bytes. Each frame is delivered within
-    /// `deadline` after the sender got the frame. `path` is the one-way delay. Symbols of
+    /// A receiver of a new stream with symbols of `symbol` bytes. A frame is delivered within
+    /// `deadline` after the sender got it, or missed. `path` is the one-way delay. Symbols of
     /// incomplete frames use at most `memory` bytes.
     pub fn new(symbol: u16, deadline: Span, path: Span, memory: usize) -> Receiver {
         Receiver {
@@ -326,9 +326,10 @@ impl Receiver {
         Some(Delivery::Frame { frame, length: head.length, shape, beyond_path })
     }
 
-    /// The next request of lost symbols. A frame without repairs is requested after its last symbol
-    /// or after a pause. The request is repeated after each round trip, while the answer can be in
-    /// time.
+    /// The next request of lost symbols. A frame without repairs is requested after its last
+    /// symbol, after a pause, or, if none of its symbols arrived, after the first symbol of a later
+    /// frame. The request is repeated after each round trip and [`PAUSE`], while the answer can be
+    /// in time.
     pub fn poll_request(&mut self, now: Time) -> Option<Request> {
         let again = now + self.rtt + PAUSE;
         self.absent = self.absent.split_off(&self.next);

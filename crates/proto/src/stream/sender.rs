@@ -32,7 +32,7 @@ const LONGEST: Span = Span::from_secs(1);
 pub struct Settings {
     /// Bytes of a symbol, without the head; an even number.
     pub symbol: u16,
-    /// Bytes of header, head and seal around a symbol.
+    /// Bytes of a datagram in addition to its symbol.
     pub overhead: u16,
     /// Time from the frame's arrival at the sender to its delivery.
     pub deadline: Span,
@@ -46,14 +46,15 @@ pub struct Settings {
     pub rate: Rate,
     /// What to do with frames that arrive too fast.
     pub overflow: Overflow,
-    /// Maximum number of frames that wait behind the frame being sent.
+    /// Maximum number of frames that wait behind the frame being sent; 0 counts as 1.
     pub waiting: usize,
     /// Whether frames have no repairs; the sender then keeps sent frames for requests of lost
     /// symbols, as long as an answer can be in time.
     pub keeps: bool,
 }
 
-/// Error: there is no room for another frame; offer it again after the next frame has been sent.
+/// Error: there is no room for another frame, or no frame number is left. If there is no room,
+/// offer the frame again after the next frame has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -171,7 +172,7 @@ impl Sender {
         })
     }
 
-    /// Gives up all frames that are not sent completely, and drops the kept ones.
+    /// Gives up all frames that are not sent completely, and drops the kept frames.
     pub fn give_up(&mut self) {
         self.skipped += self.waiting.len() as u64 + u64::from(self.current.is_some());
         self.current = None;
@@ -298,7 +299,7 @@ impl Sender {
         self.resent
     }
 
-    /// Number of frames that were dropped, or given up because they could not be in time.
+    /// Number of frames that were dropped or given up, and of frames that [`Sender::pass`] counted.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

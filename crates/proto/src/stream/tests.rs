@@ -350,6 +350,7 @@ proptest! {
     }
 }
 
+/// The paper's stream: 20 frames of 1.44 MB a second, from the program Griz.
 fn griz(deadline: Span) -> Needs {
     let frame = Bytes::new(1_440_000);
     Needs { frame, per_second: 20.0, deadline, epsilon: 1e-4, receivers: 1 }
@@ -361,7 +362,7 @@ fn path(rtt: u64, jitter: u64, losses: Losses) -> Path {
 }
 
 #[test]
-fn the_papers_stream_needs_288_by_payloads_and_236_by_code() {
+fn the_papers_stream_needs_288_mbit_by_payloads_and_236_mbit_by_code() {
     let choice = choose(&griz(Span::from_millis(500)), &path(100, 0, losses(0.0)));
     assert_eq!(choice.payloads, Some(Rate::from_mbps(288)));
     let choice = choose(&griz(DEADLINE), &path(100, 0, losses(0.01)));
@@ -393,7 +394,7 @@ fn repair_needs_a_round_trip_and_a_half() {
 }
 
 #[test]
-fn a_code_serves_many_receivers_with_less_than_repair() {
+fn for_three_receivers_a_code_needs_a_lower_rate_than_repair() {
     let best = |receivers| {
         let needs = Needs { receivers, ..griz(Span::from_secs(1)) };
         choose(&needs, &path(100, 0, losses(0.01))).best()

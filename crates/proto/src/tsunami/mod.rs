@@ -37,9 +37,9 @@
 //! search finds the target. The delay then begins at the target's delay, because the search
 //! approaches the path's rate from below.
 //!
-//! The tool's client proves that it knows a secret (an MD5 of a challenge) before it may request
-//! files; everything after that is sent in the clear. Here the session authenticates both ends
-//! by their public keys and every datagram is sealed, so a second proof is unnecessary.
+//! The tool's client proves that it knows a secret (with the MD5 of a challenge) before it may
+//! request files; everything after that is sent in the clear. Here the session authenticates both
+//! hosts by their public keys and every datagram is sealed, so a second proof is unnecessary.
 //!
 //! Files by decision: `sender` selects blocks, `delay` sets the rate, `receiver` counts, `requests`
 //! decides when to request which blocks.
@@ -119,8 +119,7 @@ pub(crate) const HISTORY: ProtocolOption = ProtocolOption::new(
 pub const TABLE: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "table",
-    "maximum number of missing blocks in a report; if more are missing, the receiver requests a \
-     restart",
+    "number of missing blocks at which the receiver requests a restart instead of these blocks",
     (1.0, 1e9),
     65_536.0,
 );

@@ -49,7 +49,7 @@ pub(super) struct Requests {
 /// The result of a check for missing blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Number of missing blocks.
+    /// Number of missing blocks to be requested.
     pub(super) blocks: u64,
     /// Instead of a list, requests everything from this block on.
     pub(super) restart: Option<u64>,

@@ -37,9 +37,9 @@ pub struct TsunamiSender {
     rtt: Span,
     /// UDP payload of a packet train.
     train: Bytes,
-    /// Requests that arrived.
+    /// Numbers of the requests that arrived.
     requests: SeenNumbers,
-    /// Error rates that arrived.
+    /// Numbers of the error rates that arrived.
     rates: SeenNumbers,
     /// When a report last arrived, or its absence was last counted; `None` before the first
     /// datagram.

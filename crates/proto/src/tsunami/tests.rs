@@ -1,4 +1,4 @@
-//! Tsunami's two ends, message by message.
+//! Tsunami's sender and receiver, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 use alloc::vec::Vec;
@@ -6,14 +6,13 @@ use core::ops::Range;
 
 use super::delay::Delay;
 use super::{ROW, TsunamiReceiver, TsunamiSender};
-use crate::endpoint::{Arrival, FlowId, PacketNumber, Receiver, Sender, Setup, Wake};
+use crate::endpoint::{Arrival, PacketNumber, Receiver, Sender, Setup, Wake};
+use crate::ends::out::{self, FLOW};
 use crate::layout::{Block, Layout};
 use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, ErrorRate, Loss, Pulse, Train};
-
-const FLOW: FlowId = FlowId(7);
 
 fn setup(blocks: u64) -> Setup {
     let layout = Layout::whole(Bytes::new(blocks * 1000), 1000).unwrap();
@@ -77,42 +76,11 @@ fn the_delay_grows_with_the_excess_over_the_tolerated_error_rate() {
 }
 
 /// A sender, and the blocks that it sent by number.
-struct Out {
-    sender: TsunamiSender,
-    now: Time,
-    sent: Vec<Block>,
-    said: u64,
-}
+type Out = out::Out<TsunamiSender>;
 
 impl Out {
     fn new(setup: &Setup) -> Out {
-        let sender = TsunamiSender::new(setup);
-        Out { sender, now: Time::ZERO, sent: Vec::new(), said: 0 }
-    }
-
-    fn run_for(&mut self, millis: u64) -> Vec<u32> {
-        let (from, until) = (self.sent.len(), self.now + Span::from_millis(millis));
-        loop {
-            let before = self.sent.len();
-            let next = PacketNumber(before as u64);
-            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
-            if self.sent.len() > before {
-                continue;
-            }
-            match self.sender.next_wakeup() {
-                Wake::At(at, _) if at <= until => {
-                    self.now = self.now.max(at);
-                    self.sender.on_timeout(self.now);
-                }
-                _ => break,
-            }
-        }
-        self.now = until;
-        self.sent[from..].iter().map(|block| block.index).collect()
-    }
-
-    fn hear(&mut self, control: &Control) {
-        self.sender.on_control(self.now, FLOW, control);
+        Out::of(TsunamiSender::new(setup))
     }
 
     fn ask(&mut self, lost: &[Range<u64>]) {
@@ -330,6 +298,17 @@ fn a_report_is_sent_after_350_ms_at_a_multiple_of_50_datagrams() {
 }
 
 #[test]
+fn the_last_block_is_acknowledged_once_and_immediately() {
+    let mut inn = In::new(&setup(10));
+    let mut acks = |blocks: Range<u32>| {
+        inn.arrive(ms(0), blocks);
+        let said = core::iter::from_fn(|| inn.receiver.poll_control(ms(0)));
+        said.filter(|outgoing| matches!(outgoing.control, Control::Ack(_))).count()
+    };
+    assert_eq!([acks(0..9), acks(9..10), acks(9..10)], [0, 1, 0]);
+}
+
+#[test]
 fn a_block_is_not_requested_again_before_its_repair_can_arrive() {
     let settings = set("report-interval", 0.02);
     let mut inn = In::new(&Setup { settings, ..setup(10_000) });
@@ -407,7 +386,7 @@ fn after_the_last_block_missing_blocks_are_requested_after_a_grace() {
 }
 
 #[test]
-fn a_restart_is_requested_once_and_then_only_blocks_lost_after_it() {
+fn during_a_restart_only_blocks_that_it_lost_again_are_requested() {
     let mut inn = In::new(&Setup { settings: set("table", 100.0), ..setup(10_000) });
     inn.arrive(ms(300), (0..50).chain(200..399));
     inn.arrive(ms(352), [399]);

@@ -23,7 +23,7 @@ pub struct PacketNumber(pub u64);
 /// The kind of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A block of the object.
+    /// A block or coded symbol of the object, or a datagram of a stream or channel.
     Data,
     /// A sealed control message.
     Control,

@@ -121,10 +121,12 @@ pub(super) struct Pulse {
     /// back to back); absent without one.
     #[prost(uint64, optional, tag = "10")]
     pub(super) train: Option<u64>,
-    /// UDP payload that arrived after the train's first arrival, in bytes.
+    /// UDP payload that arrived after the train's first arrival, in bytes. If the receiving host
+    /// slept during the train, the datagrams that arrived at the end of the sleep do not count.
     #[prost(uint64, tag = "11")]
     pub(super) train_bytes: u64,
-    /// The time from the train's first arrival to its last, in nanoseconds.
+    /// The time from the train's first arrival to its last, in nanoseconds. A sleep of the
+    /// receiving host does not count.
     #[prost(uint64, tag = "12")]
     pub(super) train_span: u64,
     /// Datagrams that the receiver's own socket dropped.

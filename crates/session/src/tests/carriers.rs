@@ -259,22 +259,25 @@ fn a_session_over_several_tcp_connections_works_like_one_over_a_single_connectio
     });
 }
 
+/// Returns a server that answers only by TCP, and its UDP socket, which nobody reads.
+fn tcp_alone(server: &Identity) -> (UdpSocket, Listener) {
+    let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
+    let unread = udp.try_clone().expect("a second handle");
+    let listener = Listener::from_sockets(udp, tcp, server, &settings(Carriers::Tcp));
+    (unread, listener.expect("usable"))
+}
+
 #[test]
 fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
     run(async {
         let server = Identity::ephemeral();
-        let mut listener = listen(LOOPBACKS[0], &server);
+        let listener = listen(LOOPBACKS[0], &server);
         let client = Client::pinned(Carriers::Both, &server);
         let session = client.connect(listener.local_addr()).await.expect("it listens");
         assert_eq!(session.carrier, "quic");
 
-        let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
-        let address = udp.local_addr().expect("bound");
-        // The UDP socket stays open, and nobody ever reads it.
-        let unread = udp.try_clone().expect("a second handle");
-        let tcp_only = settings(Carriers::Tcp);
-        listener = Listener::from_sockets(unread, tcp, &server, &tcp_only).expect("usable");
-        let mut session = client.connect(address).await.expect("TCP listens");
+        let (_unread, mut listener) = tcp_alone(&server);
+        let mut session = client.connect(listener.local_addr()).await.expect("TCP listens");
         assert_eq!(session.carrier, "tls");
         session.write(&1u32).await.expect("open");
         assert_eq!(listener.accept().await.carrier, "tls");
@@ -285,11 +288,7 @@ fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
 fn tcp_is_not_tried_before_its_time() {
     run(async {
         let server = Identity::ephemeral();
-        let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
-        // The UDP socket stays open, and nobody ever reads it.
-        let unread = udp.try_clone().expect("a second handle");
-        let tcp_only = settings(Carriers::Tcp);
-        let listener = Listener::from_sockets(unread, tcp, &server, &tcp_only).expect("usable");
+        let (_unread, listener) = tcp_alone(&server);
         let mut client = Client::pinned(Carriers::Both, &server);
         client.settings.handshake = Duration::from_millis(300);
         client.settings.tcp_after = LONG;

@@ -216,6 +216,61 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
     });
 }
 
+/// Runs a client that opens a stream, sends a goodbye on it if `is_done`, and freezes. Returns the
+/// result of the stream's end at the server, which has sent more than the send window without
+/// files, and whether another stream of the connection can send afterwards.
+async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool) {
+    let server = Identity::ephemeral();
+    let mut listener = listen(LOOPBACKS[0], &server);
+    let (to, mut client) = (listener.local_addr(), Client::pinned(Carriers::Quic, &server));
+    client.settings.streams = true;
+    let (thaw, frozen) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        run(async {
+            let mut near = client.connect(to).await.expect("a server that listens");
+            near.write(&1u32).await.expect("an open session");
+            let connection = near.connection().expect("it was asked for");
+            let (mut writer, mut reader) = connection.open("", 0).await.unwrap().split();
+            writer.write(&2u32).await.unwrap();
+            if is_done {
+                writer.finish().await.unwrap();
+            }
+            assert_eq!(reader.read::<u32>().await, Ok(Some(3)));
+            // While this blocks, the runtime acknowledges nothing.
+            assert!(frozen.recv().is_err());
+        });
+    });
+    let mut other = listener.accept().await;
+    assert_eq!(other.read::<u32>().await, Ok(Some(1)));
+    let mut bulk = listener.accept().await;
+    assert_eq!(bulk.read::<u32>().await, Ok(Some(2)));
+    if is_done {
+        assert_eq!(bulk.read::<u32>().await, Ok(None));
+    }
+    bulk.expect_bulk();
+    bulk.write(&3u32).await.unwrap();
+    let part = vec![7u8; 1 << 19];
+    for _ in 0..16 {
+        bulk.write(&part).await.unwrap();
+    }
+    let ended = bulk.close(None).await;
+    let sends = timeout(Duration::from_secs(1), other.write(&4u32)).await.is_ok();
+    drop(thaw);
+    thread.join().expect("no panic");
+    (ended, sends)
+}
+
+#[test]
+fn an_ended_stream_keeps_no_data_that_its_client_does_not_acknowledge() {
+    run(async {
+        let ends = tokio::join!(end_with_a_frozen_client(false), end_with_a_frozen_client(true));
+        for (ended, sends) in <[_; 2]>::from(ends) {
+            assert_eq!(ended.expect_err("no data arrived").kind, Kind::Lost);
+            assert!(sends, "the data of the ended stream are still in memory");
+        }
+    });
+}
+
 #[test]
 fn the_send_window_for_files_lasts_as_long_as_a_stream_sends_files() {
     run(async {

@@ -25,8 +25,8 @@ pub(super) struct Jump {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Allowed {
-    flight: u64,
+pub(super) struct Allowed {
+    pub(super) flight: u64,
     until: Instant,
 }
 
@@ -59,15 +59,11 @@ impl Jump {
         self.set(Some(Allowed { flight, until: now + VALID }));
     }
 
-    fn set(&self, allowed: Option<Allowed>) -> Option<Allowed> {
+    /// Replaces the permission, and returns the earlier one.
+    pub(super) fn set(&self, allowed: Option<Allowed>) -> Option<Allowed> {
         // The lock guards one assignment, which cannot panic.
         let mut now = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *now, allowed)
-    }
-
-    #[cfg(test)]
-    pub(super) fn cancel_permission(&self) -> Option<u64> {
-        self.set(None).map(|allowed| allowed.flight)
     }
 
     /// Ends the jump, and withdraws the permission.

@@ -90,7 +90,7 @@ impl Client {
     /// right at the server. `data_port` is `None` for the port after the control port.
     ///
     /// # Errors
-    /// `server` is not a server's location, or its name has no address.
+    /// `server` is not a server's location, or its name cannot be resolved.
     pub async fn look_at_ports(
         &self,
         server: impl IntoLocation,

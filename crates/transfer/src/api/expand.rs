@@ -18,7 +18,7 @@ use crate::progress::Cancel;
 
 /// Maximum number of locations that a pattern may expand to.
 const MAX_MATCHES: usize = 10_000;
-/// Maximum number of names that an expansion may look at.
+/// Maximum number of names that an expansion may examine.
 const MAX_NAMES: u64 = 5_000_000;
 
 /// Characters that turn a path component into a pattern.
@@ -82,7 +82,7 @@ fn is_pattern(path: &[u8]) -> bool {
 
 struct Expansion {
     connection: Connection,
-    /// Names looked at so far.
+    /// Names examined so far.
     names: u64,
 }
 

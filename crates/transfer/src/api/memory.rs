@@ -46,8 +46,8 @@ impl ReadRequest {
         ReadRequest { client, source, most: MOST, configure }
     }
 
-    /// Sets the maximum size of the file, by default 256 MiB. A larger file is refused before its
-    /// content is sent.
+    /// Sets the maximum size of the file, by default 256 MiB. A larger file is refused as soon as
+    /// its size is known.
     pub fn max_bytes(self, most: u64) -> ReadRequest {
         ReadRequest { most, ..self }
     }
@@ -68,13 +68,18 @@ impl ReadRequest {
         let ended = copy.start()?.finish().await;
         let summary = ended.map_err(|error| match error.kind {
             ErrorKind::LocalFile => {
-                let what = format!("{source} does not fit {} bytes: {}", self.most, error.what());
+                let (most, why) = (self.most, error.what());
+                let what = format!("cannot read {source} into {most} bytes of memory: {why}");
                 Error::new(ErrorKind::LocalFile, what)
             }
             _ => error,
         })?;
         let taken = folder.take(&name).filter(|_| summary.failed_files == 0);
-        taken.ok_or_else(|| Error::new(ErrorKind::RemoteFile, format!("{source} is not a file")))
+        let what = match summary.failed_files {
+            0 => "is not a file",
+            _ => "cannot be read completely",
+        };
+        taken.ok_or_else(|| Error::new(ErrorKind::RemoteFile, format!("{source} {what}")))
     }
 }
 

@@ -218,7 +218,7 @@ impl ServerBuilder {
     /// handle is dropped.
     ///
     /// # Errors
-    /// A port is in use, the root is not a folder, or an entry of the list is invalid.
+    /// An option is invalid, a port is in use, or a file or folder of the options cannot be used.
     pub async fn start(self) -> Result<Server, Error> {
         if let Some(error) = self.error {
             return Err(error);
@@ -354,7 +354,8 @@ impl ServerControl {
     /// now has a different folder. The client gets this reason. Other transfers continue.
     ///
     /// # Errors
-    /// A folder of the list does not exist (the old list stays), or the server has ended.
+    /// A folder of the list does not exist, or the list contains an id twice (the old list stays);
+    /// or the server has ended.
     pub async fn set_access(&self, list: impl IntoIterator<Item = Allow>) -> Result<(), Error> {
         let (sender, receiver) = oneshot::channel();
         let _ = self.orders.send(Order::Allow(list.into_iter().collect(), sender));

@@ -104,7 +104,7 @@ impl SshRooms {
                     return attend_ssh(&offer).map_err(|error| failed("ssh's pipes", error));
                 }
                 Err(error) if begun.elapsed() > START => {
-                    return Err(failed("the server of rooms does not start", error));
+                    return Err(failed("cannot reach the server of rooms", error));
                 }
                 // The server may be ending: try again.
                 Err(_) => {}
@@ -136,7 +136,8 @@ impl SshRooms {
     pub fn serve(&self) -> Result<(), Error> {
         let socket = self.path("sock");
         let used = |error: io::Error| {
-            Error::new(ErrorKind::LocalFile, format!("cannot use the folder: {error}")).at(&socket)
+            Error::new(ErrorKind::LocalFile, format!("cannot use {}: {error}", socket.display()))
+                .at(&socket)
         };
         let identity = Identity::load_or_create(&self.folder)?;
         let lock = File::create(self.path("lock")).map_err(used)?;

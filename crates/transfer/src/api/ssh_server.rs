@@ -32,7 +32,7 @@ impl SshServer {
         self
     }
 
-    /// Sets the first and last UDP port that the server may open; `None` for any port.
+    /// Sets the first and last port (UDP and TCP) that the server may open; `None` for any port.
     pub fn ports(self, ports: Option<(u16, u16)>) -> SshServer {
         SshServer { ports, ..self }
     }
@@ -71,9 +71,11 @@ mod tests {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::path::Path;
-    use std::process::{Child, Command, Stdio};
+    use std::process::{Child, Stdio};
     use std::thread;
     use std::time::{Duration, Instant};
+
+    use longhaul_testbed::alone;
 
     use super::*;
 
@@ -121,10 +123,9 @@ mod tests {
 
     /// Starts this test in a process with pipes for standard input and output.
     fn start(socket: &Path) -> Child {
-        let mut command = Command::new(std::env::current_exe().unwrap());
         let name = "api::ssh_server::tests::a_dropped_server_leaves_no_thread_and_no_descriptor";
-        command.args(["--exact", name, "--nocapture"]).env(STARTED, socket);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        let mut command = alone::command(name);
+        command.env(STARTED, socket).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl SendStreamRequest {
         })?;
         let mut ending = Ending(Some(cancel));
         let (source, mut status) = ready.await.map_err(|_| engine::vanished(NAME))??;
-        // The stream has ended before it began.
+        // After an error, the stream has ended before it began.
         if status.wait_for(|status| status.begun).await.is_err() {
             return Err(ended(done.await).err().unwrap_or_else(|| engine::vanished(NAME)));
         }

@@ -27,7 +27,7 @@
 //! [`ProbeRun`] that follows, with a [`ProbeCount`]. Or the client opens with a [`Survey`]. The
 //! server answers with [`Surveyed`] messages, and a request may follow.
 //!
-//! An end that cannot continue gives its reason when it closes the session.
+//! A side that cannot continue gives its reason when it closes the session.
 //!
 //! All these are messages of the service `copy`; for messages of other services see [`list`],
 //! [`mod@pipe`], [`mod@file`] and [`server_status`].
@@ -59,7 +59,7 @@ pub use transfer::{
 pub const SERVICE: &str = "copy";
 
 /// The version of these messages. Each new field that a receiver must not skip raises the version;
-/// a client that sets such a field requests this version of the service.
+/// a client that sets such a field requests the version that introduced the field.
 pub(crate) const VERSION: u32 = 4;
 
 /// The first version whose requests may be for a part of a pipe (a file of unknown length that is

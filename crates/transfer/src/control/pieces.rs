@@ -37,7 +37,7 @@ impl Pieces {
             self.content = Vec::with_capacity(CHUNK as usize);
         }
         let follows = piece.chunk == self.chunk && piece.offset as usize == self.content.len();
-        if !follows || self.content.len() + piece.bytes.len() > CHUNK as usize {
+        if !follows {
             let what = format!(
                 "a piece of chunk {} at {} does not follow {} bytes of chunk {}",
                 piece.chunk,
@@ -45,6 +45,10 @@ impl Pieces {
                 self.content.len(),
                 self.chunk
             );
+            return Err(Error::new(ErrorKind::Unfinished, what));
+        }
+        if self.content.len() + piece.bytes.len() > CHUNK as usize {
+            let what = format!("received more than {CHUNK} bytes of chunk {}", self.chunk);
             return Err(Error::new(ErrorKind::Unfinished, what));
         }
         self.content.extend_from_slice(&piece.bytes);

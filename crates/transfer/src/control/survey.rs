@@ -33,7 +33,7 @@ pub struct Surveyed {
     /// This is the last piece.
     #[prost(bool, tag = "3")]
     pub done: bool,
-    /// Number of names looked at plus number of chunks read so far. A server whose number does not
+    /// Number of names examined plus number of chunks read so far. A server whose number does not
     /// grow is waiting for its disk.
     #[prost(uint64, tag = "4")]
     pub looked: u64,

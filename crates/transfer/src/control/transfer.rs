@@ -94,7 +94,7 @@ pub struct Plan {
     /// More slices of the same plan follow.
     #[prost(bool, tag = "5")]
     pub more: bool,
-    /// This end takes coded symbols in place of blocks.
+    /// Whether the receiving end takes coded symbols in place of blocks.
     #[prost(bool, tag = "6")]
     pub takes_coded: bool,
 }
@@ -158,7 +158,7 @@ pub struct Relay {
     pub number: u64,
 }
 
-/// An end's progress; cumulative over the transfer.
+/// The progress of the side that sends it; cumulative over the transfer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Status {
     /// Datagrams sent (sending end).
@@ -248,7 +248,7 @@ pub struct Status {
     /// early datagrams (receiving end).
     #[prost(uint64, tag = "27")]
     pub early_lost: u64,
-    /// Names looked at and chunks read to find the missing chunks.
+    /// Number of names examined plus number of chunks read, to find the missing chunks.
     #[prost(uint64, tag = "28")]
     pub looked: u64,
     /// Time in which the receiving thread did not wait for datagrams, with or without a CPU, in

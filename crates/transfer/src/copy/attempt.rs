@@ -47,8 +47,8 @@ use crate::session::{self, Identity, Session, Settings, random_u64};
 use longhaul_files::{Asked, Mark, Place, Source, SourceOptions};
 use longhaul_text::CallOption;
 
-/// Interval at which the observer gets the progress of the walk over the source, and may cancel the
-/// walk.
+/// Interval of progress reports during the walk over the source, and of checks whether the copy was
+/// cancelled.
 const TICK: Duration = Duration::from_millis(100);
 /// Name of the carrier if only ssh reaches the server.
 const THROUGH_SSH: &str = "the ssh channel";

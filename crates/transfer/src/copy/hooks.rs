@@ -74,7 +74,7 @@ pub(super) struct State {
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
     /// Memory taken by the failed entries.
     failed_bytes: usize,
-    /// The number of sessions so far.
+    /// The number of attempts so far.
     pub(super) attempts: u32,
     /// A source file that changed while this attempt read it, and the number of such files.
     changed: Option<(PathBuf, u64)>,
@@ -116,7 +116,7 @@ impl State {
 }
 
 impl ClientHooks {
-    /// Starts the counters of a new session, and forgets the failed entries, which may succeed now.
+    /// Starts the counters of a new attempt, and forgets the failed entries, which may succeed now.
     pub(super) fn begin_attempt(&mut self) {
         let before = self.counters();
         let mut state = self.state.borrow_mut();
@@ -266,10 +266,10 @@ impl Hooks for ClientHooks {
                 .advise("copy in several parts")
                 .into());
         }
-        // No data arrive before the plan is complete, and planning may take long. So each end
+        // No data arrive before the plan is complete, and planning may take long. So each side
         // reports how many names and chunks it has examined, and these counts are progress. A sign
-        // of life is no progress: an end's disk may hang while its control stream still works. The
-        // end of the copy needs no extra time, because written data are synced continuously.
+        // of life is no progress: the disk of a side may hang while its control stream still works.
+        // The end of the copy needs no extra time, because written data are synced continuously.
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_side_that_is_silent_before_the_plan_or_hangs_at_the_end_is_a_stall() {
+    fn a_far_side_without_progress_before_the_plan_or_at_the_end_is_a_stall() {
         let hooks = |planned| {
             let hooks = hooks_of(true);
             hooks.state.borrow_mut().planned = planned;

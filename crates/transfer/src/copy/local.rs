@@ -38,7 +38,7 @@ struct Read {
     failures: Vec<Failure>,
 }
 
-/// Returns whether both ends of a copy are on this host.
+/// Returns whether all sources and the destination of a copy are on this host.
 pub(super) fn is_local(options: &CopyOptions) -> bool {
     options.destination.is_local() && options.sources.iter().all(Location::is_local)
 }
@@ -47,8 +47,8 @@ pub(super) fn is_local(options: &CopyOptions) -> bool {
 /// limit.
 ///
 /// # Errors
-/// As [`copy`](super::copy()); [`ErrorKind::Usage`] for options that need a network, and for a copy
-/// onto or into itself.
+/// As [`copy`](super::copy()); [`ErrorKind::Usage`] for options that a local copy does not support,
+/// and for a copy onto or into itself.
 pub(super) fn copy(
     options: CopyOptions,
     observer: Arc<dyn Observer>,
@@ -159,7 +159,7 @@ impl ToFiles {
                 break;
             }
             if pass > MOST_PASSES {
-                let what = format!("{} chunks differ each time they are read", missing.len());
+                let what = format!("{} chunks still differ or cannot be synced", missing.len());
                 return Err(Error::new(ErrorKind::Verification, what));
             }
             self.pass(&mut source, &mut sink, &missing, resumed)?;

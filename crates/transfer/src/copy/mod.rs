@@ -75,7 +75,7 @@ pub fn copy(
                 pipe::push(options.clone(), route, observer, cancel, one).await
             }
             [route] => {
-                // An end that only sends needs no memory for received data.
+                // A copy that only sends needs no memory for received data.
                 let (least, core) = match route {
                     Route::Push { .. } => (Budget::least_of(1), None),
                     Route::Pull { .. } => {

@@ -273,7 +273,7 @@ impl Running<'_> {
         });
     }
 
-    /// Asks the server to name the file after all parts are written.
+    /// Asks the server to name the file, after all parts have been written.
     async fn finish(&mut self, total: u64, digest: &Digest) -> Result<Summary, Error> {
         let end = PipeEnd { total, digest: digest.to_vec() };
         self.pipe.session.write(&end).await?;

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_rate_excludes_limits_other_than_the_path() {
+    fn a_rate_that_a_cpu_limits_is_not_bound_by_the_path() {
         let found = found(|summary| summary.bound_by = BoundBy::SenderCpu);
         assert!(!found.expect("it says something").is_bound_by_path);
     }

@@ -19,7 +19,7 @@ use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};
 
 /// Interval of the checks.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Maximum time that one check counts as silence. A longer gap is a pause of this process.
 const PAUSE: Duration = Duration::from_millis(500);
 /// TCP is tried after a silence of this constant plus four round trips. The other end sends ten
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SILENT: Duration = Duration::from_millis(1200);
 /// After TCP has answered, UDP gets this many more checks, and then two round trips: the network
 /// may just have recovered from an outage of both TCP and UDP.
-const LOOKS_AFTER: u32 = 3;
+const CHECKS_AFTER: u32 = 3;
 
 /// Watches a session until dropped.
 pub(super) struct UdpWatchdog(AbortHandle);
@@ -59,22 +59,22 @@ impl UdpWatchdog {
         let (host, port) = (zone::host(session.remote), session.remote.port());
         let task = tokio::task::spawn_local(async move {
             let mut silence = Silence::new();
-            let mut tick = interval(LOOK);
+            let mut tick = interval(CHECK_EVERY);
             tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
             loop {
                 tick.tick().await;
                 let patience = SILENT + rtt.now().unwrap_or_default() * 4;
-                if silence.look(Sign::now(&board, &rtt)) < patience {
+                if silence.check(Sign::now(&board, &rtt)) < patience {
                     continue;
                 }
                 let is_there = knock.is_answered(&host, port).await;
-                for _ in 0..LOOKS_AFTER {
+                for _ in 0..CHECKS_AFTER {
                     rtt.nudge();
                     tick.tick().await;
-                    silence.look(Sign::now(&board, &rtt));
+                    silence.check(Sign::now(&board, &rtt));
                 }
                 sleep(rtt.now().unwrap_or_default() * 2).await;
-                if is_there && silence.look(Sign::now(&board, &rtt)) >= patience {
+                if is_there && silence.check(Sign::now(&board, &rtt)) >= patience {
                     cut.set(true);
                     return;
                 }
@@ -110,20 +110,20 @@ impl Sign {
 /// The time without a sign.
 struct Silence {
     sign: Option<Sign>,
-    looked: Instant,
+    checked: Instant,
     lasts: Duration,
 }
 
 impl Silence {
     fn new() -> Silence {
-        Silence { sign: None, looked: Instant::now(), lasts: Duration::ZERO }
+        Silence { sign: None, checked: Instant::now(), lasts: Duration::ZERO }
     }
 
     /// Returns the length of the silence. It is zero before the other end's first message, because
     /// at the start the other end may have nothing to send.
-    fn look(&mut self, sign: Sign) -> Duration {
-        let passed = self.looked.elapsed().min(PAUSE);
-        self.looked = Instant::now();
+    fn check(&mut self, sign: Sign) -> Duration {
+        let passed = self.checked.elapsed().min(PAUSE);
+        self.checked = Instant::now();
         if self.sign.replace(sign) != Some(sign) || sign.lived == Time::ZERO {
             self.lasts = Duration::ZERO;
         } else {
@@ -137,10 +137,10 @@ impl Silence {
 mod tests {
     use super::*;
 
-    fn look(silence: &mut Silence, sign: Sign, ago: Duration) -> Duration {
+    fn check(silence: &mut Silence, sign: Sign, ago: Duration) -> Duration {
         let before = Instant::now().checked_sub(ago);
-        silence.looked = before.expect("the clock has run for longer");
-        silence.look(sign)
+        silence.checked = before.expect("the clock has run for longer");
+        silence.check(sign)
     }
 
     #[test]
@@ -148,15 +148,15 @@ mod tests {
         let mut silence = Silence::new();
         let mute = Sign { lived: Time::ZERO, received: 9 };
         for _ in 0..3 {
-            assert_eq!(look(&mut silence, mute, LOOK), Duration::ZERO);
+            assert_eq!(check(&mut silence, mute, CHECK_EVERY), Duration::ZERO);
         }
         let spoke = Sign { lived: Time::from_nanos(7), ..mute };
-        assert_eq!(look(&mut silence, spoke, LOOK), Duration::ZERO);
-        assert!(look(&mut silence, spoke, LOOK) >= LOOK);
+        assert_eq!(check(&mut silence, spoke, CHECK_EVERY), Duration::ZERO);
+        assert!(check(&mut silence, spoke, CHECK_EVERY) >= CHECK_EVERY);
         // This process was frozen.
-        assert!(look(&mut silence, spoke, PAUSE * 40) <= PAUSE + LOOK * 2);
+        assert!(check(&mut silence, spoke, PAUSE * 40) <= PAUSE + CHECK_EVERY * 2);
         // The session's own traffic is a sign of life, too.
         let beat = Sign { received: 10, ..spoke };
-        assert_eq!(look(&mut silence, beat, LOOK), Duration::ZERO);
+        assert_eq!(check(&mut silence, beat, CHECK_EVERY), Duration::ZERO);
     }
 }

@@ -1,6 +1,6 @@
-//! The counters that the threads of one end publish for the rest of the process: a few times a
-//! second, never per datagram. A block is the payload of one datagram. A pass is one transmission
-//! of the missing chunks.
+//! The counters that the threads of one side of a transfer publish for the rest of the process, a
+//! few times a second and never per datagram. A block is the payload of one datagram. A pass is one
+//! transmission of the missing chunks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::control::Status;
 use crate::summary::Segments;
 use longhaul_files::Watch;
 
-/// The published state of one end. Times are in nanoseconds of the process's clock.
+/// The published state of one side of a transfer. Times are in nanoseconds of the process's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     mine: Mutex<Counters>,

@@ -1,4 +1,4 @@
-//! Counters of a transfer's threads. This module has the counters of one end.
+//! Counters of a transfer's threads. This module has the counters of one side.
 //! - [`board`]: publishes the counters to other threads.
 //! - [`spent`]: the time that a writing thread has spent; [`recent`]: the recent goodput.
 //! - [`path_watch`]: the state of the path; [`chunk_map`]: the chunks of the object that have
@@ -6,9 +6,9 @@
 //! - [`bound`] and `stream_bound`: find the bottleneck of a transfer over UDP, and over streams.
 //! - `wire`: converts counters to messages and back.
 //!
-//! A block is the payload of one datagram. A coded symbol (of an erasure code) replaces any missing
-//! block of its chunk. A pass is one transmission of the missing chunks. A core is the state
-//! machine of a protocol.
+//! A block is the payload of one datagram. A coded symbol (of an erasure code) replaces any one
+//! missing block of its chunk. A pass is one transmission of the missing chunks. A core is the
+//! state machine of a protocol.
 
 pub(crate) mod board;
 pub(crate) mod bound;
@@ -26,7 +26,7 @@ use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
 
-/// The counters of one end over all its passes. The fields of the other role stay zero.
+/// The counters of one side of a transfer over all passes. The fields of the other role stay zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) sender: SenderCounters,
@@ -112,7 +112,7 @@ pub(crate) struct Written {
     pub(crate) due: Option<u64>,
 }
 
-/// How an end spent its time.
+/// How one side of a transfer spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     /// Waiting for the pacer.

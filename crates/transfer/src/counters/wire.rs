@@ -18,7 +18,7 @@ impl From<&Counters> for Status {
             sent: sender.sent,
             first: sender.first,
             retransmitted: sender.retransmitted,
-            // An end counts in its own role; the other role is zero.
+            // Each side counts in its own role; the other role is zero.
             reported_lost: sender.reported_lost.max(receiver.reported_lost),
             rounds: sender.rounds,
             rate_bps: sender.rate.as_bps(),

@@ -14,7 +14,7 @@ pub enum ErrorKind {
     LocalFile,
     /// A failure with files on the other host.
     RemoteFile,
-    /// Content failed verification repeatedly.
+    /// Content failed verification.
     Verification,
     /// No progress for longer than the stall limit.
     Stalled,

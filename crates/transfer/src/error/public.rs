@@ -10,7 +10,7 @@ use super as error;
 
 pub use super::ErrorKind;
 
-/// The end on which a call failed.
+/// The side on which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Side {
@@ -28,12 +28,14 @@ pub enum Side {
 pub struct Error {
     /// The kind of failure.
     pub kind: ErrorKind,
-    /// The end that failed.
+    /// The side that failed.
     pub side: Side,
     /// The file or folder concerned, if any: as the call named it, or as events name files.
     pub path: Option<PathBuf>,
     /// Whether the same call resumes the transfer where this one stopped.
     pub is_resumable: bool,
+    /// Whether the file or folder concerned does not exist.
+    pub is_missing: bool,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     inner: error::Error,
 }
@@ -93,8 +95,8 @@ impl From<error::Error> for Error {
         };
         let is_resumable =
             matches!(kind, ErrorKind::Unfinished | ErrorKind::Stalled | ErrorKind::Cancelled);
-        let path = inner.path.as_deref().map(Path::to_owned);
-        Error { kind, side, path, is_resumable, source: None, inner }
+        let (path, is_missing) = (inner.path.as_deref().map(Path::to_owned), inner.is_missing);
+        Error { kind, side, path, is_resumable, is_missing, source: None, inner }
     }
 }
 

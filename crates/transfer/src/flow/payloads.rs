@@ -2,11 +2,11 @@
 //!
 //! The object of a copy is the content of all files, as one sequence of bytes. A long manifest (the
 //! list of files) is the start of this sequence. A chunk is 1 MiB of the object. A block is the
-//! payload of one datagram. A coded symbol (of an erasure code) replaces any missing block of its
-//! chunk.
+//! payload of one datagram. A coded symbol (of an erasure code) replaces any one missing block of
+//! its chunk.
 //!
 //! The first transmission of a chunk reads the whole chunk and hashes it. The chunk stays in a
-//! buffer until another chunk is read. A retransmission reads only its block.
+//! buffer until another chunk has been read. A retransmission reads only its block.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ impl Payloads {
     /// # Errors
     /// The object has more chunks than can be counted.
     pub(crate) fn new(source: Source) -> Result<Payloads, Error> {
-        let too_large = |_| Error::new(ErrorKind::Usage, "the object has more than 2³² chunks");
+        let too_large = |_| Error::new(ErrorKind::Usage, "the object has 2³² or more chunks");
         let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
         Ok(Payloads {
             failures_reported: source.failures().len(),

@@ -1,7 +1,7 @@
 //! A receiving flow, on its port's receive thread. The flow decrypts datagrams directly into their
 //! chunks, informs the core (the protocol's state machine) once for each batch of datagrams, and
 //! passes complete chunks to the writer. A pass is one transmission of the missing chunks. A symbol
-//! (of an erasure code) replaces any missing block of its chunk.
+//! (of an erasure code) replaces any one missing block of its chunk.
 
 use std::io;
 use std::net::IpAddr;
@@ -50,8 +50,8 @@ pub(crate) enum ReceiveCommand {
     Relay(Relay),
     /// The receiver does not need these blocks.
     Skip(Vec<BlockRange>),
-    /// Send this message by datagram. It is sent over the stream too, but the datagram arrives
-    /// earlier.
+    /// Send this message by datagram. The message is sent over the stream too, but the datagram may
+    /// arrive earlier.
     Ahead(Box<Message>),
     /// The writer has freed memory.
     Drained,
@@ -419,8 +419,8 @@ impl Receiving {
     }
 }
 
-/// A flow whose payloads the kernel scatters directly to their predicted places, while it is the
-/// port's only flow.
+/// A flow that may be the only flow of its port. While it is, the kernel scatters its payloads
+/// directly to their predicted places.
 pub(crate) struct Scattered {
     receiving: Receiving,
     scatter: Scatter,

@@ -9,11 +9,11 @@ use longhaul_proto::wire::Control;
 use super::outbox::{Outbox, Shadow};
 use crate::control::{Message, Relay};
 
-/// Message numbers from here on are refused. No honest end sends so many messages, and a message
+/// Message numbers from here on are refused. No honest side sends so many messages, and a message
 /// with so high a number would move the replay window past all honest numbers.
 const NUMBERS: u64 = 1 << 62;
 
-/// One end's relays of a flow, in both directions.
+/// One side's relays of a flow, in both directions.
 #[derive(Default)]
 pub(super) struct Relays {
     next: u64,

@@ -1,6 +1,6 @@
 //! The sending thread of one pass, which is one run over the missing chunks. The core (the
 //! protocol's state machine) chooses the blocks; this thread sends their bytes. A coded symbol (of
-//! an erasure code) replaces any missing block of its chunk.
+//! an erasure code) replaces any one missing block of its chunk.
 //!
 //! The thread is one loop, without locks or allocations per datagram. It reads commands, and seals
 //! blocks directly into the batch that one system call sends. Between bursts it waits for the

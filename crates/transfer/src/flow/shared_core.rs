@@ -27,7 +27,8 @@ use longhaul_proto::wire::Control;
 
 use crate::options::Protocol;
 
-/// The core of a protocol, for all flows of a copy. Clones refer to the same core.
+/// The core of a protocol, for all flows of a copy or for flows of several transfers to a server.
+/// Clones refer to the same core.
 #[derive(Clone)]
 pub(crate) struct SharedCore {
     name: &'static str,
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_of_another_protocol_or_with_a_used_id_has_a_separate_core() {
+    fn a_flow_of_another_protocol_or_with_a_used_id_cannot_use_the_shared_core() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_of_the_host_are_counted_up_to_the_request() {
+    fn a_flow_has_accounts_once_its_socket_losses_are_set() {
         let row = registry::of_many();
         let shared = SharedCore::new(row);
         let port = Port::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

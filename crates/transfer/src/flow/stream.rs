@@ -38,7 +38,7 @@ const SMALLEST_PIECE: usize = 1 << 10;
 /// Pieces that may wait for a stream: the pieces of one chunk.
 const WAITING: usize = CHUNK as usize / PIECE;
 /// How often arrivals are checked while all streams are busy.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Maximum time from the end of a stream to the end of the pass. If the pass lasts longer, the
 /// stream counts as lost, with the chunks that it had taken.
 const FOLLOWS: Duration = Duration::from_secs(2);
@@ -79,7 +79,8 @@ impl Outgoing {
         (&mut self.done).await
     }
 
-    /// Stops the thread and returns the payloads; `None` if it has ended already.
+    /// Stops the thread and returns the payloads; `None` if it has ended already, or ends with an
+    /// error.
     pub(crate) async fn stop(self) -> Option<Payloads> {
         if self.done.is_terminated() {
             return None;
@@ -221,7 +222,7 @@ struct Streaming {
     /// The indexes of streams that have sent their chunk.
     freed: Receiver<usize>,
     inbox: Receiver<StreamCommand>,
-    /// Commands that arrived while a chunk was paced. They wait until the chunk is sent.
+    /// Commands that arrived while a chunk was paced. They wait until the chunk has been sent.
     held: VecDeque<StreamCommand>,
     outbox: Outbox,
     board: Arc<Board>,
@@ -270,7 +271,7 @@ impl Streaming {
         let mut lost_since = None;
         loop {
             let since = clock::now();
-            match self.inbox.recv_timeout(LOOK) {
+            match self.inbox.recv_timeout(CHECK_EVERY) {
                 Ok(StreamCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => self.account_wait(since),
             }
@@ -403,7 +404,7 @@ impl Streaming {
             if let Some(at) = self.idle.iter().position(|stream| *stream < count) {
                 return self.idle.remove(at).ok_or_else(lost);
             }
-            match self.freed.recv_timeout(LOOK) {
+            match self.freed.recv_timeout(CHECK_EVERY) {
                 Ok(stream) => self.idle.push_back(stream),
                 Err(RecvTimeoutError::Timeout) if !self.is_lost() => {}
                 Err(_) => return Err(lost()),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_times_may_differ_and_content_may_not() {
+    fn a_source_with_another_name_or_time_agrees_and_one_with_other_content_does_not() {
         let all = vec![found("x", 9, 1, 5), found("y", 9, 1, 6), found("x", 9, 2, 5)];
         let agreement = judge(all).unwrap();
         assert_eq!(agreement.same, [0, 1]);

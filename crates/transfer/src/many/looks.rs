@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_majority_the_others_have_as_long_again() {
+    fn after_a_majority_the_other_sources_get_as_much_time_again() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut enough = Enough::new(start);

@@ -1,7 +1,7 @@
 //! A copy from several hosts at the same time.
 //!
 //! Each source is a copy with its own session and retries. The sources share a data port for each
-//! address family, one memory budget and one receiving core (protocol state machine); the module
+//! address family, one memory limit and one receiving core (protocol state machine); the module
 //! `part` holds them.
 //!
 //! | module | does |

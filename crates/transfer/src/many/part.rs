@@ -155,7 +155,7 @@ mod tests {
     use longhaul_proto::units::Bytes;
 
     #[test]
-    fn a_limit_is_divided_by_the_receiver_where_it_can_and_else_evenly() {
+    fn a_limit_is_divided_by_the_receiver_if_possible_and_otherwise_evenly() {
         let memory = Budget::new(Bytes::mebi(64)).unwrap();
         let mut shared = Shared {
             sources: 4,
@@ -170,7 +170,7 @@ mod tests {
         let other = registry::all().iter().find(|row| !row.many);
         let of = |shared: &Shared, row| shared.limit(limit, row);
         assert_eq!(of(&shared, Some(registry::of_many())), limit);
-        // Data that a source sends over streams instead have the same limit.
+        // Over another protocol, or over streams, each of the four sources gets a quarter.
         assert_eq!(of(&shared, other), Rate::from_mbps(25));
         assert_eq!(of(&shared, None), Rate::from_mbps(25));
         shared.core = None;

@@ -200,7 +200,7 @@ impl<'a> Copying<'a> {
         let outcome = self.await_outcome(&jobs, &mut looks, reference).await;
         if outcome.is_ok() {
             self.say_farewell().await;
-            // These sources were retried until the copy ended.
+            // Sources without a survey were retried until the copy ended.
             for (number, error) in looks.in_trouble() {
                 fail(self.sources, number, error, &mut self.errors);
             }
@@ -252,7 +252,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Processes a survey (the hashes of a source) that ended while other sources already send.
+    /// Processes the end or a failed attempt of a survey (the hashes of a source), while other
+    /// sources already send.
     fn on_look(&mut self, jobs: &Jobs, reference: &Found, number: usize, look: Look) {
         match look {
             Look::Trouble(error) => looks::report_trouble(self.sources, number, &error),
@@ -294,7 +295,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Handles the loss of the last source. The last writes may still be on their way to the disk.
+    /// Handles the end of the last source. If a source has ended without an error, the last writes
+    /// may still be on their way to the disk.
     fn none_left(&mut self) -> Result<(), Error> {
         if self.summaries.is_empty() {
             return Err(all_failed(&self.errors));

@@ -43,8 +43,8 @@ pub struct Found {
 /// `stall`. `memory` is charged for the answer.
 ///
 /// # Errors
-/// The other side reports an error, sends an invalid answer, is silent, or has a disk that does not
-/// answer.
+/// The other side reports an error, sends an invalid answer, is silent, or makes no progress for
+/// `stall`.
 pub(super) async fn survey(
     session: &mut Session,
     options: &CopyOptions,
@@ -84,10 +84,11 @@ pub(super) async fn survey(
     }
 }
 
-/// Returns the error of a source that answers but reads nothing.
+/// Returns the error of a source that answers but reads nothing, because its disk hangs or other
+/// surveys take all its seats.
 fn hangs(stall: Duration) -> Error {
     let seconds = stall.as_secs();
-    let what = format!("it has read nothing for {seconds} s: its disk does not answer");
+    let what = format!("it has read nothing for {seconds} s: its disk or other surveys delay it");
     Error::new(ErrorKind::Stalled, what).advise("check that host's disk")
 }
 

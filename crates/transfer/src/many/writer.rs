@@ -103,7 +103,7 @@ pub(crate) enum ReplicaEvent {
 /// [`WHOLE`], or when all senders of jobs are dropped. The thread is the last owner of `events`.
 ///
 /// # Errors
-/// As [`Sink::open`].
+/// As [`Sink::open`]; [`ErrorKind::Unfinished`] if the system cannot start a thread.
 pub(crate) fn spawn(
     agreed: Agreed,
     place: &Place,
@@ -339,7 +339,7 @@ impl ReplicaWriter {
         self.leave(source);
     }
 
-    /// Removes a source whose data differ.
+    /// Removes a source that cannot deliver the agreed object.
     fn exclude(&mut self, source: usize, what: String) {
         self.fail(source, Error::new(ErrorKind::Verification, what));
     }

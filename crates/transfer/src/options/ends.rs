@@ -1,5 +1,5 @@
-//! The ends of a copy that are not files: a reader of unknown length, and a writer that cannot
-//! seek.
+//! A source and a destination that are not files: a reader of unknown length, and a writer that
+//! cannot seek.
 
 use std::fmt;
 use std::io::{Read, Write};

@@ -357,7 +357,7 @@ mod tests {
     use crate::options::{HostOptions, OwnKey, ReachOptions, Trust};
 
     #[test]
-    fn more_than_a_probe_may_take_is_refused_with_the_sum() {
+    fn a_probe_that_would_take_too_long_is_refused_with_its_total_time() {
         let asked = |rates: usize, seconds, app| {
             check(&ProbeOptions {
                 host: HostOptions {

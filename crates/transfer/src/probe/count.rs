@@ -14,7 +14,7 @@ use crate::control::ProbeCount;
 use crate::error::Error;
 
 /// Interval at which a receiver checks whether everything has arrived.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_EVERY: Duration = Duration::from_millis(10);
 /// No more datagrams are expected after a silence of this constant plus two round trips.
 const SILENCE: Duration = Duration::from_millis(200);
 /// Longest wait for the last datagrams.
@@ -143,7 +143,7 @@ impl Counter {
     pub(super) async fn finish(self, sent: u64, span: Span, rtt: Duration) -> ProbeCount {
         let began = tokio::time::Instant::now();
         let (mut before, mut changed) = (self.counted().received, began);
-        let mut tick = tokio::time::interval(LOOK);
+        let mut tick = tokio::time::interval(CHECK_EVERY);
         while before < sent && changed.elapsed() < SILENCE + rtt * 2 && began.elapsed() < PATIENCE {
             tick.tick().await;
             let now = self.counted().received;

@@ -30,7 +30,7 @@ pub struct Ports {
 /// Tries each port of the server at `host` and `port`; blocks for some seconds at most.
 ///
 /// # Errors
-/// The name has no address, or no socket can be opened.
+/// The name cannot be resolved, or no socket can be opened.
 pub fn look_at_ports(
     host: &str,
     port: u16,

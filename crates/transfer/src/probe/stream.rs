@@ -30,7 +30,8 @@ pub(super) async fn send(session: &mut Session, span: Duration) -> Result<ProbeC
     timeout(span + GRACE, work).await.map_err(|_| stuck())?
 }
 
-/// Reads until a [`ProbeCount`] arrives; returns the number of bytes that arrived, and their rate.
+/// Reads until a [`ProbeCount`] arrives; returns the number of bytes after the first message, and
+/// their rate.
 pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let mut bytes = 0;
     let mut first = None;
@@ -40,8 +41,8 @@ pub(super) async fn receive(session: &mut Session, span: Duration) -> Result<Pro
             match session.read::<Frame>().await?.and_then(|frame| frame.message) {
                 Some(Message::ChunkPiece(piece)) => {
                     last = clock::now();
-                    // The bytes of the first read do not count: it is unknown how long they took to
-                    // arrive.
+                    // The bytes of the first message do not count: it is unknown how long they took
+                    // to arrive.
                     match first {
                         None => first = Some(last),
                         Some(_) => bytes += piece.bytes.len() as u64,

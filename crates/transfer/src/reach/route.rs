@@ -54,7 +54,8 @@ impl Route {
     /// source.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] unless exactly one end is on other hosts.
+    /// [`ErrorKind::Usage`] unless either the sources or the destination are on other hosts; also
+    /// for a copy from replicas with only one source.
     pub(crate) fn all(options: &CopyOptions) -> Result<Vec<Route>, Error> {
         let usage = |what: &str| Error::new(ErrorKind::Usage, what);
         let split: Vec<_> = options.sources.iter().map(split).collect();

@@ -139,7 +139,7 @@ fn the_receiving_end_reports_its_card_first() {
 }
 
 #[test]
-fn a_sender_whose_rate_is_the_cards_takes_the_slower_of_the_two() {
+fn a_sender_limited_by_its_card_takes_the_rate_of_the_slower_card() {
     // Megabits a second of the receiver's card; the sender's has 1,000.
     for (peer, rate) in [(200, 200), (10_000, 1_000)] {
         let told = send_card(Rate::from_mbps(peer), Rate::from_mbps(rate));

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_refuses_an_id_of_an_earlier_pass_and_passes_without_end() {
+    fn a_receiver_refuses_an_id_of_an_earlier_pass_and_too_many_passes() {
         let mut flows = Flows::default();
         assert_eq!((flows.take(FlowId(7)), flows.take(FlowId(8))), (Ok(()), Ok(())));
         let error = flows.take(FlowId(7)).unwrap_err();

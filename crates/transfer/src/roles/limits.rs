@@ -23,7 +23,8 @@ const LARGEST: u32 = 65_507;
 /// `agreed` is the agreed protocol; `None` for streams.
 ///
 /// # Errors
-/// [`ErrorKind::Unreachable`] with the size that is out of limits, and the limits.
+/// [`ErrorKind::Unreachable`]: streams were agreed on, or a size is out of its limits; the message
+/// has the size and the limits.
 pub(super) fn pass(
     pass: &Pass,
     agreed: Option<&'static Row>,
@@ -31,7 +32,7 @@ pub(super) fn pass(
 ) -> Result<(), Error> {
     let Pass { segment, block, .. } = pass;
     if agreed.is_none() {
-        return refuse("datagrams, but streams were agreed on".into());
+        return Err(announces("datagrams, but streams were agreed on").advise(SAME_RELEASE));
     }
     if !(SMALLEST..=LARGEST).contains(block) {
         return refuse(format!("blocks of {block} bytes; {SMALLEST} to {LARGEST} are possible"));
@@ -58,7 +59,10 @@ pub(super) fn pass(
 pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     match agreed {
         None => Ok(()),
-        Some(row) => refuse(format!("chunks by stream, but {} was agreed on", row.name)),
+        Some(row) => {
+            let what = format!("chunks by stream, but {} was agreed on", row.name);
+            Err(announces(&what).advise(SAME_RELEASE))
+        }
     }
 }
 
@@ -111,10 +115,17 @@ pub(super) fn wanted(
     Err(Error::new(ErrorKind::Verification, what))
 }
 
+/// The advice after a message that contradicts the agreed carrier.
+const SAME_RELEASE: &str = "use the same release of longhaul on both sides";
+
+fn announces(what: &str) -> Error {
+    Error::new(ErrorKind::Unreachable, format!("the other side announces {what}"))
+}
+
 fn refuse(what: String) -> Result<(), Error> {
-    let error = Error::new(ErrorKind::Unreachable, format!("the other side announces {what}"));
     let (segment, datagram) = (CallOption::Segment, CallOption::Datagram);
-    Err(error.advise(format!("choose another {segment} or {datagram}, or copy in several parts")))
+    let advice = format!("choose another {segment} or {datagram}, or copy in several parts");
+    Err(announces(&what).advise(advice))
 }
 
 #[cfg(test)]

@@ -90,7 +90,10 @@ pub(super) async fn hear(
                 let have = offer.manifest.len() as u64;
                 let follows = u64::from(piece.offset) == have && !piece.bytes.is_empty();
                 if !follows || have + piece.bytes.len() as u64 > len {
-                    let what = "the other side sent the pieces of its manifest out of order";
+                    let what = match follows {
+                        false => "the other side sent the pieces of its manifest out of order",
+                        true => "the other side sent more of its manifest than it announced",
+                    };
                     return Err(Error::new(ErrorKind::Unreachable, what).into());
                 }
                 offer.manifest.extend(piece.bytes);

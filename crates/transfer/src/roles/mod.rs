@@ -96,9 +96,10 @@ impl Whence {
     }
 }
 
-/// The callbacks through which the surrounding program observes one end of a transfer and stops it.
+/// The callbacks through which the surrounding program observes one side of a transfer, and can
+/// stop that side.
 pub(crate) trait Hooks {
-    /// Decides ten times a second whether this end of the transfer continues.
+    /// Decides ten times a second whether this side of the transfer continues.
     ///
     /// # Errors
     /// The reason to stop.

@@ -11,7 +11,7 @@ use longhaul_files::Manifest;
 /// Reports created or deleted names to `hooks`.
 ///
 /// # Errors
-/// The message names entries that do not exist.
+/// The message names entries that do not exist, or its ranges are malformed.
 pub(super) fn hear(hooks: &dyn Hooks, manifest: &Manifest, message: &Message) -> Result<(), End> {
     match message {
         Message::Named(named) => {

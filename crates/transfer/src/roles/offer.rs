@@ -8,7 +8,7 @@ use longhaul_files::Source;
 /// see [`whole`].
 const INLINE_MANIFEST: usize = 16 << 10;
 
-/// Returns the offer of `source` to an end that has received the manifest before the copy.
+/// Returns the offer of `source` to a receiver that has received the manifest before the copy.
 pub(super) fn surveyed(source: &Source) -> Offer {
     let manifest_digest = blake3::hash(&source.manifest().encode()).as_bytes().to_vec();
     let object_len = source.object().len();

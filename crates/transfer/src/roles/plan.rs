@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_plan_is_refused_with_any_slices() {
+    fn an_endless_plan_is_refused_whatever_its_slices_contain() {
         type Slice = fn(&mut PlanSoFar) -> Result<(), Error>;
         let slices: [Slice; 4] = [
             |plan| plan.add(one(7), Vec::new(), 0),

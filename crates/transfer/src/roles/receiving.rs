@@ -255,7 +255,7 @@ impl Running<'_, '_> {
         }
         if self.jobs.is_overflown() {
             return Err(End::Lost(
-                "the other side sends messages faster than the disk can process them".into(),
+                "more messages from the other side wait for the disk than this host keeps".into(),
             ));
         }
         if self.waiting.is_some() {

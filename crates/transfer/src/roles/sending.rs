@@ -1,6 +1,6 @@
 //! The sending role of a transfer: offers the object (the list of files, and their content), and
-//! sends it in passes. A *pass* sends the chunks that are missing when it starts. If the copy has
-//! several sources, a *lease* says which chunks this end has to send.
+//! sends it in passes. A *pass* sends the chunks that are missing when it starts. If the object
+//! comes from replicas, a *lease* says which chunks this end has to send.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -98,7 +98,7 @@ struct Running<'a, 'b> {
     waiting: Option<Payloads>,
     /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
-    /// Whether the other end takes coded symbols.
+    /// Whether the sender may send coded symbols.
     takes_coded: bool,
     silence: Silence,
     /// CPU time of this thread at the start of the transfer.
@@ -129,7 +129,7 @@ impl SendingRole<'_> {
         let (manifest, virtual_object) = (source.manifest().clone(), source.object().clone());
         let payloads = Payloads::new(source)?;
         let (events_end, events) = mpsc::unbounded_channel();
-        let datagram = self.terms.datagram;
+        let (datagram, takes_coded) = (self.terms.datagram, self.terms.starts_coded());
         let plan = PlanSoFar::new(virtual_object.chunks(), manifest.entries().len() as u64);
         let mut running = Running {
             end: &mut self,
@@ -147,7 +147,7 @@ impl SendingRole<'_> {
             missing: None,
             waiting: None,
             peer_card: card.and_then(|card| card.speed()),
-            takes_coded: false,
+            takes_coded,
             silence: Silence::new(),
             cpu_before: thread_time(),
         };

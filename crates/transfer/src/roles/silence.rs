@@ -25,7 +25,7 @@ const SPEAKS: Duration = Duration::from_millis(1000);
 const COUNTED: Duration = Duration::from_millis(500);
 /// Maximum time that one check counts as silence. A longer gap between two checks is a pause of
 /// this process.
-const LOOK: Duration = Duration::from_millis(500);
+const MOST_COUNTED: Duration = Duration::from_millis(500);
 
 /// Watches the control stream and the data port.
 pub(super) struct Silence {
@@ -59,7 +59,7 @@ impl Silence {
     /// [`End::NoDatagrams`] if only the control stream works.
     pub(super) fn judge(&mut self, board: &Board, rtt: Span, always: bool) -> Result<(), End> {
         let rtt = clock::duration(rtt);
-        let passed = self.looked.elapsed().min(LOOK);
+        let passed = self.looked.elapsed().min(MOST_COUNTED);
         self.looked = Instant::now();
         let speaks = self.spoke.is_some_and(|at| at.elapsed() < SPEAKS + rtt * 2);
         let last_received = board.last_received();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_need_not_send_is_not_reported_as_silent() {
+    fn a_sender_that_need_not_send_is_not_reported_as_silent() {
         let mut rig = Rig::new();
         rig.board.set_theirs(&Status { sent: 100, ..Status::default() });
         assert!(!rig.look(60.0, true, false));

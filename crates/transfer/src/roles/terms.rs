@@ -73,6 +73,13 @@ impl Terms {
         u32::from(datagram).saturating_sub(data_overhead(self.suite) as u32)
     }
 
+    /// Returns whether the sender may send coded symbols before the receiver's plan says whether
+    /// the receiver decodes them. Over a remembered path the loss is known before a short object is
+    /// sent, so symbols can save a round trip. A receiver that does not decode symbols drops them.
+    pub(crate) fn starts_coded(&self) -> bool {
+        self.remembered.is_some()
+    }
+
     /// Returns whether the data go by unsealed datagrams.
     pub(crate) fn is_in_the_clear(&self) -> bool {
         self.suite == Suite::Plain && self.protocol.is_some()

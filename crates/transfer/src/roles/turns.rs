@@ -103,8 +103,8 @@ async fn outcome(reader: &mut FrameReader) -> Outcome {
     }
 }
 
-/// Requests room repeatedly, as other streams do. An end that polls for room, without waiting in
-/// turn, would never get any.
+/// Requests room repeatedly, as other streams do. A receiver that polls for room, without waiting
+/// in turn, would never get any.
 async fn compete(room: Arc<Semaphore>) {
     loop {
         let _permit = room.clone().acquire_owned().await;

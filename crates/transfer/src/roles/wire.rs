@@ -1,5 +1,5 @@
-//! The messages of one session: an end receives them from the stream and from datagrams, and sends
-//! them without waiting.
+//! The messages of one session: this side receives them from the stream and from datagrams, and
+//! sends them without waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +19,15 @@ use crate::write::budget::MessageCharge;
 pub(super) const BULK: usize = 4;
 /// Maximum number of unread messages from datagrams. It limits the memory that a peer can fill.
 const INLET: usize = 1024;
-/// Maximum time that a leaving end waits until its queued messages are sent. The other side no
-/// longer needs them.
+/// Before a side closes the session, it waits at most this long until its queued messages are sent.
+/// The other side no longer needs them.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How long to wait for the final message to be sent, if the other side does not read.
 const CLOSING: Duration = Duration::from_secs(30);
 /// How long to wait for the other side's final message after the writer has failed.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Why an end stopped.
+/// Why the session ended.
 #[derive(Debug)]
 pub(crate) enum End {
     /// The session is lost; the copy can continue over a new session.
@@ -232,7 +232,7 @@ mod tests {
     use longhaul_proto::units::Bytes;
 
     #[test]
-    fn an_end_that_can_send_no_messages_ends() {
+    fn a_session_ends_when_the_other_side_reads_nothing() {
         run(async {
             let local = tokio::task::LocalSet::new();
             local

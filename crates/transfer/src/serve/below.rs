@@ -56,7 +56,7 @@ impl<B: Below> Names<B> {
         Rc::new(Names { server: server.clone(), service })
     }
 
-    /// Answers a stream: reports the request and its end.
+    /// Answers a stream, and reports the request and its end.
     async fn attend(&self, session: Session, ask: B::Ask) {
         let server = &self.server;
         let client = B::client(&session, &ask).called(server.door.name(&session.peer));

@@ -63,8 +63,9 @@ impl Copying {
         Copying { server, ended }
     }
 
-    /// Answers the first message of a stream. Returns the result of a transfer; `None` for other
-    /// messages, and for a part of a pipe.
+    /// Answers the first message of a stream. Returns the result of a transfer, or the error of a
+    /// survey; `None` if a survey is not followed by a request, for other messages, and for a part
+    /// of a pipe.
     async fn answer(&self, session: Session, frame: Frame) -> Option<Result<(), Error>> {
         match frame.message {
             Some(Message::Attach(attach)) => {
@@ -111,7 +112,8 @@ impl Copying {
         let client = ServedClient::of_survey(&session, survey);
         let client = client.called(server.door.name(&session.peer));
         (server.tell)(ServerEvent::Asked(client.clone()));
-        // Hold the request until the final message is sent: a shutdown waits for it.
+        // Keep `begun` until the final message has been sent, because a shutdown waits until it is
+        // dropped.
         let begun = server.begin(session.peer, Some(Access::Read));
         let next = async {
             let running = begun.clone()?;

@@ -117,7 +117,7 @@ impl Door {
     ///
     /// # Errors
     /// [`ErrorKind::LocalFile`] if the root, or the subfolder of an id, is not a folder or cannot
-    /// be opened.
+    /// be opened; [`ErrorKind::Usage`] if the list contains an id twice.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
         if options.rooms_only {
             let reach = Reach::Nothing;
@@ -129,7 +129,7 @@ impl Door {
             let what = format!("cannot serve {}: {error}", options.root.display());
             Error::new(ErrorKind::LocalFile, what)
                 .at(&options.root)
-                .advise(format!("name a folder that exists as {}", CallOption::Root))
+                .advise(format!("give an existing folder as {}", CallOption::Root))
         })?;
         let reach = Reach::Root(root);
         let door = Door { reach, allow: Shared::default(), read_only: options.read_only };
@@ -242,7 +242,8 @@ impl Door {
     /// Resolves `path` for `peer`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` may not use the path.
+    /// [`ErrorKind::Unreachable`] if `peer` may not use the path; [`ErrorKind::LocalFile`] if its
+    /// subfolder cannot be opened.
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),
@@ -282,7 +283,9 @@ fn missing(id: &str, folder: &Path, error: &std::io::Error) -> Error {
         show(folder.as_os_str().as_bytes()),
         reason(error)
     );
-    Error::new(ErrorKind::LocalFile, what).at(folder).advise("make it below the root on the server")
+    Error::new(ErrorKind::LocalFile, what)
+        .at(folder)
+        .advise("create this folder below the root on the server")
 }
 
 /// Resolves `~` and paths below it, as the shell behind scp does. Homes of other users (`~name`)

@@ -63,7 +63,7 @@ pub struct Moved {
     pub bytes: u64,
     /// Files that were copied.
     pub files: u64,
-    /// Files, folders and links that failed; the others were copied.
+    /// Files, folders and links that failed.
     pub failed: u64,
 }
 

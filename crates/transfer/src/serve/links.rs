@@ -18,7 +18,7 @@ use crate::progress::Observer;
 use crate::reach::{self, Look};
 use crate::session::{self, PeerId, Session};
 
-/// How long to wait after a refusal before the link is retried.
+/// How long to wait after a link has ended before it is retried.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// A room of another server that a room here is linked to.

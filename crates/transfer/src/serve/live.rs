@@ -34,7 +34,7 @@ struct Now {
     before: Cell<ServerTotals>,
 }
 
-/// Number of requests that have ended, by result.
+/// Numbers of ended requests, by result, and of clients that were turned away (`refused`).
 #[derive(Default)]
 struct Ended {
     done: AtomicU64,
@@ -97,7 +97,7 @@ impl Drop for Seat {
 }
 
 impl Live {
-    /// Wraps `report` so that it also counts requests that end.
+    /// Wraps `report` so that it also counts requests that end, and clients that are turned away.
     pub(super) fn counting(&self, report: Tell) -> Tell {
         let ended = self.ended.clone();
         Arc::new(move |event| {

@@ -1,7 +1,7 @@
 //! A server accepts streams, checks each stream, and dispatches it to a service.
 //!
-//! - `dispatch` passes a stream to the service that it names. `running` ends the requests of all
-//!   services when the server ends or their client loses its right.
+//! - `dispatch` passes a stream to the service that the stream requests. `running` ends the
+//!   requests of all services when the server ends or their client loses its right.
 //! - `copying` is the service of copies. `register` lists the running transfers, so that a resumed
 //!   copy can take over the destination of the interrupted transfer, and an additional stream can
 //!   find its transfer. `transfer` handles one request, with `hooks` for the roles' callbacks.
@@ -153,12 +153,13 @@ pub(crate) enum Order {
     Shutdown(Duration),
 }
 
-/// Serves; `links` are links to rooms of other servers. Ends when an order ends the server, when
-/// the handle is dropped, or, with `once`, after one transfer. Blocks. Calls `ready` when clients
-/// can connect, and `tell` with the events after that.
+/// Serves; `links` are links to rooms of other servers. Ends after [`Order::Shutdown`], when the
+/// sender of `orders` is dropped, or, with `once`, after one transfer whose client was not lost.
+/// Blocks. Calls `ready` when clients can connect, and `tell` with the events after that.
 ///
 /// # Errors
-/// The ports cannot be opened, or the root is not a folder; with `once`, the error of the transfer.
+/// The server cannot start, because of its key, the root, the list of clients, the shared tree, the
+/// ports, the memory or a multicast group; with `once`, also the error of the transfer.
 pub(crate) fn serve(
     protocols: Protocols,
     options: ServeOptions,
@@ -260,7 +261,8 @@ async fn close(
     }
 }
 
-/// Opens the control and the data port; with control port 0, two free neighbouring ports.
+/// Opens the control and the data port. Without a data port in `options`, this is the port after
+/// the control port; with control port 0, two free neighbouring ports.
 fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port), Error> {
     const TRIES: usize = 16;
     let settings = Settings::default();
@@ -278,6 +280,10 @@ fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port),
         }
     }
     Err(last.unwrap_or_else(|| {
-        Error::new(ErrorKind::Unreachable, "no two neighbouring ports are free")
+        let what = match options.listen.port() {
+            0 => "no two neighbouring ports are free",
+            _ => "no data port follows port 65535",
+        };
+        Error::new(ErrorKind::Unreachable, what)
     }))
 }

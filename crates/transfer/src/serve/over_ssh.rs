@@ -21,12 +21,14 @@ use crate::session::ssh::{SshSide, accept_over_ssh, bind_udp};
 use crate::session::{Connection, Services, Settings};
 use crate::write::budget::Budget;
 
-/// Serves the client at the other end of standard input and output; blocks until ssh ends. The
-/// client can reach everything that the user of this process can reach. Only the key and the memory
-/// limit in `options` apply. The server opens its ports within `ports`, if given.
+/// Serves the client at the other end of standard input and output; blocks until ssh ends or the
+/// server is cancelled. The client can reach everything that the user of this process can reach.
+/// Only the key and the memory limit in `options` apply. The server opens its ports within `ports`,
+/// if given.
 ///
 /// # Errors
-/// The process was not started by ssh, or no port is free; or the error of the transfer.
+/// The process was not started by ssh, no port is free, the client does not introduce itself, or
+/// the server is cancelled; or the error of the transfer.
 pub(crate) fn serve_over_ssh(
     options: ServeOptions,
     ports: Option<(u16, u16)>,

@@ -144,7 +144,7 @@ impl Piping {
         // The client may be as slow as its input, so there is no timeout.
         let next = async { Ok::<_, Error>(session.read::<PipeEnd>().await?) };
         let PipeEnd { total, digest } = running.or(next).await?.ok_or_else(|| {
-            Error::new(ErrorKind::Unfinished, "the client ended before its pipe did")
+            Error::new(ErrorKind::Unfinished, "the client disconnected before the end of its pipe")
         })?;
         let digest: Digest = digest
             .try_into()

@@ -1,6 +1,6 @@
 //! The service of remote files: reads of ranges of one file, and changes in place.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -68,7 +68,8 @@ impl Drop for Seat {
     }
 }
 
-/// The bytes of a portion (a piece of a range within one chunk), and the hash of a whole chunk.
+/// The bytes of a portion (a piece of a range within one chunk), and the hash of its chunk if the
+/// portion is a whole chunk.
 struct Read {
     bytes: Vec<u8>,
     value: Option<Digest>,
@@ -95,8 +96,11 @@ impl Service for Reading {
             let server = &self.server;
             let client = ServedClient::of_file(&session, &asked);
             let access = access_of(&asked);
+            // Taken until the end of the stream is complete, because a client may leave a full
+            // window of data unacknowledged until then.
+            let bulk = Cell::new(None);
             let answer = async |running: &Running, session: &mut Session| {
-                running.or(self.answer(running, session, asked)).await
+                running.or(self.answer(running, session, asked, &bulk)).await
             };
             // The client and the server's observer have the result already.
             let _ = attend(server, session, client, access, answer).await;
@@ -137,13 +141,15 @@ impl Reading {
         running: &Running,
         session: &mut Session,
         asked: FileAsk,
+        bulk: &Cell<Option<OwnedSemaphorePermit>>,
     ) -> Result<(), Error> {
         let (access, path) = (access_of(&asked), Path::new(OsStr::from_bytes(&asked.path)));
         let place = self.server.door.place(&session.peer, path, access)?;
         let _seat = self.seat(session.peer)?;
         let rtt = session.rtt().now().map(|rtt| Span::from_nanos(rtt.as_nanos() as u64));
         // `resume` lets the congestion window jump to half of what the path carried before. Two
-        // jumps at the same time would fill the path, so only a client's first open file does this.
+        // jumps at the same time would fill the path, so this happens only while the client has no
+        // other file open.
         let is_only = self.open.borrow().get(&session.peer) == Some(&1);
         if let Some(flight) = rtt.filter(|_| is_only).and_then(|rtt| asked.flight(rtt)) {
             session.resume(flight);
@@ -163,13 +169,14 @@ impl Reading {
         let (seconds, nanos) = (stamp.modified.seconds, stamp.modified.nanos);
         let about = FileOpened { size: stamp.size, seconds, nanos };
         send(session, FileData { opened: Some(about), ..FileData::default() }).await?;
-        let bulk = self.bulk.clone().try_acquire_owned();
-        if bulk.is_err() || may_change {
+        let permit = self.bulk.clone().try_acquire_owned().ok();
+        if permit.is_none() || may_change {
             session.expect_much();
         }
-        if bulk.is_ok() {
+        if permit.is_some() {
             session.expect_bulk();
         }
+        bulk.set(permit);
         let (mut bytes, mut next) = (0, Some(asked));
         while let Some(mut asked) = next {
             if let Some(change) = asked.change.take() {
@@ -222,7 +229,7 @@ impl Reading {
         Ok(file)
     }
 
-    /// Sends the bytes of `portions`, and reads the next one meanwhile.
+    /// Sends the bytes of `portions`, and reads the next portion meanwhile.
     async fn send(
         &self,
         session: &mut Session,
@@ -276,7 +283,7 @@ fn access_of(asked: &FileAsk) -> Access {
 }
 
 fn ended<E>(_: E) -> Error {
-    Error::new(ErrorKind::Unfinished, "the read of the file was aborted")
+    Error::new(ErrorKind::Unfinished, "the disk thread ended early")
 }
 
 /// Waits for `work` on the disk or for a turn there, and sends signs of life meanwhile.

@@ -100,18 +100,18 @@ mod tests {
     }
 
     #[test]
-    fn one_network_gets_a_burst_of_five_lines_and_one_a_minute_with_a_count_of_the_others() {
+    fn a_network_gets_five_reports_at_once_then_one_a_minute_with_the_number_of_the_others() {
         let mut limit = Limit::default();
         let reported = (0..1000).filter(|_| limit.pass(at(0), network(1)).is_some()).count();
         assert_eq!((reported, limit.suppressed), (5, 995));
-        assert_eq!(limit.pass(at(0), network(2)), Some(995), "another network has its own lines");
+        assert_eq!(limit.pass(at(0), network(2)), Some(995), "another network has its own limit");
         assert_eq!(limit.pass(at(59), network(1)), None);
         assert_eq!(limit.pass(at(60), network(1)), Some(1));
         assert_eq!(limit.pass(at(60), network(1)), None);
     }
 
     #[test]
-    fn all_networks_together_get_a_burst_of_fifty_lines_and_one_in_six_seconds() {
+    fn all_networks_together_get_fifty_reports_at_once_then_one_in_six_seconds() {
         let mut limit = Limit::default();
         let reported = (0..10_000).filter(|n| limit.pass(at(0), network(*n)).is_some()).count();
         assert_eq!((reported, limit.suppressed), (50, 9_950));

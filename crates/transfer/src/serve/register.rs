@@ -41,8 +41,8 @@ struct Entry {
 pub(super) enum Question {
     /// Is the client alive? The answer is sent as soon as it is known.
     Alive(oneshot::Sender<bool>),
-    /// End, because the client has reconnected. The answer's channel is closed without an answer
-    /// when the destination is free.
+    /// End, because the same client needs the destination again. The answer's channel is closed
+    /// without an answer when the destination is free.
     Yield(oneshot::Sender<()>),
 }
 
@@ -109,10 +109,10 @@ impl Entry {
 
 impl Registered<'_> {
     /// Ends the transfer that this transfer resumes. Also ends older transfers of the same client
-    /// into the same place, if the client no longer answers over their connections. Waits until
-    /// these transfers have ended; to be called before this transfer writes. Returns whether an
-    /// older transfer into the same place, of any client, continues because its client still
-    /// answers.
+    /// into the same place, if the client no longer answers over their connections. Waits for the
+    /// end of each of these transfers, at most [`ASKED`]; to be called before this transfer writes.
+    /// Returns whether an older transfer into the same place, of any client, continues because its
+    /// client still answers.
     pub(super) async fn make_way(&self) -> bool {
         let mut held = false;
         for (whose, question) in self.before() {
@@ -169,7 +169,7 @@ async fn ask(question: &mpsc::UnboundedSender<Question>) -> Option<bool> {
     timeout(ASKED, lives).await.ok()?.ok()
 }
 
-/// Ends a transfer, and waits until it has unlocked its files.
+/// Ends a transfer, and waits, at most [`ASKED`], until it has unlocked its files.
 async fn give_way(question: &mpsc::UnboundedSender<Question>) {
     let (yielded, gone) = oneshot::channel();
     if question.send(Question::Yield(yielded)).is_ok() {

@@ -27,7 +27,8 @@ const MOST_ANSWERS: usize = 1 << 20;
 /// server's answers.
 ///
 /// # Errors
-/// The root or a subfolder of `options` is not a folder, or there is no port or memory.
+/// The root or a subfolder of `options` is not a folder, its list contains an id twice, its memory
+/// is too small, or no port is free.
 #[doc(hidden)]
 pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec<u8>, Error> {
     let answers = Answers::default();

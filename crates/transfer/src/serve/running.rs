@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::session::{self, PeerId, Session};
 
 /// Interval at which a waiting request checks the conditions.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// A running request. Clones refer to the same request.
 #[derive(Clone)]
@@ -96,7 +96,8 @@ pub(super) async fn attend(
 ) -> Result<(), Error> {
     let client = client.called(server.door.name(&session.peer));
     (server.tell)(ServerEvent::Asked(client.clone()));
-    // Hold the request until the final message is sent: a shutdown waits for it.
+    // Keep `begun` until the final message has been sent, because a shutdown waits until it is
+    // dropped.
     let begun = server.begin(session.peer, Some(access));
     let ended = match &begun {
         Ok(running) => answer(running, &mut session).await,
@@ -145,7 +146,7 @@ impl Running {
 
     /// Waits until the request must end; returns the reason.
     pub(super) async fn stopped(&self) -> Error {
-        let mut tick = tokio::time::interval(LOOK_EVERY);
+        let mut tick = tokio::time::interval(CHECK_EVERY);
         loop {
             tick.tick().await;
             if let Err(error) = self.check() {

@@ -45,7 +45,7 @@ use longhaul_text::CallOption;
 
 /// How long to wait for the client's final message after the outcome was sent.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// After this time, the client learns that its destination is locked.
+/// After this time, the client learns that another transfer may hold its destination.
 const HELD_NOTICE: Duration = Duration::from_secs(3);
 /// Interval of messages about the walk over the source.
 const TICK: Duration = Duration::from_millis(100);
@@ -100,8 +100,9 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits until a receiving transfer can start: its destination is free, and there is memory. If the
-/// transfer cannot start at once, tells the client, because the client's data are lost until then.
+/// Waits until a receiving transfer has memory, and no earlier transfer of a dead client of the
+/// same id holds its destination. If the transfer cannot start at once, tells the client, because
+/// the client's data are lost until then.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,
@@ -143,8 +144,8 @@ async fn enter(
     Ok(Arc::new(server.memory.enter_for(registered.peer).await?))
 }
 
-/// Waits until no dead transfer holds the destination, and tells the client if that takes long.
-/// Returns whether a transfer with a living client holds the destination.
+/// Waits as [`Registered::make_way`], and tells the client if that takes long. Returns whether a
+/// transfer with a living client holds the destination.
 async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -> bool {
     let way = registered.make_way();
     tokio::pin!(way);
@@ -203,7 +204,8 @@ impl Goes {
 }
 
 impl Work {
-    /// Returns the normalized destination path, if anything is written.
+    /// Returns the normalized destination path, if the request writes files; `None` for a part of a
+    /// pipe, which has its own register.
     fn destination(&self, request: &Request) -> Option<PathBuf> {
         let Work::Receive { to: Goes::Files(files), .. } = self else { return None };
         let path = Path::new(OsStr::from_bytes(request.paths.first()?));
@@ -414,7 +416,7 @@ async fn run(
         Work::Receive { mut to, receive } => {
             let entering = let_in(server, &registered, wire, request, &terms, to.files());
             let memory = running.or(entering).await?;
-            // With GTP, the receiver manages the rates of all its senders (section 3.2 of the
+            // With GTP, the receiver manages the rates of all its senders (section 3.2 of the GTP
             // paper), so transfers with the same settings share one core (state machine).
             let core =
                 terms.protocol.and_then(|row| server.cores.borrow_mut().of(row, &terms.settings));

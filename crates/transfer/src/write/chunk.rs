@@ -61,7 +61,7 @@ impl Drained {
     }
 }
 
-/// A complete chunk for the writer, with the account that granted its memory.
+/// A complete chunk for the writer, with the account of the flow that granted its memory.
 pub(crate) struct Arrived {
     pub(crate) chunk: u64,
     pub(crate) buffer: ChunkBuffer,
@@ -90,7 +90,7 @@ impl Arrived {
     }
 }
 
-/// A chunk from a stream, and its place in the memory budget.
+/// A chunk from a stream, and the permit for its memory.
 pub(crate) struct Streamed {
     pub(crate) chunk: u64,
     pub(crate) content: Vec<u8>,

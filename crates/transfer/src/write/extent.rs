@@ -85,7 +85,8 @@ impl Open for ExtentOf {
         let file = manifest.entries().first().filter(|file| file.holes().is_empty());
         let size = file.and_then(|file| file.size()).unwrap_or(0);
         if !manifest.is_single() || !(1..=MAX_EXTENT).contains(&size) {
-            return Err(Error::new(ErrorKind::Usage, "a part of a pipe is one file without holes"));
+            let what = format!("a part of a pipe is one file of 1 to {MAX_EXTENT} bytes, no holes");
+            return Err(Error::new(ErrorKind::Usage, what));
         }
         let missing = object.manifest_chunks()..object.chunks();
         let store = Extent {

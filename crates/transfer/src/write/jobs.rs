@@ -103,8 +103,9 @@ pub(crate) enum WriterEvent {
 /// A job, and the index of the source that sent it.
 pub(crate) type SourceJob = (usize, Job);
 
-/// Maximum bytes of digests, answers and failures that may wait for the thread: ten times the
-/// amount for all chunks that fit into the memory. Chunks do not count, because grants limit them.
+/// Maximum bytes of digests, answers and failures that may wait for the thread: many times the
+/// amount for the chunks that are in memory at the same time. Chunks do not count, because grants
+/// limit them.
 const MOST_WAITING: usize = 256 << 20;
 
 /// The sender of one source to a writing thread. Clones send for the same source.
@@ -115,7 +116,7 @@ pub(crate) struct Jobs {
     next: Arc<AtomicUsize>,
     most: usize,
     level: Arc<Level>,
-    /// Whether this source has sent more than may wait for the thread.
+    /// Whether a job of this source was dropped because it did not fit.
     overflown: Arc<AtomicBool>,
 }
 
@@ -216,7 +217,8 @@ impl JobInbox {
 }
 
 impl Job {
-    /// Returns the approximate memory of a job that the other end controls, in bytes.
+    /// Returns the approximate memory of a job whose size the other end controls, in bytes; zero
+    /// for other jobs.
     fn weight(&self) -> usize {
         let inner = match self {
             Job::Digests(digests) => 8 * digests.chunks.len() + digests.values.len(),
@@ -238,14 +240,15 @@ mod tests {
     const MOST: usize = 64_000;
 
     #[test]
-    fn a_source_that_floods_a_busy_thread_is_dropped_and_others_are_not() {
+    fn jobs_that_flood_a_busy_thread_are_dropped_and_only_their_source_is_marked() {
         let (first, inbox) = Jobs::bounded(MOST);
         let second = first.of_another();
         let digests = || {
             let (chunks, values) = (vec![1; 20], vec![7; 640]);
             Job::Digests(Digests { chunks, values })
         };
-        // A job has 800 bytes, so 80 fit. Of these 200, each is received before the next is sent.
+        // A job has more than 800 bytes, so fewer than 80 fit. Of these 200, each is received
+        // before the next is sent.
         for _ in 0..MOST / 640 * 2 {
             first.send(digests());
             assert!(inbox.recv_timeout(Duration::ZERO).is_ok());

@@ -14,13 +14,13 @@ use crate::error::{Error, ErrorKind};
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum time that counts between two checks. A longer gap is a pause of this host: its disk was
 /// slow, or the host slept.
-const LOOK: Duration = Duration::from_millis(250);
+const MOST_COUNTED: Duration = Duration::from_millis(250);
 
 /// Watches the chunks that wait for their digests.
 #[derive(Debug)]
 pub(super) struct MissingDigests {
     patience: Duration,
-    looked: Instant,
+    checked: Instant,
     /// The time since the start, without pauses of this host.
     waited: Duration,
     /// Chunks that had to wait, each with the value of `waited` at the start of the wait. Includes
@@ -31,8 +31,8 @@ pub(super) struct MissingDigests {
 impl MissingDigests {
     /// Returns an empty watch.
     pub(super) fn new(patience: Duration) -> MissingDigests {
-        let (looked, waited) = (Instant::now(), Duration::ZERO);
-        MissingDigests { patience, looked, waited, begun: VecDeque::new() }
+        let (checked, waited) = (Instant::now(), Duration::ZERO);
+        MissingDigests { patience, checked, waited, begun: VecDeque::new() }
     }
 
     /// Records that a chunk starts to wait.
@@ -45,8 +45,8 @@ impl MissingDigests {
     /// # Errors
     /// [`ErrorKind::Verification`]: a chunk has waited too long.
     pub(super) fn judge(&mut self, now: Instant, waits: impl Fn(u64) -> bool) -> Result<(), Error> {
-        self.waited += now.saturating_duration_since(self.looked).min(LOOK);
-        self.looked = now;
+        self.waited += now.saturating_duration_since(self.checked).min(MOST_COUNTED);
+        self.checked = now;
         while let Some((since, chunk)) = self.begun.front().copied() {
             if !waits(chunk) {
                 self.begun.pop_front();
@@ -58,7 +58,7 @@ impl MissingDigests {
             let count = self.begun.iter().filter(|(_, chunk)| waits(*chunk)).count();
             let what = format!(
                 "cannot verify {count} chunks of 1 MiB: the other side has \
-                 not sent their digests for {} s; the first that waited is chunk {chunk}",
+                 not sent their digests; the longest wait is {} s, for chunk {chunk}",
                 self.patience.as_secs()
             );
             let error = Error::new(ErrorKind::Verification, what);
@@ -74,9 +74,9 @@ mod tests {
 
     /// Checks every 100 ms for `seconds` with the chunks `waiting`; returns whether that was too
     /// long.
-    fn look(missing_digests: &mut MissingDigests, seconds: u64, waiting: &[u64]) -> bool {
+    fn waits_too_long(missing_digests: &mut MissingDigests, seconds: u64, waiting: &[u64]) -> bool {
         (0..seconds * 10).any(|_| {
-            let now = missing_digests.looked + Duration::from_millis(100);
+            let now = missing_digests.checked + Duration::from_millis(100);
             missing_digests.judge(now, |chunk| waiting.contains(&chunk)).is_err()
         })
     }
@@ -85,11 +85,11 @@ mod tests {
     fn a_chunk_that_waits_too_long_is_reported_with_all_waiting_chunks() {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         (0..4).for_each(|chunk| missing_digests.begin(chunk));
-        assert!(!look(&mut missing_digests, 59, &[1, 3]));
-        let now = |missing_digests: &MissingDigests| missing_digests.looked + LOOK;
-        let looks =
+        assert!(!waits_too_long(&mut missing_digests, 59, &[1, 3]));
+        let now = |missing_digests: &MissingDigests| missing_digests.checked + MOST_COUNTED;
+        let checks =
             (0..9).map(|_| missing_digests.judge(now(&missing_digests), |chunk| chunk % 2 == 1));
-        let error = looks.filter_map(Result::err).next().expect("a minute has passed");
+        let error = checks.filter_map(Result::err).next().expect("a minute has passed");
         assert_eq!(error.kind, ErrorKind::Verification);
         assert!(error.what.contains("2 chunks") && error.what.contains("60 s"), "{error}");
         assert!(error.what.ends_with("chunk 1"), "{error}");
@@ -100,9 +100,9 @@ mod tests {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         for chunk in 0..10 {
             missing_digests.begin(chunk);
-            assert!(!look(&mut missing_digests, 30, &[chunk]), "chunk {chunk}");
+            assert!(!waits_too_long(&mut missing_digests, 30, &[chunk]), "chunk {chunk}");
         }
-        assert!(!look(&mut missing_digests, 600, &[]));
+        assert!(!waits_too_long(&mut missing_digests, 600, &[]));
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         let mut missing_digests = MissingDigests::new(PATIENCE);
         missing_digests.begin(0);
         for _ in 0..100 {
-            let now = missing_digests.looked + Duration::from_secs(100);
+            let now = missing_digests.checked + Duration::from_secs(100);
             assert_eq!(missing_digests.judge(now, |_| true), Ok(()));
         }
     }

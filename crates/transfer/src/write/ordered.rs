@@ -18,8 +18,8 @@ use crate::options::Output;
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 
-/// Timeout for a missing chunk while early chunks fill all memory. With several streams, the
-/// missing chunk may itself wait for memory. A new attempt requests that chunk first.
+/// Timeout for a missing chunk while early chunks fill the separate memory. With several streams,
+/// the missing chunk may itself wait for memory. A new attempt requests that chunk first.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// The output of a copy as its destination.
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_is_over_writes_nothing_once_the_next_has_begun() {
+    fn an_earlier_attempt_writes_nothing_once_the_next_has_begun() {
         let written = Written::default();
         let output = Output::new(written.clone());
         let (mut old, _events) = open(&output, 9 * CHUNK, 1).unwrap();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_with_repeatedly_wrong_chunks_is_dropped() {
+    fn five_wrong_chunks_end_the_copy() {
         let output = Output::new(io::sink());
         let wrong = || {
             let (mut opened, _events) = open(&output, 0, 1).unwrap();

@@ -122,8 +122,8 @@ pub(crate) fn report_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
     }
 }
 
-/// Returns the outcome of a destination that found `resumed_bytes`. `at_source` are the entries
-/// that failed at the source, and whether each file changed while it was read.
+/// Returns the outcome of a destination that already had `resumed_bytes`. `at_source` are the
+/// entries that failed at the source, and whether each file changed while it was read.
 pub(crate) fn outcome(
     outcome: longhaul_files::SinkOutcome,
     at_source: &BTreeMap<u32, bool>,

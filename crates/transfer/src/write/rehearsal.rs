@@ -23,7 +23,7 @@ pub(super) struct Rehearsal {
     questions: Questions,
     /// The plan, until it is reported.
     plan: Option<Plan>,
-    /// Entries that exist already.
+    /// Entries that need no copy, because equal ones exist.
     skipped: Vec<u32>,
     failed_at_source: BTreeMap<u32, bool>,
     failures_reported: usize,

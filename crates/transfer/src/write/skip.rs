@@ -24,8 +24,8 @@ pub(crate) fn blocks_of(layout: &Layout, chunks: Range<u64>) -> Vec<BlockRange> 
     blocks_within(layout, chunks.start.saturating_mul(size)..chunks.end.saturating_mul(size))
 }
 
-/// Returns the number of the block at `offset`, rounded to a block boundary of the chunk: `round`
-/// divides the position within the chunk by the block size, and rounds up or down.
+/// Returns the number of the block at `offset`, which is first rounded up or down to a block
+/// boundary of its chunk: `round` divides the position within the chunk by the block size.
 fn number_at(layout: &Layout, offset: u64, round: fn(u64, u64) -> u64) -> u64 {
     let offset = offset.min(layout.object().get());
     let size = layout.chunk_size().get();

@@ -23,7 +23,8 @@ use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, ListMemory, Manifest, VirtualObject};
 use longhaul_text::clipped;
 
-/// Interval at which the destination can sync and rename while nothing arrives.
+/// Interval at which every destination does its pending work, such as syncs and renames, although
+/// nothing arrives for it.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Maximum bytes of failures kept until the destination is open. A source with more failures has to
@@ -178,7 +179,7 @@ impl Writer {
         let _ = closed.send(());
     }
 
-    /// Runs `work`, unless the writer has failed. After an error the writer only waits for the end.
+    /// Runs `work`, unless the writer has ended or failed. Then it only waits for [`Job::Stop`].
     fn attempt(&mut self, work: impl FnOnce(&mut Writer) -> Result<(), Error>) {
         if self.ended {
             return;
@@ -330,7 +331,7 @@ impl Writer {
         self.early_bytes += size_of::<AtSource>() + failed.reason.len();
         if self.early_bytes > MOST_EARLY_FAILURES {
             let what = "before its list of files, the other side reports more failed files than \
-                        fit into memory";
+                        this host keeps";
             return Err(Error::new(ErrorKind::Unfinished, what).advise("copy in several parts"));
         }
         self.early_failures.push(failed);

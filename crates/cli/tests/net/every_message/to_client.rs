@@ -39,7 +39,8 @@ enum Moment {
     Push,
     /// After the plan.
     Planned,
-    /// Instead of the survey of a replica.
+    /// Instead of the answer to `Survey`, in which a client that copies one file from several
+    /// servers asks for the digests of the file's chunks.
     Surveyed,
 }
 
@@ -80,7 +81,7 @@ impl Moment {
         std::iter::once(Message::Digests(digests())).chain(pieces).collect()
     }
 
-    /// Whether the client answers pings between lies. If it does, one session takes many lies.
+    /// Whether one session can take many lies, with a ping after each.
     fn takes_many(self) -> bool {
         !matches!(self, Moment::Whole | Moment::Surveyed)
     }
@@ -181,7 +182,8 @@ async fn count(mut session: Session, shared: &Shared) {
 }
 
 /// Whether the client answers the ping after a lie. Returns false when the client disconnects or
-/// ends the copy. If the rest of the copy is honest, waits for that end even after an answer.
+/// ends the copy. At [`Moment::Whole`] the copy can still succeed after an answer, so this function
+/// waits for its end.
 async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     let mut answered = false;
     loop {

@@ -67,8 +67,50 @@ impl Large {
         Ok((new, lost))
     }
 
-    /// Returns whether the journal is unchanged since the partial file was created or resumed.
+    /// Returns whether this copy has no journal: it has neither written one nor resumed from one.
     fn is_fresh(&self) -> bool {
         self.journal_end == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::single_range_in_vec_init, reason = "the lists have one range")]
+
+    use super::*;
+    use crate::digest::file_value;
+    use crate::manifest::FileTime;
+    use crate::sink::large::{HoleBudget, open_journal};
+    use crate::{Kind, Listed, Manifest, Place, Shape};
+
+    #[test]
+    fn a_new_partial_file_has_the_journalled_chunks_and_no_chunk_of_a_hole_is_sent_again() {
+        let top = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let place = Place::Ambient(top.path().join("x"));
+        let size = 5 * CHUNK;
+        let kind = Kind::File { size, sparse: true, holes: Box::new([1..3]) };
+        let modified = FileTime::default();
+        let listed = Listed { path: b"x"[..].into(), kind, mode: 0o600, modified };
+        let manifest = Manifest::new(Shape::File, vec![listed]).unwrap();
+        let mut ground = Ground::open(&place, &manifest.into(), true).unwrap();
+        let mut large = Large::create(0, &mut ground).unwrap();
+        let content = vec![7; CHUNK as usize];
+        for chunk in [0, 3] {
+            let value = file_value(size, chunk, &content);
+            large.write(&mut ground, chunk, &content, value).unwrap();
+        }
+        large.sync(&mut ground).unwrap();
+        // The journal also has a record of a hole's chunk.
+        let value = file_value(size, 1, &vec![0; CHUNK as usize]);
+        let record = large.header.encode_record(1, &value);
+        let journal = open_journal(&mut ground, 0).unwrap();
+        journal.write_all_at(&record, large.journal_end).unwrap();
+        large.write(&mut ground, 4, &content, file_value(size, 4, &content)).unwrap();
+        let watch = Watch::default();
+        large.hash_holes(&mut HoleBudget::default(), 0, &watch);
+        large.lose_pending();
+        let (new, lost) = large.restart(&mut ground, &watch).unwrap();
+        assert_eq!((new.verified(), new.missing, lost), (vec![0..1, 3..4], 1, vec![4]));
+        assert!(!new.has_lost() && !new.has_pending());
     }
 }

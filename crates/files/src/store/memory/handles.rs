@@ -211,7 +211,11 @@ impl Folder for Handle {
     }
 
     fn may_write(&self) -> io::Result<()> {
-        Ok(())
+        self.with(|state| {
+            let is_refused =
+                state.obeys_modes && state.inode(self.number)?.cached.mode & 0o200 == 0;
+            if is_refused { Err(Errno::ACCESS.into()) } else { Ok(()) }
+        })
     }
 
     fn may_read(&self, name: &[u8]) -> io::Result<()> {

@@ -27,8 +27,8 @@ fn a_sender_of_a_billion_blocks_keeps_only_those_in_flight() {
         // One block in a thousand is lost once. The acknowledgement that completes a segment
         // arrives four segments later.
         let lost: Vec<Range<u32>> = (0..16).map(|nth| nth * 1_000..nth * 1_000 + 1).collect();
-        let selective = selective(number, segment, 0..SEGMENT, &lost, Some((number, 1)));
-        sender.on_control(now, FLOW, &Control::Selective(selective));
+        let report = selective(number, segment, 0..SEGMENT, &lost, Some((number, 1)));
+        sender.on_control(now, FLOW, &Control::Selective(report));
         if let Some(before) = segment.checked_sub(4) {
             let whole = selective(number, before, 0..SEGMENT, &[], None);
             sender.on_control(now, FLOW, &Control::Selective(whole));

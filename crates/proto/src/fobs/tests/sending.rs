@@ -153,7 +153,7 @@ fn a_sender_without_grant_resends_only_known_losses() {
     out.acknowledge(selective(2, 0, 0..8, &[1..2, 5..6], Some((8, 3))));
     assert_eq!(out.take(100), [1, 5]);
     assert!(out.sender.is_blocked_by_grant());
-    // Without an answer the resent blocks count as lost again after two round trips.
+    // Without an answer the resent blocks count as lost again after about two round trips.
     let Wake::At(at, _) = out.sender.next_wakeup() else { panic!("it waits for ever") };
     assert!(at.since(out.now) >= RTT && at.since(out.now) <= RTT * 3);
     out.now = at;
@@ -346,7 +346,7 @@ impl Model {
         }
     }
 
-    /// Prepares for a poll of the sender: no stretch grows while the sender looks for repeats.
+    /// Prepares for a poll of the sender: no stretch grows after the sender has looked for repeats.
     fn ask(&mut self, standing: Standing) {
         if standing.repeats_first || !standing.first_left {
             self.next = None;
@@ -358,7 +358,7 @@ impl Model {
     ///
     /// In some states only known losses may be resent: between chunks, without a grant, after an
     /// acknowledgement without new blocks, during congestion. The rule then holds among the
-    /// stretches known to be lost, of at most [`STRETCH`] blocks each, and no other block is sent.
+    /// stretches known to be lost, and no other block is sent.
     /// While unsent blocks may be sent, only an acknowledgement shows that a resent block is lost;
     /// the time since its send does not.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
@@ -399,7 +399,7 @@ impl Model {
     }
 }
 
-/// The sender's input in a run of operations.
+/// A sender, its model, and the receiver's side in a run of operations.
 struct Input {
     out: Out,
     model: Model,
@@ -573,11 +573,11 @@ fn with_the_table_a_burst_has_25_datagrams() {
     for _ in 0..10 {
         assert_eq!(burst(&mut sender, now, &mut sent), 25);
         let Wake::At(at, Why::Pacing) = sender.next_wakeup() else { panic!("it does not pace") };
-        // 80 Mbit/s in both cases.
+        // The rate is fixed at 80 Mbit/s.
         assert_eq!(at.since(now), Bytes::new(25 * 1032) / Rate::from_mbps(80));
         now = at;
     }
-    // The paper's FOBS sends fewer datagrams at that rate.
+    // At this rate the paper's FOBS sends fewer datagrams at once.
     let mut greedy = FobsSender::greedy(&setup);
     assert!(burst(&mut greedy, Time::ZERO, &mut Vec::new()) < 25);
 }

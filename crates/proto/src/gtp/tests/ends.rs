@@ -1,4 +1,4 @@
-//! The two ends, message by message.
+//! GTP's sender and receiver, message by message.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 use alloc::vec;
@@ -7,8 +7,9 @@ use core::ops::Range;
 
 use super::star::{ms, settings};
 use crate::endpoint::{
-    Arrival, BlockRange, Carrier, Event, FlowId, PacketNumber, Receiver, Sender, Setup, Wake, Why,
+    Arrival, BlockRange, Carrier, Event, Outgoing, PacketNumber, Receiver, Sender, Setup, Wake,
 };
+use crate::ends::out::{self, FLOW};
 use crate::gtp::tuning::Tuning;
 use crate::gtp::{GtpReceiver, GtpSender};
 use crate::layout::{Block, Layout};
@@ -16,8 +17,6 @@ use crate::settings::Settings;
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Pulse, Request, SenderOffer};
-
-const FLOW: FlowId = FlowId(7);
 
 fn setup(blocks: u64, segment: u64, settings: Settings) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
@@ -31,48 +30,19 @@ fn request(sequence: u64, mbps: u64, blocks: &[Range<u64>]) -> Control {
     Control::Request(Request::fill(sequence, Rate::from_mbps(mbps), false, blocks))
 }
 
-/// A sender, and the blocks that it sent.
-struct Out {
-    sender: GtpSender,
-    now: Time,
-    sent: Vec<Block>,
-}
+type Out = out::Out<GtpSender>;
 
 impl Out {
     fn new(setup: &Setup) -> Out {
-        Out { sender: GtpSender::new(setup), now: Time::ZERO, sent: Vec::new() }
-    }
-
-    fn hear(&mut self, control: Control) {
-        self.sender.on_control(self.now, FLOW, &control);
-    }
-
-    /// Runs until the pacer has released everything; returns the blocks sent meanwhile.
-    fn run(&mut self) -> Vec<u64> {
-        let from = self.sent.len();
-        for _ in 0..100_000 {
-            let before = self.sent.len();
-            let next = PacketNumber(before as u64);
-            self.sender.poll_transmit(self.now, next, 16, &mut self.sent);
-            if self.sent.len() > before {
-                continue;
-            }
-            match self.sender.next_wakeup() {
-                Wake::At(at, Why::Pacing) => self.now = at,
-                _ => break,
-            }
-        }
-        self.sent[from..].iter().map(|block| u64::from(block.index)).collect()
+        Out::of(GtpSender::new(setup))
     }
 
     fn offers(&mut self) -> Vec<SenderOffer> {
-        let mut offers = Vec::new();
-        while let Some(outgoing) = self.sender.poll_control(self.now) {
-            if let Control::SenderOffer(offer) = outgoing.control {
-                offers.push(offer);
-            }
-        }
-        offers
+        let offer = |outgoing: Outgoing| match outgoing.control {
+            Control::SenderOffer(offer) => Some(offer),
+            _ => None,
+        };
+        self.messages().filter_map(offer).collect()
     }
 }
 
@@ -84,19 +54,19 @@ fn late() -> Settings {
 fn a_sender_obeys_and_does_nothing_more() {
     let mut out = Out::new(&setup(100, 0, late()));
     assert!(out.run().is_empty());
-    out.hear(request(1, 100, &[3..6, 40..42]));
+    out.hear(&request(1, 100, &[3..6, 40..42]));
     assert_eq!(out.sender.rate(), Rate::from_mbps(100));
     assert_eq!(out.run(), [3, 4, 5, 40, 41]);
     let answer = out.offers().pop().unwrap();
     assert_eq!((answer.answered, answer.highest), (1, 5));
     // A request whose number was seen before is a copy, whatever its content.
-    out.hear(request(1, 100, &[3..6, 40..42]));
+    out.hear(&request(1, 100, &[3..6, 40..42]));
     assert!(out.run().is_empty());
     // A new rate alone requests no blocks.
-    out.hear(request(2, 10, &[]));
+    out.hear(&request(2, 10, &[]));
     assert_eq!(out.sender.rate(), Rate::from_mbps(10));
     assert!(out.run().is_empty() && out.offers().is_empty());
-    out.hear(request(3, 10, &[4..5, 42..44]));
+    out.hear(&request(3, 10, &[4..5, 42..44]));
     assert_eq!(out.run(), [4, 42, 43]);
     let accounting = *out.sender.accounting();
     assert_eq!((accounting.first, accounting.retransmitted, accounting.reported_lost), (7, 1, 1));
@@ -105,10 +75,10 @@ fn a_sender_obeys_and_does_nothing_more() {
 #[test]
 fn requests_are_obeyed_in_the_order_of_their_numbers() {
     let mut out = Out::new(&setup(100, 0, late()));
-    out.hear(request(3, 30, &[20..22]));
-    out.hear(request(2, 20, &[10..12]));
+    out.hear(&request(3, 30, &[20..22]));
+    out.hear(&request(2, 20, &[10..12]));
     assert!(out.run().is_empty());
-    out.hear(request(1, 10, &[0..2]));
+    out.hear(&request(1, 10, &[0..2]));
     assert_eq!(out.run(), [0, 1, 10, 11, 20, 21]);
     // The newest request's rate applies, even if an older request arrives later.
     assert_eq!(out.sender.rate(), Rate::from_mbps(30));
@@ -117,14 +87,14 @@ fn requests_are_obeyed_in_the_order_of_their_numbers() {
 #[test]
 fn a_voiding_request_cancels_unsent_blocks() {
     let mut out = Out::new(&setup(100, 0, late()));
-    out.hear(request(1, 1, &[0..50]));
+    out.hear(&request(1, 1, &[0..50]));
     out.sender.poll_transmit(out.now, PacketNumber(0), 1, &mut out.sent);
-    out.hear(request(2, 1, &[50..60]));
+    out.hear(&request(2, 1, &[50..60]));
     // The third request has not arrived. A request that voids the others does not wait for it.
     let blocks = &mut [1..4].into_iter().peekable();
-    out.hear(Control::Request(Request::fill(4, Rate::from_mbps(9), true, blocks)));
-    out.hear(request(3, 1, &[60..70]));
-    out.hear(request(5, 9, &[70..71]));
+    out.hear(&Control::Request(Request::fill(4, Rate::from_mbps(9), true, blocks)));
+    out.hear(&request(3, 1, &[60..70]));
+    out.hear(&request(5, 9, &[70..71]));
     assert_eq!(out.run(), [1, 2, 3, 70]);
 }
 
@@ -136,9 +106,9 @@ fn no_request_makes_a_sender_break_a_rate_that_the_user_set() {
     for setup in [fixed, limited] {
         let mut out = Out::new(&setup);
         assert_eq!(out.offers()[0].limit, Some(slow));
-        out.hear(request(1, 1000, &[0..1]));
+        out.hear(&request(1, 1000, &[0..1]));
         assert_eq!(out.sender.rate(), slow);
-        out.hear(request(2, 5, &[]));
+        out.hear(&request(2, 5, &[]));
         assert_eq!(out.sender.rate(), Rate::from_mbps(5));
     }
 }
@@ -163,22 +133,22 @@ fn a_sender_reports_its_cards_speed_or_the_users_lower_limit() {
     // Only the receiver needs the number: the card itself limits the sender.
     let card = Some(Rate::from_mbps(10));
     let mut out = Out::new(&Setup { card, ..setup(100, 0, late()) });
-    out.hear(request(1, 1000, &[0..1]));
+    out.hear(&request(1, 1000, &[0..1]));
     assert_eq!(out.sender.rate(), Rate::from_mbps(1000));
 }
 
 #[test]
 fn impossible_requests_are_refused_and_arrived_blocks_are_left_out() {
     let mut out = Out::new(&setup(10, 5, late()));
-    out.hear(request(1, 10, &[8..11]));
-    out.hear(Control::Ack(Ack { sequence: 1, next: 11, received: 11 }));
+    out.hear(&request(1, 10, &[8..11]));
+    out.hear(&Control::Ack(Ack { sequence: 1, next: 11, received: 11 }));
     assert_eq!(out.sender.accounting().refused, 2);
     let first = Block { segment: 0, index: 1 };
     out.sender.skip(out.now, FLOW, BlockRange { first, count: 3 });
-    out.hear(request(1, 10, &[0..10]));
+    out.hear(&request(1, 10, &[0..10]));
     assert_eq!(out.run(), [0, 4, 0, 1, 2, 3, 4]);
-    out.hear(Control::Ack(Ack { sequence: 1, next: 5, received: 7 }));
-    out.hear(Control::Ack(Ack { sequence: 2, next: 10, received: 10 }));
+    out.hear(&Control::Ack(Ack { sequence: 1, next: 5, received: 7 }));
+    out.hear(&Control::Ack(Ack { sequence: 2, next: 10, received: 10 }));
     let events: Vec<Event> = core::iter::from_fn(|| out.sender.poll_event()).collect();
     let done = |segment| Event::SegmentDone { segment };
     assert_eq!(events, [done(0), done(1), Event::Finished]);
@@ -226,7 +196,7 @@ fn a_changed_round_trip_time_is_reported() {
         let echo = Some(crate::wire::Echo { number: PacketNumber(0), age: Span::ZERO });
         let pulse = Pulse { sequence, highest: 20, received: 20, echo, ..Pulse::default() };
         out.now = ms(at);
-        out.hear(Control::Pulse(pulse));
+        out.hear(&Control::Pulse(pulse));
     }
     let rtts: Vec<Span> = out.offers().iter().map(|offer| offer.rtt).collect();
     assert_eq!(rtts, [Span::from_millis(40)]);

@@ -1,6 +1,7 @@
 //! Tests of when the receiver requests new rates after flows have joined. All new rates take effect
 //! together, so the sender with the longest round trip gets the first request. A flow whose rate
-//! falls sharply gets its request immediately, to make room for the others.
+//! falls sharply gets its request immediately, to make room for the others. Two tests check that
+//! the receiver finds its capacity over several narrow paths.
 
 use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};
@@ -60,7 +61,7 @@ fn senders_on_narrow_paths_fill_a_wide_link_together() {
 }
 
 #[test]
-fn the_search_over_several_paths_hardly_overruns_the_link_that_they_share() {
+fn senders_on_several_narrow_paths_hardly_overrun_a_link_that_they_share() {
     for link in [260, 400, 700] {
         let mut star = three_narrow_paths(link);
         star.run(ms(8000));

@@ -1,4 +1,5 @@
-//! Senders that lie, stall, die and return: they harm only themselves.
+//! Senders that lie, stall, die and return: most of them harm only themselves. A sender that sends
+//! too fast also harms the others, until it is removed.
 
 use alloc::vec::Vec;
 
@@ -26,7 +27,7 @@ fn unrequested_blocks_are_counted_and_refused() {
     assert_eq!((honest.refused, honest.blocks_lost), (0, 0));
     let rates = star.rates(1000, 3000);
     assert!(rates[0] > 30.0 && rates[2] > 30.0, "{rates:?}");
-    assert!(!star.receiver.is_finished(FlowId(2)), "its last block was not asked for");
+    assert!(!star.receiver.is_finished(FlowId(2)), "the refused last block finishes no flow");
 }
 
 /// Removes flow 2; returns the rates of the other flows afterwards, in Mbit/s.
@@ -43,7 +44,7 @@ fn the_others_recover_when_a_flooding_sender_is_removed() {
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Unrequested(9));
     star.run(ms(3000));
     let (liar, during) = (star.accounting(2), star.rates(1000, 3000));
-    assert!(liar.too_fast > liar.highest / 4 && liar.refused > 5_000, "it is known: {liar:?}");
+    assert!(liar.too_fast > liar.highest / 4 && liar.refused > 5_000, "it is counted: {liar:?}");
     assert!(during[0] < 25.0 && during[2] < 25.0, "the flood has the link: {during:?}");
     let after = without_liar(&mut star);
     assert!(after.iter().all(|rate| *rate > 44.0), "{after:?}, and {during:?} before");

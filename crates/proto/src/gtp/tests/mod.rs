@@ -1,4 +1,4 @@
-//! GTP's two ends, message by message, and many flows through one link in virtual time.
+//! GTP's sender and receiver, message by message, and many flows through one link in virtual time.
 
 mod ends;
 mod joins;

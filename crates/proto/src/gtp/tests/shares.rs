@@ -17,7 +17,7 @@ use crate::wire::Control;
 const FAIR: f64 = 1.0;
 const IGNORED: f64 = 2.0;
 
-/// A star whose receiver has a given capacity C_r, a little below its link.
+/// A test network whose receiver has a given capacity C_r, a little below its link.
 fn given(mbps: u64) -> Star {
     Star::new(mbps, settings(&[("receive-rate", mbps as f64 * 0.98e6)]))
 }
@@ -102,7 +102,7 @@ fn the_others_take_a_finished_flows_rate_immediately() {
 }
 
 #[test]
-fn a_share_of_the_link_is_left_alone() {
+fn the_receive_share_leaves_the_rest_of_the_link_free() {
     let settings = settings(&[("receive-rate", 100e6), (RECEIVE_SHARE.name, 0.85)]);
     let mut star = Star::new(100, settings);
     star.join(1, 20, 100);
@@ -351,7 +351,7 @@ fn the_papers_variant_fills_a_link_with_even_shares() {
 }
 
 #[test]
-fn a_thousand_joins_do_not_send_a_million_requests() {
+fn a_thousand_joins_send_fewer_than_two_thousand_requests() {
     let star = given(1000);
     let mut receiver = GtpReceiver::default();
     let mut asked = 0;

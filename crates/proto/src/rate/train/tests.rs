@@ -181,11 +181,11 @@ fn begun(blind: bool, min_rtt: Span) -> Trains {
     for millis in 0..100 {
         trains.on_sent(Time::ZERO + ms(millis), PacketNumber(millis * 10), 10);
     }
-    assert_eq!(report(&mut trains, ms(50), (100, 100), min_rtt, min_rtt), None);
+    assert_eq!(tell(&mut trains, ms(50), (100, 100), min_rtt, min_rtt), None);
     trains
 }
 
-fn report(
+fn tell(
     trains: &mut Trains,
     clock: Span,
     (highest, received): (u64, u64),
@@ -199,26 +199,26 @@ fn report(
 #[test]
 fn an_epoch_shows_departures_arrivals_and_whether_a_queue_grew() {
     let mut trains = begun(false, ms(20));
-    let found = report(&mut trains, ms(90), (400, 385), ms(20), ms(35)).expect("it is long enough");
+    let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(35)).expect("it is long enough");
     near(found.left, 100.0 * MBPS);
     near(found.paced, 75.0 * MBPS);
     near(found.delivered, 71.25 * MBPS);
     near(found.loss, 0.05);
     assert_eq!((found.rate, found.datagrams), (100.0 * MBPS, 300.0));
     assert_eq!((found.queue, found.queued), (Span::ZERO, false), "one late pulse is a stall");
-    let found = report(&mut trains, ms(90), (400, 385), ms(20), ms(32)).expect("it is long enough");
+    let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(32)).expect("it is long enough");
     assert_eq!((found.queue, found.queued), (ms(12), true), "two late pulses are a queue");
     // A short queue counts because arrivals were stretched by a quarter.
-    let found = report(&mut trains, ms(90), (400, 385), ms(20), ms(26)).expect("it is long enough");
+    let found = tell(&mut trains, ms(90), (400, 385), ms(20), ms(26)).expect("it is long enough");
     assert_eq!((found.queue, found.queued), (ms(6), true));
     // A sender slower than its rate: 300 datagrams took 30 ms.
     trains.rate = 200.0 * MBPS;
-    let found = report(&mut trains, ms(90), (400, 400), ms(20), ms(20)).expect("it is long enough");
+    let found = tell(&mut trains, ms(90), (400, 400), ms(20), ms(20)).expect("it is long enough");
     near(found.left, 100.0 * MBPS);
     assert!(!found.is_used());
     // A sender cannot exceed its rate for long: anything above is a burst.
     trains.rate = 50.0 * MBPS;
-    let found = report(&mut trains, ms(90), (400, 400), ms(20), ms(20)).expect("it is long enough");
+    let found = tell(&mut trains, ms(90), (400, 400), ms(20), ms(20)).expect("it is long enough");
     assert_eq!(found.left, 50.0 * MBPS);
 }
 
@@ -237,7 +237,7 @@ fn an_epoch_is_long_enough_in_time_and_in_datagrams() {
     ];
     for (blind, rtt, span, count, expected) in cases {
         let (mut trains, counts) = (begun(blind, ms(rtt)), (100 + count, 100 + count));
-        let found = report(&mut trains, ms(50) + span, counts, ms(rtt), ms(rtt));
+        let found = tell(&mut trains, ms(50) + span, counts, ms(rtt), ms(rtt));
         assert_eq!(found.is_some(), expected, "{blind} {rtt} {span} {count}");
     }
 }

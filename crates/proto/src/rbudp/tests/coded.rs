@@ -1,4 +1,4 @@
-//! RBUDP's coded symbols (repairs from an erasure code) after a last round: how many are sent, and
+//! RBUDP's coded symbols (repairs from an erasure code) in the last rounds: how many are sent, and
 //! when they replace blocks.
 
 use alloc::vec::Vec;
@@ -29,7 +29,8 @@ fn sender(setup: &Setup) -> Out {
 /// everything.
 fn hear_of_loss(out: &mut Out, sent: u64) {
     let (highest, received, grant) = (sent, sent * 19 / 20, Bytes::MAX);
-    out.hear(Control::Pulse(Pulse { sequence: 1, highest, received, grant, ..Pulse::default() }));
+    let pulse = Pulse { sequence: 1, highest, received, grant, ..Pulse::default() };
+    out.hear_later(&Control::Pulse(pulse));
 }
 
 /// A sender that has sent everything and then learns of the loss.
@@ -75,13 +76,13 @@ fn repairs_and_symbols_exceed_the_expected_losses_by_at_most_0_75_percent() {
     let symbols = out.run().split_off(38);
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     assert_eq!(symbols, (0..5).flat_map(|c| [index(c, 0), index(c, 1)]).collect::<Vec<_>>());
-    // The budget has one datagram left. The six repairs use it up, so no symbols follow.
+    // One of the 49 datagrams is left. The six repairs use it up, so no symbols follow.
     out.report(2, 800, &[0..1, 8..9, 16..17, 24..25, 32..33, 40..41]);
     assert_eq!(out.run().len(), 6);
 }
 
 #[test]
-fn first_sends_of_known_loss_have_symbols_before_done() {
+fn first_sends_at_a_known_loss_ratio_get_symbols_before_done() {
     // Without a further grant the sender stops in the second segment.
     let setup = Setup { grant: Bytes::new(600_000), ..coded(800, 400, 200) };
     let mut out = sender(&setup);
@@ -89,8 +90,8 @@ fn first_sends_of_known_loss_have_symbols_before_done() {
     out.dones();
     hear_of_loss(&mut out, 600);
     let sent = out.run();
-    // The budget is 6.01 % of 400 blocks, rounded up: 25 datagrams. The two chunks need more, so
-    // each gets 12.
+    // Repairs and symbols may take 6.01 % of 400 blocks, rounded up: 25 datagrams. The two chunks
+    // need more, so each gets 12.
     let index = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     let symbols = [2, 3].into_iter().flat_map(|c| (0..12).map(move |n| index(c, n)));
     assert_eq!(sent, (200..400).chain(symbols).collect::<Vec<_>>());
@@ -109,7 +110,7 @@ fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
         Setup { remembered: Some(path), ..setup }
     };
     let symbols = |setup: &Setup| sender(setup).run().len() - 400;
-    // The budget of 25 datagrams gives each of the two chunks 12 symbols.
+    // The limit of 25 datagrams gives each of the two chunks 12 symbols.
     assert_eq!(symbols(&path(0.05)), 24);
     assert_eq!([0.0, 0.5, 1.0].map(|loss| symbols(&path(loss))), [0, 0, 0]);
     let another = Setup { rtt: path(0.05).rtt / 3, ..path(0.05) };
@@ -120,7 +121,7 @@ fn first_sends_have_symbols_for_a_remembered_loss_until_reports_refute_it() {
     out.run();
     let (highest, grant) = (300, Bytes::MAX);
     let pulse = Pulse { sequence: 1, highest, received: 300, grant, ..Pulse::default() };
-    out.hear(Control::Pulse(pulse));
+    out.hear_later(&Control::Pulse(pulse));
     assert_eq!(out.run(), (300..400).collect::<Vec<_>>());
 }
 
@@ -138,7 +139,7 @@ fn segments_whose_repairs_arrive_before_the_last_block_have_no_symbols() {
 }
 
 #[test]
-fn a_receiver_that_takes_none_and_the_papers_settings_get_no_symbols() {
+fn no_symbols_are_sent_with_the_papers_settings_or_if_they_cannot_be_used() {
     let mut old = Out::new(&coded(800, 0, 8));
     old.run();
     hear_of_loss(&mut old, 800);

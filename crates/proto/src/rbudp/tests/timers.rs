@@ -1,5 +1,5 @@
-//! The exact times of the timers of RBUDP's two ends, the budget of extra copies of blocks, and the
-//! counting of losses. The sender sends DONE at the end of a round.
+//! The exact times of the timers of RBUDP's sender and receiver, the limit of extra copies of
+//! blocks, and the counting of losses. The sender sends DONE at the end of a round.
 
 use alloc::vec::Vec;
 
@@ -76,13 +76,13 @@ fn part_of_an_answer_delays_the_repeat_and_the_whole_answer_ends_it() {
     // A repeated report changes nothing.
     out.report(1, 5, &[2..3]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
-    out.hear(Control::Report(Report::fill(0, 1, 5..10, [7..8].into_iter())));
+    out.hear_later(&Control::Report(Report::fill(0, 1, 5..10, [7..8].into_iter())));
     assert_eq!(out.run(), [7]);
     assert_eq!(repeat(&out), out.now + WAIT, "the repeat of the next round's DONE");
 }
 
 #[test]
-fn copies_of_the_tail_use_up_their_budget() {
+fn copies_of_small_last_rounds_use_up_their_limit() {
     // 2048 / 256 = 8 extra blocks. A round takes at most half of the extra blocks that are left, so
     // the five rounds take 4, 2, 0, 1 and 0.
     let mut out = Out::new(&Setup { settings: tail_copies(3), ..setup(2048, 0) });

@@ -15,7 +15,7 @@ fn paper(mbps: f64) -> PaperRate {
     PaperRate::new(&mtu_1500(Settings::default()), Rate::from_bps_f64(mbps * 1e6), None)
 }
 
-/// The rate in datagrams of 1500 bytes per SYNC interval of 10 ms.
+/// The rate in datagrams of 1500 bytes per synchronization interval of 10 ms.
 fn per_sync(control: &dyn RateControl) -> f64 {
     control.rate().as_bps() as f64 * 0.01 / 12_000.0
 }
@@ -92,7 +92,7 @@ fn a_loss_beyond_the_last_decrease_slows_down_and_freezes() {
 }
 
 #[test]
-fn further_reports_slow_down_at_the_16th_32nd_and_64th() {
+fn further_reports_slow_down_at_the_16th_32nd_64th_and_128th() {
     let mut control = paper(900.0);
     control.on_report(10, 1_000);
     let mut slowed = Vec::new();

@@ -110,7 +110,10 @@ impl World {
                 _ => {}
             }
         }
+        let must_store = self.calls.must_store();
         let rows = self.calls.take_rows();
+        let has_outcomes = rows.writers.iter().any(|(_, outcomes)| !outcomes.is_empty());
+        assert_eq!((must_store, self.calls.must_store()), (has_outcomes, false));
         self.writers.extend(rows.writers);
         self.writers.retain(|_, made| !made.is_empty());
         self.forgotten.extend(rows.forgotten);

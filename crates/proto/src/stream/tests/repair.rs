@@ -65,7 +65,7 @@ fn lost_symbols_are_requested_after_the_last_one_and_again_after_each_round_trip
 }
 
 #[test]
-fn a_sender_that_stalls_within_a_frame_is_asked_again_only_for_what_it_then_sent() {
+fn after_a_stall_within_a_frame_only_symbols_lost_since_then_are_requested() {
     let (_, all) = kept(64);
     let mut receiver = patient();
     let (before, after) = all.split_at(10);

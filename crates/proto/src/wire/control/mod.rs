@@ -2,7 +2,8 @@
 //!
 //! All messages are idempotent: any may arrive twice, late, early, out of order, or for a segment
 //! that is finished or has not begun. This module checks everything that does not depend on the
-//! object's layout; the receiver checks the rest, such as whether a segment exists.
+//! object's layout; the host that gets the message checks the rest, such as whether a segment
+//! exists.
 //!
 //! A segment is a part of the object. A round sends the segment's blocks once, or, from the second
 //! round on, its missing blocks. A slice is the range of blocks that a report covers. A buffer is
@@ -99,10 +100,10 @@ pub enum WireError {
     TooLong,
     /// Not protobuf, or truncated.
     Malformed,
-    /// A message of a later version, to be ignored.
+    /// An empty message, or a message of a later version; to be ignored.
     Unknown,
-    /// A number out of its range, for example an empty slice, a run beyond its slice, or a rate of
-    /// zero.
+    /// A value that is impossible, contradicts another, or is missing. Examples: an empty slice, a
+    /// run beyond its slice, a rate of zero.
     Range,
 }
 
@@ -111,8 +112,8 @@ impl core::fmt::Display for WireError {
         f.write_str(match self {
             WireError::TooLong => "a control message is longer than 64 KiB",
             WireError::Malformed => "a control message cannot be read",
-            WireError::Unknown => "a control message is of a kind that this version does not know",
-            WireError::Range => "a control message holds an impossible number",
+            WireError::Unknown => "a control message is empty or of a kind that is not known",
+            WireError::Range => "a control message holds an impossible value, or lacks one",
         })
     }
 }
@@ -150,8 +151,8 @@ impl Control {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`WireError::Unknown`] for a message of a later version, which the caller ignores; the other
-    /// errors for invalid bytes.
+    /// [`WireError::Unknown`] for an empty message or a message of a later version, which the
+    /// caller ignores; the other errors for invalid bytes.
     pub fn decode(bytes: &[u8]) -> Result<Control, WireError> {
         if bytes.len() > MAX_DECODED {
             return Err(WireError::TooLong);
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn every_truncated_message_is_refused() {
+    fn a_truncated_message_is_not_taken_for_the_whole_message() {
         for control in [
             Control::Pulse(pulse()),
             Control::Report(Report::fill(1, 2, 0..64, runs_of((0..64).step_by(2)).into_iter())),

@@ -20,9 +20,11 @@ pub struct Echo {
 pub struct Train {
     /// The number of the train's first datagram.
     pub first: PacketNumber,
-    /// UDP payload that arrived after the first arrival of the train.
+    /// UDP payload that arrived after the first arrival of the train. If the receiving host slept
+    /// during the train, the datagrams that arrived at the end of the sleep do not count.
     pub bytes: Bytes,
-    /// The time from the first arrival to the last; never zero.
+    /// The time from the first arrival to the last, without a sleep of the receiving host; never
+    /// zero.
     pub span: Span,
     /// Number of distinct arrival times after the first. A host that seldom reads its socket sees
     /// few steps and times the train poorly.

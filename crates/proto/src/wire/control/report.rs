@@ -60,7 +60,7 @@ impl Report {
     }
 
     /// The round of the DONE (the sender's message at the end of a round) that this report answers;
-    /// 0 if it answers none.
+    /// 0 if it answers none. In [`Resend`](super::Resend): the number of requests for the buffer.
     pub fn round(&self) -> u32 {
         self.round
     }

@@ -351,7 +351,7 @@ impl Fetching<'_> {
         Ok(())
     }
 
-    /// Requests the version again, until the time for retries is over.
+    /// Opens the file at the server again; retries until the time for retries is over.
     fn reopen(&mut self) -> Result<Remote, Error> {
         loop {
             let failed = match self.client.open() {

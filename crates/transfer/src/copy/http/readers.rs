@@ -26,7 +26,7 @@ const AHEAD: usize = 8;
 pub(super) enum ReaderEvent {
     /// A complete chunk.
     Chunk(u64, Vec<u8>),
-    /// A reader has ended; the others read its chunks.
+    /// A reader has failed. If the server supports ranges, the remaining readers read its chunks.
     Failed(fetch::Error),
 }
 

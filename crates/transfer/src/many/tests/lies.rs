@@ -240,7 +240,7 @@ fn a_sender_of_unrequested_blocks_is_named_and_excluded_and_the_blocks_are_count
 }
 
 #[test]
-fn a_replica_that_sends_other_sources_blocks_is_dropped_and_they_deliver_everything() {
+fn a_replica_that_sends_other_sources_blocks_is_excluded_and_the_others_deliver_them() {
     copy_with_liar(unasked, true, "useless data", OF_A_THIRD);
 }
 

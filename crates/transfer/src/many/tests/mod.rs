@@ -6,7 +6,6 @@ mod lies;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -14,6 +13,7 @@ use std::time::Duration;
 
 use longhaul_proto::registry;
 use longhaul_proto::units::Bytes;
+use longhaul_testbed::alone;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::copy::copy;
@@ -116,10 +116,7 @@ fn sixty_four_senders_are_received_by_one_thread_and_written_by_four() {
     }
     // Runs in a separate process, because parallel tests have threads of the same names.
     let name = "many::tests::sixty_four_senders_are_received_by_one_thread_and_written_by_four";
-    let mut alone = Command::new(std::env::current_exe().unwrap());
-    let output = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
-    let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    alone::assert_passed(&alone::command(name).env(ALONE, "1").output().unwrap());
 }
 
 fn receive_from_all() {

@@ -64,7 +64,7 @@ impl ListMemory for ListCharge {
             && u64::from(others) + wanted > u64::from(self.inner.total - reserve) / 2
         {
             let what =
-                format!("the lists of files of {owner} hold as much memory as one id may use");
+                format!("the lists of files of {owner} need more memory than one id may use");
             let Error { what, advice, .. } = full(&what);
             let advice = advice.map(Into::into);
             return Err(longhaul_files::Error {
@@ -129,16 +129,15 @@ impl Inner {
         );
         // With this much memory, the list fits in addition to one transfer and the reserve.
         let enough = (wanted + u64::from(LEAST)).saturating_mul(4).div_ceil(3);
-        let kind = match enough > u64::from(self.total) {
-            true => FileErrorKind::Request,
+        let memory = CallOption::Memory;
+        if enough <= u64::from(self.total) {
             // Other transfers use the memory at the moment.
-            false => FileErrorKind::Unfinished,
-        };
-        let enough = enough.max(u64::from(self.total));
-        longhaul_files::Error::new(kind, what).advise(format!(
-            "raise {} to {enough}Mi or more on the host that reports this, or copy the \
-             folders one by one",
-            CallOption::Memory
+            let advice = format!("raise {memory} on that host, or wait for a copy to end");
+            return longhaul_files::Error::new(FileErrorKind::Unfinished, what).advise(advice);
+        }
+        longhaul_files::Error::new(FileErrorKind::Request, what).advise(format!(
+            "raise {memory} to {enough}Mi or more on the host that reports this, or copy the \
+             folders one by one"
         ))
     }
 }

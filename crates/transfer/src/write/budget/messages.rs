@@ -1,4 +1,5 @@
-//! Memory for messages that the other end has not read yet.
+//! Memory for messages that wait: for the other end, which has not read them yet, or for the
+//! writing thread of this end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -9,10 +10,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Budget, Inner, MemoryPart};
 use crate::session::PeerId;
 
-/// The memory charge of one transfer's messages that the other end has not read yet; released on
-/// drop. Messages may use the quarter that is reserved for new transfers, because running transfers
-/// grow into all other memory. An owner (a client's id) gets another MiB only while the free memory
-/// exceeds the memory that its messages hold. So half stays free for the other owners.
+/// The memory charge of one transfer's messages that wait; released on drop. Messages may use the
+/// quarter that is reserved for new transfers, because running transfers grow into all other
+/// memory. An owner (a client's id) gets more only if the memory that then stays free is at least
+/// as much as its messages hold. So half stays free for the other owners.
 pub(crate) struct MessageCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,

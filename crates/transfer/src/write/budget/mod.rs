@@ -8,7 +8,8 @@
 //!
 //! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`]
 //! chunks, and a smaller memory is refused. If fewer chunks are free, a new transfer waits, ahead
-//! of all transfers that want to grow. A quarter of the memory is reserved for new transfers.
+//! of all transfers that want to grow. A quarter of the memory, but at least [`LEAST`] chunks, is
+//! reserved for new transfers; nothing if the memory is too small for two transfers.
 //!
 //! The parts together never exceed the memory, and a transfer never has more buffers than its part.
 //! Data that a sender sends beyond its grant find no buffer and are dropped.
@@ -18,7 +19,7 @@
 //! chunks. So one owner leaves half of the memory to other owners. The waiting transfers of an
 //! owner do not block the transfers of other owners.
 //!
-//! Lists of files ([`lists`]) and unread messages ([`messages`]) are charged to the same memory.
+//! Lists of files ([`lists`]) and waiting messages ([`messages`]) are charged to the same memory.
 
 mod lists;
 mod messages;
@@ -76,7 +77,8 @@ struct Inner {
     owners: Mutex<HashMap<PeerId, u32>>,
     /// Chunks charged for each owner's lists.
     lists: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks held by unread messages to each owner; an owner without unread messages is left out.
+    /// Chunks held by waiting messages of the transfers of each owner; an owner without such
+    /// messages is left out.
     messages: Mutex<HashMap<PeerId, u32>>,
     /// Notifies that chunks or a part were returned.
     returned: Notify,
@@ -280,7 +282,8 @@ impl Inner {
 
     /// Returns the number by which the memory is divided. Without an owner this is the number of
     /// transfers. With an owner it is the number of the owner's transfers times the number of
-    /// owners, so that all owners get equal memory.
+    /// owners, so that all owners get equal memory. The number is never less than the number of
+    /// expected transfers that have not returned their part.
     fn sharers(&self, share: Option<&Share>) -> u32 {
         let transfers = match share {
             Some(share) => {
@@ -293,7 +296,8 @@ impl Inner {
         transfers.max(self.expected.saturating_sub(self.gone())).max(1)
     }
 
-    /// Returns the number of transfers that have returned their part.
+    /// Returns the number of transfers that have returned their part, minus those that wait for
+    /// one.
     fn gone(&self) -> u32 {
         self.entered.load(Ordering::Relaxed).saturating_sub(self.count())
     }
@@ -463,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_waits_for_its_share_does_not_hold_up_another_and_gets_what_it_gives_back() {
+    fn a_waiting_owner_delays_no_other_owner_and_gets_the_parts_that_it_returns() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             // 128 MiB are enough for four transfers.
@@ -548,7 +552,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn granted_memory_can_be_lent_and_never_exceeds_the_pool(
+        fn grants_fit_their_parts_and_all_parts_together_fit_the_memory(
             memory in 32u64..600,
             steps in prop::collection::vec((0usize..20, 0u64..600, 0u8..4), 1..200),
         ) {

@@ -1,0 +1,45 @@
+//! Runs a test in a process of its own: the program of the tests, started again.
+
+use std::process::{Command, Output};
+
+/// Returns a command that runs only the test `name` of this program. `name` is the test's path in
+/// the crate. Set a variable of the environment, so that the test knows that it is alone.
+///
+/// # Panics
+///
+/// The system does not know the path of this program.
+pub fn command(name: &str) -> Command {
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut command = Command::new(program);
+    command.args(["--exact", name, "--nocapture"]);
+    command
+}
+
+/// Checks that a finished [`command`] has run its test, and that the test has passed.
+///
+/// # Panics
+///
+/// The test has failed, or no test has the name.
+#[track_caller]
+pub fn assert_passed(output: &Output) {
+    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALONE: &str = "LONGHAUL_TEST_ALONE";
+
+    #[test]
+    fn a_test_that_is_missing_has_not_passed() {
+        // The process that runs only this test starts no further one.
+        if std::env::var_os(ALONE).is_none() {
+            let run = |name| command(name).env(ALONE, "1").output().expect("it starts");
+            assert_passed(&run("alone::tests::a_test_that_is_missing_has_not_passed"));
+            let none = run("alone::tests::no_test");
+            assert!(std::panic::catch_unwind(|| assert_passed(&none)).is_err());
+        }
+    }
+}
