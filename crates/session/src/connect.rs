@@ -21,7 +21,7 @@ use longhaul_text::CallOption;
 /// receives nothing, not even this client's id.
 ///
 /// # Errors
-/// [`Kind::Unreachable`] if `host` has no address, if no session opens (the error names the
+/// [`Kind::Unreachable`] if `host` cannot be resolved, if no session opens (the error names the
 /// attempts and the ports to open), if the server's id is wrong, or if an unknown server is not
 /// accepted; [`Kind::Usage`] if the pin is not an id; [`Kind::LocalFile`] for errors with
 /// `known_servers`.

@@ -94,7 +94,7 @@ impl Keeper {
         self.connection.accept_bi().await.ok()
     }
 
-    /// Records a write to the stream.
+    /// Records a write to a stream.
     pub(super) fn wrote(&self) {
         self.wrote.notify_one();
     }

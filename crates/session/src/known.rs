@@ -41,7 +41,8 @@ pub fn server_name(host: &str, port: u16) -> String {
 }
 
 impl KnownServers {
-    /// Returns the file in `config_dir`, which need not exist. An empty path stores nothing.
+    /// Returns the file in `config_dir`, which need not exist. With an empty path, nothing is read
+    /// or stored.
     pub fn new(config_dir: &Path) -> KnownServers {
         KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
     }

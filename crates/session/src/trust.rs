@@ -19,7 +19,7 @@ pub struct Trust {
     pub config_dir: PathBuf,
     /// The ids that servers must have.
     pub pins: Vec<ServerPin>,
-    /// Accept and remember an unknown server without asking.
+    /// Whether to accept and remember an unknown server without asking.
     pub accept_new: bool,
 }
 

@@ -131,7 +131,7 @@ impl Default for ReachOptions {
     }
 }
 
-/// The key of this end: given, or in a folder.
+/// The key of this side: given, or in a folder.
 #[derive(Clone, Debug)]
 pub enum OwnKey {
     /// The key itself.
@@ -160,7 +160,7 @@ pub struct HostOptions {
     pub location: Location,
     /// The servers to trust.
     pub trust: Trust,
-    /// The key of this end.
+    /// The key of this side.
     pub key: OwnKey,
     /// How the host is reached.
     pub reach: ReachOptions,
@@ -209,11 +209,11 @@ pub struct CopyOptions {
     pub sources: Vec<Location>,
     /// The destination.
     pub destination: Location,
-    /// All sources hold the same files. Each chunk of 1 MiB may come from any source.
+    /// Whether all sources hold the same files. Each chunk of 1 MiB may come from any source.
     pub replicas: bool,
     /// The servers to trust.
     pub trust: Trust,
-    /// The key of this end.
+    /// The key of this side.
     pub key: OwnKey,
     /// Copy folders with their content.
     pub recursive: bool,
@@ -264,7 +264,7 @@ pub struct CopyOptions {
     pub input: Option<Input>,
     /// The writer that replaces the destination.
     pub output: Option<Output>,
-    /// The copy is a part of a pipe.
+    /// The place of the copy in a pipe, if the copy is a part of one.
     pub part: Option<PartOfPipe>,
     /// The UDP payload of a data datagram; `None` to search the path for it.
     pub datagram: Option<u16>,

@@ -179,7 +179,7 @@ pub enum Notice {
         /// The carrier of the session (`quic`, `tls`, `ssh`).
         carrier: &'static str,
     },
-    /// A part of the object exists from an earlier run.
+    /// A part of the object exists at the destination already.
     Resumed {
         /// Bytes that need not be sent.
         bytes: u64,
@@ -241,7 +241,7 @@ pub enum Notice {
         /// Its path within the copy; the path of a folder ends with a slash.
         path: PathBuf,
     },
-    /// A file of a tree failed; the copy continues.
+    /// A file, folder or link of a tree failed; the copy continues.
     FileFailed {
         /// Its path within the copy.
         path: PathBuf,

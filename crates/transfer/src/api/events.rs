@@ -23,7 +23,7 @@ pub enum Event {
         /// The carrier of the session: `quic`, `tls` or `ssh`.
         carrier: &'static str,
     },
-    /// Some of the data exist from an earlier run.
+    /// Some of the data exist at the destination already.
     Resumed {
         /// Bytes that need not be sent.
         bytes: u64,
@@ -32,7 +32,7 @@ pub enum Event {
     Silent {
         /// The length of the silence so far.
         since: Span,
-        /// Whether this end is the sender; a sender pauses until the peer answers.
+        /// Whether this side is the sender; a sender pauses until the peer answers.
         sends: bool,
     },
     /// The peer answers again.
@@ -84,7 +84,7 @@ pub enum Event {
         /// Its path within the copy; the path of a folder ends with a slash.
         path: PathBuf,
     },
-    /// A file of a tree failed; the transfer continues. Never dropped.
+    /// A file, folder or link of a tree failed; the transfer continues. Never dropped.
     FileFailed {
         /// Its path within the copy.
         path: PathBuf,

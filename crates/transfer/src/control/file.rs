@@ -185,7 +185,7 @@ pub struct FileData {
     /// The opened file, in the first message only.
     #[prost(message, optional, tag = "3")]
     pub opened: Option<FileOpened>,
-    /// The oldest unanswered change is complete.
+    /// Whether the oldest unanswered change is complete.
     #[prost(bool, tag = "4")]
     pub changed: bool,
 }
@@ -199,7 +199,7 @@ pub struct Portion {
     pub start: u64,
     /// The number of bytes.
     pub len: usize,
-    /// The portion is the whole chunk.
+    /// Whether the portion is the whole chunk.
     pub is_whole: bool,
 }
 

@@ -30,7 +30,7 @@ pub struct Listed {
     /// The names.
     #[prost(message, repeated, tag = "1")]
     pub names: Vec<ListedName>,
-    /// This is the last message.
+    /// Whether this is the last message.
     #[prost(bool, tag = "2")]
     pub done: bool,
 }

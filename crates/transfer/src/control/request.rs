@@ -26,7 +26,7 @@ pub struct Request {
     /// The transfer's id in key derivation and in [`super::Attach`]; random.
     #[prost(fixed64, tag = "3")]
     pub transfer: u64,
-    /// The flow id of the first pass; random. The client chooses it so that both ends can use it
+    /// The flow id of the first pass; random. The client chooses it so that both sides can use it
     /// before any other message.
     #[prost(fixed32, tag = "4")]
     pub flow: u32,
@@ -73,7 +73,7 @@ pub struct Request {
     /// The number of streams that carry the data if `protocol` is empty; zero: the control stream.
     #[prost(uint32, tag = "18")]
     pub streams: u32,
-    /// The protocol's own settings, for both ends.
+    /// The protocol's own settings, for both sides.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
     /// Report with [`super::Named`] which files have their final names.
@@ -144,7 +144,8 @@ pub struct FilterWire {
     /// Whether to include matching paths; otherwise they are excluded.
     #[prost(bool, tag = "1")]
     pub include: bool,
-    /// The glob. A filter of the kinds below has an empty glob, so an older end refuses the filter.
+    /// The glob. A filter of the kinds below has an empty glob, so an older release refuses the
+    /// filter.
     #[prost(string, tag = "2")]
     pub glob: String,
     /// Instead of a glob: exclude files with more bytes than this.

@@ -312,7 +312,7 @@ pub struct TotalsReport {
     /// Files that clients wrote here.
     #[prost(uint64, tag = "7")]
     pub received_files: u64,
-    /// Files that clients read here.
+    /// Files that clients copied from here.
     #[prost(uint64, tag = "8")]
     pub sent_files: u64,
     /// Data datagrams sent, by clients and by the server.

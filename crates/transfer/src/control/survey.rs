@@ -30,7 +30,7 @@ pub struct Surveyed {
     /// no values here.
     #[prost(bytes = "vec", tag = "2")]
     pub values: Vec<u8>,
-    /// This is the last piece.
+    /// Whether this is the last piece.
     #[prost(bool, tag = "3")]
     pub done: bool,
     /// Number of names examined plus number of chunks read so far. A server whose number does not

@@ -54,7 +54,7 @@ impl UsedPath {
             peer: self.peer,
             receives: self.receives,
             // The other end of a pull reports its own sending rate, which may be false. So the
-            // goodput that this end measured limits the rate.
+            // goodput that this host measured limits the rate.
             rate: summary.rate.min(summary.goodput.scale(MOST_BELIEVED)),
             // The session's first measurement may contain a pause of either host.
             rtt: measured.map_or(self.rtt, |measured| self.rtt.min(measured)),

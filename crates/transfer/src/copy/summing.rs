@@ -112,10 +112,10 @@ fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     }
 }
 
-/// Returns the time from the start to the arrival of the last block, by this end's clock.
+/// Returns the time from the start to the arrival of the last block, by this host's clock.
 fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
-    // The delay of the outcome on its way to this end.
+    // The delay of the outcome on its way to this host.
     let way = if attempt.hooks.sends { rtt / 2 } else { Span::ZERO };
     let until_outcome = finished.outcome_at.since(attempt.started);
     Some(until_outcome.saturating_sub(after).saturating_sub(way))

@@ -20,7 +20,7 @@ use crate::options::CopyOptions;
 use crate::progress::{Cancel, Notice, Observer, Progress};
 use crate::summary::{Summary, hex};
 
-/// Interval at which the observer gets the progress, and may cancel the copy.
+/// Interval of progress reports, and of checks whether the copy was cancelled.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a cancelled copy may take to write its journals (the lists of written chunks).
 const GRACE: Duration = Duration::from_secs(5);

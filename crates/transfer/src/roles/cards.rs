@@ -1,4 +1,4 @@
-//! Tests: each end learns the speed of both hosts' network cards, if known.
+//! Tests: the receiver reports the speed of its network card, and the sender uses that speed.
 
 use std::sync::Arc;
 

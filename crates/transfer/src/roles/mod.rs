@@ -3,7 +3,7 @@
 //! [`wire`] is the session as both roles use it. [`sending`] offers an object (the list of files
 //! and their content, as one sequence of bytes) and sends it. [`receiving`] plans which parts are
 //! needed, and reports the outcome. Client and server use the same code here: it does not matter
-//! which end requested the copy.
+//! which side requested the copy.
 
 #[cfg(test)]
 mod cards;

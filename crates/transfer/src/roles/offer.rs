@@ -1,5 +1,5 @@
-//! The offer, the first message of a sending end. It has the manifest (the list of files), or says
-//! where the manifest follows.
+//! The offer, with which the sending end describes its object. It has the manifest (the list of
+//! files), or says where the manifest follows.
 
 use crate::control::Offer;
 use longhaul_files::Source;

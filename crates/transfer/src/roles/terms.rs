@@ -85,13 +85,13 @@ impl Terms {
         self.suite == Suite::Plain && self.protocol.is_some()
     }
 
-    /// Returns the rate limit, for all carriers.
+    /// Returns the lower of the fixed rate and the rate limit; `None` without both.
     pub(crate) fn cap(&self) -> Option<Rate> {
         let both = [self.rate, self.rate_limit];
         both.into_iter().flatten().min()
     }
 
-    /// Returns the setup of a core (the protocol's state machine) for a pass, at either end.
+    /// Returns the setup of a core (the protocol's state machine) for a pass, on either side.
     pub(crate) fn setup(&self, flow: FlowId, layout: Layout) -> Setup {
         Setup {
             flow,

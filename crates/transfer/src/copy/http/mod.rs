@@ -40,7 +40,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// How often a waiting copy checks for cancellation.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Returns whether either end of the copy is an HTTP address.
+/// Returns whether a source or the destination of the copy is an HTTP address.
 pub(super) fn is_asked(options: &CopyOptions) -> bool {
     let mut ends = options.sources.iter().chain([&options.destination]);
     ends.any(|end| matches!(end, Location::Http { .. }))
@@ -80,7 +80,7 @@ pub(super) fn copy(
     })
 }
 
-/// Checks the ends of the copy; returns the address of the source.
+/// Checks the sources, the destination and the options; returns the address of the source.
 fn check(options: &CopyOptions) -> Result<Url, Error> {
     let usage = |what: &str, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     if matches!(options.destination, Location::Http { .. }) {
@@ -150,7 +150,12 @@ impl Fetching<'_> {
                 }
             }
         }
-        let what = format!("{} changes all the time", self.client.url());
+        let url = self.client.url();
+        if remote.version(&self.client).is_none() {
+            let what = format!("cannot resume {url}, which has no ETag and no time");
+            return Err(Error::new(ErrorKind::RemoteFile, what).advise("try again"));
+        }
+        let what = format!("{url} changes all the time");
         Err(Error::new(ErrorKind::RemoteFile, what).advise("try again when no program writes it"))
     }
 
