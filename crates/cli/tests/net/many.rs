@@ -52,6 +52,11 @@ impl Star {
         Star { client, here, servers, roots, hosts, _scratch: scratch }
     }
 
+    /// The path of a log beside the destination.
+    pub(super) fn log(&self) -> PathBuf {
+        self.here.with_extension("log")
+    }
+
     /// Restarts a killed server on its old port.
     pub(super) fn restart(&mut self, server: usize) {
         let address = self.servers[server].address.clone();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::many::Star;
-use crate::rig::slow::{Hanging, hanging_calls};
+use crate::rig::slow::{Hanging, hanging_calls, has_hung};
 use crate::rig::{Child, bytes, need};
 
 #[test]
@@ -112,6 +112,7 @@ const LENGTH: usize = 24 << 20;
 /// Checks that the copy has ended, although the disk of the first replica still hangs.
 fn ends_without_the_first(star: &Star, copy: Child, content: &[u8]) {
     let ended = copy.end();
+    assert!(has_hung(&star.log()), "no call of the first replica has hung: {ended}");
     let summary = ended.summary();
     assert_eq!(summary["verified"], true, "{ended}");
     let arrived = |server| star.row(&summary, server)["received_bytes"].as_u64().unwrap_or(0);
@@ -125,7 +126,7 @@ fn a_replica_whose_disk_hangs_in_the_comparison_delays_no_copy() {
     let content = bytes(LENGTH, 36);
     let mut star = Star::of_replicas(3, &content);
     // The first eight reads of each thread succeed: they load libraries, or read eight chunks.
-    star.restart_within(0, &need!(hanging_calls("pread64", 9)));
+    star.restart_within(0, &need!(hanging_calls("pread64", 9, &star.log())));
     let copy = star.replicas(&["--rate=80M"], &[0, 1, 2]);
     ends_without_the_first(&star, copy, &content);
 }
@@ -137,6 +138,6 @@ fn a_replica_whose_disk_hangs_while_it_sends_leaves_its_chunks_to_the_others() {
     let mut copy = star.replicas(&["--rate=24M"], &[0, 1, 2]);
     copy.event(|event| star.row_of(event, 0).is_some_and(|row| row["received_bytes"] != 0));
     let id = star.servers[0].child().id();
-    let _hanging = need!(Hanging::from_now(id, "pread64"));
+    let _hanging = need!(Hanging::from_now(id, "pread64", &star.log()));
     ends_without_the_first(&star, copy, &content);
 }

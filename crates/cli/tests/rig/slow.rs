@@ -2,6 +2,7 @@
 //! broken disk does.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use super::skip::{self, Skipped};
@@ -19,12 +20,17 @@ pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped
 }
 
 /// Returns a command that runs a program. Each thread of the program hangs in its `call` number
-/// `first`, for longer than any test. Skips the test as [`slow_calls`] does.
-pub(crate) fn hanging_calls(call: &str, first: u32) -> Result<Vec<String>, Skipped> {
-    let mut words = slow_calls(call, 0)?;
-    words.pop();
-    words.push(format!("inject={call}:delay_exit={FOREVER}:when={first}+"));
-    Ok(words)
+/// `first`, for longer than any test. Skips the test as [`slow_calls`] does. strace writes `log`,
+/// which [`has_hung`] reads.
+pub(crate) fn hanging_calls(call: &str, first: u32, log: &Path) -> Result<Vec<String>, Skipped> {
+    slow_calls(call, 0)?;
+    let inject = format!("inject={call}:delay_exit={FOREVER}:when={first}+");
+    Ok([strace(call, &inject, log), vec!["-qq".to_owned()]].concat())
+}
+
+/// Returns whether a call has hung, by the `log` of strace.
+pub(crate) fn has_hung(log: &Path) -> bool {
+    std::fs::read_to_string(log).is_ok_and(|calls| calls.contains("(DELAYED)"))
 }
 
 /// A running process whose calls hang until this value is dropped.
@@ -36,13 +42,12 @@ pub(crate) struct Hanging {
 
 impl Hanging {
     /// Lets each `call` of the process `id` hang from now on; skips the test if this user may not
-    /// trace the process.
-    pub(crate) fn from_now(id: u32, call: &str) -> Result<Hanging, Skipped> {
+    /// trace the process. [`has_hung`] reads `log`.
+    pub(crate) fn from_now(id: u32, call: &str, log: &Path) -> Result<Hanging, Skipped> {
         slow_calls(call, 0)?;
-        let (inject, trace) =
-            (format!("inject={call}:delay_exit={FOREVER}"), format!("trace={call}"));
-        let mut command = Command::new("strace");
-        command.args(["-f", "-o", "/dev/null", "-e", &trace, "-e", &inject, "-p", &id.to_string()]);
+        let words = strace(call, &format!("inject={call}:delay_exit={FOREVER}"), log);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(["-p", &id.to_string()]);
         let mut strace = command.stderr(Stdio::piped()).spawn().expect("it ran above");
         let mut said = BufReader::new(strace.stderr.take().expect("it is piped"));
         let mut lines = said.by_ref().lines().map_while(Result::ok);
@@ -69,14 +74,19 @@ pub(crate) fn failing_calls(calls: &str) -> Result<Vec<String>, Skipped> {
 }
 
 fn inject(calls: &str, fault: &str) -> Result<Vec<String>, Skipped> {
-    let (inject, trace) = (format!("inject={calls}:{fault}"), format!("trace={calls}"));
-    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
-    let words: Vec<String> = words.map(str::to_owned).to_vec();
+    let mut words = strace(calls, &format!("inject={calls}:{fault}"), Path::new("/dev/null"));
+    words.push("-qq".to_owned());
     let tried = Command::new(&words[0]).args(&words[1..]).arg("true").output();
     if tried.is_ok_and(|output| output.status.success()) {
         return Ok(words);
     }
     Err(skip::uninstalled("strace, which makes a disk slow, cannot run here"))
+}
+
+/// Returns the start of a command line that logs `calls` to `log` and changes them by `inject`.
+fn strace(calls: &str, inject: &str, log: &Path) -> Vec<String> {
+    let (log, trace) = (log.display().to_string(), format!("trace={calls}"));
+    ["strace", "-f", "-o", &log, "-e", &trace, "-e", inject].map(str::to_owned).to_vec()
 }
 
 pub(crate) fn as_words(words: &[String]) -> Vec<&str> {
