@@ -9,8 +9,8 @@
 //! - [`repairs`], [`arrived`]: the sender's and the receiver's blocks, for a protocol that numbers
 //!   blocks from the start of the object instead of the segment. They use [`losses`], the loss
 //!   list, and [`complete_segments`], the complete segments.
-//! - [`seen_numbers`]: which numbered messages have arrived. [`again`]: repetition with backoff during
-//!   silence. [`mod@grace`]: how long to wait for an overtaken datagram.
+//! - [`seen_numbers`]: which numbered messages have arrived. [`again`]: repetition with backoff
+//!   during silence. [`mod@grace`]: how long to wait for an overtaken datagram.
 //! - [`loss_window`]: the loss ratio of recent datagrams.
 //! - [`receiving`]: counters and pulses from arrivals; many flows behind one receiver.
 //! - `out`, for tests: a sender without a network.

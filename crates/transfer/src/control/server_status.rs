@@ -1,6 +1,6 @@
 //! The messages of the service `status`. The client sends one [`StatusAsk`]; the server answers
-//! with [`StatusReport`] messages until the client leaves. A block is the payload of one datagram. A
-//! coded symbol (of an erasure code) replaces any one lost block of its chunk.
+//! with [`StatusReport`] messages until the client leaves. A block is the payload of one datagram.
+//! A coded symbol (of an erasure code) replaces any one lost block of its chunk.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::Rate;
