@@ -89,9 +89,9 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
     ])
 }
 
-/// Returns coded blocks. Each begins with scheme, originals, repairs and symbol length, as
-/// `Input::any` reads them. The rest is a list of the symbols that an encoder's block loses, or
-/// symbols that a hostile peer made up.
+/// Returns coded blocks. Each begins with the scheme and the numbers of originals, repairs and
+/// bytes of a symbol. A flag follows: with it, the rest lists the lost symbols of an encoder's
+/// block; without it, the rest is symbols that a hostile peer made up.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
@@ -351,8 +351,7 @@ fn journals() -> Vec<Vec<u8>> {
     bytes.extend(header.encode_record(0, &[1; 32]));
     bytes.extend(header.encode_record(8, &[2; 32]));
     let torn = bytes[..bytes.len() - 7].to_vec();
-    // Choices for `journal::run`: a size of 9 MiB, two records, a record of another file, and some
-    // bytes after the records.
+    // Choices for `journal::run`: a size of 9 MiB, then records of this file and of another one.
     let made = [&[1, 20, 20, 4, 0, 144, 0, 0], &[9, 12, 1, 9, 17, 2][..], &[1, 13, 14, 3]].concat();
     vec![bytes, torn, made]
 }
@@ -380,8 +379,8 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns one run for each kind of message that only some protocols have. Each run uses the first
-/// object of [`runs`]. It repeats `steps`, whose last byte starts receiving, and then the message,
-/// each time with other numbers.
+/// object of [`runs`], and has several turns. Each turn is `steps`, whose last byte is the step
+/// that receives a message, followed by a message of this kind with other numbers.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {
@@ -401,7 +400,8 @@ fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     (0..11).map(run).collect()
 }
 
-/// Returns the first messages of each kind of client at a server, and the continuation of a push.
+/// Returns what clients send to a server: the first messages of a stranger, a reader and a writer,
+/// and the data of a push.
 fn server_sessions() -> Vec<Vec<u8>> {
     const STRANGER: u8 = 0;
     const READER: u8 = 1;
@@ -500,8 +500,8 @@ fn several(who: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns servers' output to a client, after a byte that chooses the copy: honest servers, and
-/// servers that send unrequested files.
+/// Returns sessions of a client. The first byte of each chooses the kind of copy, and the rest is a
+/// server's output. Some servers are honest, others send files that nobody requested.
 fn client_sessions() -> Vec<Vec<u8>> {
     const PULL: u8 = 1;
     const BY_STREAM: u8 = 2;

@@ -284,7 +284,7 @@ mod tests {
         let settings = given(&["--tail-copies", "3"]).of(rbudp, Of::All, |_| false).unwrap();
         assert_eq!(settings.iter().collect::<Vec<_>>(), [("tail-copies", 3.0)]);
         let error = given(&["--tail-copies=99"]).of(rbudp, Of::All, |_| false).unwrap_err();
-        assert!(error.what.contains("not between"), "{error:?}");
+        assert!(error.what.contains("not a whole number between 1 and 8"), "{error:?}");
         // The default of `--burst` depends on the protocol.
         for (name, default) in [("fobs-table", 25.0), ("netblt", 0.0)] {
             let row = registry::find(name).unwrap();

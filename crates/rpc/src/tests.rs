@@ -146,7 +146,7 @@ fn the_program_that_disconnected_first_is_evicted_at_the_limit_of_a_client() {
         for instance in 0..8 {
             open.push(begin(&calls, instance, true).await);
         }
-        // After an answer, the server knows the program.
+        // An answer proves that the server has registered the program.
         for (client, _) in &mut open {
             client.write(&say(Said::Call(call(1, "none")))).await.expect("it is read");
             assert_eq!(answer(client).await.code, RpcCode::NoMethod.number());

@@ -41,7 +41,7 @@ pub enum IdError {
         /// The number of characters; 56 are right.
         found: usize,
     },
-    /// A character that no id contains.
+    /// A character after the prefix that no id contains.
     Character,
     /// The checksum does not match: one or more characters are wrong.
     Checksum,
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_survives_its_text(key: [u8; 32]) {
+        fn an_id_parsed_from_its_text_is_the_same_id(key: [u8; 32]) {
             let id = PeerId(key);
             prop_assert_eq!(id.to_string().parse(), Ok(id));
         }

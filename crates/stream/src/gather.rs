@@ -1,6 +1,6 @@
-//! A receiver's flow: gathers the symbols of frames, and passes complete frames to the thread
-//! that restores them. A frame is sent as symbols, one per datagram. Its originals have the frame's
-//! bytes; its repairs restore lost originals.
+//! A receiver's flow. A frame is sent as symbols, one per datagram: originals have the frame's
+//! bytes, and repairs can replace lost originals. The flow gathers symbols, and passes each frame
+//! with enough of them to the thread that restores lost originals.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -42,7 +42,7 @@ pub(crate) struct Frame {
     /// The delay from the sender until `at`.
     pub(crate) took: Span,
     pub(crate) deadline: Span,
-    /// 1, or for a payload (several frames sent together as one) the maximum number of its frames.
+    /// Maximum number of the program's frames that the sender packs into one frame; 1 for none.
     pub(crate) group: u32,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Gathering {
     owed: Option<(u32, u32, u32)>,
     /// Whether the start of the stream is still to be reported to the restoring thread.
     begun: bool,
-    /// Whether the stream has ended.
+    /// Whether the end of the stream is to be reported to the restoring thread.
     ended: bool,
     over: bool,
     datagrams: u64,
@@ -211,7 +211,8 @@ impl Gathering {
             return;
         }
         let placed = run.core.on_symbol(at, &head);
-        // A symbol that was sent again says nothing about the path's delay.
+        // A symbol that was sent again says nothing about the path's delay. Only frames without
+        // repairs have symbols sent again.
         let is_first = head.repairs > 0 || placed == Placed::Keep;
         if head.index == 0 && is_first && !run.core.is_requested(head.frame) {
             // The two clocks are not synchronised, but only changes of the difference matter. The

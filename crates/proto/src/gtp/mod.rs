@@ -11,13 +11,13 @@
 //! > Lost UDB's are requested again by the receiver. (section 3.5)
 //!
 //! Where the paper leaves a choice open, or this code goes beyond the paper:
-//! - A flow's requested rate takes a new target in one step, after the delay of section 4.4. The
-//!   SFC's steps of 2 % only lead back to the target after a cut. With these steps alone a flow
-//!   would need a hundred round trips to reach a fair share. The requested rate never exceeds the
-//!   target.
-//! - After a cut, the CE's next increase is its first step. In the paper the CE returns to the
-//!   first step only if the last step was "= 0". After a cut the last step is the cut itself, and
-//!   the paper's rule would double the cut after an interval without loss.
+//! - When the MFS gives a flow a new target rate, the requested rate jumps to the target, after the
+//!   delay of section 4.4. The SFC's steps of 2 % only lead back to the target after a cut. With
+//!   these steps alone a flow would need a hundred round trips to reach a fair share. The requested
+//!   rate never exceeds the target.
+//! - The paper's CE doubles its last change after each interval without loss, and starts again with
+//!   the smallest increase only if the last change was 0. After a cut the last change is the cut,
+//!   so this rule would double the cut. Here the first change after a cut is the smallest increase.
 //! - A measurement begins a round trip after the target took effect, because earlier data were sent
 //!   under the old target. Loss is counted after a grace of max(RTT/4, 1 ms), so reordered data do
 //!   not count as lost.
@@ -28,9 +28,9 @@
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
 //!   requests missing blocks again without a timeout. Only silent senders need timeouts.
-//! - Receiver and sender report their state at the start and on changes: the receiver its memory
-//!   (in pulses, its periodic reports), the sender its access rate and round-trip time. The
-//!   receiver limits a reported round-trip time to the delay of the sender's answers.
+//! - The receiver reports its free memory in its pulses (periodic reports). The sender reports its
+//!   access rate and its round-trip time at the start and when they change. The receiver limits a
+//!   reported round-trip time to the delay of the sender's answers.
 //! - A flow that stops answering leaves the schedule, and rejoins when it answers.
 //! - Loss that does not fall with a flow's rate is the path's own loss and is ignored. The paper's
 //!   rules would slow the flow down for ever.
@@ -50,7 +50,8 @@
 //! - `capacity` finds C_r.
 //! - `scheduler` (MFS) divides it.
 //! - `transitions` times the effects of joins and departures.
-//! - `link` knows the card and other traffic; `fair_share` leaves that traffic its share.
+//! - `link` knows the speed of the host's network card, and the other traffic; `fair_share` leaves
+//!   that traffic its share.
 //! - `receiver` connects the parts.
 //!
 //! `sender` is the sending end. User settings are in `options`, our own constants in `tuning`.

@@ -18,8 +18,8 @@ use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 /// nothing. No limit is needed, because even a host that stores data slowly has room for whole
 /// buffers.
 const OFFERED_BURST: u32 = 128;
-/// Factor from the drain rate (at which the host empties its buffers) to the offered rate. Above 1,
-/// because the drain rate is measured on arrivals and would otherwise never let the sender go
+/// The offered rate is the rate at which the host empties its buffers, times this factor. A host
+/// cannot empty them faster than data arrive, so with a factor of 1 the sender could never become
 /// faster.
 const OFFER: f64 = 1.1;
 
@@ -71,8 +71,8 @@ impl Flow {
         if self.whole.insert(buffer..buffer + 1) == 0 {
             return;
         }
-        // A buffer that never began came from another source: the sender knows this, and needs no
-        // OK.
+        // If no data of this buffer arrived here, the receiver has it from elsewhere. The sender
+        // was told to skip it, so it waits for no OK.
         if begun {
             let drain = self.end.pulses.drain().map(|drain| drain.scale(OFFER));
             let offer = drain.and_then(|drain| Burst::of(drain, self.burst, self.datagram));
@@ -92,7 +92,8 @@ impl Flow {
         let segment = run[0].block.segment;
         let buffer = self.buffers.of(run[0].block);
         let marked = self.tallies.mark(segment, run);
-        // A block beyond the segment's end would be counted in a later segment.
+        // The number of a block beyond the segment's end maps to a buffer of a later segment. Such
+        // a block is ignored.
         let place = self.buffers.place(buffer).filter(|(of, _)| *of == segment);
         let Some((_, blocks)) = place else { return marked.new };
         if !self.whole.contains(buffer) {

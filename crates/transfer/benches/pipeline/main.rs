@@ -13,9 +13,9 @@
 //! highest paced rate of each variant with less than 0.1 % of loss. `pipeline flood` measures the
 //! receiver's cost of a datagram from an unknown sender.
 //!
-//! Just before each run, the receiver touches and frees more memory than the file takes. Without
-//! this, pages that the host has reclaimed would cost ten times as much, and would dominate the
-//! measurement.
+//! Just before each run, the receiver touches and frees more memory than the file takes. On a
+//! virtual machine, the first write to a page that the hypervisor has reclaimed costs ten times as
+//! much as to another page, and would dominate the measurement.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::collections::HashMap;
@@ -373,8 +373,8 @@ impl FlowSink for Sink {
         } else {
             self.arrivals.clear();
             for datagram in datagrams {
-                // After a long silence the first packet number looks implausible, so that datagram
-                // is dropped.
+                // After many losses in a row the next packet number is implausibly high. That
+                // datagram is dropped, and the next one is accepted.
                 let Ok(placed) = self.placer.place(now, &datagram) else { continue };
                 let number = datagram.header.number;
                 self.arrivals.extend(placed.map(|block| Arrival { number, block, at: now }));

@@ -32,9 +32,10 @@ use crate::session::{self, Identity, Session, Settings};
 const CEILING: u16 = 9000 - 20 - 8;
 /// Maximum duration of a search [`Look::Beside`] after the end of the handshake.
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
-/// Maximum round trips of a whole search: a first answer, and tries of the next size.
+/// Round trips that a whole search may take: one until the first answer, the others for probes of
+/// larger sizes.
 const SEARCH_ROUNDS: u32 = 5;
-/// Longest wait for a search.
+/// Maximum duration of any search.
 const SEARCH: Span = Span::from_secs(3);
 
 /// How to search for the datagram size.
@@ -144,7 +145,8 @@ async fn open_for(
     let host = Host::of(location).ok_or_else(here)?;
     let identity = key.identity()?;
     let (host, identity) = (&host, &identity);
-    // The remote side admits the id before it names its ports.
+    // The remote command gets the client's id, so its server admits this id before it prints its
+    // ports.
     let words = ["--rooms".to_owned(), identity.id().to_string()];
     let arguments = if rooms { &words[..] } else { &[] };
     let reach = Reach { host, identity, trust, observer, options: reach, arguments };

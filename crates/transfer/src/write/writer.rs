@@ -23,7 +23,7 @@ use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, ListMemory, Manifest, VirtualObject};
 use longhaul_text::clipped;
 
-/// Interval at which every destination does its pending work, such as syncs and renames, although
+/// Interval at which every destination does its pending work, such as syncs and renames, even if
 /// nothing arrives for it.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -31,7 +31,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// be copied in parts.
 const MOST_EARLY_FAILURES: usize = 64 << 20;
 
-/// Starts a thread that writes for any number of transfers; it ends when all senders are dropped.
+/// Starts a thread that writes for any number of transfers. The thread ends when all its [`Jobs`]
+/// are dropped.
 ///
 /// # Errors
 /// [`ErrorKind::Unfinished`] if the system cannot start a thread.
@@ -113,8 +114,8 @@ fn run(inbox: &JobInbox) {
     }
 }
 
-/// Decodes the list of files from the other side. The encoded list remains charged, because a
-/// tree's digest needs it.
+/// Decodes the list of files from the other side, and charges the memory of both forms. The charge
+/// for the encoded list stays, because the digest of a tree encodes the list again at the end.
 fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
     let refused = |error| {
         let what = format!("the other side's list of files is refused: {error}");
@@ -179,7 +180,8 @@ impl Writer {
         let _ = closed.send(());
     }
 
-    /// Runs `work`, unless the writer has ended or failed. Then it only waits for [`Job::Stop`].
+    /// Runs `work`, unless the writer has ended or failed. Such a writer only waits for
+    /// [`Job::Stop`].
     fn attempt(&mut self, work: impl FnOnce(&mut Writer) -> Result<(), Error>) {
         if self.ended {
             return;
@@ -321,8 +323,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Marks a file that failed at the source; it never gets its name. Failures that arrive before
-    /// the destination is open are kept.
+    /// Marks a file that failed at the source; its partial file never gets the final name. Failures
+    /// that arrive before the destination is open are kept.
     fn take_source_failure(&mut self, failed: AtSource) -> Result<(), Error> {
         if let Some(opened) = &mut self.opened {
             opened.fail_at_source(failed);
@@ -338,8 +340,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Runs after each job and at each [`TICK`]: does pending work at the destination, and checks
-    /// whether everything is reported.
+    /// Runs after each job and at each [`TICK`]: does pending work at the destination. The writer
+    /// ends once the destination has reported all results.
     fn settle(&mut self) -> Result<(), Error> {
         self.missing_digests.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         if let Some(opened) = &mut self.opened {
