@@ -90,8 +90,8 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
 }
 
 /// Returns coded blocks. Each begins with the scheme and the numbers of originals, repairs and
-/// bytes of a symbol. A flag follows: with it, the rest lists the lost symbols of an encoder's
-/// block; without it, the rest is symbols that a hostile peer made up.
+/// bytes of a symbol. A flag follows. If it is 1, each further byte says whether one symbol of an
+/// encoder's block is lost. If it is 0, the rest is symbols that a hostile peer made up.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
@@ -351,12 +351,13 @@ fn journals() -> Vec<Vec<u8>> {
     bytes.extend(header.encode_record(0, &[1; 32]));
     bytes.extend(header.encode_record(8, &[2; 32]));
     let torn = bytes[..bytes.len() - 7].to_vec();
-    // Choices for `journal::run`: a size of 9 MiB, then records of this file and of another one.
+    // Choices for `journal::run`: a size of 9 MiB, a record of another file, one of this file.
     let made = [&[1, 20, 20, 4, 0, 144, 0, 0], &[9, 12, 1, 9, 17, 2][..], &[1, 13, 14, 3]].concat();
     vec![bytes, torn, made]
 }
 
-/// Returns setups of three objects, each followed by `steps`.
+/// Returns runs with three objects. Each run is a setup and 40 steps, and `steps` has the first
+/// bytes of these steps, in turn.
 fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [
         // Blocks of 1440 bytes, 16 in a chunk, an object of 5 MB in segments of four chunks.
@@ -379,8 +380,9 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Returns one run for each kind of message that only some protocols have. Each run uses the first
-/// object of [`runs`], and has several turns. Each turn is `steps`, whose last byte is the step
-/// that receives a message, followed by a message of this kind with other numbers.
+/// object of [`runs`], and has 12 turns. Each turn is `steps`, followed by a message of this kind
+/// with other numbers. The sender's `steps` end with the step that receives this message. The
+/// receiver's `steps` do not: the receiver's target takes the message's bytes as other choices.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {
@@ -501,7 +503,8 @@ fn several(who: u8) -> Vec<u8> {
 }
 
 /// Returns sessions of a client. The first byte of each chooses the kind of copy, and the rest is a
-/// server's output. Some servers are honest, others send files that nobody requested.
+/// server's output. Some servers are honest, others send wrong digests, or files that nobody
+/// requested.
 fn client_sessions() -> Vec<Vec<u8>> {
     const PULL: u8 = 1;
     const BY_STREAM: u8 = 2;

@@ -15,7 +15,7 @@ use longhaul_transfer::progress::{Notice, Observer, Progress};
 use longhaul_transfer::session::frame::{self, Header};
 use prost::Message as _;
 
-/// Content of the file next to the destination, which is also the source of a push.
+/// Content of the file next to the destination. A push copies this file.
 const CONTENT: &[u8] = b"longhaul";
 
 /// An observer that ignores all events.

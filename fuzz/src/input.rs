@@ -32,7 +32,7 @@ impl<'a> Input<'a> {
         self.byte() & 1 == 1
     }
 
-    /// Reads a number of at most `bytes` bytes, big-endian.
+    /// Reads a big-endian number of `bytes` bytes.
     fn number(&mut self, bytes: usize) -> u64 {
         (0..bytes).fold(0, |value, _| value << 8 | u64::from(self.byte()))
     }
@@ -62,7 +62,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads up to 255 of the remaining bytes.
+    /// Reads a byte with a length, and as many of the remaining bytes (all, if there are fewer).
     pub(crate) fn slice(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.bytes.len());
         let (slice, rest) = self.bytes.split_at(length);

@@ -15,8 +15,8 @@ use super::input::Input;
 
 /// Checks the sender against any input from a receiver. The sender must not panic, and must not
 /// keep its driver (the code that polls it) busy without end. It must not send blocks that are
-/// outside the object or that the receiver has. It must not exceed the receiver's grant or its
-/// fixed rate, or send after it has finished.
+/// outside the object or that the receiver has. It must not exceed the receiver's grant or a fixed
+/// rate, or send after it has finished.
 pub fn run(bytes: &[u8]) {
     flow::run::<Sending>(bytes);
 }

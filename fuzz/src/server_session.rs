@@ -23,8 +23,9 @@ const CONTENT: &[u8] = b"longhaul";
 
 /// The first byte chooses the client: a stranger, a client with read access, or a client with write
 /// access to a subfolder. The other bytes are the client's output, starting with its hello. Checks
-/// that a stranger gets only a refusal, and that every answer can be parsed. Only the client with
-/// write access can change files, and only in its subfolder.
+/// that a stranger gets only a refusal, and that every answer without multiplexed streams can be
+/// parsed. Checks that only the client with write access can change files, and only in its
+/// subfolder.
 pub fn run(bytes: &[u8]) {
     let Some((who, said)) = bytes.split_first() else { return };
     let who = who % 3;

@@ -1,4 +1,4 @@
-//! Any message of any protocol except RBUDP, with any numbers.
+//! The messages that only some protocols have, with any numbers.
 
 use std::ops::Range;
 

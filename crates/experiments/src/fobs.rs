@@ -46,7 +46,7 @@ fn share(outcomes: &Outcomes, case: &str, rate: Rate) -> Option<f64> {
 /// Packets received per acknowledgement.
 const FREQUENCIES: [u32; 10] = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
 
-/// Assumed time to make and send an acknowledgement, which the paper does not give. Its
+/// Assumed time to make and send an acknowledgement. The paper does not give this time. The paper's
 /// acknowledgement has a byte, or a bit, for each of 39,063 packets (section 3).
 const REPORT_COST: &str = "1ms";
 /// The default receive buffer of Windows 2000.
@@ -126,8 +126,9 @@ fn batch_cases() -> impl Iterator<Item = Case> {
 const SLOW_RECEIVER: &str = "the result depends on the cost of an acknowledgement in the receiving \
                              program, which cannot be set over real sockets";
 
-/// A row for each frequency on each path, and a row for the best frequency with the published
-/// value.
+/// A table for each condition, and one for the cases with two packets a batch. A condition's table
+/// has a row for each frequency, and a row for the best one. If nothing is lost on the line, the
+/// last row has the published value.
 fn frequency_tables(
     quantity: Quantity,
     published: f64,

@@ -34,7 +34,7 @@ pub struct Page {
     tried: Tried,
     /// Figures of emulated rates over time that this run has drawn.
     courses: Vec<Figure>,
-    /// File names and titles of such figures on the committed page.
+    /// File names and titles of the committed page's figures of emulated rates over time.
     committed_courses: Vec<(String, String)>,
     /// The simulated outcomes, which have the cases' virtual durations.
     simulated: Outcomes,

@@ -17,7 +17,8 @@ pub(super) fn reading(who: u8, path: &[u8], (offset, len): (u64, u64)) -> Vec<u8
     bytes
 }
 
-/// Returns seeds, each with an opened file and requests for its ranges or changes.
+/// Returns seeds, each with an opened file and with requests to read ranges of the file or to
+/// change the file.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let seed = |size: u64, ranges: &[(u64, u64)]| {
         let opened = FileOpened { size, seconds: -1, nanos: 5 }.encode_to_vec();

@@ -12,7 +12,8 @@ use longhaul_stream::messages::{
 use prost::Message as _;
 
 /// Returns sequences of messages. A byte with the message's length precedes each message, and 17
-/// bytes for the target's other choices follow it.
+/// bytes follow each. The target takes five of them for its other choices about this message, and
+/// the rest as further messages and choices.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 17]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());

@@ -344,8 +344,8 @@ fn streams(base: &Scenario, tcp: Congestion, count: u32) -> Vec<Flow> {
     (1..=count).map(|n| Flow { name: format!("{}-{n}", tcp.name()), ..one.clone() }).collect()
 }
 
-/// Pauses as on Wi-Fi: ten times a second on average, all packets are held for 10 ms on average.
-/// Times and lengths are random. Packets that arrive during a pause leave at its end.
+/// Pauses as on Wi-Fi: about nine times a second, all packets are held for 10 ms on average. Times
+/// and lengths are random. Packets that arrive during a pause leave at its end.
 fn pauses(chance: &mut Random, delay: Span) -> Vec<Step> {
     let (mut at, mut steps) = (Time::ZERO, Vec::new());
     while at < Time::ZERO + WATCHED {

@@ -397,7 +397,8 @@ mod tests {
         assert!(shares[0].1 > 43.0, "{shares:?}");
     }
 
-    /// In this cell the law `trains` gets half of a fair share, and `shadow` a full one.
+    /// The cell has 10 Mbit/s, one CUBIC flow and a queue of 1 BDP. The law `trains` gets less than
+    /// 60 % of a fair share there, and `shadow` at least 70 %.
     #[test]
     fn next_to_cubic_the_shadow_window_keeps_a_fair_share() {
         let all = cells();

@@ -19,7 +19,8 @@ const BEFORE: (f64, f64) = (2.0, 3.0);
 const JOIN: f64 = 3.0;
 /// When all flows end, in seconds.
 const END: f64 = 5.0;
-/// The late flow has joined if its rate differs from the others' mean by at most this share of it.
+/// The late flow has joined if its rate differs from the others' mean by at most this share of that
+/// mean.
 const NEAR: f64 = 0.1;
 
 /// Why these cases are not emulated.
