@@ -148,7 +148,7 @@ pub(crate) fn run(
         let places = Rc::new(Places { taken: RefCell::default(), traffic });
         loop {
             let Ok((stream, address)) = listener.accept().await else {
-                // No file descriptor is free; wait until one is.
+                // Usually no file descriptor is free. Try again after a pause.
                 sleep(Duration::from_millis(100)).await;
                 continue;
             };
@@ -204,7 +204,8 @@ async fn requests(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.max_buf_size(HEADER).max_headers(FIELDS);
-    // After another error, the client has disconnected, or hyper has answered invalid HTTP.
+    // Only an unread reply is reported. After any other error the client has left, sent no
+    // header in time, or got hyper's answer to invalid HTTP.
     let ended = builder.serve_connection(TokioIo::new(stream), service).await;
     if ended.is_err_and(|error| is_unread(&error))
         && let Some(record) = last.take()
@@ -252,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Returns the status of the reply that a client was disconnected for, if it was. The client
-    /// reads nothing, or closes the connection if `leaves`.
+    /// Returns the statuses of the replies whose client was disconnected. The one client reads
+    /// nothing; if `leaves`, the client closes the connection.
     fn disconnected(leaves: bool) -> Vec<u16> {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let large = Arc::new(Large::default());

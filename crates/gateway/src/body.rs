@@ -12,7 +12,7 @@ const WAITING: usize = 1;
 
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// The whole body; `None` after it was sent.
+    /// The whole body; `None` if the body is empty or was sent.
     Whole(Option<Bytes>),
     /// Pieces, and `None` at the end. If the sender fails, or is dropped before the end, the server
     /// closes the connection. A client then knows that the body is incomplete.

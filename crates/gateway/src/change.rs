@@ -34,7 +34,7 @@ async fn judge(shared: &Shared, place: &Place, headers: &HeaderMap) -> Result<bo
     let found = found.await.map_err(|error| reply::trouble(&error))?;
     let version = match &found {
         Some(Some(version)) => Some(version.clone()),
-        // A folder has no version: only `*` matches it.
+        // Only `*` matches a folder, or a file that cannot be opened: neither has a version.
         Some(None) => Some(Version { etag: String::new(), modified: None }),
         None => None,
     };
@@ -71,7 +71,7 @@ pub(crate) async fn put(
 
 async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), Reply> {
     let trouble = |error: io::Error| match error.kind() {
-        // The parent folder is missing.
+        // The parent folder is missing or is no folder.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             reply::plain(StatusCode::CONFLICT, "the file's folder does not exist")
         }

@@ -32,7 +32,8 @@ enum Form {
     Dav,
 }
 
-/// Returns the format that the request's `Accept` prefers.
+/// Returns the format of a listing for GET: JSON if `Accept` names JSON before HTML, otherwise a
+/// page.
 fn wanted(headers: &HeaderMap) -> Form {
     let accepted = condition::text(headers, header::ACCEPT).unwrap_or_default();
     match (accepted.find("application/json"), accepted.find("text/html")) {
@@ -67,8 +68,8 @@ pub(crate) async fn page(
     reply::with(reply, header::VARY, "accept")
 }
 
-/// Answers PROPFIND for `found` at `place`; with `names`, also for the names in it. `path` is the
-/// path of the URL.
+/// Answers PROPFIND for `found` at `place`; with `names`, also for the names in the folder `found`.
+/// `path` is the path of the URL.
 pub(crate) async fn properties(
     shared: &Arc<Shared>,
     place: Place,
@@ -131,8 +132,8 @@ impl Writing {
         let mut sorted = Some(Vec::new());
         let mut reads_on = true;
         let listed = list::list(place, &mut |named| {
-            // A link is listed as its target; a broken link, or one that leads out of the root, is
-            // left out.
+            // A link is listed as its target. Broken links, links that lead out of the root, and
+            // special files such as devices are left out.
             let Some(named) = followed(place, named) else { return true };
             match &mut sorted {
                 Some(names) if names.len() < SORTED => {

@@ -49,9 +49,10 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway on a separate thread. The thread calls `report` for each request that lacks
-    /// a right, has changed the folder, or was given up because its client did not read the reply
-    /// or send the body.
+    /// Starts a gateway on a separate thread. The thread calls `report` for each request that is
+    /// refused (status 401 or 403), has changed the folder, or was given up because its client did
+    /// not read the reply or send the body. Refusals and given-up requests beyond 60 a minute each
+    /// are not reported.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the

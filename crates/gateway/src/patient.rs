@@ -28,8 +28,8 @@ impl Delivers for TcpStream {
     }
 
     fn discard(&self) {
-        // Otherwise the kernel would hold megabytes for this client after the close. If the option
-        // fails, the kernel holds them for its own time limit.
+        // Without this option, the kernel would hold megabytes for this client after the close. If
+        // the option fails, the kernel holds these bytes for its own time limit.
         let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
     }
 }

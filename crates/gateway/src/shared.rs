@@ -16,15 +16,15 @@ use crate::traffic::Traffic;
 const AT_DISK: usize = 16;
 /// Maximum number of concurrent listings.
 const LISTINGS: usize = 16;
-/// How long a listing beyond this limit waits for its turn.
+/// How long a listing waits while [`LISTINGS`] others run.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of refusals, and of disconnected clients, reported in a minute. So strangers and
 /// readers cannot fill the log.
 const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A request that was refused because of a missing right, that changed the folder, or whose client
-/// was disconnected because it neither received nor sent a byte.
+/// A request and the status of its reply. A gateway reports a request that was refused, that
+/// changed the folder, or whose client was disconnected for receiving or sending no byte.
 #[derive(Clone, Debug)]
 pub struct AccessRecord {
     /// The client's address.
@@ -46,7 +46,8 @@ pub struct AccessRecord {
 }
 
 impl AccessRecord {
-    /// Returns whether the client lacked a right, and got the reply.
+    /// Returns whether the request was refused (status 401 or 403), and its client was not
+    /// disconnected.
     pub fn is_refused(&self) -> bool {
         self.disconnected_after.is_none() && matches!(self.status, 401 | 403)
     }
@@ -186,7 +187,7 @@ impl Shared {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns an event without a name.
+    /// Returns a record without a user's name.
     pub(crate) fn record(
         method: &str,
         status: u16,

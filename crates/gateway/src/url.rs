@@ -16,8 +16,9 @@ pub(crate) struct UrlPath {
     pub(crate) says_folder: bool,
 }
 
-/// Parses the path of a request. Returns `None` if the path leads out of the root or has an invalid
-/// name. Each part is decoded separately, so a part with an encoded slash is an invalid name.
+/// Parses the path of a request. Returns `None` if the path is too long, does not start with a
+/// slash, or has an invalid name, such as `..`. Each part is decoded separately, so a part with an
+/// encoded slash is an invalid name.
 pub(crate) fn parse(text: &str) -> Option<UrlPath> {
     let below = text.strip_prefix('/').filter(|below| below.len() <= LONGEST)?;
     let mut path = PathBuf::new();

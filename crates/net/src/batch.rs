@@ -67,8 +67,8 @@ impl Batch {
     /// Seals a datagram into the batch.
     ///
     /// # Errors
-    /// [`SealError::Room`] if the batch is full or the datagram would exceed the batch's datagram
-    /// size; the sealer's other errors.
+    /// [`SealError::Room`] if the batch is full, if a shorter datagram has ended the batch, or if
+    /// the datagram would exceed the batch's datagram size; the sealer's other errors.
     pub fn push(
         &mut self,
         sealer: &mut Sealer,

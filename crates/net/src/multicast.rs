@@ -96,8 +96,8 @@ pub fn interface(name: &str) -> Result<u32, Error> {
     })
 }
 
-/// Returns the interface through which this host reaches `peer`; `None` if `peer` is this host, or
-/// if the interface is unknown.
+/// Returns the interface through which this host reaches `peer`; `None` if `peer` is a loopback
+/// address, or if the interface is unknown.
 pub fn interface_towards(peer: SocketAddr) -> Option<u32> {
     match peer {
         _ if peer.ip().to_canonical().is_loopback() => None,

@@ -36,8 +36,8 @@ pub fn write(host: &str) -> String {
     }
 }
 
-/// Returns the address in `host`, if it has a zone; `None` for a name, or for an address that needs
-/// no zone.
+/// Returns the address in `host` if the address has a zone; `None` for a name, or for an address
+/// that needs no zone.
 ///
 /// # Errors
 /// A link-local address has no zone, or the zone names an interface that this host does not have.

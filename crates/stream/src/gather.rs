@@ -239,7 +239,7 @@ impl Gathering {
                 some => some,
             };
             let Some(delivery) = delivery else {
-                // All frames have arrived: do not wait for the last deadline.
+                // No frame is outstanding: do not wait for the last deadline.
                 self.ended |= run.ends.is_some_and(|(_, frames)| run.core.next() >= frames);
                 break;
             };

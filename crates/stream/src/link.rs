@@ -26,7 +26,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Returns the cipher that is fastest at both ends.
+    /// Returns the cipher for data: AES-128-GCM if both ends have it in hardware, otherwise
+    /// ChaCha20-Poly1305.
     pub(crate) fn suite(&self) -> Suite {
         Suite::choose(Cipher::Auto, self.session.both_fast_aes)
     }

@@ -27,7 +27,8 @@ use crate::terms::{Phase, keys, micros, phase, written};
 const REPORT: Duration = Duration::from_secs(1);
 /// Maximum number of requests of lost symbols that wait for the connection.
 const REQUESTS: usize = 64;
-/// A stream fails if the server forwards it for this long and no datagram arrives.
+/// A stream fails if the server has forwarded frames for this long, and no datagram has ever
+/// arrived.
 const NO_DATAGRAMS: Duration = Duration::from_secs(5);
 
 /// The state of a receiver.
@@ -270,7 +271,7 @@ impl Passing {
     /// Checks that datagrams arrive while the server forwards frames.
     ///
     /// # Errors
-    /// The server forwarded frames for some seconds, and no datagram arrived.
+    /// The server forwarded frames for some seconds, and no datagram has ever arrived.
     fn look(&mut self, phase: &Phase, datagrams: u64) -> Result<(), Error> {
         let Phase::Live { frame, .. } = *phase else {
             self.0 = None;

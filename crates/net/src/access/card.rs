@@ -13,7 +13,7 @@ pub(super) const INTERFACES: &str = "/sys/class/net";
 /// Limits of plausible speeds, in Mbit/s. Values outside of them do not come from a card.
 const SLOWEST: u64 = 10;
 const FASTEST: u64 = 1_600_000;
-/// Maximum depth of the search for cards: a VLAN on a bond of cards.
+/// Maximum depth of the search for cards. A VLAN on a bond of cards needs a depth of 2.
 const DEPTH: u32 = 3;
 /// Bytes of Ethernet's header, check sequence, preamble and gap: 14 + 4 + 8 + 12.
 const FRAMING: u32 = 38;

@@ -65,7 +65,7 @@ struct Link {
 
 impl Watch {
     /// Adds the interface through which data from `peer` arrive, in datagrams of `datagram` bytes.
-    /// Adds nothing if `peer` is this host.
+    /// Adds nothing if `peer` is this host, or if the interface is unknown or was added before.
     pub fn add(&mut self, peer: IpAddr, datagram: u16) {
         let Ok(index) = netlink::route_to(peer) else { return };
         if self.links.iter().any(|link| link.index == index) {

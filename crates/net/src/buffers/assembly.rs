@@ -24,7 +24,7 @@ pub enum Placed<E> {
     Filled(Block),
     /// The block was a duplicate: its place was not lent.
     Present(Block),
-    /// The pool has no buffer for the block's chunk. The block counts as never received.
+    /// There is no buffer for the block's chunk or its symbols. The block counts as never received.
     NoRoom,
     /// The object has no such block, or the payload does not have the block's length.
     Unfit,

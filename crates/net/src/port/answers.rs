@@ -3,8 +3,8 @@
 //! A probe needs no session, and its source address may be forged. Each network (an IPv4 address
 //! or an IPv6 /64) therefore has its own budget. All networks without a handshake (strangers) also
 //! share one budget. The table has a fixed number of slots; a secret hash chooses a network's slot.
-//! A probe without an answer is not charged, so strangers beyond their shared budget cannot use up
-//! the slots of clients.
+//! A probe that gets no answer takes nothing from any budget, so strangers beyond their shared
+//! budget cannot use up the slots of clients.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -13,7 +13,8 @@ use longhaul_proto::time::{Span, Time};
 
 use crate::network::Network;
 
-/// Answers a second to one network: enough for sixty searches, too few to be useful for an attack.
+/// Answers a second to one network: enough for sixty searches of eight probes each, too few to be
+/// useful for an attack.
 const OF_ONE: u32 = 500;
 /// Answers a second to all networks without a handshake.
 const OF_STRANGERS: u32 = 5_000;
@@ -43,8 +44,8 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Returns whether to answer a probe from `address`, and charges the answer. `is_expected` is
-    /// true if `address` had or has a handshake with this port.
+    /// Returns whether to answer a probe from `address`; if so, takes the answer from the budgets.
+    /// `is_expected` is true if `address` has a handshake with this port, or recently had one.
     pub(super) fn may(&mut self, now: Time, address: IpAddr, is_expected: bool) -> bool {
         let slot = self.hasher.hash_one(Network::of(address)) as usize % SLOTS;
         let own = &mut self.networks[slot];

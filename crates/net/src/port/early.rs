@@ -8,7 +8,8 @@
 //! half of the memory, and those of one network at most the memory of two flows. (A network is an
 //! IPv4 address, or an IPv6 /64, because one host may use all addresses of a /64.) So unannounced
 //! flows cannot use up the room for announced flows. Datagrams beyond the limits are dropped.
-//! Dropped datagrams with data are counted for their flow, because they did cross the path.
+//! Dropped datagrams with data did cross the path. They are counted for their flow if the flow was
+//! announced or has kept a datagram.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -90,7 +91,8 @@ pub(super) struct EarlyDatagrams {
     /// Bytes kept for all flows that were not announced, and each network's share of them.
     unannounced: usize,
     shares: HashMap<Network, Share>,
-    /// Nothing expires before this time; stored because every sleep needs it.
+    /// Nothing expires before this time. Stored because the receive thread needs this time before
+    /// every sleep.
     expiry: Time,
 }
 

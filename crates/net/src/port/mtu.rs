@@ -25,8 +25,8 @@ use crate::socket::{Path, SendError, SendOutcome, Socket};
 const SHORTEST: usize = 64;
 /// Bytes of an answer: the header, and the size of the probe that arrived.
 const ANSWER_LEN: usize = Header::LEN + 2;
-/// MTUs worth a probe: IPv4's minimum, IPv6's minimum, nested tunnels, WireGuard, VXLAN, PPPoE,
-/// Ethernet, jumbo frames.
+/// MTUs worth a probe: the packet that every IPv4 host accepts, IPv6's minimum, nested tunnels,
+/// WireGuard, VXLAN, PPPoE, Ethernet, jumbo frames.
 const MTUS: [u16; 8] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 9000];
 /// How often a probe is sent before its size counts as too large.
 const TRIES: u32 = 3;

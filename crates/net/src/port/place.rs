@@ -46,8 +46,8 @@ impl Placer {
         Placer { opener, assembly, counts: PlaceCounts::default(), scratch, kept }
     }
 
-    /// Opens one data datagram into its place. Returns its block if the block is now present; a
-    /// coded symbol (a redundant block) counts as a block.
+    /// Opens one data datagram into its place. Returns its block, unless the block had no room or
+    /// does not fit. A coded symbol (a redundant block) counts as a block.
     ///
     /// # Errors
     /// [`OpenError`] if the datagram does not open.
@@ -81,8 +81,8 @@ impl Placer {
         self.placed(now, datagram, placed)
     }
 
-    /// Opens a coded symbol into its place. Returns the block that the symbol counts as, if the
-    /// symbol is now present.
+    /// Opens a coded symbol into its place. Returns the block that the symbol counts as, unless the
+    /// symbol had no room or does not fit.
     fn place_symbol(
         &mut self,
         now: Time,

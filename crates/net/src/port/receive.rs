@@ -25,7 +25,7 @@ use super::{Counters, Datagrams, FlowSink, PortCommand, Shared, Slot, mtu};
 use crate::socket::{Inbox, Message};
 use crate::{clock, wait};
 
-/// Receiving system calls before timers and mailboxes get their turn.
+/// Maximum number of receiving system calls before timers and mailboxes are handled.
 const CALLS_PER_TURN: usize = 64;
 /// Consecutive receive errors after which the port closes.
 const MAX_ERRORS: u32 = 100;
@@ -37,7 +37,7 @@ pub(super) struct ReceiveLoop {
     early: EarlyDatagrams,
     slots: Vec<Slot>,
     due: Vec<FlowId>,
-    /// Flows with mailbox messages.
+    /// Flows that other threads have woken, usually with a mailbox message.
     woken: Vec<FlowId>,
     /// Everything that arrived before this time has been read.
     heard: Time,

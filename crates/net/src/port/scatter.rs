@@ -186,8 +186,8 @@ impl Scatter {
         right
     }
 
-    /// Returns the number of this flow's last block in a train, and how many of the flow's blocks
-    /// were not in their predicted places.
+    /// Returns the highest number of this flow's blocks in a train, and how many of the flow's
+    /// blocks were not in their predicted places.
     fn look_over(&self, right: u64, spill: &[u8], stride: usize) -> (Option<u64>, u64) {
         let predicted = chosen(right, &self.places).map(|place| place.number).last();
         let headers = spill.chunks(stride).filter_map(Header::decode);

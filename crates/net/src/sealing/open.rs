@@ -34,7 +34,7 @@ pub enum OpenError {
     Replayed,
     /// Older than the replay window or the kept keys.
     Stale,
-    /// Numbered further ahead than any sender can be.
+    /// Numbered too far ahead to be accepted.
     Wild,
     /// Not sealed by the peer, or modified on the way.
     Forged,
@@ -68,7 +68,7 @@ pub struct OpenCounts {
     pub stale: u64,
     /// Datagrams that failed to open; they count towards the integrity limit.
     pub failed: u64,
-    /// Malformed or impossibly numbered datagrams; no key was tried.
+    /// Datagrams that were malformed or numbered too far ahead; none of them was decrypted.
     pub refused: u64,
 }
 
@@ -220,7 +220,7 @@ impl Opener {
         Ok(())
     }
 
-    /// Makes all checks that precede the use of the cipher.
+    /// Checks the forgery limit, the flow, the class, and the replay window.
     fn admit(&mut self, header: &Header) -> Result<(), OpenError> {
         if self.is_ended() {
             return Err(OpenError::Ended);

@@ -1,8 +1,8 @@
 //! Sealing: header, ciphertext and tag, written once, directly into the outgoing buffer.
 //!
 //! Only this code assigns packet numbers. Every transmission gets a new number, even a repeat: the
-//! number is the nonce. Sealing writes from the payload into the outgoing buffer; no other copy of
-//! the payload is made.
+//! number determines the nonce. Sealing writes from the payload into the outgoing buffer; no other
+//! copy of the payload is made.
 
 use std::fmt;
 

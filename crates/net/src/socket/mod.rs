@@ -201,8 +201,8 @@ impl Socket {
             match self.transmit(path, now, size) {
                 Ok(()) => rest = later,
                 Err(error) => match classify(error) {
-                    // The device refused to segment and quinn-udp has turned segmentation off: the
-                    // next turn sends one datagram at a time.
+                    // The device refused to segment and quinn-udp has turned segmentation off. The
+                    // next iteration sends one datagram at a time.
                     _ if segments > 1 && self.segments() == 1 => {}
                     Refusal::Fatal(error) => return Err(error),
                     Refusal::Loss(error) => {
@@ -228,7 +228,7 @@ impl Socket {
             match self.state.try_send((&self.io).into(), &transmit) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
                     let mut writable = [PollFd::new(&self.io, PollFlags::OUT)];
-                    // Only one wait: a buffer that stays full means that the path is stuck.
+                    // After one wait without room in the buffer, the path counts as stuck.
                     waited = poll(&mut writable, Some(&SEND_PATIENCE)).is_ok_and(|n| n == 0);
                 }
                 result => return result,

@@ -87,8 +87,9 @@ pub struct Publish {
     pub multicast: bool,
 }
 
-/// Asks for the messages of a room. The server answers with a [`Room`], the last message of
-/// each key, and all later messages.
+/// Asks for the messages of a room. The server answers with a [`Room`]. Then it sends the last
+/// message of each key and all later messages, or the messages from `next` on if `run` is the
+/// room's. In mode 4 it sends the last message of each key only after [`LastOfKeys`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Subscribe {
     /// The name of the room.
@@ -284,7 +285,8 @@ pub struct Taken {
     /// The number of messages that the server has received since the client opened this stream.
     #[prost(uint64, tag = "1")]
     pub count: u64,
-    /// Total number of messages that the server has dropped for lack of memory.
+    /// Total number of messages that the server has dropped for lack of memory. With datagrams or
+    /// multicast, it includes the messages that were lost on the path.
     #[prost(uint64, tag = "2")]
     pub dropped: u64,
     /// Total number of messages that arrived after their deadline.

@@ -26,7 +26,7 @@ use crate::terms::{self, keys, micros};
 
 /// Maximum content that waits for the server, in KiB; each message counts 1 KiB more.
 const ROOM: usize = 64 << 10;
-/// Maximum number of messages that wait for the server.
+/// Maximum number of messages that wait for the server's acknowledgement.
 const WINDOW: usize = 8_192;
 /// Maximum number of keys whose newest value waits, in the mode `latest`.
 const KEYS: usize = 4_096;

@@ -64,15 +64,15 @@ impl RoomLimits {
     }
 }
 
-/// The memory account of a room's messages, or of an incomplete message. Dropping the account
+/// The memory account of a room's messages, or of incomplete messages. Dropping the account
 /// releases the memory.
 pub trait Charge {
-    /// Sets the charge to exactly `bytes`. Returns whether there was enough memory; if not, the
-    /// charge stays unchanged.
+    /// Sets the account to exactly `bytes`. Returns whether there was enough memory; if not, the
+    /// account stays unchanged.
     fn set(&mut self, bytes: usize) -> bool;
 }
 
-/// Creates a charge for an id.
+/// Creates a memory account for an id.
 pub type Charges = Rc<dyn Fn(PeerId) -> Box<dyn Charge>>;
 
 /// The current state of a room.
@@ -224,7 +224,7 @@ impl Rooms {
         self.messages.get()
     }
 
-    /// Returns a new charge for `peer`.
+    /// Returns a new memory account for `peer`.
     pub(super) fn charge(&self, peer: PeerId) -> Box<dyn Charge> {
         (self.charges)(peer)
     }

@@ -400,7 +400,8 @@ impl Taking {
 
 /// Interval at which a sender of datagrams learns how many of its messages were lost.
 pub(super) const COUNTED: Duration = Duration::from_secs(1);
-/// How long to wait for datagrams after a sender has ended its stream.
+/// How long to wait for datagrams after a sender has ended its stream. Also the interval of checks
+/// whether a silent subscriber sends control datagrams again.
 const LAST: Duration = Duration::from_millis(300);
 
 /// Sends the messages of the room to a subscriber, over its ordered stream.

@@ -86,7 +86,8 @@ impl Control {
 }
 
 impl Shared<'_> {
-    /// Keeps a session until `ends` has ended, which includes that the program drops its receiver.
+    /// Keeps a session until `ends` completes. `ends` also completes when the program drops its
+    /// receiver.
     async fn attend(
         &self,
         link: Link,
