@@ -84,7 +84,7 @@ impl Unit {
     pub fn write(self, value: f64) -> String {
         let digits = match self {
             Unit::Count => 0,
-            // Decides by the rounded value: 99.996 is written 100.0.
+            // The rounded value decides: 99.996 is written 100.0.
             Unit::Rate if (value.abs() * 100.0).round() >= 10_000.0 => 1,
             Unit::Rate | Unit::Share | Unit::Size => 2,
             Unit::Seconds | Unit::Index => 3,

@@ -191,7 +191,7 @@ fn the_source_is_read_once_and_written_data_are_not_read_for_verification() {
 
 #[test]
 fn small_files_are_on_the_disk_before_they_have_their_names_and_the_names_before_the_end() {
-    // 100 files share their syncs; each of three files has its own.
+    // In a tree of 100 files, the files share their syncs; in a tree of three, each has its own.
     for files in [100, 3] {
         let pair = Pair::new();
         for number in 0..files {

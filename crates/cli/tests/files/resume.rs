@@ -294,7 +294,7 @@ const FILES_AND_TREES: [(Way, &[&str]); 4] =
 /// its size and time. Then copies again, with the flags `more` too.
 fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     const LEN: usize = 30_000_000;
-    // Bytes of a journal with five chunks: its header has 40 bytes, each chunk 48.
+    // A journal of this many bytes has at least five chunks: 40 bytes are its header, 48 a chunk.
     const SOME_CHUNKS: u64 = 300;
     let pair = Pair::new();
     let (from, into) = match way {

@@ -1,5 +1,5 @@
-//! A server's log of its clients: one line each on stderr, or with `--json` one event each on
-//! stdout.
+//! A server's log of its clients: lines on stderr, and with `--json` also events on stdout. With
+//! `--log-file` the file has the lines, or with `--json` the events.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

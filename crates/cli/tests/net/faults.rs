@@ -171,7 +171,7 @@ pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
 
 #[test]
 fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
-    // Each write of 1 MiB takes 60 ms longer: the disk writes at most 17 MB/s; the sender
+    // Each write of 1 MiB takes 60 ms longer, so the disk writes at most 17.5 MB/s. The sender
     // sends 50 MB/s (400 Mbit/s).
     let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(90_000_000);
@@ -263,7 +263,7 @@ fn a_slow_source_disk_limits_a_copy_by_streams() {
 }
 
 fn copy_from_a_slow_disk(flags: [&str; 2]) {
-    // Each read of a chunk takes 40 ms longer, so the disk reads at most 26 MB/s.
+    // Each read of a chunk takes 40 ms longer, so the disk reads at most 26.3 MB/s.
     let slow = need!(slow_calls("pread64", 40_000));
     let (pair, content) = pair(40_000_000);
     let id = format!("--server-id={}", pair.server.id);
@@ -317,7 +317,7 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_without_losses() {
 
 #[test]
 fn a_slow_disk_slows_streams_and_their_chunks_wait_in_bounded_memory() {
-    // Each write of 1 MiB takes 20 ms longer, so the disk writes at most 52 MB/s.
+    // Each write of 1 MiB takes 20 ms longer, so the disk writes at most 52.5 MB/s.
     let slow = need!(slow_disk(20));
     let (mut pair, content) = pair(200_000_000);
     serve_slowly(&mut pair, &slow, "32Mi");

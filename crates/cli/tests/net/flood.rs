@@ -43,8 +43,9 @@ impl Trick {
             Trick::Random => return noise,
             Trick::Truncated => datagram.truncate(noise[0] as usize % len.max(1)),
             Trick::Replayed => {}
-            // A valid header of the flow (16 bytes) with a future packet number (bytes 5 to 9), and
-            // random content.
+            // A valid header of the flow (16 bytes), and random content. The last three bytes of
+            // the packet number (bytes 5 to 9) are random, so the number is nearly always a future
+            // one.
             Trick::Forged => {
                 datagram.truncate(16);
                 if let Some(number) = datagram.get_mut(7..10) {
@@ -241,7 +242,7 @@ fn strangers_on_the_control_port_do_not_disturb_a_copy() {
             let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
             for n in 0.. {
                 let mut noise = bytes(1300, n);
-                // Prefixes of QUIC's long and short packets, of DNS, and an empty one.
+                // The first byte is that of a long or a short QUIC packet, zero, or random.
                 noise[0] = [0xc3, 0x43, 0x00, noise[0]][n as usize % 4];
                 noise.truncate(1 + n as usize * 37 % 1300);
                 let _ = stranger.send_to(&noise, control);

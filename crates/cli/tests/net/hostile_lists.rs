@@ -196,8 +196,8 @@ fn an_impossible_offer_is_refused_with_its_numbers() {
     pair.cp(&[&"file", &pair.at("")]).summary();
 }
 
-/// An offer that announces a list of `announced` bytes on the stream, then the list, then the next
-/// message. On the stream that message cannot overtake the list.
+/// An offer that announces a list of `announced` bytes on the stream, then the list, then a `Pass`.
+/// On the stream the `Pass` cannot overtake the list.
 fn cut_short(encoded: &[u8], announced: u64) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let offer = Offer { streamed_len: announced, manifest_digest, ..Offer::default() };

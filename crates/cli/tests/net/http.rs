@@ -14,7 +14,7 @@ use crate::rig::{Child, DEADLINE, Host, Server, Skipped, bytes, need, skip, writ
 pub(super) const READER: &str = "reader-0123456789abcdef";
 pub(super) const WRITER: &str = "writer-0123456789abcdef";
 
-/// A server of `data` with two tokens: one may read, the other may write below `in`.
+/// A server of `data` with two tokens: one may read, the other may read and write below `in`.
 pub(super) struct Http {
     pub(super) server: Server,
     pub(super) url: String,

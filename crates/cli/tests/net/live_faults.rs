@@ -155,7 +155,7 @@ fn channel_continues((mode, carrier, fault, of): (&str, Carrier, Fault, Of)) {
             while !is_over.load(Ordering::Relaxed) {
                 sender.say(&said.load(Ordering::Relaxed).to_string());
                 said.fetch_add(1, Ordering::Relaxed);
-                // The rate of the source.
+                // The sender gets at most 50 messages a second.
                 thread::sleep(Duration::from_millis(20));
             }
             sender.end()

@@ -164,7 +164,7 @@ fn several_hosts_are_fetched_in_parallel_and_each_has_its_row() {
     for field in ["rate_bps", "share", "loss", "resent"] {
         assert!(row[field].is_number(), "{field} in {ended}");
     }
-    // Progress events have a row for each source.
+    // Progress events have a row for each host; the third host has two of the sources.
     let progress = ended.events("progress");
     assert!(progress.iter().all(|event| event["sources"].as_array().is_some_and(|r| r.len() == 3)));
 }
