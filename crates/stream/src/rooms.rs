@@ -146,7 +146,7 @@ impl Rooms {
         self.numbers.get()
     }
 
-    /// Starts a stream. Replaces the current sender if it has the same id.
+    /// Starts a stream. Replaces the current sender if both senders have the same id.
     ///
     /// # Errors
     /// Another client sends the stream, or there are too many streams.
@@ -278,7 +278,7 @@ impl Rooms {
         match (&room.live, member.ended) {
             (_, Some(frames)) => State { phase: 2, frame: frames, ..state },
             (None, None) => state,
-            // The receiver's address is not known yet, so report no stream: the receiver then
+            // The receiver's address is not known yet. Report no stream, so that the receiver
             // counts no frames as missed.
             (Some(_), None) if !member.place.is_known() => state,
             (Some((_, live)), None) => State {

@@ -322,8 +322,8 @@ impl Control {
     }
 
     /// Returns the plan for all receivers. If the deadline is too short for the farthest receiver,
-    /// returns the plan for the nearest receiver. If it is too short for the nearest receiver too,
-    /// returns the previous plan.
+    /// returns the plan for the nearest receiver. If the deadline is too short for the nearest
+    /// receiver too, returns the previous plan.
     ///
     /// # Errors
     /// The deadline is too short for all receivers, and there is no previous plan.

@@ -57,7 +57,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct Counts {
     /// Frames taken from the source.
     pub(crate) frames: u64,
-    /// Frames that were not sent, because there was no time or no connection.
+    /// Frames not sent completely: they came too fast, time ran out, or there was no connection.
     pub(crate) skipped: u64,
     /// Frames that were not sent, because there was no receiver.
     pub(crate) unwatched: u64,

@@ -139,7 +139,7 @@ impl Streams {
         let news = (changed, requested);
         let frames = tokio::select! {
             frames = self.attend(&seat.name, number, news, writer, reader) => frames?,
-            // The other half of the channel is dropped only with the room.
+            // While this sender is in the room, the room keeps the other half of the channel.
             _ = is_replaced => {
                 let what = "another process of this client now sends the stream";
                 return Err(Error::new(Kind::Unreachable, what));

@@ -11,7 +11,7 @@ use longhaul_session::{Error, Exporter, Kind};
 
 use crate::messages::{Again, Report, State, Way};
 
-/// Maximum bytes of a symbol: it fits into a jumbo frame.
+/// Maximum bytes of a symbol, so that its datagram fits into a jumbo frame.
 const MAX_SYMBOL: u32 = 8_900;
 /// Minimum and maximum of frames a second.
 const RATES: (f64, f64) = (0.001, 10_000.0);

@@ -23,7 +23,7 @@ const AIM_SECONDS: f64 = 15.0;
 struct Case {
     what: String,
     text: String,
-    /// The limit in CPU seconds.
+    /// The limit in CPU seconds; `None` if the goal is [`AIM_EVENTS`].
     below: Option<f64>,
 }
 

@@ -231,7 +231,7 @@ fn now(clock: Instant) -> Time {
     Time::from_nanos(u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Sets the largest receive buffer that this user may have.
+/// Sets a receive buffer of 32 MiB, or as much of it as this user may have.
 fn enlarge(socket: &UdpSocket) -> io::Result<()> {
     const BYTES: i32 = 32 << 20;
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BYTES)

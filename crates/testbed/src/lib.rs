@@ -9,7 +9,7 @@
 //! - [`sim`]: runs a scenario in virtual time. [`tcp`]: the simulator's TCP model.
 //! - [`skip`]: skips a test on a host that cannot run it.
 //! - [`alone`]: runs a test in a process of its own.
-//! - [`random`]: the small seeded generator that all of them use.
+//! - [`random`]: the small seeded random generator of the links, the simulator and the emulator.
 
 // The page names private modules, too: it is for readers of the source.
 #![allow(rustdoc::private_intra_doc_links)]

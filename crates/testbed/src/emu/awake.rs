@@ -1,10 +1,10 @@
 //! Keeps the processors awake while packets must be on time.
 //!
 //! An idle processor halts. On a virtual machine, halting returns the processor to the hypervisor,
-//! which may take milliseconds to give it back. Packets due in that time are late, although no
-//! program of this machine used the processor. While packets are in flight, and for a second
-//! afterwards, one thread per processor therefore runs at the lowest priority. An idle emulation
-//! uses no processor time for this.
+//! which may take milliseconds to give it back. Packets due in that time are late, even if no
+//! program of this machine uses the processor. While packets are in flight, and for a second
+//! afterwards, one thread per processor therefore runs at the lowest priority. While an emulation
+//! is idle, these threads sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -39,8 +39,8 @@ use crate::scenario::LinkBetween;
 /// the 50th part of the shortest route's delay, within these limits.
 const TICK: RangeInclusive<Span> = Span::from_micros(20)..=Span::from_micros(100);
 
-/// Maximum number of packets read from a host, or written on a link, before the others get their
-/// turn.
+/// Maximum number of frames read from a host, or of segment runs passed on from a link, before the
+/// other hosts and links are handled.
 const TURN: usize = 32;
 
 /// Memory for packets in flight: 3 GiB hold 2 s of 10 Gbit/s.
@@ -470,9 +470,9 @@ fn write(tun: &OwnedFd, frame: &[u8], run: &Run) -> io::Result<()> {
     Ok(())
 }
 
-/// Flips the bit that `random` selects in a packet's payload, if it has one. The checksum was
-/// verified or will be computed later, so the error reaches the program, like an error that a
-/// 16-bit checksum misses.
+/// Flips the bit that `random` selects in a packet's payload, if the packet has a payload. The
+/// checksum was verified or will be computed later, so the error reaches the program, like an error
+/// that a 16-bit checksum misses.
 fn turn_a_bit(packet: &mut [u8], random: u32) {
     let start = payload_start(packet).min(packet.len());
     let payload = &mut packet[start..];

@@ -21,9 +21,9 @@ use crate::scenario::Amount;
 const PIECE: usize = 256 * 1024;
 /// How often to check for a stop request.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of buffer for each byte of window. Linux charges its bookkeeping to the socket's buffer. A
-/// byte of data therefore takes about two bytes of buffer in packets of 1500 bytes, and three in
-/// smaller packets; 4 leaves room.
+/// Bytes of buffer for each byte of window. Linux's bookkeeping for packets also takes room in the
+/// socket's buffer. A byte of data therefore takes about two bytes of buffer in packets of 1500
+/// bytes, and three in smaller packets; 4 leaves room.
 const BUFFER_FOR_WINDOW: u64 = 4;
 /// Connections that may wait for accept.
 const BACKLOG: i32 = 1_024;
@@ -80,8 +80,8 @@ impl Emulation {
     /// connecting.
     ///
     /// # Errors
-    /// [`EmulationError::NoSuchHost`]; an error if the receiver cannot listen on the port, or the
-    /// kernel does not have the congestion control.
+    /// [`EmulationError::NoSuchHost`]; an error if the receiver cannot listen on the port, the
+    /// kernel does not have the congestion control, or a socket cannot have buffers for the window.
     pub fn start_tcp(&self, tcp: &KernelTcp) -> Result<Running, EmulationError> {
         let failed = |error| EmulationError::System("open a TCP connection", error);
         let address = SocketAddr::new(IpAddr::V4(self.addresses(&tcp.to)?.v4), tcp.port);

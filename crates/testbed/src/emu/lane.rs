@@ -39,8 +39,8 @@ pub(super) struct Run {
     pub(super) way: u32,
     /// The number of further links on the route.
     pub(super) left: u16,
-    /// Whether the frame may have waited for this thread longer than the allowed lateness. The
-    /// frame then arrived in a burst that the emulator caused.
+    /// Whether the frame may have waited for the forwarder longer than the allowed lateness. Such a
+    /// frame arrived in a burst that the emulator caused.
     pub(super) bunched: bool,
 }
 

@@ -57,7 +57,7 @@ impl Slab {
         Ok(Some(Slot { chunk: self.current, start: chunk.used as u32, len: len as u32 }))
     }
 
-    /// Keeps the frame just read, counting one reference per call.
+    /// Adds a reference to a frame that was just read or is held.
     pub(super) fn hold(&mut self, slot: Slot) {
         let chunk = &mut self.chunks[slot.chunk as usize];
         chunk.live += 1;

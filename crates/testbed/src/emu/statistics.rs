@@ -9,7 +9,8 @@ use crate::link::LinkTally;
 /// Lateness up to this limit is acceptable for any delay.
 pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 
-/// The emulator's own drops up to this share of the offered packets do not invalidate a run.
+/// The emulator's own drops up to this share of all packets (offered packets and own drops) do not
+/// invalidate a run.
 const OWN_DROP_SHARE: f64 = 1e-4;
 
 /// Drops in bursts that the emulator caused, up to this share of all queue drops, do not invalidate

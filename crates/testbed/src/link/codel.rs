@@ -1,5 +1,5 @@
 //! CoDel (RFC 8289): drops packets at the queue's head once the queueing delay has stayed above a
-//! target for a whole interval.
+//! limit, the target, for a whole interval.
 //!
 //! The RFC decides when a packet leaves the queue. A queue with one rate serves in order, so the
 //! packet's departure time is known when it arrives, and so is CoDel's decision. The link therefore

@@ -104,7 +104,7 @@ pub(super) enum LossState {
         chain: GilbertElliott,
         bad: bool,
     },
-    /// `left` bits pass before the next wrong one: one random draw per wrong bit.
+    /// `left` bits pass before the next wrong one: one random draw per lost packet.
     Bits {
         share: f64,
         left: u64,

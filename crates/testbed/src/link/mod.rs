@@ -11,8 +11,8 @@
 //! 6. Loss removes the packet. A lost packet has used its share of the rate, as on a real line.
 //! 7. Delay, jitter and reordering set the arrival time. The packet may be duplicated or corrupted.
 //!
-//! The link has no clock and stores no packets; it only records the time when its wire is free
-//! again. It works the same in virtual and in real time, and one seed determines every fate.
+//! The link has no clock and stores no packets; it only records the periods in which its wire is
+//! busy. It works the same in virtual and in real time, and one seed determines every fate.
 
 mod codel;
 mod loss;

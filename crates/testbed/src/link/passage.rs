@@ -80,7 +80,7 @@ pub struct LinkTally {
     pub duplicates: u64,
     /// Packets that arrive with a flipped bit.
     pub corrupted: u64,
-    /// Packets held back so that later packets overtake them.
+    /// Packets held back so that later packets can overtake them.
     pub held_back: u64,
 }
 

@@ -39,7 +39,7 @@ impl Serialiser {
         for stretch in &self.busy {
             rest = rest.saturating_sub(stretch.bytes);
             if stretch.until >= now {
-                // Periods are contiguous, so no period behind this one has begun.
+                // Periods are contiguous, so no later period has begun.
                 let left = stretch.until.since(now);
                 return rest + stretch.rate.map_or(stretch.bytes, |rate| rate.over(left));
             }

@@ -25,7 +25,7 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
 }
 
 /// The missing parts of a host. `alone`: whether only one copy leaves the host, so that a flag of
-/// the copy can limit its rate.
+/// this copy can limit the host's rate.
 fn of_host(host: &Host, alone: bool) -> Vec<&'static str> {
     let buffer = host.socket_buffer != Host::DEFAULT_SOCKET_BUFFER;
     let keys = [

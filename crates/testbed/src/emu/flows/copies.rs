@@ -214,8 +214,8 @@ impl Copies {
 }
 
 /// Creates a folder with the objects of all copies, after a check that there is room for their
-/// results. Copies that last for a time share one object under many names, and their results are
-/// not stored.
+/// results. Copies that last for a time share one object under many names. The results of these
+/// copies are by default not stored.
 fn objects(
     scenario: &Scenario,
     sizes: &[(usize, Bytes)],
@@ -326,7 +326,7 @@ fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     if let Some(block) = transfer.block {
         arguments.extend(["--datagram".to_owned(), (block + OVERHEAD).to_string()]);
     }
-    // A copy that lasts for a time is cut off, so its result is not stored.
+    // A copy that lasts for a time is cut off, so its result is by default not stored.
     let counted = matches!(flow.amount, Amount::Lasts(_)).then_some(Strategy::Fake);
     let receive = transfer.receive.or(counted);
     arguments.extend(receive.map(|strategy| format!("--receive={}", strategy.name())));

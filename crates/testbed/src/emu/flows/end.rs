@@ -23,7 +23,7 @@ pub struct FlowEnd {
     /// The delivered amount, each byte once; for UDP, all arrivals.
     pub delivered: Bytes,
     /// Time from the flow's start until all data were delivered, or until the end of the flow's
-    /// time or of the run.
+    /// time or of the run. For a copy that was cut off: until its last report.
     pub took: Span,
     /// The part of `took` that a copy's session needed before the first datagram of the object.
     pub setup: Span,

@@ -104,6 +104,7 @@ impl<'e> Flows<'e> {
     /// Prepares objects, servers and identities. `binary` is the `longhaul` program to run.
     ///
     /// # Errors
+    /// [`EmulationError::Spec`] if there are more than [`MAX_FLOWS`] flows.
     /// [`EmulationError::Program`] if there is no room for the objects, a server does not start, or
     /// `stop` was signalled first.
     pub fn prepare(

@@ -12,8 +12,8 @@ use tempfile::TempDir;
 const MEMORY: &str = "/dev/shm";
 /// Removes a folder when the script's standard input closes. Only this process holds the other end
 /// of that pipe, and writes to it before a normal exit. If nothing was written, this process was
-/// killed. The programs of the run are then being killed too, and may still create files in the
-/// folder, so the script tries several times.
+/// killed. In that case the programs of the run are being killed too, and may still create files
+/// in the folder, so the script tries several times.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 read -r word

@@ -25,7 +25,8 @@ use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
 /// After this long without an arrival, missing updates count as lost. This is longer than TCP's
 /// pause after several losses of a segment.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Interval at which a sender tests whether its channel is open.
+/// Interval at which a sender tests whether its channel is open. Also the pause before the first
+/// update.
 const KNOCK: Duration = Duration::from_millis(200);
 const PORT: u16 = 7_717;
 /// The text of test updates, which are not counted.
@@ -204,7 +205,7 @@ impl<'e> Channel<'e> {
         let trouble = |error: io::Error| failed("write an update", &error);
         let mut out =
             sender.0.stdin.take().ok_or_else(|| trouble(io::ErrorKind::NotFound.into()))?;
-        // Repeats until the subscriber and the sender have joined the channel.
+        // Repeat the test update until the subscriber and the sender have joined the channel.
         let late = Instant::now() + READY_WITHIN;
         loop {
             writeln!(out, "{HELLO}").map_err(trouble)?;
