@@ -1,7 +1,7 @@
 //! Writes the first files of each corpus; every run writes the same files. To run it, use
 //! `cargo run --example seeds` in `fuzz/`.
 //!
-//! Most seeds are the output of honest ends, so a fuzzer starts with inputs that pass the first
+//! Many seeds are the output of honest ends, so a fuzzer starts with inputs that pass the first
 //! checks. The replay of the corpus calls this file too, so the seeds always match the current wire
 //! format.
 

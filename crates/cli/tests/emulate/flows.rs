@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{command, emulate, scenario, started, until_none_is_left};
 use crate::rig::{Child, need};
 
-/// Flows of every kind on a lossy path.
+/// Flows of every kind except commands, on a lossy path.
 const FLOWS: &str = r#"
 time-limit = "90s"
 [topology]

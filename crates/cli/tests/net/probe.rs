@@ -136,7 +136,7 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
     for way in ["up", "down"] {
         let runs = ended.events("measured");
         let runs: Vec<_> = runs.iter().filter(|run| run["way"] == way).collect();
-        // About 200 datagrams: the share lost is 10 % within four standard deviations.
+        // About 200 datagrams: the tolerance is four standard deviations around a loss of 10 %.
         assert!((0.01..0.19).contains(&number(runs[0], "loss")), "{way} {ended}");
         // The second run sends faster than the path's rate, and the path drops the excess. The
         // expected loss depends on the rate sent, because a loaded machine may send less than

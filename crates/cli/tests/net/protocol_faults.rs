@@ -129,8 +129,8 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 
 #[test]
 fn a_disk_slower_than_the_network_bounds_memory_without_losses() {
-    // Each write of 1 MiB takes at least 100 ms, so the disk takes at most 10 MB/s. The network
-    // carries 50 MB/s.
+    // Each write of 1 MiB takes at least 100 ms, so the disk takes at most 10.5 MB/s. The sender
+    // sends 50 MB/s (400 Mbit/s).
     let slow = need!(faults::slow_disk(100));
     let content = bytes(36_000_000, 6);
     each(&cells(), |cell| {

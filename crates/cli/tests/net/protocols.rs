@@ -15,7 +15,7 @@ use crate::rig::{Pair, assert_same, bytes, need, write};
 
 pub(super) const MTU: u16 = 1500;
 
-/// A tree of many small files, some empty, and a few large ones.
+/// A tree of 40 small files, one of them empty, and two large ones.
 fn plant(root: &Path) {
     for number in 0..40_usize {
         let folder = root.join(format!("folder-{}", number % 5));

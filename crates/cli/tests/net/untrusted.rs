@@ -19,7 +19,8 @@ const HANDSHAKES: usize = 200_000;
 /// The carriers of data: datagrams to a separate port, or connections to the control port.
 const CARRIERS: [&str; 2] = ["--protocol=rbudp", "--protocol=tcp"];
 
-/// A client and a server; records everything that the client sends.
+/// A client and a server. The relay between them records the client's datagrams to the data port,
+/// and counts the client's bytes to the control port.
 struct Watched {
     rig: Relayed,
     tapped: Receiver<Vec<u8>>,

@@ -224,9 +224,9 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Lets SIGINT and SIGHUP end children, even if this test run ignores these signals, as a shell's
-/// background job or under `nohup`. Children inherit ignored signals, but a signal with a handler
-/// here has the default action in a child.
+/// Lets SIGINT and SIGHUP end children, even if this test run ignores these signals because it is a
+/// shell's background job or runs under `nohup`. Children inherit ignored signals, but a signal
+/// with a handler here has the default action in a child.
 pub(super) fn undo_ignored_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::DEADLINE;
 
-/// Type and content of an entry.
+/// Type, content and attributes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Thing {
     kind: Kind,
-    /// Permission bits and modification time; `None` for links, because copies do not keep theirs.
+    /// Permission bits and modification time. `None` for links, whose attributes copies do not
+    /// keep, and in the result of [`content`].
     attributes: Option<(u32, i64, i64)>,
 }
 

@@ -26,7 +26,7 @@ const KINDS: [&str; 10] = [
 
 const HIDDEN: &str = "#[doc(hidden)]";
 
-/// The public items of a module, without hidden ones.
+/// The public items of a module, except hidden items and items under `#[cfg]`.
 pub(super) fn public_items(module: &Module) -> Vec<Item> {
     let lines: Vec<&str> = module.text.lines().collect();
     let mut items = Vec::new();
