@@ -31,10 +31,10 @@ const PIN: &str = "server-id";
 /// Keys of `[host.NAME]` that say how to reach the host.
 const REACH: [&str; 6] = ["rsh", "remote-path", "data-port", "ports", PIN, "accept-new"];
 
-/// Flags for one run, which cannot be defaults.
+/// Flags that cannot be defaults: flags for one run, and `server-id`, which only `[host.NAME]` has.
 const NO_DEFAULTS: [&str; 6] = ["help", "version", "dry-run", "show-config", "server-id", "once"];
 
-/// Overrides the folder of configuration, identity and known servers.
+/// The environment variable that overrides the folder of configuration, identity and known servers.
 const FOLDER_VARIABLE: &str = "LONGHAUL_CONFIG_DIR";
 const PATH_FILE: &str = "paths";
 const SYSTEM_FOLDER: &str = "/etc/longhaul";
@@ -73,7 +73,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The location that `[host.NAME]` applies to.
+    /// The first location that `[host.NAME]` applies to.
     fn host(&self, name: &str) -> Option<&Location> {
         self.places.iter().find(|place| names(place).iter().any(|known| known == name))
     }
@@ -176,8 +176,8 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
 ///
 /// # Errors
 /// A file that others can change or that is not TOML, an unknown key, a value that its flag
-/// refuses, or different values of a key for two hosts of one copy. Errors in the text name file
-/// and line.
+/// refuses, or different values of a key for two hosts of one copy if the command line does not set
+/// the key. Errors in the text name file and line.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {

@@ -31,7 +31,7 @@ pub(crate) fn columns() -> Option<u16> {
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Whether writing to stdout failed.
+/// Whether a write to stdout failed, except because of a closed pipe.
 static LOST: AtomicBool = AtomicBool::new(false);
 /// Whether the reader of stdout has closed its pipe.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -51,8 +51,8 @@ pub(crate) fn out_whole(text: &[u8]) {
 
 fn print(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) {
     let mut stdout = io::stdout().lock();
-    // A command that only writes to stdout is being cancelled. If a later write succeeded, a reader
-    // could not see that output is missing before it.
+    // After a failed write, a command that only writes to stdout is being cancelled. If a later
+    // write succeeded, a reader could not see that earlier output is missing.
     if has_lost() && VIEW.get().is_some() {
         return;
     }

@@ -219,10 +219,10 @@ pub(crate) struct CopyArgs {
     watch_stdin: bool,
 }
 
-/// A copy that makes one folder equal to another.
+/// The options of `sync`, a copy that makes one folder equal to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mirror {
-    /// Deletes names that the source lacks.
+    /// The deletion of names that the source lacks; `None` keeps these names.
     pub(crate) delete: Option<Delete>,
 }
 

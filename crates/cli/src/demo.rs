@@ -52,7 +52,7 @@ pub(crate) struct DemoArgs {
 
 /// Runs the demonstration; returns the exit status.
 pub(crate) fn run(args: &DemoArgs) -> u8 {
-    // Creates the path before the first thread starts; see `contest::track`.
+    // Creates the emulated path before the first thread starts; see `contest::track`.
     #[cfg(target_os = "linux")]
     let track = contest::track();
     let cancel = CancelHandle::default();
@@ -120,7 +120,8 @@ fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     ]
 }
 
-/// Checks that both trees are equal, that the second run verified its data, and that it resumed.
+/// Checks that both trees are equal, that the second run verified the files that it read, and that
+/// it resumed.
 fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::new(ErrorKind::Verification, what));
     let DemoOutcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
@@ -165,7 +166,7 @@ fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
     }
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let room = room(&parent).map_err(|error| local(&parent.display().to_string(), &error))?;
-    // The tree and its copy, and 5 % more than the two.
+    // Twice the size of the tree, and 5 % more.
     let needed = Bytes::new(args.size.get() / 10 * 21) + CONTEST;
     if room < needed {
         let what = format!("{} has {room} left, the demo needs {needed}", parent.display());

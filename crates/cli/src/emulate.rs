@@ -21,9 +21,9 @@ use programs::{CaughtSignals, Program};
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use crate::{console, exit};
 
-/// The emulation or its programs could not be started.
+/// Exit status if the command line is invalid, or the emulation or a program fails to start.
 const EXIT_USAGE: u8 = 2;
-/// The kernel forbids emulation for this user.
+/// Exit status if the kernel forbids emulation for this user.
 const EXIT_FORBIDDEN: u8 = 3;
 
 /// Examples and exit statuses, as `--help` and the man page show them.

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind};
 
 /// Done and verified.
 pub(crate) const DONE: u8 = 0;
-/// Ended by Ctrl-C.
+/// Cancelled, for example by Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The statuses and their meanings, as `--help` and the man page show them.

@@ -104,7 +104,7 @@ struct Row {
     key: &'static str,
     /// The equation; empty for an input.
     equation: &'static str,
-    /// Its symbol in the paper, if it has one.
+    /// The quantity's symbol in the paper; empty if it has none.
     symbol: &'static str,
     /// The description.
     what: &'static str,

@@ -267,7 +267,8 @@ fn path_fields(path: &PathFound) -> Value {
     })
 }
 
-/// The path, and the highest rate in each direction by each means: `udp_up_bps`, `tcp_down_bps`.
+/// The path, and the highest received rate by each protocol and direction: `udp_up_bps`,
+/// `tcp_down_bps`.
 fn summary(path: Option<&PathFound>, all: &[Measured], status: u8) -> Value {
     let mut summary = path.map_or_else(|| json!({}), path_fields);
     for measured in all {

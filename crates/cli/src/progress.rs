@@ -46,7 +46,7 @@ pub(crate) struct Bars {
     /// The current file.
     name: ProgressBar,
     sources: Vec<ProgressBar>,
-    /// The terminal is too narrow for the bar next to its numbers.
+    /// Whether the terminal is too narrow for the bar next to its numbers.
     is_narrow: bool,
     /// Whether anything was drawn.
     began: bool,

@@ -150,7 +150,7 @@ impl ProtocolSettings {
     /// if it comes from the configuration file (`is_default`); otherwise it is an error.
     ///
     /// # Errors
-    /// The protocol does not have a setting, or a value is out of its range.
+    /// The protocol lacks a setting of the command line, or a value is out of its range.
     pub(crate) fn of(
         &self,
         row: &'static Row,

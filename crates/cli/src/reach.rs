@@ -44,7 +44,7 @@ pub(crate) struct ReachArgs {
     _show_config: bool,
 }
 
-/// Parses a HOST without a path: `lh://host[:port]` of a server, or `[user@]host` of ssh.
+/// Parses a HOST: `lh://host[:port]` of a server, or `[user@]host` of ssh. A path may follow.
 ///
 /// # Errors
 /// The text is not a host, or looks like the host and port of a server.
@@ -113,7 +113,8 @@ pub(crate) fn parse_pin(text: &str) -> Result<ServerPin, String> {
     }
 }
 
-/// Checks that each pin names one of the servers at `places`, and that no server has two.
+/// Checks that each pin with a name names one of the servers at `places`, and that no server has
+/// pins with different ids.
 fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
     let usage = |what: String, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     let servers = || {

@@ -23,7 +23,7 @@ pub(crate) struct Show {
     pub(crate) series: bool,
     /// Progress on stderr.
     pub(crate) progress: bool,
-    /// Names of files.
+    /// Names of files, and all figures of the summary.
     pub(crate) verbose: bool,
     /// Only errors.
     pub(crate) quiet: bool,

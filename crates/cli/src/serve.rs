@@ -126,7 +126,7 @@ pub(crate) struct ServeArgs {
 /// The value of `--rooms` for the one process that serves all clients of ssh.
 const SERVE_ROOMS: &str = "serve";
 
-/// Serves until a signal comes.
+/// Serves until a signal comes; `--once` and `--ssh` end the server earlier.
 pub(crate) fn run(args: &ServeArgs) -> u8 {
     match start(args) {
         Ok(()) => exit::DONE,
@@ -280,7 +280,8 @@ fn allow_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     Ok(list)
 }
 
-/// Reads the list at the start, and refuses an empty one. A running server may get an empty list.
+/// Reads the list at the start. Refuses an empty list if there is a file; a running server may get
+/// an empty list from its file.
 fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Error> {
     let list = allow_list(named, file)?;
     if let (Some(file), true) = (file, list.is_empty()) {

@@ -72,7 +72,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
-/// Shows snapshots until a signal comes.
+/// Shows snapshots until a signal comes, or one snapshot with `--once`.
 pub(crate) fn run(args: &TopArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));

@@ -15,7 +15,7 @@ use crate::url::Url;
 
 /// Maximum number of redirects of one request.
 const REDIRECTS: u32 = 10;
-/// Timeout of connecting.
+/// Timeout of a name lookup, and of connecting.
 const CONNECT: Duration = Duration::from_secs(20);
 /// Maximum bytes of a reply's header.
 const HEADER: usize = 64 << 10;

@@ -77,7 +77,8 @@ impl Remote {
         }
     }
 
-    /// Returns whether the reply with `headers` is of this version.
+    /// Returns whether the reply with `headers` may be of this version: each of `ETag` and
+    /// `Last-Modified` is missing or equal.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let etag = headers::etag(headers);
         let modified = headers::modified(headers);

@@ -120,7 +120,7 @@ pub(crate) struct StreamRoot {
     /// The value of chunk `next - 1`, which is not merged yet.
     held: Option<Digest>,
     /// The values of the subtrees of all chunks before chunk `next - 1`, the largest subtree first.
-    /// The sizes of the subtrees are the powers of two that add up to `next - 1`.
+    /// The sizes of the subtrees, in chunks, are the powers of two that add up to `next - 1`.
     subtrees: Vec<Digest>,
 }
 

@@ -1,5 +1,6 @@
 //! Creates, replaces, renames and removes single files and folders below a root. Each change is
-//! atomic for readers, except the removal of a folder with content.
+//! atomic for readers, with two exceptions: the removal of a folder with content, and a replacement
+//! of or by a folder.
 
 use std::io;
 use std::path::Path;
@@ -153,8 +154,8 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
 /// Renames `from` to `to` below the same root, replacing a file or a folder with its content.
 ///
 /// # Errors
-/// The system's error. Everything at `to` is unchanged, unless the removal of replaced content or a
-/// sync failed after the rename.
+/// The system's error. Everything at `to` is unchanged, unless the removal of replaced content, a
+/// sync after the rename, or the attempt to undo a rename failed.
 pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(to)?;
     // rename(2) replaces neither a file with a folder nor a folder with a file, and no folder with
@@ -167,7 +168,7 @@ pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
     let old = names::unique(&name);
     folder.rename(&name, &old)?;
     if let Err(error) = rename(from, to) {
-        // If this fails too, the content keeps its new name.
+        // If this fails too, the content keeps its temporary name.
         let _ = folder.rename(&old, &name);
         return Err(error);
     }

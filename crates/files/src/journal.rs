@@ -2,11 +2,11 @@
 //! survives a kill.
 //!
 //! A journal only grows. A record is appended after its chunk's data are on disk, so every readable
-//! record is true. If a record is lost, a later copy reads the chunk in the partial file and
-//! compares the chunk with the source. A journal of another version of the source, or of an older
-//! release, proves nothing: a later copy compares the whole partial file with the source. Records
-//! after the first torn or damaged record do not count. The journal is independent of protocol,
-//! rate and direction: any later copy of the file can resume from the journal.
+//! record was true when it was written. If a record is lost, a later copy reads the chunk in the
+//! partial file and compares the chunk with the source. A journal of another version of the source,
+//! or of an older release, proves nothing: a later copy compares the whole partial file with the
+//! source. Records after the first torn or damaged record do not count. The journal is independent
+//! of protocol, rate and direction: any later copy of the file can resume from the journal.
 
 use super::CHUNK;
 use super::digest::Digest;
@@ -58,7 +58,8 @@ impl Header {
         encoded[HEADER - CHECK..].try_into().expect("a header ends with its check")
     }
 
-    /// Returns the maximum length of a journal for this file: two records for each chunk.
+    /// Returns the maximum length in bytes of a journal for a file of `size` bytes: two records for
+    /// each chunk.
     pub fn longest(size: u64) -> u64 {
         (HEADER as u64).saturating_add(size.div_ceil(CHUNK).saturating_mul(2 * RECORD as u64))
     }

@@ -16,7 +16,7 @@
 //! [`Source::open`] lists the files to copy. [`Sink::open`] compares that list with the
 //! destination and returns a [`Plan`]: the chunks that exist, and those that the source must
 //! compare. [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
-//! [`Sink::finish`] gives links and folders their names.
+//! [`Sink::finish`] creates the links, and gives folders their permissions and times.
 //!
 //! All calls block, so they belong on plain threads. No name from a peer is trusted. Below
 //! a base folder, each component is opened by its parent's handle, and a symbolic link is never

@@ -28,8 +28,8 @@ pub(crate) use self::wire::encode_unchecked;
 /// Maximum number of entries of a manifest.
 pub(crate) const MAX_ENTRIES: u64 = 10_000_000;
 
-/// Maximum bytes of an object, including padding: a copy keeps data about each chunk in memory,
-/// whatever size a peer announces.
+/// Maximum bytes of an object, including padding. A copy keeps data about each chunk in memory, and
+/// a peer may announce any size.
 pub const MAX_OBJECT: u64 = 1 << 50;
 
 /// Maximum length of a path and of a link target, in bytes.
@@ -50,7 +50,7 @@ const TOP: u32 = u32::MAX;
 
 /// The memory account for lists of files. Dropping the account returns the memory.
 pub trait ListMemory: fmt::Debug + Send {
-    /// Raises the charge to at least `bytes` in total.
+    /// Reserves more memory if needed, so that the account has at least `bytes` in total.
     ///
     /// # Errors
     /// There is not enough memory. The error names the needed amount.

@@ -101,7 +101,8 @@ impl Place {
         self.named().display().to_string()
     }
 
-    /// Returns whether the path names a folder by its form: a trailing slash, `.` or `..`.
+    /// Returns whether the path names a folder by its form: it is empty, or ends with a slash, `.`
+    /// or `..`.
     pub fn says_folder(&self) -> bool {
         let path = self.path().as_os_str().as_bytes();
         path.is_empty()
@@ -110,7 +111,7 @@ impl Place {
             || path == b".."
     }
 
-    /// Returns the last component of the path; `None` for `..` or an empty path.
+    /// Returns the last component of the path; `None` for `/`, `..` or an empty path.
     pub fn name(&self) -> Option<Vec<u8>> {
         self.path().file_name().map(|name| name.as_bytes().to_vec())
     }

@@ -3,9 +3,9 @@
 //!
 //! Names work as in `rsync -a` and `cp -r`: `folder` is the folder itself, so the paths of its
 //! entries start with the folder's name; `folder/` (and `.`, `..`) is the folder's content. With
-//! `recursive`, a link given as a source is copied as a link. Without `recursive`, the copy follows
-//! the link and keeps the link's name. Links within a tree stay links. Filters apply to entries
-//! found inside folders, never to the given names.
+//! `recursive`, a link given without a trailing slash is copied as a link. Without `recursive`, the
+//! copy follows the link and keeps the link's name. Links within a tree stay links. Filters apply
+//! to entries found inside folders, never to the given names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -51,7 +51,7 @@ struct Origin {
     /// Bytes to remove from the start of a manifest path, to get the path below the base of
     /// `folders`.
     strip: usize,
-    /// The file's own name, if a link to it was given.
+    /// For a file, its name in its folder; if a link was given, the name of the target.
     own_name: Option<Vec<u8>>,
 }
 
@@ -81,7 +81,7 @@ pub struct Source {
     failures: Vec<Failure>,
     warnings: Vec<String>,
     watch: Watch,
-    /// Memory of the manifest, and the number of charged bytes.
+    /// The memory account of the list of files, and the number of bytes reserved there.
     memory: (Box<dyn ListMemory>, u64),
     /// The error, if there was no memory for another failure.
     refused: Option<Error>,
@@ -98,7 +98,7 @@ impl Source {
         Source::open_within(places, options, Box::new(()))
     }
 
-    /// As [`Source::open`], and charges `memory` for the list of files.
+    /// As [`Source::open`], and reserves the memory for the list of files in `memory`.
     ///
     /// # Errors
     /// As [`Source::open`] and [`ListMemory::hold`].

@@ -190,7 +190,7 @@ impl Walk {
         self.watch.go_on().map_err(ended)
     }
 
-    /// Checks the limits, and charges the memory for the entries.
+    /// Checks the limits, and reserves the memory for the entries.
     fn bound(&mut self) -> Result<(), Error> {
         check_count(self.listing.len())?;
         self.memory.hold(self.bytes())

@@ -92,7 +92,7 @@ pub mod units {
     pub use longhaul_proto::units::{Bytes, LossRatio, Rate};
 }
 
-/// The counters of the two ends of a copy, in a [`Summary`].
+/// The counters of the two ends of a copy, and the capacity of the receiver, in a [`Summary`].
 pub mod accounting {
     pub use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};
     pub use longhaul_proto::endpoint::{Origin, ReceiveCapacity};

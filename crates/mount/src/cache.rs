@@ -52,7 +52,7 @@ impl Cache {
         self.kept().chunks.contains_key(&key)
     }
 
-    /// Stores a chunk, and drops the least recently used chunks beyond the limit.
+    /// Stores a chunk, and drops the least recently used other chunks beyond the limit.
     pub(crate) fn put(&self, key: Key, content: Arc<[u8]>) {
         let mut kept = self.kept();
         let kept = &mut *kept;

@@ -14,7 +14,7 @@ use crate::host::{Failed, Host, Retry};
 
 /// Length of a chunk in bytes. A server's digests verify whole chunks.
 pub(crate) const CHUNK: u64 = 1 << 20;
-/// Maximum number of chunks to read ahead: as much as a path of 1 Gbit/s carries in 250 ms.
+/// Maximum number of chunks to read ahead: as much as a path of 1 Gbit/s carries in 270 ms.
 const AHEAD: u64 = 32;
 /// A read of up to this many chunks before the expected chunk still counts as sequential, because
 /// the kernel's threads overtake each other.
@@ -51,7 +51,7 @@ pub(crate) struct OpenFile {
 struct State {
     /// Requested chunks; an error stays until a reader takes it.
     pending: HashMap<u64, Option<(Error, u64)>>,
-    /// The chunk after the last chunk that was read.
+    /// The chunk after the highest chunk of the current sequence of reads.
     next: u64,
     /// Number of chunks to read ahead; doubles while the reads are sequential.
     ahead: u64,

@@ -126,7 +126,7 @@ impl Inner {
 
 impl Filesystem for Remote {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Request only what the kernel supports.
+        // The mount also works if the kernel does not support one of these.
         for wish in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_CACHE_SYMLINKS] {
             let _ = config.add_capabilities(wish);
         }

@@ -12,10 +12,10 @@ use serde_json::json;
 use crate::report::count;
 use crate::{console, exit};
 
-/// Interval of progress reports.
+/// Minimum interval of a subscriber's progress reports.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Output settings.
+/// Output settings, and the time of the last progress report.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     json: bool,
@@ -55,7 +55,7 @@ impl Lines {
         self.note(format_args!("longhaul: {what}"));
     }
 
-    /// Prints a sender's progress.
+    /// Prints a sender's progress, with `--json` only.
     pub(super) fn sending(&self, sent: &ChannelSent) {
         if self.json {
             console::out(sent_line("progress", sent));

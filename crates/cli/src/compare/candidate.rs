@@ -24,7 +24,7 @@ pub(crate) enum Candidate {
     TcpTried,
 }
 
-/// Every protocol, TCP with one connection, and TCP with a copy's default number.
+/// Every protocol, TCP with one connection, and TCP with a copy's default number of connections.
 pub(super) fn all() -> Vec<Candidate> {
     let rows = registry::all().iter().map(Candidate::Registry);
     rows.chain([1, TCP_STREAMS].map(|streams| Candidate::Tcp { streams })).collect()

@@ -205,7 +205,7 @@ fn setting(args: &CompareArgs, host: &Location, size: Bytes) -> Setting {
     }
 }
 
-/// Records the progress of a run over time.
+/// Records the progress of a run over time, and shows the progress on a terminal.
 struct Watch {
     cancel: CancelHandle,
     cpu_before: Span,

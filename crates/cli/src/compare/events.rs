@@ -1,4 +1,5 @@
-//! `--json`: one object a run, then the summary. Field names end with their unit.
+//! `--json`: one object a run, then the summary. The name of a field that has a
+//! unit ends with the unit.
 
 use serde_json::{Map, Value, json};
 
@@ -56,7 +57,7 @@ fn standing(standing: &Standing) -> Value {
     Value::Object(value)
 }
 
-/// Fields of runs and medians; null if not measured.
+/// Adds the fields that runs and medians share; null if not measured.
 fn common(
     value: &mut Map<String, Value>,
     counts: Option<Counts>,

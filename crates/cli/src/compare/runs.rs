@@ -9,7 +9,7 @@ use super::candidate::Candidate;
 pub(super) struct Run {
     /// The protocol that carried the object.
     pub(super) candidate: Candidate,
-    /// Number of the run, from 1.
+    /// Number of the run among the candidate's runs, from 1.
     pub(super) turn: u32,
     /// The seed of a simulated run.
     pub(super) seed: Option<u64>,
@@ -80,7 +80,7 @@ impl Shares {
     }
 }
 
-/// Medians over all runs of one candidate.
+/// Summary of all runs of one candidate.
 pub(super) struct Standing {
     pub(super) candidate: Candidate,
     pub(super) runs: usize,
@@ -155,7 +155,8 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { (values[middle - 1] + upper) / 2.0 })
 }
 
-/// Returns the run with the median goodput, for the plot.
+/// Returns the run with the median goodput, for the plot; for an even number of runs, the faster of
+/// the two middle runs.
 pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
     let its = runs.iter().filter(|run| run.candidate == candidate);
     let mut ended: Vec<&Measured> = its.filter_map(|run| run.end.as_ref().ok()).collect();
@@ -167,7 +168,7 @@ pub(super) fn typical(candidate: Candidate, runs: &[Run]) -> Option<&Measured> {
 pub(super) mod tests {
     use super::*;
 
-    /// A run at `mbps`, or one that failed.
+    /// A run at `mbps` Mbit/s; a failed run if `mbps` is `None`.
     pub(crate) fn example(name: &str, turn: u32, mbps: Option<u64>) -> Run {
         let end = mbps.ok_or_else(|| "the path <broke>".to_owned()).map(|mbps| Measured {
             bytes: Bytes::new(1_000_000),

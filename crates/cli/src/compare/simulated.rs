@@ -28,7 +28,8 @@ struct Case {
     scenario: Scenario,
 }
 
-/// Runs the scenario of `file` with each candidate, `--repeat` times, with a new seed each time.
+/// Runs the scenario of `file` with each candidate, `--repeat` times. Each repetition has a
+/// new seed, the same for all candidates.
 pub(super) fn run(
     args: &CompareArgs,
     file: &Path,

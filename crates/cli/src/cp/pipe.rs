@@ -112,7 +112,7 @@ struct Output<W> {
 impl<W: AsFd> Write for Output<W> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         wait(&self.output, PollFlags::OUT, &self.cancel)?;
-        // A larger write could block although poll reported the pipe as writable.
+        // A larger write could block, even after poll has reported the pipe as writable.
         Ok(rustix::io::write(&self.output, &buf[..buf.len().min(PIPE_BUF)])?)
     }
 

@@ -24,8 +24,8 @@ use crate::screen::Screen;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time for a cancelled copy to end on the other host; then this host kills ssh.
 const ENDING: Duration = Duration::from_secs(10);
-/// Longest line that is read from the other host. An event has at most two paths, or a row for each
-/// source.
+/// Longest line in bytes that is read from the other host; the rest of a longer line is dropped. A
+/// line is an event, which has at most two paths, or a row for each source.
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;
@@ -46,7 +46,7 @@ struct Run<'a> {
     screen: &'a Screen,
     cancel: &'a CancelHandle,
     began: bool,
-    /// Output of the other host other than events, for error messages.
+    /// Output of ssh and of the other host, except events; for error messages.
     noise: String,
     last: Option<Result<(Summary, String), Error>>,
 }
@@ -133,7 +133,7 @@ fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
 
 impl Run<'_> {
     /// Shows events until the other host's output ends. Drops `stdin` when the user cancels, which
-    /// ends the copy on the other host.
+    /// ends the copy on the other host. If the output has not ended after [`ENDING`], kills ssh.
     fn follow(
         &mut self,
         lines: &Receiver<Line>,

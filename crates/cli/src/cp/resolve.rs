@@ -32,12 +32,12 @@ pub(crate) const TCP: &str = "tcp";
 const LOCAL: &str = "local";
 /// Protocol name in the events of a copy from an HTTP server.
 const HTTP: &str = "http";
-/// Size limit of a token file.
+/// Maximum number of bytes read from a token file.
 const MOST_TOKEN: u64 = 16 << 10;
 
-/// Names for `--cipher`, in the order of [`cipher`].
+/// Names for `--cipher`, which [`cipher`] parses.
 pub(super) const CIPHERS: [&str; 4] = ["auto", "aes-128-gcm", "chacha20-poly1305", "none"];
-/// Names for `--receive`, in the order of [`receive`].
+/// Names for `--receive`, which [`receive`] parses.
 pub(super) const RECEIVES: [&str; 3] = ["naive", "scatter", "fake"];
 
 const CHUNK: u64 = 1 << 20;
@@ -223,8 +223,8 @@ fn mirrored(
     Ok((vec![source.clone().contents()], destination))
 }
 
-/// Refuses globs that start with the source folder's name. `sync --delete run42 there` compares
-/// globs with paths below `run42`, so such a glob would protect nothing.
+/// With deletion, refuses globs that start with the source folder's name. `sync --delete run42
+/// there` compares globs with paths below `run42`, so such a glob would protect nothing.
 fn check_anchors(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -386,17 +386,17 @@ fn refuse_port(locations: &[Location]) -> Result<(), Error> {
     Err(usage(what, &format!("write -e 'ssh -p {port}', or lh://host:{port}/path for a server")))
 }
 
-/// Whether the sources are on more than one host.
+/// Whether the sources are replicas or are on more than one host.
 fn are_many(args: &CopyArgs, sources: &[Location]) -> bool {
     args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
 }
 
-/// Whether the sources are on an HTTP server.
+/// Whether a source is on an HTTP server.
 fn is_http(sources: &[Location]) -> bool {
     sources.iter().any(|source| matches!(source, Location::Http { .. }))
 }
 
-/// The name of the protocol: the user's choice, or the default for one or several hosts.
+/// The name of the protocol: the user's choice, or the default for HTTP, one host or several hosts.
 fn protocol_name<'a>(args: &'a CopyArgs, sources: &[Location]) -> &'a str {
     match &args.protocol {
         Some(name) => name,

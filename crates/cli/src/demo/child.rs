@@ -168,7 +168,8 @@ impl Copy<'_> {
         Err(ended(&mut child, "it ended before it could be killed"))
     }
 
-    /// Runs the copy to its end, and calls `report` with the copied bytes of each progress line.
+    /// Runs the copy to its end. Calls `report` for each line of output, with the copied bytes of a
+    /// progress line, and with 0 for any other line.
     pub(super) fn to_the_end(
         &self,
         cancel: &CancelHandle,

@@ -27,7 +27,7 @@ const SIZE: Bytes = Bytes::new(200_000_000);
 const RATE: Rate = Rate::from_mbps(1_000);
 const RTT: Span = Span::from_millis(100);
 const LOSS: f64 = 0.001;
-/// Time limit of a lap.
+/// Time limit of a lap by the kernel's TCP.
 const PATIENCE: Span = Span::from_secs(20);
 const PORT: u16 = 5001;
 /// Redraw interval of the bars.

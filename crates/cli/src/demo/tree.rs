@@ -12,7 +12,7 @@ use longhaul_proto::units::Bytes;
 
 /// Number of files in a folder of small files.
 const SMALL_IN_FOLDER: u64 = 64;
-/// Largest size of a small file.
+/// Small files have fewer bytes than this.
 const SMALL: u64 = 40_000;
 /// Per cent of the tree's bytes in each large file; the rest is in small ones.
 const BIG: [u64; 5] = [40, 25, 12, 6, 2];

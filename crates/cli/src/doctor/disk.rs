@@ -14,7 +14,7 @@ use super::{Finding, Grade, Want};
 
 /// Limit of written bytes.
 const MOST: u64 = 128_000_000;
-/// Limit of the time.
+/// Time limit of writing, and of reading.
 const TIME: Duration = Duration::from_secs(2);
 /// Size of a write, as in a copy.
 const PIECE: usize = 1 << 20;
@@ -28,7 +28,7 @@ pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
         let what = format!("{shown} cannot be written: {error}");
         vec![Finding::new("disk-write", Grade::Bad, what, "name another folder with --dir")]
     };
-    // A file system may report any numbers.
+    // Saturating, because a file system may report any numbers.
     match statvfs(folder).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)) {
         Ok(free) if free < MOST + SPARE => {
             let free = Bytes::new(free);
@@ -71,7 +71,7 @@ fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
     let began = Instant::now();
     let mut written = 0u64;
     while written < MOST && began.elapsed() < TIME {
-        // Different content each time, because some disks deduplicate.
+        // Each piece begins with different bytes, because some disks deduplicate equal pieces.
         piece[..8].copy_from_slice(&written.to_ne_bytes());
         file.write_all(&piece)?;
         written += PIECE as u64;

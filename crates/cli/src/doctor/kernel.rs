@@ -109,7 +109,8 @@ fn tcp(want: Want) -> Vec<Finding> {
     [look("tcp-receive", "tcp_rmem"), look("tcp-send", "tcp_wmem")].into_iter().flatten().collect()
 }
 
-/// Grades the minimum, default and maximum of a buffer.
+/// Grades the maximum size of a buffer. `limits` are its minimum, default and maximum; `None` if
+/// `limits` has another length.
 fn tcp_buffer(want: Want, name: &'static str, key: &str, limits: &[u64]) -> Option<Finding> {
     let [least, usual, most] = *limits else { return None };
     let needed = want.bdp().get().saturating_mul(2);
@@ -205,7 +206,7 @@ fn mend_tun(error: &std::io::Error) -> Option<String> {
     }
 }
 
-/// The commands in one line; without a known reason, advice to try as root.
+/// The commands in one line; without commands, the advice to run the emulator as root.
 #[cfg(target_os = "linux")]
 fn make_emulator_work(commands: &[String]) -> String {
     match commands {

@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 
 use super::say;
 
-/// Exit status of coreutils' `timeout`.
+/// Exit status at the time limit, the same as of coreutils' `timeout`.
 pub(super) const EXIT_TIME_LIMIT: u8 = 124;
 
 /// Time for a command to end after a signal.

@@ -61,7 +61,7 @@ impl Lines {
         self.note(format_args!("longhaul: {what}"));
     }
 
-    /// Prints a sender's progress.
+    /// Prints a sender's progress, with `--json` only.
     pub(super) fn sending(self, sent: &StreamSent) {
         if self.json {
             console::out(json!({

@@ -50,7 +50,7 @@ impl Output {
     /// Writes a frame.
     ///
     /// # Errors
-    /// The frame cannot be written.
+    /// The frame cannot be written to a file.
     pub(super) fn write(&mut self, frame: &StreamFrame) -> Result<(), Error> {
         match self {
             Output::None => Ok(()),

@@ -12,7 +12,7 @@ use longhaul::{CancelHandle, StreamInput, blocking};
 use super::pattern;
 use crate::error::{Error, ErrorKind};
 
-/// Poll interval for the end of the stream.
+/// Poll interval for cancellation.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -122,7 +122,7 @@ pub(super) fn feed(
     Ok(())
 }
 
-/// Waits until `due`; returns false if the stream ends first.
+/// Waits until `due`; returns false if `stop` is cancelled.
 fn reached(due: Instant, stop: &CancelHandle) -> bool {
     loop {
         let left = due.saturating_duration_since(Instant::now());

@@ -26,7 +26,8 @@ pub(super) struct Check {
     shape: Shape,
     /// The path of the last entry.
     path: Vec<u8>,
-    /// The folders that hold the last entry, outermost first, and where their paths end in `path`.
+    /// The folders that hold the last entry, and the last entry itself if it is a folder: outermost
+    /// first, each with the end of its path in `path`.
     open: Vec<(u32, usize)>,
     count: u64,
     tops: u64,

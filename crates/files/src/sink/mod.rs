@@ -114,7 +114,7 @@ pub struct Plan {
     pub have: Vec<Range<u64>>,
     /// Comparisons for the sender; the answers go to [`Sink::compare_result`].
     pub compare: Vec<Compare>,
-    /// Existing equal files and links, and existing folders.
+    /// The numbers of existing equal files and links, and of existing folders, in the manifest.
     pub skipped: Vec<u32>,
     /// Bytes of files that need not be sent.
     pub resumed_bytes: u64,

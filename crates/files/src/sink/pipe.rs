@@ -30,7 +30,8 @@ pub struct PipeFile {
     root: StreamRoot,
     /// The end of the received content.
     end: u64,
-    /// The first received chunk with less than [`CHUNK`] bytes. Only the last chunk may be short.
+    /// The lowest number of a received chunk with fewer than [`CHUNK`] bytes. Only the last chunk
+    /// of the content may be so short.
     short: Option<u64>,
     unsynced: u64,
     /// Whether a write or sync failed, so the file must not get its name.

@@ -208,7 +208,8 @@ impl Small {
     }
 
     /// Renames the waiting files and returns the results. With `synced`, the destination's file
-    /// system was synced after their writes. Syncs each other file first.
+    /// system was synced after their writes. A file that was not covered by this sync is synced
+    /// before its rename.
     pub(super) fn settle(&mut self, ground: &mut Ground, synced: bool) -> Vec<(u32, Settled)> {
         let queue = std::mem::take(&mut self.queue);
         if queue.is_empty() {

@@ -170,7 +170,7 @@ fn checksum_sends_only_the_chunks_that_differ() {
     write(ends.from.join("small"), &content(3 * CHUNK, 2));
     write(ends.from.join("same"), b"same");
     copy(&[&slash(&ends.from)], &ends.to);
-    // Same size and time, but different content: only a comparison of content detects this.
+    // Same size and time, but different content: only a comparison of content detects the change.
     big[3 * CHUNK as usize] ^= 1;
     write(ends.to.join("big"), &big);
     write(ends.to.join("small"), &content(3 * CHUNK, 3));

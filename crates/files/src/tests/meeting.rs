@@ -81,7 +81,7 @@ fn of_two_small_files_of_one_name_one_arrives_whole_and_the_other_copy_fails() {
 }
 
 /// A copy of several small files into one folder has closed its partial files. Another copy could
-/// replace one of these files with a file of the same inode number and length. The test does this.
+/// replace one of these files with a file of the same inode number and length, as the test does.
 #[test]
 fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     const FILES: u64 = 20;

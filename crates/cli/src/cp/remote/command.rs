@@ -13,7 +13,8 @@ use crate::error::{Error, ErrorKind};
 
 /// The flag that makes the other host's copy end when its standard input ends.
 pub(super) const WATCH: &str = "--watch-stdin";
-/// Longest command: Linux limits one argument of ssh's shell to 128 KiB.
+/// Longest command in bytes: the other host's shell gets the command as one argument, which Linux
+/// limits to 128 KiB.
 const MAX_COMMAND: usize = 120_000;
 
 /// Flags that only this host needs, or that the plan writes itself.
@@ -223,7 +224,8 @@ fn below_home(path: &Path) -> OsString {
     OsString::from_vec([prefix, bytes].concat())
 }
 
-/// The words for the flags of `matches` that the user or a file set.
+/// The words for the flags of `matches` that the user or a file set, except [`NOT_FORWARDED`] and
+/// the flags for which `is_idle` is true.
 fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> {
     let mut words = Vec::new();
     // clap names a group of flags after its struct, so the id starts with a capital.

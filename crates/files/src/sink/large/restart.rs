@@ -16,8 +16,8 @@ impl Large {
     /// The new file gets the chunks in the journal (the list of the chunks on disk), and the chunks
     /// of an earlier run that the source also has. Chunks that waited for the failed sync are left
     /// out. Each chunk is read, verified and written again, so the sync of the new file covers it.
-    /// The old file keeps its name and its journal until the sync of the new file has succeeded, so
-    /// a kill before this sync loses nothing.
+    /// If the new file gets chunks, the old file keeps its name and its journal until the sync of
+    /// the new file has succeeded, so a kill before this sync loses nothing.
     pub(in crate::sink) fn restart(
         mut self,
         ground: &mut Ground,

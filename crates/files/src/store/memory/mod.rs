@@ -30,11 +30,11 @@ const DEVICE: u64 = 7;
 /// One number for each kind of fault: either its rate per 10,000 calls, or its count so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
-    /// Reads and writes that fail.
+    /// Reads, writes and other changes of files that fail.
     pub(crate) access: u32,
     /// Reads and writes that stop early.
     pub(crate) short: u32,
-    /// Writes and new files that fail because the disk is full.
+    /// Writes, reservations and new entries that fail because the disk is full.
     pub(crate) room: u32,
     /// Failed syncs of a file, of a folder, or of the file system.
     pub(crate) sync: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Faults {
     pub(crate) rename: u32,
     /// Writes after which the system's own write-back of dirty pages fails.
     pub(crate) write_back: u32,
-    /// Calls after which the cache drops clean pages.
+    /// Calls at whose start the cache drops clean pages.
     pub(crate) eviction: u32,
 }
 
@@ -580,7 +580,6 @@ impl State {
             for (name, number) in entries {
                 let path =
                     if path.is_empty() { name.clone() } else { [&path, &b"/"[..], name].concat() };
-                // A folder that is not on the device yet is not reachable there.
                 if let Some(inode) = self.inodes.get(number) {
                     if matches!(inode.body, Body::Folder) {
                         left.push((path.clone(), *number));
