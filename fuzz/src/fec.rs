@@ -1,5 +1,5 @@
-//! Symbols (originals and repairs) of a block with an erasure code. Their numbers and lengths come
-//! from a peer.
+//! Symbols (originals and repairs) of a block with an erasure code. A peer chooses the numbers and
+//! lengths of the symbols.
 
 use longhaul_proto::fec::{Decoder, Encoder, Scheme, Shape};
 

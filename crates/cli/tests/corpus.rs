@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use longhaul_proto::wire::Control;
 
-/// Maximum bytes of all corpora together. They must stay small because every checkout contains
-/// them.
+/// Maximum bytes of all corpora together. Every checkout contains the corpora, so they must stay
+/// small.
 const MOST_BYTES: usize = 200_000;
 
 fn folder() -> PathBuf {

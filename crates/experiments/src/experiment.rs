@@ -11,7 +11,7 @@ use crate::table::Table;
 /// A reproduced table or figure of a paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// Its name for `reproduce`; its page is `results/ID.md`.
+    /// The experiment's name (ID) for `reproduce`; the page is `results/ID.md`.
     pub id: &'static str,
     /// The subject of the experiment, in one line.
     pub title: &'static str,
@@ -50,13 +50,13 @@ pub enum Set {
 /// A scenario to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Its name within the experiment.
+    /// The case's name within the experiment.
     pub name: String,
     /// The scenario file and its changes.
     pub variant: Variant,
     /// The scenario.
     pub scenario: Scenario,
-    /// How it can be run.
+    /// How the case can be run.
     pub ways: Ways,
 }
 
@@ -90,12 +90,12 @@ impl Experiment {
     /// No rates over time.
     pub(crate) const NO_COURSES: fn(&Outcomes) -> Vec<Figure> = |_| Vec::new();
 
-    /// The file name of its page in the results folder.
+    /// The file name of the experiment's page in the results folder.
     pub fn file(&self) -> String {
         format!("{}.md", self.id)
     }
 
-    /// The scenario files of its cases, each once, in order.
+    /// The scenario files of the experiment's cases, each once, in order.
     pub fn files(&self) -> Vec<&'static str> {
         let mut files = Vec::new();
         for case in (self.cases)() {
@@ -132,12 +132,12 @@ impl Case {
         Case::of(name.into(), variant, Ways::Emulated(why))
     }
 
-    /// Whether it can be simulated.
+    /// Whether the case can be simulated.
     pub(crate) fn is_simulated(&self) -> bool {
         !matches!(self.ways, Ways::Emulated(_))
     }
 
-    /// Whether it can be emulated.
+    /// Whether the case can be emulated.
     pub fn is_emulated(&self) -> bool {
         !matches!(self.ways, Ways::Simulated(_))
     }

@@ -75,9 +75,9 @@ impl From<ProseError> for PageError {
 /// A file of the results folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its name.
+    /// The file's name.
     pub name: String,
-    /// Its content.
+    /// The file's content.
     pub text: String,
 }
 

@@ -51,7 +51,7 @@ pub struct Plot {
 pub struct Axis {
     /// The label of the axis, with the unit.
     pub label: String,
-    /// Its scale.
+    /// The scale of the axis.
     pub scale: Scale,
 }
 
@@ -70,9 +70,9 @@ pub enum Scale {
 /// A line of a plot, or its bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its label in the legend.
+    /// The label in the legend.
     pub label: String,
-    /// The source of its values, which determines its style.
+    /// The source of the values. It determines the style.
     pub origin: Origin,
     /// The points, in the order in which they are connected.
     pub points: Vec<(f64, f64)>,

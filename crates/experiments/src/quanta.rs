@@ -28,9 +28,9 @@ fn payload_rate(mbps: f64) -> u64 {
 /// How the receiving program processes datagrams.
 struct Receiver {
     name: &'static str,
-    /// Its name as a receive strategy.
+    /// The name of the receive strategy.
     strategy: &'static str,
-    /// Its limit in Mbit/s of object data.
+    /// The program's limit in Mbit/s of object data.
     takes: f64,
 }
 

@@ -3,9 +3,9 @@
 /// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity {
-    /// Its name in a table.
+    /// The quantity's name in a table.
     pub name: &'static str,
-    /// Its unit.
+    /// The quantity's unit.
     pub unit: Unit,
 }
 
@@ -59,7 +59,7 @@ pub(crate) const ROUNDS: Quantity = quantity("rounds", Unit::Count);
 pub(crate) const FAIRNESS: Quantity = quantity("fairness index", Unit::Index);
 
 impl Quantity {
-    /// Its column heading.
+    /// The quantity's name with its unit, as in a table or at an axis.
     pub fn heading(&self) -> String {
         match self.unit.symbol() {
             "" => self.name.to_owned(),

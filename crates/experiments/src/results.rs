@@ -23,7 +23,7 @@ pub fn find(from: &Path) -> Option<PathBuf> {
 /// Reads a file of the folder; `None` if it does not exist.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file exists, but cannot be read.
 pub fn read(folder: &Path, name: &str) -> io::Result<Option<String>> {
     match fs::read_to_string(folder.join(name)) {
         Ok(text) => Ok(Some(text)),

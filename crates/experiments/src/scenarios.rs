@@ -68,7 +68,7 @@ impl Variant {
         self
     }
 
-    /// Runs only these flows. The first of them starts immediately.
+    /// Runs only these flows, and moves their starts so that the earliest flow starts immediately.
     pub fn only(self, flows: &[&str]) -> Variant {
         Variant { only: flows.iter().map(|&flow| flow.to_owned()).collect(), ..self }
     }

@@ -67,7 +67,7 @@ pub fn run(cases: &[Case]) -> Result<Outcomes, SimulateError> {
 /// Simulates one scenario.
 ///
 /// # Errors
-/// [`SimError`] if it cannot be simulated, or broke an invariant.
+/// [`SimError`] if the scenario cannot be simulated, or its run broke an invariant.
 pub fn one(scenario: &Scenario) -> Result<CaseOutcome, SimError> {
     let outcome = sim::run(scenario)?;
     let flows = outcome.flows.iter().map(|flow| of_flow(flow, outcome.ended));

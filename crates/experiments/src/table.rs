@@ -100,9 +100,9 @@ impl Published {
 /// A goal for our value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aim {
-    /// This or more.
+    /// At least this value.
     AtLeast(f64),
-    /// This or less.
+    /// At most this value.
     AtMost(f64),
 }
 
@@ -181,7 +181,7 @@ impl Row {
         all.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    /// Its identity.
+    /// The row's identity.
     pub fn key(&self) -> Key {
         (self.case.clone(), self.quantity.heading())
     }

@@ -185,7 +185,7 @@ fn a_full_disk_of_the_server_stops_the_copy_which_resumes_with_free_space() {
     let there = seen_by(server.child(), &pair.there);
     let mut copy = push(&pair, &server, &["-r", "--rate=60M"], "tree");
     copy.progressed(1);
-    // The rest of the tree needs more space than this.
+    // The rest of the tree needs more than these 4 MiB.
     fill(&there, 4 << 20);
     is_full(&copy.end(), 5, &there, &pair.here);
     push(&pair, &server, &["-r"], "tree").end().summary();
@@ -207,7 +207,7 @@ fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
     let seen = seen_by(&keeper, &small);
     let mut copy = pair.start(&[&"-r", &"--rate=60M", &pair.at("tree"), &seen]);
     copy.progressed(1);
-    // The rest of the tree needs more space than this.
+    // The rest of the tree needs more than these 4 MiB.
     fill(&seen, 4 << 20);
     is_full(&copy.end(), 4, &seen, &pair.there);
     pair.cp(&[&"-r", &pair.at("tree"), &seen]).summary();

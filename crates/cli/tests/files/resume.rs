@@ -199,7 +199,7 @@ fn ctrl_c_between_two_retries_ends_immediately_with_advice() {
         copy.progressed(1);
         case.pair.server.child().signal(Signal::KILL);
         copy.event(|event| event["event"] == "reconnecting");
-        // Without Ctrl-C it would retry for five minutes.
+        // Without Ctrl-C the copy would retry for five minutes.
         copy.signal(Signal::INT);
         let ended = copy.end();
         ended.is(130, &["run the same command again to resume", "interrupted"]);

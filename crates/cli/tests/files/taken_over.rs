@@ -35,7 +35,7 @@ fn lost_at_the_door(summary: &Value) -> u64 {
 }
 
 /// Bytes that a copy sends in a second at [`FAST`]. A copy that sends while it waits loses more
-/// than this.
+/// bytes.
 const TOO_MUCH: u64 = 20_000_000;
 const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";

@@ -147,7 +147,7 @@ fn report(name: &str, subscribers: usize, rate: u64, seen: &Seen, cpus: (f64, f6
     );
 }
 
-/// The subscribers of a room. They stay connected for several loads.
+/// The subscribers of a room, which stay connected for several loads.
 struct Audience {
     sessions: Vec<Session>,
     runs: u64,

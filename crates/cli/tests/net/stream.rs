@@ -222,7 +222,7 @@ fn after_an_outage_a_stream_continues_without_old_frames() {
     drop(sender);
     receiver.signal(Signal::INT);
     let came = receiver.end();
-    // The same sender: its frames continue, each once, in order.
+    // The sender is still the same one: its frames continue, each once and in order.
     assert_eq!(came.events("begun").len(), 1, "{came}");
     assert!(numbers(&came).is_sorted_by(|a, b| a < b), "{came}");
 }

@@ -12,7 +12,7 @@ use super::{Child, Ended, Host, scratch};
 /// A running server that is ready.
 pub(crate) struct Server {
     pub(crate) child: Child,
-    /// Its address, with the port.
+    /// The server's address, with the port.
     pub(crate) address: String,
     /// The UDP port of all data.
     pub(crate) data_port: u16,

@@ -5,8 +5,8 @@ use super::{files, none};
 
 const CRATES: [&str; 6] = ["text", "net", "files", "session", "transfer", "longhaul"];
 
-/// Parts of the command that the client sends to the shell of an ssh host. No user reads them, so
-/// they may contain flags.
+/// Parts of the command that the client sends to the shell of an ssh host. No user reads this
+/// command, so it may contain flags.
 const COMMAND: [&str; 3] =
     ["\" serve --ssh\"", "\" --ports {first}-{last}\"", "[\"--rooms\".to_owned()"];
 

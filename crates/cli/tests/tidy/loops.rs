@@ -1,8 +1,8 @@
 //! No two modules of a crate import each other, directly or indirectly.
 //!
-//! A module here is a file or folder right below `src/`. Its imports are the paths that start with
-//! `crate::` in any of its files, or with `super::` in its front page (`NAME.rs` or `NAME/mod.rs`);
-//! tests do not count.
+//! A module here is a file or folder right below `src/`. A module's imports are the paths that
+//! start with `crate::` in any of its files, or with `super::` in its front page (`NAME.rs` or
+//! `NAME/mod.rs`); tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

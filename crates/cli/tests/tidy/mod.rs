@@ -26,7 +26,7 @@ fn root() -> PathBuf {
 
 /// A text file of the workspace.
 struct Text {
-    /// Its path from the root.
+    /// The file's path from the root.
     path: String,
     text: String,
 }

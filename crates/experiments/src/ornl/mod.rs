@@ -52,9 +52,9 @@ const fn columns(values: [f64; 5]) -> Columns {
 
 /// A program under two conditions: without and with loss, or on a good day and a bad one.
 struct Contender {
-    /// Its name on the page.
+    /// The program's name on the page.
     name: &'static str,
-    /// Its flow in the scenario.
+    /// The program's flow in the scenario.
     flow: &'static str,
     /// The study's values under each condition.
     published: [Columns; 2],

@@ -283,7 +283,7 @@ fn tell_all(moment: Moment, lies: Vec<Lie>) {
                 // Room for a path of 4096 bytes, each shown as 3 bytes, and a reason.
                 let bounded = !error.what.is_empty() && error.what.len() < 3 * 4096 + 3000;
                 assert!(bounded, "{moment:?}, {last}: {} bytes", error.what.len());
-                // A server may report a file as failed although it has sent it.
+                // A server that has sent a file may still report the file as failed.
                 let is_honest = made.is_empty() || made == [(NAME.to_owned(), content())];
                 assert!(is_honest, "{moment:?}, {last}: {error}, and {} files", made.len());
             }

@@ -7,7 +7,7 @@ use super::paths::Module;
 
 pub(super) struct Item {
     pub(super) name: String,
-    /// Its declaration and public parts, then its implementations.
+    /// The item's declaration and public parts, then its implementations.
     pub(super) lines: Vec<String>,
 }
 

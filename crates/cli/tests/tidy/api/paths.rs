@@ -8,11 +8,11 @@ use super::super::{Text, root};
 pub(super) struct Module {
     /// The crate's folder.
     pub(super) krate: String,
-    /// Its path from the crate's root.
+    /// The module's path from the crate's root.
     names: Vec<String>,
-    /// Its file.
+    /// The module's file.
     pub(super) path: String,
-    /// Its text without unit tests.
+    /// The module's text without unit tests.
     pub(super) text: String,
 }
 
