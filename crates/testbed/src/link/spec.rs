@@ -29,7 +29,7 @@ pub struct LinkSpec {
     pub queue: Bytes,
     /// A token bucket before the queue, if there is one.
     pub policer: Option<Policer>,
-    /// Active queue management: drops packets although the queue has room.
+    /// Active queue management: drops packets even if the queue has room.
     pub control: QueueControl,
     /// Which packets are lost after they were sent.
     pub loss: Loss,
@@ -70,7 +70,7 @@ pub struct Jitter {
     pub overtakes: bool,
 }
 
-/// Packets that are held back so that later packets overtake them.
+/// Packets that are held back so that later packets can overtake them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reorder {
     /// The share of packets held back, from 0 to 1.

@@ -293,8 +293,8 @@ impl CopyAgent {
         Some((link.backlog(fabric.now), link.spec().rate?))
     }
 
-    /// When the host's card has few enough of this program's bytes to send more. Each program waits
-    /// for its own datagrams only, so programs take turns.
+    /// When so few of this program's bytes wait for the card that the program may send more. Each
+    /// program waits for its own datagrams only, so programs take turns.
     fn socket_free(&self, fabric: &Fabric) -> Time {
         let room = self.card(fabric).map_or(Span::ZERO, |(_, rate)| self.sending.buffer / rate);
         Time::ZERO + self.leaves.since(Time::ZERO).saturating_sub(room)

@@ -212,7 +212,7 @@ impl Fabric {
     }
 
     /// Sends a lost packet of the stream again after a probe timeout (RFC 9002, section 6.2), which
-    /// doubles each time.
+    /// doubles each time up to a limit.
     pub(super) fn late(&mut self, packet: Packet, place: u32) {
         let round_trip = self.round_trip(packet.agent);
         let Some(message) = self.messages.at_mut(place) else { return };
@@ -290,8 +290,8 @@ impl Fabric {
         counts
     }
 
-    /// Returns the index of the first link that delivered a different number of packets than it
-    /// took.
+    /// Returns the index of the first link whose counters do not agree with the packets that it
+    /// delivered and still holds.
     pub(super) fn leak(&self) -> Option<usize> {
         self.wires.iter().position(|wire| {
             let tally = wire.link.tally();

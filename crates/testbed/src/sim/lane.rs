@@ -26,8 +26,7 @@ pub(super) struct Lane {
     /// Messages sent, on either carrier.
     pub(super) sent: u64,
     on_stream: u64,
-    /// The next message to deliver from the stream, and the messages that arrived before their
-    /// turn.
+    /// The next message to deliver from the stream, and later messages that have already arrived.
     expected: u64,
     early: BTreeMap<u64, u32>,
     seen: Bits,

@@ -16,7 +16,8 @@ pub struct SimOutcome {
     pub ended: Time,
     /// Whether the time limit ended the run while a flow that can end had not ended.
     pub timed_out: bool,
-    /// Events: packets that reached the end of a link, timers, turns of host programs.
+    /// Events: packets that reached the end of a link, timers, batches of receiving programs, and
+    /// starts and ends of flows.
     pub events: u64,
     /// Packets offered to links.
     pub packets: u64,

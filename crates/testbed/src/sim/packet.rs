@@ -20,7 +20,7 @@ pub(super) struct Packet {
     pub(super) agent: u32,
     /// The end of the agent to which the packet goes.
     pub(super) to: End,
-    /// Whether a bit was flipped on the way; the receiver then rejects it.
+    /// Whether a bit was flipped on the way. The receiving end discards such a packet.
     pub(super) corrupted: bool,
     /// How many links of the route the packet has passed.
     pub(super) hop: u16,

@@ -123,7 +123,7 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    /// The position of `key`, or of the whole table if the key is missing.
+    /// The position of the value of `key`, or of the whole table if the key is missing.
     pub(super) fn extent_of(&self, key: &str) -> Extent {
         self.value(key).map_or_else(|| self.extent.clone(), Spanned::span)
     }
