@@ -524,7 +524,7 @@ fn overloaded() -> Result<Emulation, Skipped> {
 fn an_emulation_that_cannot_keep_up_is_invalid_with_the_reason() {
     let emulation = need!(overloaded());
     let (a, _b) = sockets(&emulation, false);
-    // 8800 packets over 1000 links, sent as fast as the kernel takes them.
+    // 8,800 packets over 1,001 links, sent as fast as the kernel takes them.
     send_numbered(&a, 200, 44, 1_000);
     let deadline = Instant::now() + Duration::from_secs(60);
     let statistics = loop {

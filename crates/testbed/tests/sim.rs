@@ -336,7 +336,7 @@ fn mice_that_come_at_random_are_as_many_on_average_and_scatter_as_poisson_says()
 }
 
 /// Runs three GTP senders with these settings and one TCP flow into a host of 100 Mbit/s. Returns
-/// the payload of TCP, and of the GTP flows together, between 6 and 20 s, in Mbit/s.
+/// the payload rate of TCP, and of the GTP flows together, between 6 and 20 s, in Mbit/s.
 fn beside_tcp(settings: &str, host: &str, tcp: &str) -> (f64, f64) {
     let link = |host: &str, delay: &str| {
         format!(

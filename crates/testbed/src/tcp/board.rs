@@ -21,7 +21,7 @@ struct Sent {
     at: Time,
     sacked: bool,
     lost: bool,
-    /// Whether a repair of it is in flight.
+    /// Whether a repair of this segment is in flight.
     again: bool,
     mark: Mark,
 }

@@ -4,8 +4,8 @@
 /// One recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduction {
-    /// The flight size (bytes in transit) at the recovery's start, and its target at the recovery's
-    /// end.
+    /// The flight size (segments in transit) at the recovery's start, and the flight size to reach
+    /// by the recovery's end.
     before: u64,
     after: u64,
     /// Segments that have arrived, and segments that were sent, since the start.

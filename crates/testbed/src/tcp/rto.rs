@@ -55,7 +55,7 @@ impl Rto {
         self.backoff = (self.backoff + 1).min(10);
     }
 
-    /// Ends the backoff after new data was acknowledged and measured.
+    /// Ends the backoff, because the SYN or new data were acknowledged.
     pub(super) fn relax(&mut self) {
         self.backoff = 0;
     }
