@@ -11,7 +11,7 @@ use longhaul_proto::time::{Span, Time};
 
 /// 2 / ln 2: the least gain that doubles the rate each round trip.
 const HIGH_GAIN: f64 = 2.885;
-/// The window in bandwidth-delay products after start-up (mode `ProbeRate`).
+/// The window in bandwidth-delay products in the mode `ProbeRate`.
 const WINDOW_GAIN: f64 = 2.0;
 /// The pacing gains of a cycle, one per round trip.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];

@@ -80,7 +80,7 @@ pub(crate) struct Data {
 pub(crate) struct Ack {
     /// All segments below this number have arrived.
     pub next: u32,
-    /// The timestamp of the segment that this acknowledgement answers.
+    /// The sender's timestamp that this acknowledgement returns (RFC 7323).
     pub echo: Time,
     /// Runs of segments that arrived beyond `next`, the latest first; empty runs are unused.
     pub sacked: [(u32, u32); SACK_RUNS],
