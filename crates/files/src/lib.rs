@@ -66,10 +66,10 @@ pub const CHUNK: u64 = 1 << 20;
 /// Files of at least this size, in bytes, start on a chunk boundary and have a journal.
 pub const LARGE: u64 = 8 << 20;
 
-/// A file or folder that failed, while the copy continues.
+/// A file, folder or link that failed, while the copy continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// The number of the entry in the manifest, if the manifest has the file or folder.
+    /// The number of the entry in the manifest, if the manifest has the entry.
     pub entry: Option<u32>,
     /// The path within the copy, as bytes.
     pub path: Vec<u8>,

@@ -80,7 +80,8 @@ async fn a_server_that_shuts_down_lets_a_transfer_end() {
     assert!(ended.is_none(), "{ended:?}");
 }
 
-/// Replicas send leased chunks. After the client has ended, nobody receives these chunks.
+/// A lease assigns chunks to one replica, which sends them. After the client has ended, nobody
+/// receives these chunks.
 #[tokio::test]
 async fn leases_of_unencrypted_replicas_end_with_their_client() {
     let rig = Rig::new();

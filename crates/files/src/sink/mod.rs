@@ -125,7 +125,7 @@ pub struct Plan {
 /// The result for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The chunk is correct, and written if it was needed.
+    /// The chunk is correct. It was written if it was needed and this is no dry run.
     Written,
     /// The chunk is wrong; nothing was written.
     Mismatch,
@@ -193,9 +193,9 @@ pub struct Sink {
     /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
-    /// BLAKE3 hashes of whole large files, in the manifest's order.
+    /// The hash over the BLAKE3 hashes of whole large files, in the manifest's order.
     roots: SequenceHasher,
-    /// Values of packed chunks (which hold small files), in order.
+    /// The hash over the values of packed chunks (which hold small files), in order.
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,
@@ -354,7 +354,8 @@ impl Sink {
     }
 
     /// Verifies chunk `chunk` of the virtual object against the value from the sender, and writes
-    /// it. Files that the chunk completes get their names.
+    /// it. A large file that the chunk completes gets its name at once; small files get their names
+    /// at the next [`sync`](Sink::sync).
     ///
     /// An error of one file makes its entry fail. Other files continue.
     ///
