@@ -59,7 +59,7 @@ fn link(path: &[u8], target: &[u8]) -> Entry {
     Entry { kind: 2, target: target.to_vec(), ..file(path) }
 }
 
-/// Hostile entries of a list, and the expected error.
+/// Hostile lists, each with the expected error.
 fn lies() -> Vec<(Vec<u8>, &'static str)> {
     let torn = Head { shape: CONTENTS, count: 9_999_999 }.encode_length_delimited_to_vec();
     let many = Head { shape: CONTENTS, count: u64::MAX }.encode_length_delimited_to_vec();

@@ -1,4 +1,6 @@
-//! A hostile server that sends the real client every wrong message at every moment.
+//! A hostile server that sends wrong messages to the real client, at each moment of a copy. Before
+//! the answer to a survey it sends only messages that belong there; while streams carry the chunks,
+//! only messages of the control stream.
 
 use std::collections::VecDeque;
 use std::fs;

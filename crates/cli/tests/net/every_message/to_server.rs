@@ -1,4 +1,5 @@
-//! A hostile but allowed client that sends the real server every wrong message at every moment.
+//! A hostile but allowed client that sends wrong messages to the real server, at each moment of a
+//! session. After a probe it sends only messages about probes.
 
 use std::collections::VecDeque;
 
