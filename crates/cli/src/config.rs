@@ -85,7 +85,7 @@ impl Wanted<'_> {
     }
 
     /// Whether a `setting` of `[host.NAME]` applies to `host`. A pin (the id that a server must
-    /// have) applies only to a server. It does not apply if the command line has a pin for this
+    /// have) applies only to a server. The pin does not apply if the command line has one for this
     /// server or for all servers.
     fn takes(&self, setting: &Setting, host: &Location) -> bool {
         let Location::Daemon { host, port, .. } = host else { return setting.key != PIN };

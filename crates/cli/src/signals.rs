@@ -77,7 +77,7 @@ pub(crate) fn direct_server(
 }
 
 /// Exits if the program is already ending; otherwise prints `first` after Ctrl-C. The caller starts
-/// the shutdown afterwards, because the process may then end before it could print.
+/// the shutdown after this call; otherwise the process could end before it has printed `first`.
 fn end(signal: i32, is_ending: bool, first: &str) {
     if is_ending {
         std::process::exit(i32::from(exit::INTERRUPTED));

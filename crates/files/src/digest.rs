@@ -3,8 +3,8 @@
 //!
 //! BLAKE3 is a tree over pieces of 1024 bytes. The left subtree of each node holds the largest
 //! possible power of two of pieces (BLAKE3 paper, section 2.1). So each aligned mebibyte is a
-//! subtree. Its chaining value can be computed as soon as its bytes are present, in any order. The
-//! root follows from these values alone.
+//! subtree. The chaining value of a subtree can be computed as soon as the subtree's bytes are
+//! present, in any order of subtrees. The root follows from these values alone.
 
 use std::collections::BTreeMap;
 

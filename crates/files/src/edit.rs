@@ -115,7 +115,7 @@ pub fn make_folder(place: &Place) -> io::Result<()> {
 /// Removes a file, a link, or a folder with its content. Follows links on the way to `place` only.
 ///
 /// # Errors
-/// `NotFound`, or the system's error. Part of a folder may then have been removed already.
+/// `NotFound`, or the system's error. Part of a folder may have been removed before the error.
 pub fn remove(place: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(place)?;
     remove_in(&folder, &name, place)

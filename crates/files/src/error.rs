@@ -16,7 +16,7 @@ pub enum FileErrorKind {
     Unfinished,
 }
 
-/// The suggested action for an [`Error`]. Its text names no flag of the command line. For
+/// The suggested action for an [`Error`]. The advice as text names no flag of the command line. For
 /// `Recursive` and `FileOrMeasure`, a caller may name a flag instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {

@@ -81,8 +81,8 @@ impl RangeFile {
             Found::Nothing { .. } => Err(wrong(store::not_found())),
             Found::Other { .. } if place.says_folder() => Err(wrong(store::not_a_folder())),
             Found::Other { parent, name, .. } => {
-                // This does not block, even if a pipe has replaced the file. The kind of the opened
-                // file is checked below.
+                // The call does not block, even if a pipe has replaced the file. The kind of the
+                // opened file is checked below.
                 let file = parent.open(&name, Access::Read).map_err(wrong)?;
                 let attributes = file.attributes().map_err(wrong)?;
                 if attributes.kind != FileKind::File {

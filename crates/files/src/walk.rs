@@ -1,5 +1,5 @@
-//! The walk over a source. It reaches each entry through the entry's open folder. Links stay links
-//! and are never followed.
+//! The walk over a source. The walk reaches each entry through the open folder that holds the
+//! entry. Links stay links and are never followed.
 
 use std::collections::HashMap;
 use std::ops::Range;

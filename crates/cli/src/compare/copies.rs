@@ -29,7 +29,7 @@ const MEMORY: Bytes = Bytes::mebi(512);
 const STALL: Duration = Duration::from_secs(60);
 const PIECE: usize = 1 << 20;
 
-/// Copies to `host` with each candidate, `--repeat` times in turn.
+/// Copies to `host` with each candidate in turn, `--repeat` times.
 pub(super) fn run(
     args: &CompareArgs,
     host: &Location,

@@ -22,7 +22,7 @@ use crate::screen::Screen;
 
 /// Poll interval for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Time for a cancelled copy to end on the other host; then this host kills ssh.
+/// Time for a cancelled copy to end on the other host. After this time, this host kills ssh.
 const ENDING: Duration = Duration::from_secs(10);
 /// Longest line in bytes that is read from the other host; the rest of a longer line is dropped. A
 /// line is an event, which has at most two paths, or a row for each source.

@@ -231,7 +231,7 @@ struct HeadWire {
     folder_mode: Option<u32>,
 }
 
-/// One entry. Its path is encoded as the part that differs from the entry before.
+/// One entry. The path is encoded as the part that differs from the path of the entry before.
 #[derive(Clone, PartialEq, Message)]
 struct EntryWire {
     /// The number of bytes at the start of the path that are equal in the path of the entry before.

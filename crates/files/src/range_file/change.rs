@@ -100,7 +100,7 @@ impl RangeFile {
     ///
     /// # Errors
     /// The system's error (`File`), or another program changed or replaced the file (`Unfinished`).
-    /// Data written since the last sync may then be lost.
+    /// After an error, data written since the last sync may be lost.
     pub fn sync(&mut self) -> Result<(), Error> {
         let synced = self.file.sync_all();
         let named = synced.and_then(|()| self.created_in.as_ref().map_or(Ok(()), |in_| in_.sync()));

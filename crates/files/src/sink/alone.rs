@@ -25,8 +25,9 @@ pub(super) struct Alone {
     _handle: SharedFolder,
 }
 
-/// All top folders that the sources of one command have locked. They stay locked until the command
-/// ends, so another command cannot lock them after one source ends and before the next begins.
+/// All top folders that the sources of one command have locked. The folders stay locked until the
+/// command ends, so another command cannot lock them after one source ends and before the next
+/// begins.
 #[derive(Debug, Default)]
 pub struct Together {
     locked: Mutex<BTreeMap<(u64, u64), Alone>>,

@@ -241,8 +241,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Removes the mark. Call this after the client knows that the copy is finished; the next
-    /// request is then a new copy.
+    /// Removes the mark. Call this after the client knows that the copy is finished: after the
+    /// removal, the next request is a new copy.
     ///
     /// # Errors
     /// The mark cannot be removed (`File`).
@@ -354,8 +354,8 @@ fn is_top_a_folder(manifest: &Manifest) -> bool {
 }
 
 /// Creates the folder for the content of the source folder. The new folder has the source's mode
-/// minus the umask, but its owner can always write. It has this mode from the start, so an
-/// interrupted copy needs no correction.
+/// minus the umask, but its owner can always write. The folder has this mode from the start,
+/// so an interrupted copy needs no correction.
 fn make_folder(parent: &dyn Folder, name: &[u8], manifest: &Manifest) -> io::Result<SharedFolder> {
     let mode = manifest.folder_mode().unwrap_or(0o777) & 0o777;
     parent.make_folder(name, mode | 0o700)?;

@@ -66,7 +66,7 @@ pub(super) struct Large {
     journal_end: u64,
     /// Whether the folder's entry for the partial file is on disk.
     is_named: bool,
-    /// Whether a sync failed. The file's chunks must then no longer be journalled or synced.
+    /// Whether a sync failed. If so, the file's chunks must no longer be journalled or synced.
     has_lost: bool,
     /// When the file was last used. The least recently used file is closed first.
     pub(super) used: u64,

@@ -1,11 +1,11 @@
 //! A partial file is the file that a copy writes until the file is complete. The copy locks a
 //! partial file, and never opens it through a link.
 //!
-//! On a file system without locks, a copy writes only to files that it has created. It copies an
-//! existing partial file into a new file (`large`). Without locks, or if other users can change the
-//! folder, somebody else may replace the file at any time. In these cases the copy first renames a
-//! complete file to a name that no other copy knows, then checks the file, then renames the file to
-//! its final name.
+//! On a file system without locks, a copy writes only to files that it has created. It copies the
+//! chunks of an existing partial file into a new file (`large`). Without locks, or if other users
+//! can change the folder, somebody else may replace the file at any time. In these cases the copy
+//! first renames a complete file to a name that no other copy knows, then checks the file, then
+//! renames the file to its final name.
 
 use std::io;
 use std::ops::Range;
@@ -100,7 +100,7 @@ pub(super) fn remove_free(
         return Ok(());
     }
     // This process may be unable to open and lock the file. The removal is safe without a lock,
-    // because `rename` then first gives the file a unique name.
+    // because without a lock `rename` first gives the file a unique name.
     let file = if is_own(&named) { folder.open(name, Access::Read).ok() } else { None };
     if let Some(file) = &file {
         file.lock()?;

@@ -26,7 +26,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 struct Walk {
     /// The outermost new folder that the walk is in. Nothing exists below this folder yet.
     new: Option<u32>,
-    /// The outermost failed folder that the walk is in. Its content fails too.
+    /// The outermost failed folder that the walk is in. The folder's content fails too.
     lost: Option<u32>,
     need: Need,
     resumed: u64,

@@ -1,9 +1,9 @@
 //! Opens files when this process, or the host, has no file descriptor left.
 //!
-//! An open that gets no descriptor waits, and fails only if none becomes free in time. It retries
-//! after each file that this process closes. It also retries at intervals, because sockets and
-//! other processes free descriptors too. The limit applies to the whole process, so the process has
-//! one queue of waiting opens.
+//! An open that gets no descriptor waits, and fails only if none becomes free in time. A waiting
+//! open retries after each file that this process closes, and also at intervals, because sockets
+//! and other processes free descriptors too. The limit applies to the whole process, so the
+//! process has one queue of waiting opens.
 
 use std::io;
 use std::ops::Deref;
@@ -38,8 +38,8 @@ pub(super) fn patiently<T>(open: impl FnMut() -> Result<T, Errno>) -> io::Result
     Ok(RETURNED.wait(PATIENCE, LOOK, open)?)
 }
 
-/// Returns how many files may stay open although nothing needs them now: at most `most`, and at
-/// most a 16th of this process's limit. While an open waits, the result is 1.
+/// Returns how many files that nothing needs now may stay open: at most `most`, and at most a 16th
+/// of this process's limit, but at least 1. While an open waits, the result is 1.
 pub(crate) fn kept(most: usize) -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     let limit = LIMIT.get_or_init(|| {
