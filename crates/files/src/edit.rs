@@ -154,8 +154,9 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
 /// Renames `from` to `to` below the same root, replacing a file or a folder with its content.
 ///
 /// # Errors
-/// The system's error. Everything at `to` is unchanged, unless the removal of replaced content, a
-/// sync after the rename, or the attempt to undo a rename failed.
+/// The system's error. Everything at `to` is unchanged, unless a sync after the rename, or the
+/// attempt to undo a rename failed. Replaced content that cannot be removed is no error; it keeps
+/// its temporary name.
 pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(to)?;
     // rename(2) replaces neither a file with a folder nor a folder with a file, and no folder with
@@ -167,12 +168,14 @@ pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
     }
     let old = names::unique(&name);
     folder.rename(&name, &old)?;
-    if let Err(error) = rename(from, to) {
-        // If this fails too, the content keeps its temporary name.
-        let _ = folder.rename(&old, &name);
-        return Err(error);
+    let renamed = rename(from, to);
+    if folder.look_if_there(&name)?.is_none() {
+        folder.rename(&old, &name)?;
     }
-    remove_in(&folder, &old, &to.parent().join(&old))
+    renamed?;
+    // The move is complete, so it must not be reported as failed.
+    let _ = remove_in(&folder, &old, &to.parent().join(&old));
+    Ok(())
 }
 
 #[cfg(test)]

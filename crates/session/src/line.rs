@@ -19,8 +19,7 @@ use super::hello::{self, Hello};
 use super::keeper::NO_ERROR;
 use crate::{Error, Kind};
 
-/// Longest wait for the last message to be written, and longest wait for it to arrive. Over QUIC,
-/// data that have not arrived by then are discarded.
+/// Longest wait for the last message to be written, and longest wait for it to arrive.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Over TCP and ssh: how long [`FrameWriter::leave`] continues to read.
 const PARTING: Duration = Duration::from_millis(5);
@@ -160,19 +159,20 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         let peer_done = self.line.peer_done.load(Ordering::Relaxed);
-        // A caller that limits streams with much data relies on the wait.
-        let waits_arrival = waits && (!peer_done || self.line.is_bulk.load(Ordering::Relaxed));
+        // The other side has said goodbye, so it needs no more data. A caller that limits streams
+        // with much data relies on the wait.
+        let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
         let mut lingers = None;
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}
-            (Some(arrived), ..) if waits_arrival => {
+            (Some(arrived), ..) if waits && (discards || !peer_done) => {
                 ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
             }
             (arrived, Some((keeper, before)), _) => {
                 if !peer_done {
                     keeper.sent_more_than(before).await;
                 }
-                lingers = arrived;
+                lingers = arrived.filter(|_| discards);
             }
             // The kernel has all written data. Read on, because unread input would make the
             // kernel reset the connection.
@@ -189,7 +189,7 @@ impl FrameWriter {
                     discard(&mut out);
                 }
             })),
-            None if ended.is_err() => discard(&mut out),
+            None if discards && ended.is_err() => discard(&mut out),
             None => {}
         }
         let below = line.below.clone();
@@ -255,7 +255,7 @@ impl FrameWriter {
 }
 
 /// Over QUIC, discards the data that have not arrived. Otherwise they would stay in memory as long
-/// as the connection, even if the other side never acknowledges them.
+/// as the connection if the other side never acknowledges them.
 fn discard(out: &mut Out) {
     let out: &mut dyn Any = &mut **out;
     if let Some(stream) = out.downcast_mut::<quinn::SendStream>() {

@@ -72,7 +72,7 @@ impl Keep {
         if let Some(mode) = self.mode(entry) {
             file.set_mode(mode)?;
         }
-        file.set_modified(entry.modified)
+        file.set_modified(self.modified.unwrap_or(entry.modified))
     }
 
     /// Gives a folder its permissions, and also its time if `permissions` are kept.
@@ -187,5 +187,21 @@ mod tests {
         assert_eq!(set(io::ErrorKind::Unsupported), Ok(()));
         assert_eq!(set(io::ErrorKind::NotFound), Err(io::ErrorKind::NotFound));
         assert!(unless_refused(Ok(())).is_ok());
+    }
+
+    #[test]
+    fn a_time_of_its_own_replaces_the_time_of_the_entry() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
+        let file = folder.create(b"file", 0o600).unwrap();
+        let time = FileTime { seconds: 70, nanos: 80 };
+        let keep = |modified| Keep { permissions: false, set_id: false, modified };
+        for (modified, expected) in [(Some(time), time), (None, entry(0).modified)] {
+            keep(modified).apply(&*file, &entry(0), 0o600).unwrap();
+            assert_eq!(file.attributes().unwrap().modified, expected);
+            file.set_modified(FileTime::default()).unwrap();
+            keep(modified).repair(&*file, &entry(0)).unwrap();
+            assert_eq!(file.attributes().unwrap().modified, expected);
+        }
     }
 }

@@ -216,16 +216,19 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
     });
 }
 
-/// Runs a client that opens a stream, sends a goodbye on it if `is_done`, and freezes. Returns the
-/// result of the stream's end at the server, which has sent more than the send window without
-/// files, and whether another stream of the connection can send afterwards.
-async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool) {
+/// Runs a client that opens a stream, sends a goodbye on it if `is_done`, and freezes until the
+/// server has ended the stream. The server has then sent more than the send window without files.
+/// Returns the result of the stream's end at the server, whether another stream of the connection
+/// can send afterwards, and how many parts of the data the client reads before the end.
+async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool, Result<u32, Error>) {
     let server = Identity::ephemeral();
     let mut listener = listen(LOOPBACKS[0], &server);
     let (to, mut client) = (listener.local_addr(), Client::pinned(Carriers::Quic, &server));
     client.settings.streams = true;
     let (thaw, frozen) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
+        let mut parts = 0;
+        let mut end = Ok(None);
         run(async {
             let mut near = client.connect(to).await.expect("a server that listens");
             near.write(&1u32).await.expect("an open session");
@@ -238,7 +241,13 @@ async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool) {
             assert_eq!(reader.read::<u32>().await, Ok(Some(3)));
             // While this blocks, the runtime acknowledges nothing.
             assert!(frozen.recv().is_err());
+            end = reader.read::<Vec<u8>>().await;
+            while let Ok(Some(_)) = end {
+                parts += 1;
+                end = reader.read::<Vec<u8>>().await;
+            }
         });
+        end.map(|_| parts)
     });
     let mut other = listener.accept().await;
     assert_eq!(other.read::<u32>().await, Ok(Some(1)));
@@ -256,18 +265,26 @@ async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool) {
     let ended = bulk.close(None).await;
     let sends = timeout(Duration::from_secs(1), other.write(&4u32)).await.is_ok();
     drop(thaw);
-    thread.join().expect("no panic");
-    (ended, sends)
+    let read = tokio::task::spawn_blocking(|| thread.join().expect("no panic"));
+    (ended, sends, read.await.expect("no panic"))
 }
 
 #[test]
-fn an_ended_stream_keeps_no_data_that_its_client_does_not_acknowledge() {
+fn a_stream_keeps_no_data_for_a_client_that_has_ended_it() {
     run(async {
-        let ends = tokio::join!(end_with_a_frozen_client(false), end_with_a_frozen_client(true));
-        for (ended, sends) in <[_; 2]>::from(ends) {
-            assert_eq!(ended.expect_err("no data arrived").kind, Kind::Lost);
-            assert!(sends, "the data of the ended stream are still in memory");
-        }
+        let (ended, sends, read) = end_with_a_frozen_client(true).await;
+        assert_eq!(ended.expect_err("no data arrived").kind, Kind::Lost);
+        assert!(sends, "the data of the ended stream are still in memory");
+        assert!(read.is_err(), "{read:?}");
+    });
+}
+
+#[test]
+fn a_client_that_is_slow_gets_all_data_of_a_stream_that_the_server_has_ended() {
+    run(async {
+        let (ended, _, read) = end_with_a_frozen_client(false).await;
+        assert_eq!(ended.expect_err("the wait is over").kind, Kind::Lost);
+        assert_eq!(read, Ok(16));
     });
 }
 

@@ -325,7 +325,11 @@ fn a_wrong_file_is_refused_with_its_line_and_the_nearest_word() {
             8,
             "no setting xyzzy; its settings: tail-copies",
         ),
-        (&flow("protocol = \"rbudp\"\nsettings = { tail-copies = 99 }"), 8, "not a whole number between 1 and 8"),
+        (
+            &flow("protocol = \"rbudp\"\nsettings = { tail-copies = 99 }"),
+            8,
+            "not a whole number between 1 and 8",
+        ),
         (&flow("protocol = \"sabul\"\ntail-copies = 2"), 8, "sabul has no setting tail-copies"),
         (&flow("protocol = \"rbudp\"").replace("\"b\"\nproto", "\"c\"\nproto"), 6, "named 'c'"),
     ];
