@@ -18,7 +18,7 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(10));
     let wan = need!(Wan::new(link, 1500, 1));
     let host = format!("lh://{}/", wan.server.as_ref().expect("it was started").address);
-    let mut command = wan.client.command(["compare", "--json", "--accept-new", "--size=3MB"]);
+    let mut command = wan.client.command(["compare", "--json", "--accept-new", "--size=20MB"]);
     command.args(["--repeat=2", "--rate=80M", "--protocols=rbudp,tsunami,tcp:auto", &host]);
     let ended = wan.run("a", &command).end();
     ended.is(0, &[]);
@@ -39,10 +39,10 @@ fn protocols_and_the_kernels_tcp_take_turns_over_an_emulated_path() {
 
 #[test]
 fn tcps_resent_segments_and_its_share_next_to_a_copy_are_reported() {
-    // The path loses one per cent of about two thousand packets.
+    // The path loses one per cent of about fourteen thousand packets.
     let wan = need!(Wan::new(protocols::link(0.01), 1500, 1));
     let host = format!("lh://{}/", wan.server.as_ref().expect("it was started").address);
-    let mut command = wan.client.command(["compare", "--json", "--accept-new", "--size=3MB"]);
+    let mut command = wan.client.command(["compare", "--json", "--accept-new", "--size=20MB"]);
     command.args(["--repeat=1", "--rate=80M", "--protocols=rbudp,tcp:1", "--beside-tcp", &host]);
     let ended = wan.run("a", &command).end();
     ended.is(0, &[]);

@@ -270,12 +270,15 @@ impl Streaming {
         // Until the receiver ends the pass, the streams deliver the data that they have taken.
         let mut lost_since = None;
         loop {
+            // A receiver that has everything ends the streams before its last message arrives, and
+            // closed streams cannot be counted.
+            self.count_segments();
             let since = clock::now();
             match self.inbox.recv_timeout(CHECK_EVERY) {
                 Ok(StreamCommand::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => self.account_wait(since),
             }
-            // A receiver that has everything ends the streams before its last message arrives.
+            // The last message of a receiver that has everything may still arrive.
             if self.is_lost() && lost_since.get_or_insert_with(Instant::now).elapsed() > FOLLOWS {
                 return Err(lost());
             }
