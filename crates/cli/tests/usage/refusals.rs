@@ -79,12 +79,12 @@ fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused(
         (&["--ack-frequency=32"], "--protocol fobs, fobs-table"),
         (&["--protocol=sabul", "--tail-copies=1"], "--protocol rbudp"),
         (&["--protocol=tcp", "--window=9"], "--window does not work with --protocol tcp"),
-        (&["--protocol=fobs", "--ack-frequency=0.5"], "write a whole number"),
+        (&["--protocol=fobs", "--ack-frequency=0.5"], "expected a whole number"),
         (&["--protocol=fobs", "--ack-frequency=0"], "not a whole number between 1 and"),
         (&["--protocol=gtp", "--receive-rate=957"], "expected a rate such as 950Mbit/s"),
         (&["--protocol=sabul", "--loss-threshold=150%"], "150% is not between 0% and 100%"),
         (&["--protocol=gtp", "--loss-threshold=0.005"], "expected a ratio in percent such as 0.5%"),
-        (&["--protocol=netblt", "--buffers=many"], "write a whole number"),
+        (&["--protocol=netblt", "--buffers=many"], "expected a whole number"),
         (&["--protocol=fobs", "--ack-frequncy=9"], "--ack-frequency"),
     ];
     for (words, expected) in cases {

@@ -68,8 +68,8 @@ fn largest(memory: Bytes) -> u64 {
     (memory.get() / HELD / CHUNK).clamp(1, MAX_EXTENT / CHUNK) * CHUNK
 }
 
-/// Reads parts until the input ends or `report` returns false. Each part is twice as large as the one
-/// before, up to `largest`.
+/// Reads parts until the input ends or `report` returns false. Each part is twice as large as the
+/// one before, up to `largest`.
 fn read(mut reader: impl Read, largest: u64, mut report: impl FnMut(Next) -> bool) {
     let mut hasher = blake3::Hasher::new();
     let (mut offset, mut ahead) = (0, Vec::new());
