@@ -542,7 +542,7 @@ mod tests {
             ("receive-rate", None, "no value in base units"),
             ("receive-rate", Some(2e12), "2Tbit/s is not between"),
             ("receive-rate", Some(f64::NAN), "not between"),
-            ("patience", Some(1.5), "not whole"),
+            ("patience", Some(1.5), "not a whole number"),
             ("own-loss", Some(0.5), "not between off and on"),
             ("gtp-variant", Some(2.0), "not between ours and paper"),
             ("no-such", Some(1.0), "no setting no-such"),
