@@ -35,7 +35,7 @@ pub(crate) fn columns() -> Option<u16> {
 static LOST: AtomicBool = AtomicBool::new(false);
 /// Whether the reader of stdout has closed its pipe.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Cancels a command that only writes to stdout, as soon as nobody can read its output.
+/// Cancels a command that only writes to stdout once the reader of stdout has closed its pipe.
 static VIEW: OnceLock<CancelHandle> = OnceLock::new();
 
 /// Prints a line to stdout. A closed pipe is not an error. Any other failure is reported once, and
@@ -88,7 +88,7 @@ pub(crate) fn cancel_with_stdout(cancel: &CancelHandle) -> Result<(), Error> {
 
 /// Why a command of [`cancel_with_stdout`] was cancelled.
 pub(crate) enum Cancelled {
-    /// Nobody can read the command's output.
+    /// The reader of stdout has closed its pipe.
     Unread,
     /// A signal arrived.
     Interrupted,

@@ -53,8 +53,9 @@ pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The result of a command that only writes to stdout. A command that was cancelled because nobody
-/// can read its output returns [`DONE`]; after a failed write, `main` replaces this status.
+/// The result of a command that only writes to stdout. A command that was cancelled because the
+/// reader of stdout closed its pipe returns [`DONE`]; after a failed write, `main` replaces this
+/// status.
 pub(crate) fn of_view(done: Result<u8, Error>) -> Result<u8, Error> {
     match (done, console::cancelled()) {
         (Err(error), Some(Cancelled::Unread)) if is_cancel(error.kind) => Ok(DONE),

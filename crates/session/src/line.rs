@@ -162,18 +162,12 @@ impl FrameWriter {
         // The other side has said goodbye, so it needs no more data. A caller that limits streams
         // with much data relies on the wait.
         let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
-        let mut lingers = None;
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}
             (Some(arrived), ..) if waits && (discards || !peer_done) => {
                 ended = timeout(FAREWELL, arrived).await.map_err(|_| late());
             }
-            (arrived, Some((keeper, before)), _) => {
-                if !peer_done {
-                    keeper.sent_more_than(before).await;
-                }
-                lingers = arrived.filter(|_| discards);
-            }
+            (_, Some((keeper, before)), _) if !peer_done => keeper.sent_more_than(before).await,
             // The kernel has all written data. Read on, because unread input would make the
             // kernel reset the connection.
             (_, None, Some(reader)) if !peer_done => {
@@ -182,18 +176,11 @@ impl FrameWriter {
             }
             _ => {}
         }
-        let FrameWriter { mut out, line: own, .. } = self;
-        match lingers {
-            Some(arrived) => drop(tokio::spawn(async move {
-                if timeout(FAREWELL, arrived).await.is_err() {
-                    discard(&mut out);
-                }
-            })),
-            None if discards && ended.is_err() => discard(&mut out),
-            None => {}
+        if discards && ended.is_err() {
+            discard(&mut self.out);
         }
         let below = line.below.clone();
-        drop((reader, own, line));
+        drop((reader, self, line));
         Below::release(below).await;
         ended
     }
