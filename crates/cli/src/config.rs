@@ -175,9 +175,9 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
 /// system's, and the section of a host overrides both. `root` defines the valid keys and values.
 ///
 /// # Errors
-/// A file that others can change or that is not TOML, an unknown key, a value that its flag
-/// refuses, or different values of a key for two hosts of one copy if the command line does not set
-/// the key. Errors in the text name file and line.
+/// There is no home folder; a file cannot be read, can be changed by others, or is not TOML; a key
+/// is unknown; a flag refuses its value; or two hosts of one copy have different values of a key
+/// that the command line does not set. Errors in the text of a file name the file and the line.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {
@@ -210,7 +210,8 @@ pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, E
     read_all.merge(wanted)
 }
 
-/// The settings of a file: `general` of the subcommand, `hosts` with the NAME of `[host.NAME]`.
+/// Settings from files: `general` from the section of the subcommand, and `hosts` from the sections
+/// `[host.NAME]`, each with its NAME.
 #[derive(Debug, Default)]
 struct Read {
     general: Vec<Setting>,
@@ -333,7 +334,7 @@ impl Place<'_> {
         }
     }
 
-    /// Parses a key in the section `title`, which has the flags of `section`.
+    /// Parses a key in the section `title`, whose keys are the flags of the subcommand `section`.
     fn setting(
         &self,
         title: &str,

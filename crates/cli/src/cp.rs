@@ -271,7 +271,7 @@ fn filters(matches: &ArgMatches, settings: &[Setting]) -> Vec<FilterFlag> {
     words.into_iter().map(|(_, word)| word).collect()
 }
 
-/// Copies and prints the result. `matches` has the words of the command line and of `settings`.
+/// Copies and prints the result. `matches` holds the flags of the command line and of `settings`.
 pub(crate) fn run(
     args: &CopyArgs,
     mirror: Option<Mirror>,

@@ -74,7 +74,7 @@ struct StreamArgs {
     json: bool,
 }
 
-/// Prints the quantities.
+/// Prints the predicted quantities and returns the exit status.
 pub(crate) fn run(args: &ModelArgs) -> u8 {
     let (rows, json) = match &args.what {
         What::Rbudp(args) => (rbudp(args), args.json),
@@ -98,11 +98,11 @@ enum Quantity {
     Share(f64),
 }
 
-/// A quantity of the model.
+/// A printed line: one quantity of the model.
 struct Row {
     /// The JSON name, which ends with the unit if the quantity has one.
     key: &'static str,
-    /// The equation; empty for an input.
+    /// The number of the paper's equation; empty if the quantity has none.
     equation: &'static str,
     /// The quantity's symbol in the paper; empty if it has none.
     symbol: &'static str,

@@ -12,12 +12,12 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use crate::console;
 use crate::plain;
 
-/// Interval of lines.
+/// Interval between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Redraws of the bar a second.
+/// Highest number of redraws of the bar per second.
 const DRAWS: u8 = 10;
 
-/// Number of sources with their own line; if there are more, the fastest have one.
+/// Highest number of sources with their own line. If there are more sources, the fastest have one.
 const LINES: usize = 8;
 
 /// How progress is shown.
@@ -158,7 +158,7 @@ impl Meter {
         }
     }
 
-    /// Runs `act`, which prints, while the bar is hidden.
+    /// Runs `act` while the bars are hidden, so that `act` can print.
     pub(crate) fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
         match self {
             Meter::Bars(bars) => bars.all.suspend(act),
@@ -188,7 +188,8 @@ impl Meter {
     }
 }
 
-/// The last `columns` characters of a path, because its end is the most specific part.
+/// Shortens a path to `columns` characters, at least one. The end of the path stays, because the
+/// end is the most specific part.
 fn end_of(path: &str, columns: usize) -> String {
     let count = path.chars().count();
     if count <= columns {

@@ -1,4 +1,4 @@
-//! Parsers of quantities that only flags have.
+//! Parsers of the quantities in flags.
 
 pub(crate) use longhaul_proto::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use longhaul_proto::units::Rate;

@@ -169,7 +169,7 @@ fn headline(summary: &Summary, kind: Kind) -> String {
     let (files, bytes) = (count(summary.files, "file"), Bytes::new(summary.bytes));
     let verified = match summary.unread_files {
         _ if summary.verified => "verified".to_owned(),
-        // Failed files have no final name; all others are verified.
+        // A failed file never gets its final name; all other files are verified.
         0 if summary.failed_files > 0 => {
             format!("verified; {} FAILED", count(summary.failed_files, "file"))
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::{Error, ErrorKind};
 use longhaul_testbed::scenario::{Reading, Scenario};
 
-/// Size limit of a scenario, ten times the size of the largest valid scenario.
+/// Size limit of a scenario, about ten times the size of the largest valid scenario.
 const MOST_SCENARIO: u64 = 64 << 20;
 /// Size limit of a trace, enough for the maximum number of packets, one a line.
 const MOST_TRACE: u64 = 64 << 20;
@@ -28,7 +28,7 @@ pub(crate) fn text(path: &Path) -> Result<String, Error> {
 /// Paths of traces are relative to the file's folder.
 ///
 /// # Errors
-/// Describes the mistake, with its line.
+/// The scenario has a mistake; the error names the mistake and its line.
 pub(crate) fn parse(
     path: &Path,
     text: &str,

@@ -1,4 +1,4 @@
-//! `longhaul serve`: serves a folder to listed ids.
+//! `longhaul serve`: serves a folder to the clients whose ids are allowed.
 
 mod http;
 mod log;
@@ -292,7 +292,7 @@ fn first_list(named: &[Allow], file: Option<&PathBuf>) -> Result<Vec<Allow>, Err
     Ok(list)
 }
 
-/// Like [`first_list`]; also refuses a server without a list, unless HTTP has clients.
+/// Like [`first_list`]; also refuses a server without any listed client, unless HTTP has clients.
 fn first_clients(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
     let list = first_list(&args.allow, args.allow_file.as_ref())?;
     if !list.is_empty() || args.http.has_clients() {
@@ -336,7 +336,7 @@ struct Line<'a> {
     /// The address of HTTP, if enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
-    /// The address of the page, with its token.
+    /// The address of the monitoring page, with the token of the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     ui: Option<String>,
 }

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_run_per_core_works_at_a_time() {
+    fn every_core_works_on_a_run_at_the_same_time() {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let (begun, another) = (Mutex::new(0), Condvar::new());
         let wait = |place: &usize| {

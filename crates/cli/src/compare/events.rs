@@ -1,5 +1,5 @@
-//! `--json`: one object a run, then the summary. The name of a field that has a
-//! unit ends with the unit.
+//! The output of `compare --json`: one object for each run, then the summary. If a field has a
+//! unit, its name ends with the unit.
 
 use serde_json::{Map, Value, json};
 
@@ -57,7 +57,7 @@ fn standing(standing: &Standing) -> Value {
     Value::Object(value)
 }
 
-/// Adds the fields that runs and medians share; null if not measured.
+/// Adds the fields that runs and medians share. A field is null if it was not measured.
 fn common(
     value: &mut Map<String, Value>,
     counts: Option<Counts>,

@@ -86,7 +86,7 @@ pub(super) struct Standing {
     pub(super) runs: usize,
     /// Number of failed runs.
     pub(super) failed: usize,
-    /// Medians of the successful runs.
+    /// Medians of the successful runs; `None` if no run succeeded.
     pub(super) figures: Option<Figures>,
 }
 

@@ -1,16 +1,16 @@
-//! The table, one line a candidate, as cells for text and HTML.
+//! The table of results, with one line for each candidate; its cells go into text and HTML.
 
 use super::Setting;
 use super::runs::{Counts, Figures, Standing};
 use crate::console::bold;
 use crate::table;
 
-/// What the values are, and what the columns of losses count.
+/// Explains the values of the table and its columns of losses.
 pub(super) const COUNTED: &str = "Medians of the successful runs. Lost on the way: datagrams that \
     did not arrive. Found missing: missing blocks, once each. Reported: losses reported to the \
     sender, repeats included.";
 
-/// A column: its heading, and its cell text.
+/// A column: its heading, and the function that returns the text of a cell.
 struct Column {
     heading: &'static str,
     cell: fn(&Figures) -> Option<String>,

@@ -103,7 +103,7 @@ impl Pipe {
     }
 }
 
-/// Writes content until `cancel` is cancelled.
+/// A writer to the pipe. Its writes fail after `cancel` is cancelled.
 struct Output<W> {
     output: W,
     cancel: CancelHandle,
@@ -121,7 +121,7 @@ impl<W: AsFd> Write for Output<W> {
     }
 }
 
-/// Waits until one end of a pipe is ready.
+/// Waits until the pipe is ready to be read or written. Fails when `cancel` is cancelled.
 fn wait(pipe: impl AsFd, ready: PollFlags, cancel: &CancelHandle) -> io::Result<()> {
     loop {
         if cancel.is_cancelled() {
@@ -135,7 +135,7 @@ fn wait(pipe: impl AsFd, ready: PollFlags, cancel: &CancelHandle) -> io::Result<
     }
 }
 
-/// Reads content until `cancel` is cancelled.
+/// A reader of the pipe. Its reads fail after `cancel` is cancelled.
 struct Input<R> {
     input: R,
     cancel: CancelHandle,

@@ -198,7 +198,7 @@ pub(super) fn remote(
 }
 
 /// Applies rsync's trailing-slash rule to `sync`: `folder` is copied into the destination under its
-/// name, `folder/` means its contents.
+/// name, and the contents of `folder/` are copied without this name.
 fn mirrored(
     sources: &[Location],
     destination: Location,
@@ -430,7 +430,7 @@ fn source_settings(
 /// Identifies the host of a location; `None` for this host and for HTTP servers.
 fn host(location: &Location) -> Option<(&str, u16)> {
     match location {
-        // Port 0 stands for ssh: ssh and a server on one host count as two.
+        // Port 0 stands for ssh: ssh and a server on one host count as two hosts.
         Location::Ssh { destination, .. } => Some((destination, 0)),
         Location::Daemon { host, port, .. } => Some((host, *port)),
         _ => None,
@@ -453,7 +453,7 @@ fn read_filters(args: &CopyArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, 
     Ok(filters)
 }
 
-/// Reads the token of `--token-file`; errors do not contain it.
+/// Reads the token of `--token-file`; errors do not contain the token.
 fn token(file: &Path) -> Result<String, Error> {
     let mut text = String::new();
     let read = fs::File::open(file)
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_a_choice_selects_its_own_value() {
+    fn only_the_first_name_of_a_choice_selects_the_default() {
         let ciphers = CIPHERS.map(cipher);
         assert_eq!(ciphers[0], Cipher::Auto);
         assert!(ciphers[1..].iter().all(|choice| *choice != Cipher::Auto));

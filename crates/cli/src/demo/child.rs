@@ -1,4 +1,4 @@
-//! The demo's child processes: a server and copies to it, all run by this binary.
+//! The demo's child processes: a server, and copies to this server. Each child runs this binary.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -70,6 +70,7 @@ pub(super) trait Stage {
     fn spawn(&self, config: &Path, words: &[String]) -> io::Result<Child>;
 }
 
+/// This host, without an emulated network.
 pub(super) struct Here;
 
 impl Stage for Here {
@@ -155,7 +156,7 @@ impl Server {
 }
 
 impl Copy<'_> {
-    /// Runs the copy, and kills it (-9) when half of the bytes are copied.
+    /// Runs the copy, and kills it with SIGKILL when half of the bytes are copied.
     pub(super) fn kill_half_way(&self, cancel: &CancelHandle) -> Result<Half, Error> {
         let (mut child, lines) = self.spawn()?;
         while let Some(line) = next(&lines, cancel, None)? {

@@ -30,7 +30,7 @@ pub(super) struct DemoOutcome {
     pub(super) summary: Finished,
     /// Duration of the second run.
     pub(super) second: Span,
-    /// Result of the comparison of both trees.
+    /// Result of the comparison of the copied tree with its source.
     pub(super) verdict: Verdict,
 }
 

@@ -14,8 +14,9 @@ const BUFFER: usize = 1 << 20;
 /// Result of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
-    /// Regular files compared.
+    /// Number of compared regular files.
     pub(super) files: u64,
+    /// Size of these files together.
     pub(super) bytes: u64,
     /// Descriptions of the differences.
     pub(super) differences: Vec<String>,

@@ -70,7 +70,7 @@ fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
     }
     let began = Instant::now();
     let mut written = 0u64;
-    while written < MOST && began.elapsed() < TIME {
+    while MOST - written >= PIECE as u64 && began.elapsed() < TIME {
         // Each piece begins with different bytes, because some disks deduplicate equal pieces.
         piece[..8].copy_from_slice(&written.to_ne_bytes());
         file.write_all(&piece)?;

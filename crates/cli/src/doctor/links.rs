@@ -8,7 +8,8 @@ use longhaul_proto::units::Rate;
 use super::{Finding, Grade, Want};
 
 const INTERFACES: &str = "/sys/class/net";
-/// From this rate on, packets of 1500 bytes need much more CPU than larger packets.
+/// From this rate on, `doctor` recommends an MTU of 9000 bytes, because larger packets need less
+/// CPU.
 const JUMBO: Rate = Rate::from_mbps(5_000);
 
 /// An active interface.
@@ -30,7 +31,7 @@ impl Link {
     }
 }
 
-/// Checks each interface except the loopback.
+/// Checks each active interface, except the loopback and the members of a bond or bridge.
 pub(super) fn look(want: Want) -> Vec<Finding> {
     let Ok(folder) = fs::read_dir(INTERFACES) else { return Vec::new() };
     let mut links: Vec<Link> = folder.flatten().filter_map(|entry| link(&entry.path())).collect();
@@ -48,7 +49,7 @@ fn link(folder: &Path) -> Option<Link> {
     let name = folder.file_name()?.to_string_lossy().into_owned();
     // Working tunnels report "unknown".
     let is_up = matches!(read("operstate")?.as_str(), "up" | "unknown");
-    // Members of a bond or bridge are graded as part of it.
+    // A member of a bond or bridge is skipped, because the bond or bridge is checked itself.
     if name == "lo" || !is_up || folder.join("master").exists() {
         return None;
     }
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_is_bad_only_for_a_requested_rate_without_another_link() {
+    fn a_slow_link_is_bad_only_for_a_requested_rate_without_a_faster_link() {
         let slow = link_of(1500, Some(100));
         let alone = std::slice::from_ref(&slow);
         assert_eq!(judge(want(1_000, false), &slow, alone).grade, Grade::Warn);

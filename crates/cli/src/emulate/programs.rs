@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 
 use super::say;
 
-/// Exit status at the time limit, the same as of coreutils' `timeout`.
+/// Exit status at the time limit, the same as that of coreutils' `timeout`.
 pub(super) const EXIT_TIME_LIMIT: u8 = 124;
 
 /// Time for a command to end after a signal.
@@ -40,7 +40,7 @@ impl Program {
     }
 }
 
-/// Events that end the wait.
+/// An event of a program, of the flows, or of this process.
 pub(super) enum Event {
     /// The program with this index ended.
     Ended(usize, io::Result<ExitStatus>),
@@ -164,7 +164,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Waits for an event that ends the run, until `deadline` if there is one. Prints the failure
-    /// of any other program.
+    /// of each program but the last.
     fn wait(&mut self, deadline: Option<Instant>) -> Option<Event> {
         loop {
             let event = match deadline {

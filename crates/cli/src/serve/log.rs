@@ -88,7 +88,8 @@ impl Log {
         self.line(|| Some(json::refused(*address, &error())), said);
     }
 
-    /// Writes a line as JSON or as text.
+    /// Writes a line to the log file, as JSON or as text. Without a log file, the line goes to
+    /// stdout as JSON and to stderr as text.
     fn line(&self, json: impl Fn() -> Option<String>, said: impl Fn() -> Option<String>) {
         let Some((path, file)) = &self.file else {
             if let Some(line) = self.json.then(&json).flatten() {
@@ -115,7 +116,7 @@ fn append(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// The text line of an event, with control characters of names escaped.
+/// The text line of an event, with control characters escaped; `None` for an unknown event.
 fn said(event: &ServerEvent) -> Option<String> {
     let said = |error: &longhaul::Error| Error::from(error.clone());
     let one = |client: &ServedClient| {

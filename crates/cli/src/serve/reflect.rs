@@ -103,7 +103,7 @@ pub(crate) fn run(args: &ReflectArgs) -> u8 {
     }
 }
 
-/// Splits a room from its group.
+/// Splits `ROOM=GROUP:PORT` into the room and its multicast group.
 fn bridged(text: &str) -> Result<(String, String), String> {
     let (room, group) = text.split_once('=').ok_or("write ROOM=GROUP:PORT")?;
     Ok((room.to_owned(), group.to_owned()))

@@ -34,7 +34,8 @@ pub(super) fn parse(text: &str) -> Result<Sweep, String> {
     Ok(Sweep { key, values })
 }
 
-/// The settings of each run: the last sweep's values change fastest. Without a sweep, one run.
+/// Returns the settings of each run. The values of the last sweep change fastest. Without a sweep
+/// there is one run, without settings.
 pub(super) fn combinations(sweeps: &[Sweep]) -> Result<Vec<Vec<Setting>>, Error> {
     let mut keys: Vec<&str> = sweeps.iter().map(|sweep| &*sweep.key).collect();
     keys.sort_unstable();

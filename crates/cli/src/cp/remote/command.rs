@@ -103,8 +103,8 @@ fn host(location: &Location) -> Option<&str> {
 
 impl Plan {
     /// Completes the command with the words of `ssh`, the path of longhaul on the other host, the
-    /// flags of `matches`, and `verbose` times `-v`. `filters` replace the flags that name files on
-    /// this host.
+    /// flags of `matches`, and `verbose` times `-v` (at most twice). `filters` replace all filter
+    /// flags, because some of them name files on this host.
     ///
     /// # Errors
     /// The command is too long for a shell.
@@ -176,7 +176,7 @@ impl Plan {
         }
     }
 
-    /// The command that reaches the host.
+    /// The ssh command that starts the copy on the host that runs it.
     pub(super) fn command(&self) -> Command {
         let (program, words) = self.ssh.split_first().expect("an ssh command has a word");
         let mut command = Command::new(program);
@@ -224,8 +224,8 @@ fn below_home(path: &Path) -> OsString {
     OsString::from_vec([prefix, bytes].concat())
 }
 
-/// The words for the flags of `matches` that the user or a file set, except [`NOT_FORWARDED`] and
-/// the flags for which `is_idle` is true.
+/// Returns the flags that the user or a configuration file set, as words of a command, except
+/// [`NOT_FORWARDED`] and the flags for which `is_idle` is true.
 fn flags(matches: &ArgMatches, is_idle: impl Fn(&str) -> bool) -> Vec<OsString> {
     let mut words = Vec::new();
     // clap names a group of flags after its struct, so the id starts with a capital.
