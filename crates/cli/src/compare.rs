@@ -56,7 +56,7 @@ pub(crate) struct CompareArgs {
     /// Simulate this scenario
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Size of the object [default: the scenario's; against a host 300MB]
+    /// Size of the object [default: the scenario's, or with HOST 300MB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     size: Option<Bytes>,
     /// Compare these protocols of cp --protocol; tcp:N has N connections, tcp:auto tries several
@@ -92,7 +92,7 @@ pub(crate) struct CompareArgs {
     html: Option<PathBuf>,
 }
 
-/// The texts around a table.
+/// The texts around the table and the plot.
 struct Setting {
     /// Host or scenario, size, number of runs.
     title: String,

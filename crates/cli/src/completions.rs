@@ -1,4 +1,4 @@
-//! `longhaul completions`: completion scripts of shells.
+//! `longhaul completions`: completion scripts for shells.
 
 use clap::{Arg, Command};
 use clap_complete::Shell;

@@ -35,7 +35,8 @@ pub(crate) fn columns() -> Option<u16> {
 static LOST: AtomicBool = AtomicBool::new(false);
 /// Whether the reader of stdout has closed its pipe.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Cancels a command that only writes to stdout once the reader of stdout has closed its pipe.
+/// Cancels a command that only writes to stdout, as soon as the reader of stdout closes its pipe or
+/// a write fails.
 static VIEW: OnceLock<CancelHandle> = OnceLock::new();
 
 /// Prints a line to stdout. A closed pipe is not an error. Any other failure is reported once, and
@@ -88,7 +89,7 @@ pub(crate) fn cancel_with_stdout(cancel: &CancelHandle) -> Result<(), Error> {
 
 /// Why a command of [`cancel_with_stdout`] was cancelled.
 pub(crate) enum Cancelled {
-    /// The reader of stdout has closed its pipe.
+    /// The reader of stdout has closed its pipe, or a write to stdout failed.
     Unread,
     /// A signal arrived.
     Interrupted,

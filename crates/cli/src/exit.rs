@@ -59,7 +59,7 @@ pub(crate) fn kind_name(kind: ErrorKind) -> &'static str {
 pub(crate) fn of_view(done: Result<u8, Error>) -> Result<u8, Error> {
     match (done, console::cancelled()) {
         (Err(error), Some(Cancelled::Unread)) if is_cancel(error.kind) => Ok(DONE),
-        // The reason that the library gives depends on the call that was under way.
+        // One text for all calls, because the library's text depends on the interrupted call.
         (Err(_), Some(Cancelled::Interrupted)) => {
             Err(Error::new(ErrorKind::Cancelled, "interrupted"))
         }
@@ -67,7 +67,8 @@ pub(crate) fn of_view(done: Result<u8, Error>) -> Result<u8, Error> {
     }
 }
 
-/// Whether a cancelled call may end with an error of this kind. Other errors have another cause.
+/// Whether a cancelled call may end with an error of this kind. An error of any other kind has
+/// another cause.
 fn is_cancel(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Cancelled | ErrorKind::Unfinished)
 }

@@ -1,4 +1,5 @@
-//! `longhaul help cp`, `help sync` and `help cp PROTOCOL`: help of one screen.
+//! Short help: `longhaul help cp` and `help sync` print examples and the most used flags on one
+//! screen, and `help cp PROTOCOL` prints the settings of a protocol.
 
 use std::ffi::OsString;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! `--json`: one object a line on stdout, each with its `event`; the last is `summary` or `error`,
 //! except at a server. docs/events.md has each event of each command and its fields.
 //!
-//! The name of a field ends in its unit, if it has one: `_bps` is bits a second, `bytes` bytes.
+//! If a field has a unit, its name ends with the unit: `_bps` means bits a second, `bytes` bytes.
 //! Paths that are not UTF-8 are shown with replacement characters, and have all their bytes in a
 //! second field whose name ends in `_hex`.
 

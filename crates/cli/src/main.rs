@@ -1,10 +1,12 @@
 //! The `longhaul` command.
 //!
-//! One file a subcommand: each parses its arguments, adds defaults from the configuration, checks
-//! them, and runs. Shared modules: [`config`] (defaults from files), [`quantity`] (`950M`,
-//! `0.1%`), [`reach`] (how another host is reached), [`exit`] (statuses), [`console`] (choice of
-//! stdout or stderr), [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]),
-//! [`plain`] (escapes text from others), [`signals`], [`scenario_file`].
+//! [`args`] parses the command line, adds defaults from the configuration, and calls the
+//! subcommand. Each subcommand has its own file, which defines, checks and runs its arguments.
+//!
+//! Shared modules: [`config`] (defaults from files), [`quantity`] (`950M`, `0.1%`), [`reach`] (how
+//! another host is reached), [`exit`] (statuses), [`console`] (choice of stdout or stderr),
+//! [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]), [`plain`] (escapes text
+//! from others), [`signals`], [`scenario_file`].
 
 mod args;
 mod cat;

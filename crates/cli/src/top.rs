@@ -28,13 +28,13 @@ const ABOUT: &str = "\
 Show the status of a server
 
 Prints each transfer with its rate, queue, losses and bottleneck, then the streams, the rooms and \
-the shared tree, and refreshes the screen each second. Needs the right `status=ro` in the \
-server's list of clients, because the status shows the ids and \
-paths of all clients.";
+the shared tree, and refreshes the screen each second, or after the time of --interval. Needs the \
+right `status=ro` in the server's list of clients, because the status shows the ids and paths of \
+all clients.";
 
 /// Moves the cursor to the top of the terminal, and clears the screen.
 const ERASE: &str = "\x1b[H\x1b[J";
-/// The most columns of a transfer's client and paths.
+/// Largest width, in characters, of the column with a transfer's client and paths.
 const WIDEST: usize = 48;
 /// The time over which `--once` measures rates.
 const ONCE: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ fn start(
 fn show(args: &TopArgs, connection: &Connection) -> Result<(), Error> {
     let every = if args.once { ONCE } else { args.interval };
     let mut watch = blocking::wait(connection.watch_status(every))?;
-    // The first snapshot has no rates yet.
+    // The first snapshot has no rates yet, so `--once` prints the second one.
     let mut skip = u32::from(args.once);
     let draws = console::is_terminal_out() && !args.once;
     while let Some(status) = blocking::wait(watch.next()) {

@@ -8,7 +8,8 @@ pub(crate) fn now() -> String {
     time(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// The time `seconds` after 1970 as `2026-11-24T22:00:00Z`, in the proleptic Gregorian calendar.
+/// Formats a time as `2026-11-24T22:00:00Z`, in the proleptic Gregorian calendar. `seconds` counts
+/// from the start of 1970.
 pub(crate) fn time(seconds: i64) -> String {
     const DAY: i64 = 86_400;
     let (days, rest) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));

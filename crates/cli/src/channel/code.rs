@@ -1,4 +1,4 @@
-//! The values of `--code`.
+//! The values of `longhaul channel --code`: the codes that restore lost messages.
 
 use longhaul::ChannelCode;
 

@@ -46,7 +46,8 @@ impl Course {
         self.with(|points| rates(points))
     }
 
-    /// Locks the samples. A poisoned lock only means that a thread panicked while it recorded.
+    /// Locks the samples. Ignores that a lock is poisoned, because the samples stay valid if a
+    /// thread panics.
     fn with<T>(&self, act: impl FnOnce(&mut Vec<(f64, u64)>) -> T) -> T {
         act(&mut self.points.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -21,7 +21,7 @@ figure { margin: 1.5rem 0; padding: .5rem; background: #fff; border-radius: 6px;
 figure svg { max-width: 100%; height: auto; display: block; margin: auto; }
 ";
 
-/// The page.
+/// Returns the page as HTML.
 ///
 /// # Errors
 /// The plot cannot be drawn.

@@ -196,13 +196,15 @@ fn measured(
 fn shares(outcome: &SimOutcome) -> Option<Shares> {
     let (copy, tcp) = (outcome.flows.first()?, outcome.flows.last()?);
     let finished = copy.finished?;
-    // Other flows of the scenario may continue after the copy.
+    // Other flows of the scenario may continue after the copy, so the TCP flow's last sample may be
+    // too late.
     let then = tcp.series.iter().find(|point| point.at >= finished);
     let rate = then.map_or(tcp.goodput, |point| point.delivered / point.at.since(tcp.started));
     Some(Shares { copy: copy.goodput, tcp: rate })
 }
 
-/// Reduces the points for the plot by averaging neighbours in equal intervals.
+/// Reduces the points for the plot: replaces each group of neighbours by their mean, at the time of
+/// the group's last point.
 fn thinned(rates: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let together = rates.len().div_ceil(POINTS).max(1);
     let mean = |points: &[(f64, f64)]| {

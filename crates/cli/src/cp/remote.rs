@@ -118,8 +118,8 @@ fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((read > 0).then_some(text))
 }
 
-/// Starts a thread that sends the list of `--files-from` and its end mark, and returns the pipe
-/// unclosed: closing the pipe cancels the copy.
+/// Starts a thread that sends the list of `--files-from` and its end mark. The thread then hands
+/// the open pipe to the returned receiver, because closing the pipe cancels the copy.
 fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let list = list.to_owned();
@@ -132,8 +132,9 @@ fn send_list(mut stdin: ChildStdin, list: &[u8]) -> Receiver<ChildStdin> {
 }
 
 impl Run<'_> {
-    /// Shows events until the other host's output ends. Drops `stdin` when the user cancels, which
-    /// ends the copy on the other host. If the output has not ended after [`ENDING`], kills ssh.
+    /// Shows events until the other host's output ends. When the user cancels, drops `stdin`, so
+    /// that the copy on the other host ends. If the output goes on for longer than [`ENDING`] after
+    /// that, kills ssh.
     fn follow(
         &mut self,
         lines: &Receiver<Line>,

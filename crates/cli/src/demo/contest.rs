@@ -41,7 +41,7 @@ struct Lap {
     name: &'static str,
     took: Span,
     bytes: Bytes,
-    /// Why the measurement is invalid.
+    /// Why the measurement is invalid; `None` if it is valid.
     invalid: Option<String>,
 }
 
@@ -64,7 +64,8 @@ pub(super) fn track() -> Track {
     Emulation::start(EmulationSpec::pair(link.clone(), link))
 }
 
-/// Runs the race below the folder `place`, the first lap on `track`, and prints its table.
+/// Runs the race with its files in the folder `place`, and prints the table of all laps. The first
+/// lap uses the path `track`.
 pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     step(&format!(
         "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP \
@@ -151,7 +152,7 @@ fn by_longhaul(
     Ok(Lap { name: "longhaul", took, bytes: SIZE, invalid: invalid(&track)? })
 }
 
-/// Random bytes, which no link could compress.
+/// Writes random bytes to a file, because no link can compress them.
 fn random_file(path: &Path) -> io::Result<()> {
     let mut random = File::open("/dev/urandom")?.take(SIZE.get());
     io::copy(&mut random, &mut File::create(path)?).map(drop)

@@ -20,7 +20,7 @@ const BIG: [u64; 5] = [40, 25, 12, 6, 2];
 /// Totals of the created tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Made {
-    /// Regular files.
+    /// Number of regular files.
     pub(super) files: u64,
     /// Bytes of all regular files.
     pub(super) bytes: u64,

@@ -123,7 +123,7 @@ fn every_kind_of_flow_runs_and_reports_its_result() {
     // 3 MB in blocks of at most 1440 bytes; one in 200 is lost on average.
     assert!(count(0, "blocks") > 2_000 && count(0, "sent") > count(0, "blocks"), "{ended}");
     assert!(count(0, "lost") > 0 && count(0, "retransmitted") > 0, "{ended}");
-    // `cut` stops after 2.5 s at 9 Mbit/s, so it delivers at most 2.8 MB of its 3.9 MB.
+    // `cut` stops after 2.5 s at 9 Mbit/s, so it delivers at most 2.8 MB. Its object has 3.9 MB.
     assert!(count(2, "delivered_bytes") < 2_900_000, "{ended}");
     // `bulk` sends 1 MB in segments of at most 1460 bytes.
     assert!(count(3, "sent") >= 1_000_000 / 1_460, "{ended}");
@@ -225,7 +225,7 @@ fn ctrl_c_at_any_moment_of_flows_leaves_no_file_and_reports_no_success() {
 }
 
 #[test]
-fn a_killed_server_fails_only_its_copy_and_the_error_names_it() {
+fn a_killed_server_fails_only_its_own_copy() {
     let kill = "for p in /proc/[0-9]*; do grep -aq '[a]llow' $p/cmdline && kill -9 ${p#/proc/}; \
         done; sleep 0.3; exit 3";
     let text = format!(

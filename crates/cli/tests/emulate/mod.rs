@@ -28,7 +28,8 @@ fn piped(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// Waits until processes and their files have disappeared, which no event reports.
+/// Waits until `left` finds none of the processes or files that must disappear. Polls, because no
+/// event reports their end.
 fn until_none_is_left<T: Debug + Default + PartialEq>(left: impl Fn() -> T) {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -51,7 +52,7 @@ fn emulate(args: &[&str]) -> Result<Ended, Skipped> {
     Ok(ended)
 }
 
-/// A running `longhaul emulate` whose command has printed its first line.
+/// Starts `longhaul emulate` and waits until its command has printed the line `started`.
 fn started(args: &[&str]) -> Result<Child, Skipped> {
     emulate(&["--", "true"])?;
     let mut child = Child::spawn(&mut command(args));
@@ -69,7 +70,7 @@ fn scenario(text: &str) -> (TempDir, String) {
 }
 
 #[test]
-fn output_and_status_of_a_command_pass_through_and_the_last_line_names_the_limits() {
+fn output_and_status_of_a_command_pass_through_and_stderr_has_the_counters() {
     let script = "cat /etc/hosts; exit 7";
     let ended = need!(emulate(&["--rate", "1G", "--rtt", "10ms", "--", "sh", "-c", script]));
     ended.is(7, &["a > b: ", "b > a: ", "own drops", "late", "processor"]);

@@ -33,8 +33,8 @@ fn a_video_of_50_megabits_a_second_crosses_300_ms_with_2_per_cent_of_loss() {
     assert_eq!(received.len(), written * 125_020, "{ended}");
 }
 
-/// Sends 60 frames of 300,000 bytes over 40 ms with 2 % of loss; returns the summaries of
-/// sender and receiver.
+/// Sends 60 frames of 300,000 bytes over a path with an RTT of 40 ms and 2 % of loss. Returns the
+/// summaries of sender and receiver.
 fn stream_by(way: &str) -> Result<(serde_json::Value, serde_json::Value), Skipped> {
     stream_over(
         &["--rate", "100M", "--loss", "2%"],
@@ -42,8 +42,8 @@ fn stream_by(way: &str) -> Result<(serde_json::Value, serde_json::Value), Skippe
     )
 }
 
-/// Sends frames of 300,000 bytes at 20 a second over 40 ms; returns the summaries of sender and
-/// receiver.
+/// Sends 20 frames of 300,000 bytes a second over `path` with an RTT of 40 ms. Returns the
+/// summaries of sender and receiver.
 fn stream_over(
     path: &[&str],
     flags: &str,

@@ -15,7 +15,8 @@ pub(crate) struct Apart {
 }
 
 impl Apart {
-    /// Skips the test if this user may not mount on this host.
+    /// Runs the shell command `mount` in the namespace before the program. Skips the test if this
+    /// user may not mount on this host.
     fn with(mount: &str) -> Result<Apart, Skipped> {
         let flag = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
         let mut allowed = Command::new("unshare");
@@ -169,7 +170,8 @@ fn is_full(ended: &Ended, status: i32, into: &Path, from: &Path) {
     fs::remove_file(into.join("filler")).unwrap();
 }
 
-/// A tree of small files (24 MB), which reserve no space before they are written.
+/// Creates a tree of small files (24 MB). A copy reserves no space for small files, so the disk can
+/// become full during the copy.
 fn small_files(root: &Path) {
     for number in 0..120 {
         write(&root.join(format!("tree/{number:03}")), &bytes(200_000, number));
@@ -199,7 +201,7 @@ fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
     let small = pair.scratch.path().join("small");
     fs::create_dir(&small).unwrap();
     let apart = need!(Apart::tiny(&small, 40 << 20));
-    // The shell keeps the mount until the copy has ended.
+    // This process keeps the mount namespace until the copy has ended.
     let mut keeper = Command::new(&apart.words[0]);
     keeper.args(&apart.words[1..]).args(["sh", "-c", "echo ready; exec sleep 600"]);
     let mut keeper = Child::spawn(keeper.stdout(Stdio::piped()).stderr(Stdio::piped()));

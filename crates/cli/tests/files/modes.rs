@@ -111,8 +111,8 @@ fn without_p_new_files_and_folders_get_the_mode_of_the_source_minus_the_umask() 
     [&pair.here, &pair.there].into_iter().for_each(|root| release(root));
 }
 
-/// Starts a copy of a tree into a folder that already has a part of the tree. Kills the copy
-/// half-way, runs it again to its end, and checks the modes at each point.
+/// Starts a copy of a tree into a folder that already has a part of the tree. Kills the copy after
+/// a quarter, runs it again to its end, and checks the modes at each point.
 fn interrupt(flags: &[&str], [file, folder, old]: [u32; 3]) {
     let pair = Pair::new();
     write(&pair.there.join("t/new/large"), &bytes(LARGE, 1));

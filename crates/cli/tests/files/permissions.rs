@@ -49,7 +49,7 @@ pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     Ok(pair)
 }
 
-/// A tree with an unreadable file and a folder that cannot be entered.
+/// Creates a tree with an unreadable file and a folder that cannot be entered.
 fn forbidden(root: &Path) {
     for name in ["open", "shut", "cell/inmate"] {
         write(&root.join("tree").join(name), name.as_bytes());
@@ -58,7 +58,7 @@ fn forbidden(root: &Path) {
     set_mode(&root.join("tree/cell"), 0);
 }
 
-/// Restores access to the folders, so that the scratch folder can be removed.
+/// Restores access to the folder `cell`, so that the scratch folder can be removed.
 fn release(root: &Path) {
     set_mode(&root.join("tree/cell"), 0o755);
 }
@@ -76,7 +76,7 @@ fn files_without_permission_at_the_client_are_named_and_the_rest_is_copied() {
     cp(&[&"-rn", &"tree", &pair.at("")]).is(8, &named);
     assert!(!pair.there.join("tree").exists());
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
-    // A second copy, with nothing left to do, names them too.
+    // A second copy, with nothing left to do, names the same files.
     cp(&[&"-r", &"tree", &pair.at("")]).is(8, &named);
     assert_eq!(fs::read(pair.there.join("tree/open")).unwrap(), b"open");
     assert!(!pair.there.join("tree/shut").exists());
@@ -104,7 +104,7 @@ fn files_without_permission_at_the_server_are_named_and_the_rest_is_copied() {
     pair.cp(&[&"-rn", &pair.at("tree"), &"."]).is(8, &named);
     assert!(!pair.here.join("tree").exists());
     pair.cp(&[&"-r", &pair.at("tree"), &"."]).is(8, &named);
-    // A second copy, with nothing left to do, names them too.
+    // A second copy, with nothing left to do, names the same files.
     pair.cp(&[&"-r", &pair.at("tree"), &"."]).is(8, &named);
     assert_eq!(fs::read(pair.here.join("tree/open")).unwrap(), b"open");
     assert!(!pair.here.join("tree/shut").exists());

@@ -1,4 +1,4 @@
-//! Hostile names from the other host, which would control the user's terminal.
+//! Hostile names from the other host: without escaping, they would control the user's terminal.
 
 use std::ffi::OsStr;
 use std::fs;

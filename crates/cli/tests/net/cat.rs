@@ -107,7 +107,7 @@ async fn open(pair: &Pair, path: &str) -> RemoteFile {
     connect(pair).await.open_file(path).await.expect("it is there")
 }
 
-/// The results of `ranges`, each with its bytes.
+/// Reads `ranges`, and returns the bytes of each range.
 async fn read(file: &RemoteFile, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new(); ranges.len()];
     let mut reads = file.read_ranges(ranges.iter().cloned()).await.unwrap();
@@ -321,7 +321,8 @@ fn the_open_files_of_one_client_are_limited() {
     });
 }
 
-/// A server of the file `file` whose list of clients is a file, and that list.
+/// Starts a server that reads its list of clients from a file. Returns the server and the path of
+/// the list.
 pub(super) fn by_list(pair: &Pair) -> (Server, PathBuf) {
     let list = pair.scratch.path().join("allowed");
     write_private(&list, &pair.client.id);
