@@ -20,7 +20,7 @@ const JOURNAL: &str = ".x.lh-journal";
 /// Length in bytes of a journal with a few chunks.
 const SOME_CHUNKS: u64 = 300;
 
-/// Copies a tree there and back.
+/// Copies a tree to the server and back.
 async fn there_and_back() {
     let rig = Rig::new();
     write_tree(&rig.here("run"), 20, 3 << 20);

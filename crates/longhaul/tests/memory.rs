@@ -146,7 +146,7 @@ fn a_reader_beyond_the_limit_writes_no_file() {
 }
 
 #[test]
-fn a_file_larger_than_the_limit_is_refused_and_one_of_its_size_is_read() {
+fn a_file_larger_than_the_limit_is_refused_and_a_file_of_the_limits_size_is_read() {
     blocking::wait(async {
         let rig = Rig::new();
         let server = rig.server().start().await.expect("it listens");

@@ -69,7 +69,7 @@ async fn calls_and_items_go_both_ways() {
     let answers = rpc.batch::<u64>("lab/twice", &numbers, options).await;
     assert_eq!(answers, numbers.iter().map(|number| Ok(number * 2)).collect::<Vec<_>>());
 
-    // More items than may wait unread.
+    // These are more items than may wait unread.
     let mut counted = rpc.open("lab/count", &100_u64, options).expect("it is short");
     for expected in 0..100_u64 {
         assert_eq!(counted.next().await, Some(Ok(expected)));

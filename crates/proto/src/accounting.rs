@@ -30,9 +30,9 @@ pub struct SenderAccounting {
 pub struct ReceiverAccounting {
     /// Valid data datagrams received.
     pub received: u64,
-    /// Blocks received for the first time.
+    /// Blocks received for the first time, and `recovered` blocks.
     pub distinct: u64,
-    /// Blocks received again.
+    /// Blocks received again, and coded symbols that replaced no block.
     pub duplicates: u64,
     /// Missing blocks that coded symbols replaced, a part of `distinct`.
     pub recovered: u64,

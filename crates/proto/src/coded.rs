@@ -4,12 +4,12 @@
 //! ([`crate::fec`]). Any n symbols of a chunk replace any n of its blocks. A sender adds symbols to
 //! the last rounds of an object, because a loss there would cost another round trip. A symbol
 //! travels like a block, in its own datagram. The block number in the datagram's header names the
-//! chunk, so no other message is needed.
+//! chunk and the symbol, so no other message is needed.
 //!
-//! In the core a symbol is a [`Block`] whose index is above the indices of all real blocks. The
-//! core decides which symbols are sent and when they suffice; the driver (the program that does the
-//! I/O) moves bytes. A sender may only send symbols to a receiver that takes them
-//! ([`crate::endpoint::Sender::allow_coded`]).
+//! In the core (the state machine of a protocol) a symbol is a [`Block`] whose index is above the
+//! indices of all real blocks. The core decides which symbols are sent and when they suffice; the
+//! driver (the program that does the I/O) moves bytes. A sender may send symbols only to a receiver
+//! that takes them ([`crate::endpoint::Sender::allow_coded`]).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -107,9 +107,9 @@ pub fn shape(layout: &Layout, chunk: u64) -> Option<Shape> {
 /// Returns for each chunk the number of symbols to add to a round; `sent` has the number of blocks
 /// that the round sends of each chunk. With these symbols a chunk rarely stays incomplete. All
 /// chunks together get at most `budget` symbols. If `budget` is too small for this, the chunks
-/// share it; most symbols still replace a lost block. A first round that almost certainly needs
-/// another round sends only symbols that very probably replace a loss, and keeps the others for
-/// that round.
+/// share it; most symbols still replace a lost block. If a first round very probably needs a second
+/// one, it sends only symbols that probably replace a loss, and keeps the others for the second
+/// round.
 pub(crate) fn amounts(sent: &[u32], losses: Losses, budget: u64, is_first: bool) -> Vec<u8> {
     let sum = |all: &[u8]| all.iter().map(|count| u64::from(*count)).sum::<u64>();
     let enough = |failure: f64| {
@@ -196,7 +196,8 @@ mod tests {
     use super::*;
     use crate::units::Bytes;
 
-    /// Four chunks of 1,000 bytes and one of 250, in segments of two; blocks of 100 bytes.
+    /// Four chunks of 1,000 bytes and one of 250, in segments of two chunks and blocks of 100
+    /// bytes.
     fn layout() -> Layout {
         layout_of(100)
     }

@@ -12,12 +12,13 @@
 //!   senders and receivers. [`wire`]: header and control messages.
 //! - [`tally`], [`ranges`]: which blocks have arrived, which are skipped.
 //! - [`pace`], [`rtt`], [`sent`], [`pulse`], [`rate`]: pacing, measurements and rate control.
-//!   [`remembered`]: an earlier flow's findings about the path.
+//!   [`law`]: the rate control laws. [`remembered`]: an earlier flow's findings about the path.
 //! - [`ends`]: code that the senders and receivers of all protocols share.
 //! - [`registry`], [`settings`], [`kind`]: the list of protocols, their settings, and the units of
 //!   the settings. Then a folder for each protocol: [`rbudp`], [`fobs`], [`sabul`], [`tsunami`],
 //!   [`netblt`], [`gtp`].
-//! - [`fec`]: erasure codes, which replace lost datagrams without a round trip.
+//! - [`fec`]: erasure codes, which replace lost datagrams without a round trip. [`coded`]: repair
+//!   symbols in the last rounds of a copy.
 //! - [`stream`]: frames that arrive before a deadline or are reported as missed.
 //! - [`model`]: RBUDP's equations.
 //! - [`channel`]: messages from several senders to several subscribers.

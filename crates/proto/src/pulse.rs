@@ -202,7 +202,7 @@ impl TrainMeter {
 
     fn end(&mut self) -> bool {
         let Some(train) = self.current.take() else { return false };
-        // All arrived in one batch, too fast for this clock.
+        // All datagrams arrived in one batch, too fast for this clock.
         if train.last == train.first {
             return false;
         }
@@ -232,7 +232,7 @@ impl Passing {
     }
 
     fn note(&mut self, now: Time) {
-        // The clock behind arrival times may have been set back.
+        // The clock of the arrival times may have been set back.
         let now = now.max(self.last);
         let pause = now.since(self.last);
         if pause > self.pause {
@@ -355,7 +355,8 @@ mod tests {
         }
         let train = make(&mut pulses, at(22_000)).train.unwrap();
         assert_eq!((train.bytes, train.span), (Bytes::new(11 * 1472), Span::from_micros(1_100)));
-        // Two single datagrams with a pause between them show the rate of the path.
+        // The datagrams after this pause arrive one by one, so the path caused the pause, and it
+        // counts.
         let mut pulses = Pulses::new(at(0), &setup());
         for number in 0..TRAIN_LEN {
             let came = number * 100 + if number < 12 { 0 } else { 20_000 };

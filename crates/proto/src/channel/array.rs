@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// The header is padded so that the data start at a multiple of this many bytes.
 const ALIGN: usize = 64;
-/// Maximum number of dimensions, as in NumPy.
+/// Maximum number of dimensions, as in NumPy 2.
 const DIMENSIONS: usize = 64;
 /// Maximum bytes of the header. NumPy itself usually writes fewer than 200.
 const HEADER: usize = 4_096;
@@ -18,8 +18,8 @@ const HEADER: usize = 4_096;
 /// An array within a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
-    /// The type of an element as NumPy writes it: byte order (`<`, `>`, `|`), kind (`i`, `u`, `f`,
-    /// `c`, `b`) and size in bytes. Example: `<f8`.
+    /// The type of an element as NumPy writes it: byte order (`<` little-endian, `>` big-endian,
+    /// `|` none), kind (`i`, `u`, `f`, `c`, `b`) and size in bytes. Example: `<f8`.
     pub dtype: String,
     /// The length of each dimension.
     pub shape: Vec<usize>,
@@ -59,7 +59,7 @@ impl core::error::Error for ArrayError {}
 
 /// A number type for the elements of an array.
 pub trait Element: Copy {
-    /// The type code, without byte order.
+    /// The type code: kind and size in bytes, without byte order. Example: `f8`.
     const KIND: &'static str;
     /// Reads an element from little-endian bytes.
     fn from_le(bytes: &[u8]) -> Self;
@@ -87,21 +87,21 @@ macro_rules! elements {
 elements!(i8: "i1", i16: "i2", i32: "i4", i64: "i8", u8: "u1", u16: "u2", u32: "u4", u64: "u8",
     f32: "f4", f64: "f8");
 
-/// Splits an element type such as `<f8` into whether it is big-endian, its kind, and its size in
-/// bytes.
+/// Splits an element type such as `<f8` into whether it is big-endian, its type code (`f8`), and
+/// its size in bytes.
 fn dtype(text: &str) -> Option<(bool, &str, usize)> {
     let is_big = text.starts_with('>');
-    let kind = text.strip_prefix(['<', '>', '|'])?;
-    let (letter, bytes) = kind.split_at_checked(1)?;
+    let code = text.strip_prefix(['<', '>', '|'])?;
+    let (kind, bytes) = code.split_at_checked(1)?;
     let size = bytes.parse::<usize>().ok()?;
-    let is_known = match letter {
+    let is_known = match kind {
         "i" | "u" => [1, 2, 4, 8].contains(&size),
         "f" => [2, 4, 8].contains(&size),
         "c" => [8, 16].contains(&size),
         "b" => size == 1,
         _ => false,
     };
-    is_known.then_some((is_big, kind, size))
+    is_known.then_some((is_big, code, size))
 }
 
 fn elements(shape: &[usize]) -> Option<usize> {
@@ -161,7 +161,7 @@ impl<'a> Array<'a> {
 
     /// Returns the elements in the order of the message; `None` if they are not of type `T`.
     pub fn values<T: Element>(&self) -> Option<Vec<T>> {
-        let (is_big, _, size) = dtype(&self.dtype).filter(|(_, kind, _)| *kind == T::KIND)?;
+        let (is_big, _, size) = dtype(&self.dtype).filter(|(_, code, _)| *code == T::KIND)?;
         let value = |bytes: &[u8]| {
             if !is_big {
                 return T::from_le(bytes);

@@ -1,18 +1,18 @@
 //! Messages with a deadline: the age of each one, and the erasure code that the path needs.
 //!
-//! The age of a message is the time since its sender got it. A message travels in hops, for example
-//! from the sender to a server and from the server to a subscriber. On each hop the sending end
-//! states the message's age at departure ([`Departure`]). The receiving end adds half of the
-//! round-trip time, and the additional delay compared with the fastest message of the last 30 to 60
-//! s ([`Judge`]). The clocks therefore need not agree.
+//! The age of a message is the time since the application gave the message to its sender. A message
+//! travels in hops, for example from the sender to a server and from the server to a subscriber. On
+//! each hop the sending end states the message's age at departure ([`Departure`]). The receiving
+//! end adds half of the round-trip time, and the additional delay compared with the fastest message
+//! of the last 30 to 60 s ([`Judge`]). The clocks therefore need not agree.
 
 use super::cutter::{Code, MAX_GROUP, MAX_REPAIRS};
 use crate::stream::{Clock, EPSILON, Needs, Path, Way, plan};
 use crate::time::{Span, Time};
 use crate::units::Bytes;
 
-/// The age of a message, and the time by the sending end's clock, when the message leaves for a
-/// hop.
+/// Describes a message at the moment when it leaves for a hop: its age, and the time by the sending
+/// end's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The message's age, in microseconds.

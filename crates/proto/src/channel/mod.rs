@@ -1,4 +1,5 @@
-//! Channels: messages with boundaries, from several senders through a room to several subscribers.
+//! Channels: messages with boundaries, from several senders through a room (a named group at a
+//! server) to several subscribers.
 //!
 //! A room keeps its newest messages in one [`Log`]. A subscriber is a [`Cursor`] into the log, so a
 //! slow subscriber needs no memory of its own. If the log drops messages that a slow subscriber has
@@ -91,7 +92,7 @@ pub struct Message {
     pub origin: u64,
     /// Counts the messages of the sender, from 1.
     pub number: u64,
-    /// When the sender got the message, in microseconds of the sender's clock.
+    /// When the application gave the message to the sender, in microseconds of the sender's clock.
     pub at: u64,
     /// When the sender got the message, in microseconds of this host's clock, as far as known.
     pub born: i64,

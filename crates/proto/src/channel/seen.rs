@@ -118,7 +118,8 @@ impl Seen {
         Seen { origins: BTreeMap::new(), most, uses: 0 }
     }
 
-    /// Marks a message; returns whether the message is new. A message too old to be known is not.
+    /// Marks a message; returns whether the message is new. A message that is too old to be known
+    /// does not count as new.
     pub fn is_new(&mut self, origin: u64, number: u64) -> bool {
         self.uses += 1;
         if !self.origins.contains_key(&origin) && self.origins.len() >= self.most {

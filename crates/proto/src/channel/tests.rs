@@ -59,8 +59,8 @@ fn a_late_subscriber_gets_the_last_message_of_each_key_first() {
     }
     let mut late = Cursor::new(&log, Mode::Reliable, Prefix::ALL, 0);
     assert_eq!(late.behind(&log), 4);
-    // The key changes before the late subscriber takes it: the subscriber gets only the newest
-    // value.
+    // The key `b` changes before the late subscriber takes its value, so the subscriber gets only
+    // the newest value.
     log.push(message(6, "b"));
     assert_eq!(take(&mut late, &log), [3, 4, 5, 6]);
 }
@@ -120,7 +120,8 @@ fn filters_select_messages_and_a_datagram_subscriber_skips_old_ones() {
         log.push(message(number, ""));
     }
     let taken = take(&mut datagrams, &log);
-    // The last messages of three keys, then the newest 256 of 300.
+    // First the number of lost messages, then the last messages of three keys, then the newest 256
+    // of 300 messages.
     assert_eq!((taken[0], taken.len(), taken.last()), (-44, 1 + 3 + 256, Some(&309)));
 }
 

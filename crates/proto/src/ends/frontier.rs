@@ -86,7 +86,7 @@ impl Frontier {
         self.peek().is_some_and(|next| self.first_sent + self.len(next) > self.grant)
     }
 
-    /// Whether a block may be sent for the first time.
+    /// Whether a first send is possible now.
     pub fn is_open(&self) -> bool {
         self.peek().is_some() && !self.is_out_of_grant()
     }
@@ -135,7 +135,7 @@ impl Frontier {
         self.next = self.next.max(end);
     }
 
-    /// Records blocks that the receiver reported as arrived; returns how many were new.
+    /// Records blocks that have arrived at the receiver; returns how many were new.
     pub(crate) fn set_there(&mut self, blocks: Range<u64>) -> u64 {
         let end = blocks.end.min(self.layout.blocks());
         let sent = self.there.insert(blocks.start..end.min(self.next));

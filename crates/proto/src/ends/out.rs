@@ -15,7 +15,7 @@ pub(crate) struct Out<S> {
     pub(crate) sender: S,
     pub(crate) now: Time,
     pub(crate) sent: Vec<Block>,
-    /// The number of numbered messages that the sender got.
+    /// Number of messages with a sequence number that the sender got.
     pub(crate) said: u64,
 }
 
@@ -34,7 +34,8 @@ impl<S: Sender> Out<S> {
         })
     }
 
-    /// Sends until nothing is due before `until`; returns the indices of the blocks sent meanwhile.
+    /// Sends until nothing more is due at or before `until`; returns the indices of the blocks sent
+    /// meanwhile.
     pub(crate) fn run_until(&mut self, until: Time) -> Vec<u32> {
         let sent = self.run_while(|out, wake| {
             let Wake::At(at, _) = wake else { return false };

@@ -7,7 +7,7 @@
 //!
 //! Sent blocks are kept in stretches. A stretch is a run of blocks that were sent equally often.
 //! Stretches are kept in the order in which they are to be resent, so the next block is found
-//! without a search. This holds for any order of first sends.
+//! without a search, unless only known losses are resent. This holds for any order of first sends.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -18,8 +18,8 @@ use crate::layout::{Block, Layout};
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// A stretch with at least this many blocks gets no more. All blocks in flight of a stretch count
-/// as lost together.
+/// A stretch with at least this many blocks gets no more. All unacknowledged blocks of a stretch
+/// count as lost together.
 pub(super) const STRETCH: u32 = 256;
 
 /// When a stretch was sent.
@@ -48,7 +48,7 @@ pub(super) struct Known {
     /// Datagrams with lower numbers had arrived or were lost at the time of the receiver's last
     /// report.
     pub(super) highest: u64,
-    /// A datagram that stays unacknowledged for longer than this is lost.
+    /// A datagram that stays unacknowledged for this long is lost.
     pub(super) patience: Span,
     /// Only datagrams up to this number count as lost because of time.
     pub(super) by_time_to: u64,

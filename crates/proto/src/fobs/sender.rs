@@ -1,7 +1,7 @@
-//! The sending end. It sends each block once, then repeats unacknowledged blocks in a circle, batch
-//! after batch, until the completion signal arrives. After each chunk of new data the sender
-//! resends known losses before it begins the next chunk. With the rate table (`table`) the sender
-//! is less greedy during congestion.
+//! The sending end. The sender sends each block once, then repeats unacknowledged blocks in a
+//! circle, batch after batch, until the completion signal arrives. After each chunk of new data the
+//! sender resends known losses before it begins the next chunk. With the rate table (`table`) the
+//! sender is less greedy during congestion.
 
 use alloc::boxed::Box;
 
@@ -29,16 +29,18 @@ pub(crate) struct FobsSender {
     speed: Speed,
     circle: Circle,
     batch: Batch,
-    /// Blocks in a chunk.
+    /// Blocks in a chunk. A chunk here is a setting of FOBS ([`CHUNK`]), not a hashed chunk of the
+    /// object.
     chunk: u64,
     /// The end of the current chunk, as a block number of the object.
     chunk_end: u64,
-    /// The number of the last datagram with a first send.
+    /// The packet number of the last datagram that carried a first send.
     last_first: u64,
-    /// The number of the newest acknowledgement whose last message arrived.
+    /// The number of the newest acknowledgement whose last message arrived. Only the last message
+    /// of an acknowledgement has a `closing`.
     sequence: u64,
-    /// The receiver's highest packet number plus one, from acknowledgements whose last message
-    /// arrived.
+    /// The highest packet number that reached the receiver, plus one, as the last message of an
+    /// acknowledgement reports it.
     highest: u64,
     /// Nothing is due before this time, unless a message arrives.
     rest: Option<Time>,
@@ -119,7 +121,7 @@ impl FobsSender {
         })
     }
 
-    /// Whether a chunk is complete and the next has not begun.
+    /// Whether the sender has sent all of a chunk and nothing of the next chunk.
     fn is_between_chunks(&self) -> bool {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }

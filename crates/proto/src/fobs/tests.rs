@@ -20,7 +20,8 @@ use crate::wire::{Closing, Report, Selective};
 const FLOW: FlowId = FlowId(7);
 const RTT: Span = Span::from_millis(100);
 
-/// A flow with blocks of 1,000 bytes: at 80 Mbit/s a datagram of 1,032 bytes takes 103 µs.
+/// A flow with blocks of 1,000 bytes, in segments of `segment` blocks (0: one segment). At 80
+/// Mbit/s a datagram of 1,032 bytes takes 103 µs.
 fn setup(blocks: u64, segment: u64) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
     let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();

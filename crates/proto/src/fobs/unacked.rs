@@ -1,12 +1,12 @@
-//! Blocks of a segment that are not known to have arrived: a tree of words.
+//! The blocks of a segment that are not known to have arrived, as a tree of 64-bit words.
 //!
 //! > one byte (or even one bit) allocated per data packet, where this data structure tracks the
 //! > received/not received status of every packet
 //!
-//! The lowest level has one bit for each block. Each level above has one bit for each non-empty
-//! word of the level below; the highest level is one word. The next block is found in at most two
-//! steps for each level (sixteen million blocks have four levels), however few blocks are left. An
-//! acknowledgement costs a step for each word that it changes.
+//! The lowest level has one bit for each block. Each level above has one bit for each word of the
+//! level below, set while that word is not zero; the highest level is one word. The next block is
+//! found in at most two steps for each level (sixteen million blocks have four levels), however few
+//! blocks are left. An acknowledgement costs a step for each word that it changes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,8 +17,8 @@ use crate::tally::words;
 /// The blocks of a segment that are not known to have arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Unacked {
-    /// The first level has a bit for each block; every other level has a bit for each non-empty
-    /// word of the level below.
+    /// The first level has a bit for each block; every other level has a bit for each word of the
+    /// level below.
     levels: Vec<Vec<u64>>,
     count: u32,
 }

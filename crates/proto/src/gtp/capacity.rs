@@ -14,7 +14,8 @@
 //! holds, a small loss is enough to set one. While a ceiling holds, only loss above the threshold
 //! of the capacity estimator (CE, which follows one flow) counts, because a path may lose a little
 //! at any rate. If flows send far less than requested, the loss may come from hosts that pause and
-//! catch up. Such loss counts only when it repeats. A confirmed ceiling holds longer.
+//! catch up. Such loss counts only if the next interval has it too. A ceiling that is found again
+//! holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling
@@ -55,7 +56,7 @@ impl Trains {
 /// Measurements of all flows together in an interval, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
-    /// Received rate, including lost datagrams.
+    /// Rate of received and lost datagrams together.
     pub(super) total: f64,
     /// Received rate.
     pub(super) current: f64,
@@ -124,7 +125,7 @@ pub(super) struct Capacity {
     ceiling: f64,
     /// Number of intervals for which the ceiling still holds.
     belief: u64,
-    /// Number of intervals for which the ceiling held when it was set.
+    /// Number of intervals for which the ceiling holds, counted from when it was set.
     lasts: u64,
     /// The shortest queue since C_r began to rise.
     queue: f64,
@@ -258,8 +259,8 @@ impl Capacity {
         }
     }
 
-    /// Whether a queue has grown since C_r began to rise. An older queue is no reason to fall:
-    /// other traffic may have caused it.
+    /// Whether a queue has grown since C_r began to rise. An older queue does not lower C_r: other
+    /// traffic may have caused it.
     fn grows(&mut self, queue: f64) -> bool {
         self.queue = self.queue.min(queue);
         self.step > 0.0 && queue >= self.queue + self.tuning.queue_growth.as_secs_f64()
@@ -320,7 +321,8 @@ mod tests {
         Rules::new(&Settings::default())
     }
 
-    /// Ends an interval in which all of C_r is used. Returns the loss, which every flow has.
+    /// Ends an interval in which flows use all of C_r over a link of `link` bits a second. Returns
+    /// the loss, which every flow has.
     fn interval(capacity: &mut Capacity, rules: &Rules, link: f64) -> f64 {
         let total = capacity.rate(0.0);
         let current = total.min(link);
@@ -465,7 +467,7 @@ mod tests {
         assert_eq!(capacity.rate(0.0), 0.96e9);
         let mut capacity = Capacity::new();
         assert!(capacity.on_train(1e9, 1));
-        // The capacity rises in doubling steps up to the train's rate, then in small steps.
+        // C_r rises in doubling steps up to 90 % of the train's rate, then in small steps.
         let rates: std::vec::Vec<f64> = (0..9).map(|_| wait(&mut capacity, 0.0)).collect();
         let expected = [510.0, 530.4, 572.8, 664.5, 877.1, 900.0, 918.0, 936.4, 955.1];
         assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");

@@ -1,4 +1,5 @@
-//! One flow at the receiver: requests its blocks at its rate, tracks arrivals and measures.
+//! One flow at the receiver: requests its blocks at its rate, tracks arrivals, and measures rate
+//! and loss.
 //!
 //! > The SFC … provides per-flow based data packet request management and limits the number of
 //! > outstanding data requests. This limits the usage of receiver buffers for each flow and
@@ -35,7 +36,7 @@ use crate::wire::{Ack, Control, Request, SenderOffer};
 pub(super) struct ScheduleChange {
     /// Whether the flow began to answer, or its estimate changed.
     pub(super) changed: bool,
-    /// Rate freed by a flow that ended or stopped answering.
+    /// Rate freed by a flow that ended or stopped answering, in bits a second.
     pub(super) freed: f64,
 }
 
@@ -98,8 +99,8 @@ pub(super) struct Flow {
     request: u64,
     requested_rate: Rate,
     anew: bool,
-    /// When the flow last showed activity.
-    sign: Time,
+    /// Start of the current silence: the last arrival, or a later event that restarts the count.
+    silent_from: Time,
     /// When the flow was last checked for silence.
     looked: Time,
     /// Number of silences since the last arrival.
@@ -112,7 +113,8 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// A flow under these rules; its requested rate is `least` until its first target takes effect.
+    /// A flow under these rules. Unless the user fixed its rate, the requested rate is at most
+    /// `least` until the first target takes effect.
     pub(super) fn new(now: Time, setup: &Setup, rules: Rules, least: f64) -> Flow {
         let standing = Standing::new(now, setup, &rules);
         let bound = standing.bound();
@@ -160,7 +162,7 @@ impl Flow {
             request: 0,
             requested_rate: Rate::ZERO,
             anew: false,
-            sign: now,
+            silent_from: now,
             looked: now,
             silences: 0,
             lost: RangeSet::new(),
@@ -207,8 +209,9 @@ impl Flow {
         self.spacing = spacing;
     }
 
-    /// Returns the time between two requests: a fraction of a round trip. The time is longer if a
-    /// request would be small, but never so long that the sender runs out of requested blocks.
+    /// Returns the time between two requests: a fraction of a round trip, at least `spacing`. The
+    /// time is longer if a request would be small, but never so long that the sender runs out of
+    /// requested blocks.
     fn turn(&self) -> Span {
         let Tuning { turns, worth_asking, ahead, turns_ahead, .. } = self.rules.tuning;
         let rate = Rate::from_bps_f64(self.rate()).max(Rate::from_bps(1));
@@ -282,7 +285,7 @@ impl Flow {
             self.end_segments(run);
         }
         self.end.count(received, new);
-        self.sign = now;
+        self.silent_from = now;
         let was_silent = core::mem::take(&mut self.silences) > 0;
         if core::mem::take(&mut self.quiet) && !self.end.is_finished() {
             self.change.changed = true;
@@ -402,7 +405,7 @@ impl Flow {
         // If this host itself was suspended, it has not read the datagrams that arrived
         // meanwhile, so the sender does not count as silent.
         if now.since(core::mem::replace(&mut self.looked, now)) > self.rules.tuning.silence / 2 {
-            self.sign = now;
+            self.silent_from = now;
         }
         self.settle(now);
         if let Some(target) = self.pending.take(now) {
@@ -432,7 +435,7 @@ impl Flow {
         let Some(seen) = self.monitor.seen() else { return };
         let from = self.rtt_from.replace(seen);
         let measure = from.and_then(|from| Measure::between(from, seen, self.datagram));
-        // A rate fixed by the user never reacts.
+        // A rate fixed by the user does not react to congestion.
         if let Some(measure) = measure.filter(|_| self.standing.fixed().is_none()) {
             self.sfc.on_rtt(&self.rules, self.sign_of(&measure));
         }
@@ -454,7 +457,7 @@ impl Flow {
     /// Ends a control interval: the CE updates the estimate. Returns the received rate with and
     /// without lost datagrams, and the loss, if they could be measured.
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
-        let idle = now.since(self.sign) > self.standing.tick() * self.rules.tuning.idle_rtts;
+        let idle = now.since(self.silent_from) > self.standing.tick() * self.rules.tuning.idle_rtts;
         if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {
             // The sender waits until this host allows it to send more bytes; the other flows get
             // this flow's share meanwhile.
@@ -506,7 +509,7 @@ impl Flow {
         let pace = self.datagram / self.requested_rate.max(Rate::from_bps(1));
         let Tuning { silence, silence_rtts, longest_silence, .. } = self.rules.tuning;
         let wait = silence.max(self.standing.rtt() * silence_rtts) + pace * 4;
-        self.sign + (wait * (1 << self.silences.min(8))).min(longest_silence.max(wait))
+        self.silent_from + (wait * (1 << self.silences.min(8))).min(longest_silence.max(wait))
     }
 
     /// Handles a silent sender: sends new, small requests until it answers.
@@ -514,7 +517,7 @@ impl Flow {
         self.asked.give_up_all(self.frontier.there());
         self.anew = true;
         self.silences += 1;
-        self.sign = now;
+        self.silent_from = now;
         self.next_ask = now;
         if !self.quiet {
             self.quiet = true;
@@ -560,7 +563,7 @@ impl Flow {
             return;
         }
         if self.asked.under_way() == 0 {
-            self.sign = now;
+            self.silent_from = now;
         }
         // Data in flight before this request were requested at the old rate.
         self.allow(now);

@@ -1,11 +1,11 @@
 //! Detects a sender that exceeds its requested rate.
 //!
-//! A sender has more requested data in hand (requested and not yet sent) than its path holds, so a
-//! late request does not starve the sender. A sender that sends all these data in one burst exceeds
-//! its rate several times over. The shorter its round trip, the more bandwidth it takes from
-//! the other flows. This counter compares the datagrams sent, by packet numbers, with the datagrams
-//! requested. It allows a burst of all data in hand, because paths and hosts also release data in
-//! bursts.
+//! The receiver requests more data than the path holds. The rest is in the sender's hand (requested
+//! and not yet sent), so a late request does not starve the sender. A sender that sends all these
+//! data in one burst exceeds its rate several times over. The shorter its round trip, the more
+//! bandwidth it takes from the other flows. This counter compares the datagrams sent, by packet
+//! numbers, with the datagrams requested. It allows a burst of all data in hand, because paths and
+//! hosts also release data in bursts.
 
 use crate::time::Time;
 

@@ -1,5 +1,6 @@
-//! Loss that does not depend on the rate: bad fibre, radio. This is our addition. The paper treats
-//! every loss as a sign of too high a rate, and slows a flow on such a path down for ever.
+//! Loss that does not depend on the rate, for example from bad fibre or radio. These rules are our
+//! addition. The paper treats every loss as a sign of too high a rate, and slows a flow on such a
+//! path down for ever.
 //!
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
 //! After the rate has fallen to the share `own_reduced` of the rate at which losses began, the
@@ -57,8 +58,8 @@ impl OwnLoss {
             self.began = Some((rate, loss));
         } else if rate <= before * self.share_to_judge() {
             // The loss that a link would have now if its capacity had caused the loss before.
-            let ours = (1.0 - (1.0 - was) * before / rate).max(0.0);
-            let stays = loss > was * self.stays + ours * (1.0 - self.stays);
+            let predicted = (1.0 - (1.0 - was) * before / rate).max(0.0);
+            let stays = loss > was * self.stays + predicted * (1.0 - self.stays);
             if stays && self.has_stayed {
                 self.own = loss.min(was);
             }
@@ -73,7 +74,7 @@ impl OwnLoss {
         if self.has_stayed { again } else { self.reduced }
     }
 
-    /// The part of a loss ratio beyond the path's own loss, which is multiplied by a margin.
+    /// The part of a loss ratio that exceeds the path's own loss times the margin.
     pub(super) fn excess(&self, loss: f64) -> f64 {
         (loss - self.own * self.margin).max(0.0)
     }

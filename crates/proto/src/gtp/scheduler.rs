@@ -50,8 +50,8 @@ pub fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
         *work += 1;
         let demand = demands[flow];
         let fair = left * (demand.weight / weight).min(1.0);
-        // Lines 4, 5 and 9: the estimate if it is below the fair share. All later flows have higher
-        // estimates, so the rest is divided evenly.
+        // Lines 4, 5 and 9: the estimate if it is below the fair share. All later flows have
+        // estimates at least as high, so the rest is divided evenly.
         shares[flow] = demand.estimate.min(fair);
         left = (left - shares[flow]).max(0.0);
         weight -= demand.weight;
@@ -164,8 +164,8 @@ mod tests {
             // Flows that could take more have equal shares per unit of weight, and no flow has
             // more.
             if let Some(level) = unsatisfied.first() {
-                let off = |share: &f64| (share - level).abs() <= level * 1e-6 + slack;
-                prop_assert!(unsatisfied.iter().all(off));
+                let is_level = |share: &f64| (share - level).abs() <= level * 1e-6 + slack;
+                prop_assert!(unsatisfied.iter().all(is_level));
                 let mut all = shares.iter().zip(&demands);
                 prop_assert!(all.all(|(s, d)| s / d.weight <= level * (1.0 + 1e-6) + slack / 0.01));
             }

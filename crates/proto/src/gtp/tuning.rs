@@ -31,15 +31,15 @@ impl Tuning {
 }
 
 tuning! {
-    /// Datagrams that a flow must have sent before it is measured; fewer are not enough to judge.
+    /// Minimum number of datagrams in a measurement of a flow; fewer are not enough to judge.
     measure_datagrams: u64 = 16;
     /// Minimum amount of requested data that a sender has in hand, as time at its rate: a busy
     /// host may pause for this long.
     ahead: Span = Span::from_millis(100);
     /// Minimum number of requested blocks that have not arrived, however slow the flow.
     ahead_blocks: u64 = 4;
-    /// Minimum data that a sender has in hand, as a number of requests. A late request then does
-    /// not starve the sender.
+    /// Minimum amount of requested data that a sender has in hand, as a number of intervals between
+    /// its requests. A late request then does not starve the sender.
     turns_ahead: u64 = 2;
     /// Maximum number of requests to a sender in a round trip. Each request has a cost. With fewer
     /// requests, the receiver waits longer before it requests further data.
@@ -47,14 +47,14 @@ tuning! {
     /// Minimum number of datagrams in a request, unless the sender would run out of data. A request
     /// costs both ends as much as several datagrams.
     worth_asking: u64 = 32;
-    /// Rate above which a sender counts as too fast, as a share of the requested rate. Queues
-    /// release packets in bursts; a sender may send what it has in hand.
+    /// Rate above which a sender counts as too fast, as a share of the requested rate. Above 1,
+    /// because queues release packets in bursts.
     too_fast: f64 = 1.25;
     /// Burst allowance, as a multiple of the data that the sender may have in hand: the path may
     /// have held these data back.
     at_once: f64 = 2.0;
-    /// Maximum number of requests a second to all senders together, without loss. Requests must not
-    /// use up the capacity that the answers need.
+    /// Maximum number of requests a second to all senders together, apart from requests after a
+    /// loss. Requests must not use up the capacity that the answers need.
     requests: u64 = 10_000;
     /// Time after which a silent sender gets a new request; the time doubles with each
     /// repetition.
@@ -64,7 +64,8 @@ tuning! {
     silence_rtts: u64 = 4;
     /// Longest time between requests to a silent sender.
     longest_silence: Span = Span::from_secs(4);
-    /// Round trips without data after which a flow that waits for its host leaves the schedule.
+    /// Round trips without data after which a flow that waits for room at the receiving host leaves
+    /// the schedule.
     idle_rtts: u64 = 3;
     /// A flow's new target takes effect immediately if it is below this share of the current
     /// target. When many flows join, they need not wait for the flow that holds most of the

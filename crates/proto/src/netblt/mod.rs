@@ -1,13 +1,13 @@
 //! NETBLT: Clark, Lambert, Zhang, "NETBLT: A Bulk Data Transfer Protocol", RFC 998 (1987).
 //!
-//! The object is sent as a sequence of buffers. With GO the receiver allows as many buffers as it
-//! has room for. The sender sends each buffer completely, in bursts of an agreed size at an agreed
-//! interval. The receiver sets a data timer for each buffer. When the timer expires or the buffer's
-//! last packet arrives, the receiver answers with OK, or with RESEND and the list of missing
-//! blocks. Only listed blocks are resent. Several buffers are in flight at a time, so the path is
-//! not idle while one is checked. The rate is agreed again with each buffer: OK offers a burst size
-//! and an interval. Then the slower of the offered rate and the sender's own rate applies, and the
-//! smaller burst size.
+//! The object is sent as a sequence of buffers. With GO the receiver allows further buffers, so
+//! that a set number of them is in flight. The sender sends each buffer completely, in bursts of an
+//! agreed size at an agreed interval. The receiver sets a data timer for each buffer. When the
+//! timer expires or the buffer's last packet arrives, the receiver answers with OK, or with RESEND
+//! and the list of missing blocks. Only listed blocks are resent. Several buffers are in flight at
+//! a time, so the path is not idle while one is checked. The rate is agreed again with each buffer:
+//! OK offers a burst size and an interval. Then the slower of the offered rate and the sender's own
+//! rate applies, and the smaller burst size.
 //!
 //! Differences from the RFC, and why:
 //! - The RFC's control messages are sequenced and acknowledged packets. Here they use the session's

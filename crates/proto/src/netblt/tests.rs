@@ -323,7 +323,7 @@ fn the_receiver_keeps_the_set_number_of_buffers_in_flight() {
     inn.arrive(ms(3), 9..10);
     assert_eq!(inn.said(ms(3)), [ok(0), go(4)]);
     inn.arrive(ms(4), 30..40);
-    // All buffers are granted, so only the answer is due.
+    // All buffers are allowed, so only the OK is due.
     assert_eq!(inn.receiver.next_wakeup(), Wake::Now);
     assert_eq!(inn.said(ms(4)), [ok(3)]);
     inn.arrive(ms(4), 20..30);
@@ -363,8 +363,8 @@ fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
             asked.push(at);
         }
     }
-    // A silence is 150 ms long: a round trip and two graces. It doubles with each request, and
-    // the wait is at least a silence after the two bursts.
+    // A silence is 150 ms long: a round trip and two graces. It doubles with each request after the
+    // first, and the wait is at least the time of the two bursts plus 150 ms.
     assert_eq!(asked, [350, 700, 1050, 1650, 2850]);
     // No block counts as lost.
     let accounting = inn.receiver.accounting(FLOW).unwrap();

@@ -121,7 +121,7 @@ mod tests {
         resumed.on_feedback(Time::ZERO + RTT, &feedback(&early));
         assert_eq!(resumed.rate(), Rate::from_mbps(400), "a report without the train");
         // 31 gaps of 100 µs: 100 Mbit/s, an eighth of the remembered rate. The law sends at 90 % of
-        // it.
+        // these 100 Mbit/s.
         let bytes = Bytes::new(31 * 1250);
         let train =
             Train { first: PacketNumber(0), bytes, span: Span::from_micros(3_100), steps: 31 };

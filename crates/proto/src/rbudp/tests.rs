@@ -232,7 +232,7 @@ proptest! {
     }
 }
 
-/// A receiver, and its reports.
+/// The receiver under test.
 struct In {
     receiver: RbudpReceiver,
 }

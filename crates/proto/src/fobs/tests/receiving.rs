@@ -125,7 +125,7 @@ fn unchanged_cells_are_repeated_in_turn() {
     }
     let mut now = ms(60);
     assert_eq!(inn.acks(now).len(), 8);
-    // From now on only the last cell changes. At first the other cells still count as changed.
+    // From now on only the ninth cell changes. At first the first eight still count as changed.
     let mut again = alloc::collections::BTreeSet::new();
     for index in 70_000..70_040 {
         inn.arrive(now, index..index + 1);

@@ -1,8 +1,8 @@
 //! Test network: senders on separate paths to one receiver behind one link, in virtual time.
 //!
-//! Every path has a round-trip time, and may have a rate limit at its sender. The receiver's link
-//! has a rate and a queue that drops the excess. Control messages are never lost, and take half a
-//! round trip.
+//! Every path has a round-trip time, and may have a rate limit at its sender and a narrow link. The
+//! receiver's link has a rate and a queue that drops the excess. Control messages are never lost,
+//! and take half a round trip.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
@@ -44,7 +44,7 @@ pub(super) struct Path {
     pub(super) rtt: Span,
     /// Rate limit of the sender's host.
     pub(super) limit: Option<Rate>,
-    /// A link on the path with an unlimited queue.
+    /// Rate of a link on the path that has an unlimited queue.
     pub(super) narrow: Option<Rate>,
     /// One in this many datagrams is lost on the path.
     pub(super) lose_every: Option<u64>,

@@ -281,7 +281,7 @@ fn a_queue_that_a_train_timed_too_short_hides_is_ours() {
 }
 
 #[test]
-fn a_train_that_was_asked_for_and_differs_by_a_fifth_begins_anew() {
+fn a_requested_train_that_differs_by_a_fifth_resets_the_measurements() {
     let mut shadow = shadow();
     let mut show = |place: u64, mbps| {
         shadow.asked.ask(place * TRAIN_EVERY);
@@ -505,7 +505,8 @@ fn alone(mut law: impl RateController, mbps: u64) -> Vec<u64> {
     let (mut sent, mut queue, mut rates) = (0, 0.0f64, Vec::new());
     law.train(Time::ZERO, PacketNumber(0));
     law.on_sent(Time::ZERO, PacketNumber(0), 32);
-    // Reports still on the way: the highest number, and the queue that this datagram met.
+    // Reports still on the way: the highest number, and the queue that the datagram with this
+    // number met.
     let mut on_the_way = alloc::collections::VecDeque::from([(32u64, 0.0f64); 4]);
     for step in 4..120u64 {
         let now = at(step as f64 * tick);

@@ -20,7 +20,7 @@ fn repeat(out: &Out) -> Time {
     at
 }
 
-/// The waits before each repeat of DONE, while the receiver sends only pulses.
+/// The waits before each repeat of DONE in ms, while the receiver sends only pulses.
 fn waits(rtt: Span, count: u64) -> Vec<u64> {
     let mut out = Out::new(&Setup { rtt, ..setup(10, 0) });
     out.run();
