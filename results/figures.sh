@@ -317,7 +317,8 @@ second second `read_ranges` of the same file
 END
 }
 
-# Rooms with many subscribers, compared with mosquitto, and with zenoh if ZENOH names a Python that has it.
+# Rooms with many subscribers, compared with mosquitto, and with zenoh if the Python that ZENOH names
+# (default python3) has its package.
 rooms() {
     echo "| server | subscribers | messages/s | delivered | lost | delay, median, ms | 99 %, ms | longest, ms | server, CPU s per 10^6 | subscribers and senders |"
     echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -741,8 +742,8 @@ senders() {
 # MINUTES=30 LOSSES=1% chrt -r 10 bash results/figures.sh streams
 # WAYS: code (each frame has its own code and a deadline of 120 ms, or DEADLINE), repair (lost datagrams
 # are sent again, deadline 500 ms), payloads (10 frames together are one object of 14.4 MB, due 500 ms
-# after the tenth frame, as in the paper). The sending rate applies while a frame or payload is sent; the
-# UDP payload is the mean. SERIES: a folder that keeps each run's events.
+# after the tenth frame, as in the paper). The column `sending rate` applies while a frame or payload
+# is sent; the column `UDP payload` is the mean of the run. SERIES: a folder that keeps each run's events.
 streams() {
     local way loss frames deadline run size rate
     echo "| way | deadline | loss | frames | on time | late | missed, overdue | missed, lost | skipped | median, ms | 99 % | 99.9 % | longest | sending rate, Mbit/s | UDP payload, Mbit/s | repairs | sent again |"

@@ -283,7 +283,7 @@ fn scenarios(cases: &[Case]) -> String {
     let links = files.iter().map(|file| format!("[{file}.toml](../scenarios/{file}.toml)"));
     let mut text = format!("Scenario: {}.", links.collect::<Vec<_>>().join(", "));
     if cases.iter().any(|case| !case.variant.only.is_empty()) {
-        text += " Each row runs some of its flows.";
+        text += " Each row runs some of the flows.";
     }
     if !keys.is_empty() {
         let keys = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
@@ -459,7 +459,7 @@ mod tests {
                         differ in: `flow.blast.size`.\n\n";
         assert_eq!(scenarios(&cases), expected);
         let alone = Case::both("tcp", vary("gtp-table2").only(&["tcp"]));
-        assert!(scenarios(&[alone]).ends_with("Each row runs some of its flows.\n\n"));
+        assert!(scenarios(&[alone]).ends_with("Each row runs some of the flows.\n\n"));
     }
 
     #[test]

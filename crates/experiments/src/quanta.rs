@@ -407,8 +407,7 @@ pub(crate) static FIRST_VERSION: Experiment = Experiment {
               follows iperf's value overruns a program that keeps the data, and all of the loss is \
               in the host: the line loses nothing in either case. Here {a program that takes 643 \
               Mbit/s} % is lost, against 33 % in the paper, because the program here is faster. \
-              For this reason longhaul counts drops of the socket separately, and grants a sender \
-              only as much as the receiver can take.",
+              For this reason longhaul counts drops of the socket separately (`socket_lost`).",
     set: Set::Quick,
 };
 

@@ -447,9 +447,9 @@ pub(super) static FIG12: Experiment = Experiment {
     differs: "The paper's text has no value except the bound on loss. The paper's router and hosts \
               themselves lost packets.\n\n\
               Over real sockets each flow is a copy with its own sender. All senders, the receiver \
-              and the emulator share two cores; each of the simulator's hosts has its own. If a \
-              copy is stopped, only the data up to its last report count. That report may be a \
-              tenth of a second old, so up to 2 % of a flow's data are not counted.",
+              and the emulator share two cores; in the simulator each host has its own processor. \
+              If a copy is stopped, only the data up to its last report count. That report may be \
+              a tenth of a second old, so up to 2 % of a flow's data are not counted.",
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
               than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \

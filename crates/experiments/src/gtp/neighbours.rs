@@ -53,9 +53,8 @@ pub(super) static BESIDE: Experiment = Experiment {
             s. All send to one receiver through a switch, whose port has 1 Gbit/s (Ethernet \
             framing included) and a drop-tail queue of 2 MB. The receiver finds its capacity (C_r) \
             by itself. The receiver takes all of the link or 85 % of it (`receive-share`). It \
-            leaves other traffic a max-min fair share, which it measures (`others` fair), or \
-            ignores other traffic (`others` ignored). Goodputs are means from 5 to 20 s of one run \
-            with one seed.",
+            measures other traffic and leaves it a max-min fair share (`others` fair), or ignores \
+            it (`others` ignored). Goodputs are means from 5 to 20 s of one run with one seed.",
     cases: || {
         let case = |(share, (value, rule)): (u32, (&str, &str))| {
             let variant = vary("gtp-beside")

@@ -134,11 +134,11 @@ pub(super) static TABLE3: Experiment = Experiment {
     source: "Wu and Chien, *GTP: group transport protocol for lambda-grids* (2004), section \
              5.3.2, Table 3",
     setup: "Three flows of a third of 1 GB each start together from one host to another over 1 \
-            Gbit/s and a round trip of 58 ms, with the settings of [gtp-table2](gtp-table2.md) (by \
-            the paper's rules: `gtp-variant = paper`). The line loses nothing. Each RBUDP flow is \
-            configured with the whole link's rate (\"each flow has no knowledge about others\"), \
-            and the sending host's card sends 1 Gbit/s. The aggregate is the goodput of all flows \
-            together, while all of them run.",
+            Gbit/s and a round trip of 58 ms, with the settings of [gtp-table2](gtp-table2.md). \
+            Rows by the paper's rules have `gtp-variant = paper`. The line loses nothing. Each \
+            RBUDP flow is configured with the whole link's rate (\"each flow has no knowledge \
+            about others\"), and the sending host's card sends 1 Gbit/s. The aggregate is the \
+            goodput of all flows together, while all of them run.",
     cases: || cases("gtp-table3", ALL),
     tables: |outcomes| {
         let mut rows = group_rows(outcomes, &TABLE3_PUBLISHED);
@@ -155,7 +155,7 @@ pub(super) static TABLE3: Experiment = Experiment {
               program wait, so none of RBUDP's excess is lost; in the paper 2.1 % was lost. In the \
               emulation the kernel's token bucket is the card, and also makes the programs wait. \
               TCP's three windows of 64 kB give {TCP | difference} % more goodput than in the \
-              paper, as in Table 2.",
+              paper; in Table 2 one window gives 82 % more.",
     learned: "With each of the four protocols, three senders on one host share its card evenly, \
               although they do not know of each other: the card treats them equally, and it makes \
               programs wait where a switch would drop packets. RBUDP, SABUL and GTP are within \
@@ -333,8 +333,8 @@ pub(super) static TABLE5: Experiment = Experiment {
               Mbit/s from one sender, by its section 5.2). The switch of the first table loses \
               only the packets that its queue cannot hold. The second table uses the paper's loss \
               and the paper's sending rates. This page assumes that a router that forwards at \
-              ticks of its clock loses several packets in a row, 20 on average. Even so RBUDP \
-              has {RBUDP, clumps | difference} % more in the second table than in the paper, \
+              ticks of its clock loses several packets in a row, 20 on average. Even so RBUDP's \
+              goodput in the second table is {RBUDP, clumps | difference} % above the paper's, \
               because no link here behaves like the paper's router: that router delivered less \
               when it got more (834 of 879 Mbit/s at half rates, 701 of 1028 at whole rates).\n\n\
               The paper's \"SABUL\" is UDT 1.0, which reacts to delay; here it reacts to loss, as \

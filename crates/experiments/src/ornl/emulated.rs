@@ -144,9 +144,9 @@ pub(super) static MEMORY: Experiment = Experiment {
               extreme, a card that drops: SABUL begins with a packet every 10 µs, ten times the \
               card's rate, reports {SABUL, a card that drops, loss 0 | lost, as reported} losses \
               and ends at {SABUL, a card that drops, loss 0} Mbit/s. The study's run is between \
-              the two. Its host probably could not send a packet every 10 µs, and the study does \
-              not say how much of the excess waited and how much was dropped. The emulator's card \
-              also makes its programs wait.\n\n\
+              these two extremes. The study's host probably could not send a packet every 10 µs, \
+              and the study does not say how much of the excess waited and how much was dropped. \
+              The emulator's card also makes its programs wait.\n\n\
               With loss, TCP and SABUL have different results over real sockets and in the \
               simulator. TCP's goodput depends on when its few losses occur: with eight of twenty \
               seeds the simulated goodput is above the emulated one. SABUL is {-[SABUL, loss \
@@ -369,10 +369,10 @@ pub(super) static FILE: Experiment = Experiment {
               study's best run, and three times as fast as the worst. Its search for the rate \
               costs nothing if the card makes the host wait. If the card drops packets, the search \
               costs more than half of the goodput: {SABUL, a card that drops} Mbit/s, with {SABUL, \
-              a card that drops | lost, as reported} reports. The study's run is between the two. \
-              With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} % faster than in the \
-              study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than in three of the \
-              study's four runs.\n\n\
+              a card that drops | lost, as reported} reports. The study's run is between these two \
+              cases. With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} % faster than \
+              in the study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than in three of \
+              the study's four runs.\n\n\
               Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
               from simulated] | 1} % below it, after five times as many reported losses, and a \
               little slower than the study's better runs. The cause is the send buffer of a real \

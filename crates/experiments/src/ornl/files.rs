@@ -247,14 +247,14 @@ pub(super) static CERN: Experiment = Experiment {
     differs: "Round trip, path and disk are assumptions. The study's counts of the worse runs show \
               that SABUL's reports were lost, but not for how long. FOBS's retransmissions are \
               near the study's ({FOBS, worst case | retransmitted} instead of 14,245), so outages \
-              of a second are plausible. The study's hosts had 248 to 271 Mbit/s at best and 140 \
-              to 153 at worst. The better results of three programs that start very differently \
-              are close together, so a disk is assumed to be their limit. The study's Tsunami was \
-              stopped by hand (4.3 Mbit/s). Our worse runs are faster than the study's by \
-              {FOBS, worst case | difference} % (FOBS) and {SABUL, worst case | difference} % \
-              (SABUL). The study does not give the reason: four seconds without reports explain \
-              its retransmissions, but not why its transfers took 11 and 12 s instead of 7 in \
-              the better runs. Datagrams carry 1440 bytes here.",
+              of a second are plausible. The study's programs had 248 to 271 Mbit/s in the better \
+              runs; FOBS had 153 and SABUL 140 in the worse ones. The better results of three \
+              programs that start very differently are close together, so a disk is assumed to be \
+              their limit. The study's Tsunami was stopped by hand (4.3 Mbit/s). Our worse runs \
+              are faster than the study's by {FOBS, worst case | difference} % (FOBS) and {SABUL, \
+              worst case | difference} % (SABUL). The study does not give the reason: four seconds \
+              without reports explain its retransmissions, but not why its transfers took 11 and \
+              12 s instead of 7 in the better runs. Datagrams carry 1440 bytes here.",
     learned: "The cost of missing reports depends on what the sender does without them. FOBS sends \
               unacknowledged data again; a tenth of the object is sent needlessly. SABUL's EXP \
               timer repeats about as much, a fifth of what SABUL repeated in the study. Both still \
