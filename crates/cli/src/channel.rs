@@ -264,7 +264,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     read.map(|()| exit::DONE)
 }
 
-/// Reads the channel until it has enough messages.
+/// Prints the messages and events of the channel, until it has printed enough messages.
 fn read(channel: &mut ChannelReceiver, args: &ReceiveArgs, lines: &Lines) -> Result<(), Error> {
     let most = if args.whole { 1 } else { args.count.unwrap_or(u64::MAX) };
     let (mut count, mut is_admitted) = (0, false);

@@ -88,13 +88,14 @@ fn flag(option: CallOption) -> &'static str {
     }
 }
 
-/// Replaces each option that a text of the library or of a peer names with the option's flag.
+/// Replaces the name of each library option in `text` by its flag. The text comes from the library
+/// or from a peer.
 fn in_flags(text: &str) -> String {
     let named = CallOption::named_in(text).into_iter();
     named.fold(text.to_owned(), |text, option| text.replace(&option.to_string(), flag(option)))
 }
 
-/// Replaces the options that the event's texts name with flags.
+/// Replaces the names of library options in the event's texts by flags.
 pub(crate) fn event_in_flags(event: Event) -> Event {
     match event {
         Event::Fallback { carrier, advice } => {

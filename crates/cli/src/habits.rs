@@ -1,5 +1,5 @@
-//! Advice for flags of scp, rsync, rclone and the servers of other tools that `longhaul cp` and
-//! `longhaul serve` lack.
+//! Advice for flags that `longhaul cp`, `sync` and `serve` lack, but that scp, rsync, rclone or the
+//! servers of other tools have.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -134,7 +134,7 @@ fn negative(flag: &str) -> Option<&'static str> {
     digit.then_some("rates, sizes, times and ratios are never negative")
 }
 
-/// Whether `near` could be `flag` with a typing error: at most one letter in three differs.
+/// Whether `flag` could be `near` with a typing error: at most one letter in three differs.
 fn is_typing_error(flag: &str, near: &str) -> bool {
     let plain = |word: &str| word.trim_start_matches('-').to_owned();
     let (flag, near) = (plain(flag), plain(near));

@@ -27,7 +27,8 @@ pub(crate) fn run(args: &ManArgs, root: Command) -> u8 {
     }
 }
 
-/// The whole command line, with the help of settings that `cp --help` leaves out.
+/// Returns the whole command line. Its help also shows the settings of protocols, which `cp --help`
+/// hides.
 fn with_settings(root: Command) -> Command {
     ["cp", "sync"].into_iter().fold(root, |root, name| {
         root.mut_subcommand(name, |copying| {

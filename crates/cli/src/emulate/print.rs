@@ -1,6 +1,7 @@
 //! Output of a run: a table of flows, or JSON.
 //!
-//! Names in JSON end in their unit: `_bps` bits a second, `_bytes` bytes, `_seconds`.
+//! If a JSON field has a unit, its name ends with the unit: `_bps` (bits a second), `_bytes` or
+//! `_seconds`.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;

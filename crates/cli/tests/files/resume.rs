@@ -56,8 +56,8 @@ impl Case {
         self.into().join(name)
     }
 
-    /// Starts a slow copy and kills its client or server half-way; returns the progress reported
-    /// before the kill.
+    /// Starts a slow copy and kills its client or server after [`KILL_AT`] bytes. Returns the
+    /// progress reported before the kill.
     fn kill_half_way(&mut self, the_client: bool) -> u64 {
         let mut copy = self.start_with(&[RATE, "--retry-for=0s", IMPATIENT]);
         let reported = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
@@ -384,7 +384,8 @@ fn a_killed_copy_resumes_with_another_cipher_and_direction() {
     let (ended, second) = half_way(pair, &flags, first.max(KILL_AT));
     let there = ended.events("resumed").first().map_or(0, found);
     assert!(there > 0 && there + LOST >= first, "{first} arrived, {there} resumed: {ended}");
-    // The directions are swapped: the receiver now serves. The old server may still hold the lock.
+    // The roles are swapped: the sending host now serves, and the receiving host runs `cp`. The old
+    // server is ended first, because it may still hold the lock of the file.
     pair.server.child().signal(Signal::KILL);
     pair.server.child().ended();
     let server = Server::start(&pair.client, &pair.here, &["--allow", &pair.host.id]);

@@ -38,7 +38,7 @@ fn the_user_is_asked_once_about_a_new_server() {
     write(&pair.here.join("file"), &bytes(1001, 2));
     let (ended, text) = Terminal::start(cp(&pair, &[&"file", &pair.at("")])).end();
     assert_eq!(ended, Some(0), "{text}");
-    assert!(!text.contains("never seen"), "{text}");
+    assert!(!text.contains("is not known"), "{text}");
 }
 
 #[test]

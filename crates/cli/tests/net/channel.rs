@@ -148,7 +148,7 @@ fn messages_with_a_deadline_arrive_in_time_and_late_ones_are_counted() {
     let came = timely.end();
     assert_eq!(texts(&came), texts_sent, "{came}");
     assert_eq!(summary(&came)["late"], 1, "{came}");
-    // A late subscriber gets no earlier messages.
+    // In this mode, a subscriber gets no messages from before it joined.
     let mut later = receive(&pair, "lab/x", &deadline);
     send(&pair, "lab/x", &[], b"last\n").is(0, &[]);
     later.event(|event| event["text"] == "last");
@@ -167,7 +167,7 @@ fn messages_with_a_deadline_arrive_in_time_and_late_ones_are_counted() {
     }
 }
 
-/// The fields that sender and receiver report in each mode.
+/// Checks the fields of a summary that sender and receiver report in each mode.
 pub(super) fn assert_reports(summary: &serde_json::Value, why: &str) {
     for field in ["messages", "bytes", "goodput_bps", "throughput_bps", "rtt_seconds"] {
         assert!(summary[field].as_f64() > Some(0.0), "{why}: {field} of {summary}");
@@ -224,7 +224,7 @@ fn a_frozen_subscriber_loses_its_own_messages_learns_how_many_and_delays_nobody(
     let mut frozen = receive(&pair, "x", &[]);
     let mut other = receive(&pair, "x", &[]);
     frozen.signal(Signal::STOP);
-    // More messages than the room and the path together can hold.
+    // These are more messages than the room and the path together can hold.
     let text: Vec<u8> = (0..40_000).flat_map(|n| format!("{n:0>512}\n").into_bytes()).collect();
     send(&pair, "x", &["--json"], &text).is(0, &[]);
     let last = format!("{:0>512}", 39_999);

@@ -1,6 +1,6 @@
-//! Sends every message of the wire, with false values in each field, to the real server and to the
-//! real client. The messages and fields come from `docs/wire.md`, which a test compares with the
-//! source. So a new field needs no line here, and a new message needs only an honest value.
+//! Sends every message of the control stream, with false values in each field, to the real server
+//! and to the real client. The messages and fields come from `docs/wire.md`, which a test compares
+//! with the source. So a new field needs no line here. A new message needs only an honest value.
 //!
 //! After each lie the honest end either answers a ping, or ends the session with a reason. Two
 //! cases are exempt: a lie that begins no transfer, and a lie after a probe (`to_server`).

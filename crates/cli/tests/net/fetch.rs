@@ -478,7 +478,7 @@ fn false_answers_end_the_copy_in_time_and_leave_no_file() {
         ended.is(status, &[what]);
         assert!(!client.path("f").exists(), "lie {number}");
     }
-    // The client reads no more of an endless body than its range.
+    // The client reads only its range of a body that is longer and has no `Content-Length`.
     let client = Client::new();
     let whole = content.clone();
     let server = Liar::start(move |asked| {

@@ -77,7 +77,7 @@ fn lies() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
-/// A file outside the folders that a list may reach.
+/// Writes a file outside the folders that a list may reach.
 fn outside(pair: &Pair) {
     write(&pair.scratch.path().join("x"), b"outside");
 }
@@ -165,7 +165,7 @@ fn a_list_of_a_million_entries_is_planned_in_bounded_memory() {
     let name = |n: u32| format!("folder-{n:07}").into_bytes();
     let entries: Vec<Entry> = (0..1_000_000).map(|n| folder(&name(n))).collect();
     let peak = peak_of_a_plan(&mut pair, &list(&entries));
-    // 671 bytes for each entry.
+    // The limit is 671 bytes for each entry.
     assert!(peak < 640 << 20, "{peak} bytes");
     assert!(content(&pair.there).is_empty());
 }
@@ -256,8 +256,8 @@ fn a_list_of_deep_paths_takes_memory_for_its_names_and_not_for_its_paths() {
     assert!(peak < 128 << 20, "{peak} bytes");
 }
 
-/// A list whose names share all but their last bytes, so that it takes 16 times its encoded length
-/// in memory.
+/// A list whose names share all but their last bytes. In memory, the list takes about 16 times its
+/// encoded length.
 fn many_long_names(files: u32) -> Vec<u8> {
     let shared = 240;
     let name = |n: u32| format!("{n:08}").into_bytes();

@@ -41,8 +41,8 @@ fn gdal_reads_a_raster_by_ranges() {
     succeeds(&refused, folder);
 }
 
-/// Returns the Python interpreter: `LONGHAUL_PYARROW`, otherwise `python3`. Skips the test if the
-/// interpreter lacks pyarrow, fsspec or aiohttp.
+/// Returns the Python interpreter that the environment variable `LONGHAUL_PYARROW` names, or
+/// `python3`. Skips the test if the interpreter lacks pyarrow, fsspec or aiohttp.
 fn pyarrow() -> Result<String, Skipped> {
     let python = std::env::var("LONGHAUL_PYARROW").unwrap_or_else(|_| "python3".to_owned());
     let mut command = Command::new(&python);
@@ -96,7 +96,7 @@ fn a_browser_shows_a_folder_and_follows_its_links() {
     browser.call("Page.navigate", &json!({"url": folder}));
     let file = link("<i>ünï & more.txt");
     browser.wait(&format!("{file} !== undefined"));
-    // The browser saves the file, because the server never lets it show content as a page.
+    // The browser saves the file, because the server lets no browser show content as a page.
     let saved = http.scratch.path().join("saved");
     let saves = json!({"behavior": "allow", "downloadPath": saved});
     browser.call("Page.setDownloadBehavior", &saves);

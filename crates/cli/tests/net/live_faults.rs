@@ -1,6 +1,6 @@
 //! Faults of streams and channels: for 20 s the network of a running sender or receiver is cut, or
-//! this client or the server is frozen. Also valid datagrams with garbage, from a client that has
-//! the right to send.
+//! the sender, the receiver or the server is frozen. Other tests kill a client, or send sealed
+//! datagrams with garbage from a client that has the right to send.
 
 use std::cell::Cell;
 use std::net::UdpSocket;
@@ -34,7 +34,8 @@ enum Of {
     Receiver,
 }
 
-/// The carrier of the far client's session: four TCP connections if UDP is blocked.
+/// The carrier of the session of the client behind the relay: QUIC, or four TCP connections, because
+/// the relay blocks UDP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Carrier {
     Quic,
@@ -54,7 +55,7 @@ impl Far {
         Far { pair, relay }
     }
 
-    /// Starts `longhaul WORDS` for `lab/x`, through the relay or not.
+    /// Starts `longhaul WORDS` for `lab/x`, through the relay if `is_far`.
     fn start(&self, is_far: bool, words: &[&str]) -> Child {
         Child::spawn(&mut self.command(is_far, words))
     }

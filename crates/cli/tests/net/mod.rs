@@ -1,4 +1,5 @@
-//! Copies over bad networks: lossy, interrupted, narrow, blocked, flooded, hostile.
+//! Copies and services over networks that are lossy, interrupted, narrow, blocked or flooded, and
+//! with hostile peers.
 
 mod admission;
 mod between;
