@@ -1,4 +1,4 @@
-//! A client of HTTP for files: versions, ranges and digests.
+//! An HTTP client for files: versions, ranges and digests.
 //!
 //! - [`Url`]: the address of a file. [`Client`]: requests with redirects, proxies and TLS.
 //! - [`Remote`]: one version of a file, as the server described it. [`Client::open`] asks for the

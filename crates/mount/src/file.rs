@@ -16,7 +16,7 @@ use crate::host::{Failed, Host, Retry};
 pub(crate) const CHUNK: u64 = 1 << 20;
 /// Maximum number of chunks to read ahead: as much as a path of 1 Gbit/s carries in 270 ms.
 const AHEAD: u64 = 32;
-/// A read of up to this many chunks before the expected chunk still counts as sequential, because
+/// A read at most this many chunks before the expected chunk still counts as sequential, because
 /// the kernel's threads overtake each other.
 const NEAR: u64 = 2;
 

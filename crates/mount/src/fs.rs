@@ -22,7 +22,7 @@ use crate::file::OpenFile;
 use crate::host::{Failed, Host, Retry};
 use crate::tree::{Listing, TOP, Tree, number};
 
-/// How long the kernel keeps attributes.
+/// How long the kernel keeps names and attributes.
 const KEPT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Remote {
@@ -64,7 +64,7 @@ fn kind(kind: NameKind) -> FileType {
         NameKind::File => FileType::RegularFile,
         NameKind::Folder => FileType::Directory,
         NameKind::Link => FileType::Symlink,
-        // Devices and sockets appear as pipes: programs see them, but cannot open them.
+        // Devices and sockets appear as pipes: programs see their names, but cannot use them.
         NameKind::Other => FileType::NamedPipe,
     }
 }
@@ -126,7 +126,7 @@ impl Inner {
 
 impl Filesystem for Remote {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // The mount also works if the kernel does not support one of these.
+        // The mount also works without these capabilities.
         for wish in [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_CACHE_SYMLINKS] {
             let _ = config.add_capabilities(wish);
         }

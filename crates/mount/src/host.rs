@@ -120,7 +120,7 @@ impl Host {
     /// Drops connection `number` after `error`, and waits before the next try.
     ///
     /// # Errors
-    /// The time for retries is over.
+    /// The time for retries is over, or the mount is cancelled.
     async fn lost(
         &self,
         number: Option<u64>,

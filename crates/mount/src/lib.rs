@@ -8,8 +8,8 @@
 //! - `tree`: inodes and listings.
 //! - `fs`: the requests of the kernel.
 //!
-//! Each request is an asynchronous task, and one thread runs all tasks. A request that waits for
-//! the host does not block this thread, so it delays no other request.
+//! Each request that may need the host is an asynchronous task, and one thread runs all tasks. A
+//! task that waits for the host does not block this thread, so it delays no other request.
 
 #![cfg(target_os = "linux")]
 
@@ -66,8 +66,9 @@ impl fmt::Debug for Mount {
 }
 
 impl Mount {
-    /// Mounts the folder at `location` on the empty folder `at`. Blocks until the host has listed
-    /// the folder. `warn` gets warnings about the connection. `cancel` ends all requests.
+    /// Mounts the remote folder `location` on the empty local folder `at`. Blocks until the host
+    /// has listed the remote folder. `warn` gets warnings about the connection. `cancel` ends all
+    /// requests.
     ///
     /// # Errors
     /// FUSE is missing on this system or refuses the mount; `at` is not an empty folder; the host
@@ -126,10 +127,10 @@ impl Mount {
         }
     }
 
-    /// Unmounts the folder. Open files stay readable only until their current requests end.
+    /// Unmounts the folder. Files that are open stay readable until this process ends.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system refuses, for example to root while a file is open.
     pub fn unmount(mut self) -> Result<(), Error> {
         self.unmounter
             .unmount()

@@ -7,8 +7,9 @@
 //!   [`options`], [`progress`], [`summary`], [`error`].
 //! - [`copy`] and [`serve`]: the two sides of a request.
 //! - calls of a client: `list` (listings), `watching` (a watch of a server's status), `file`
-//!   (remote files), `share` (the shared tree), `stream` (streams), [`probe`] (measurements).
-//!   `server_status` is a server's report of its state.
+//!   (remote files), `share` (the shared tree), `rpc` (remote procedure calls), `stream` (streams),
+//!   `channel` (channels), [`probe`] (measurements). `server_status` is a server's report of its
+//!   state.
 //! - `many` (several sources of one copy), `reach` (connects to another host), `roles` (the two
 //!   roles of a transfer) over [`control`] (their messages).
 //! - `flow` (the threads that carry chunks), `write` (the thread that writes them), `counters` (the

@@ -55,8 +55,8 @@ pub enum Location {
 impl Location {
     /// Parses a location as a command line has it; paths need not be UTF-8.
     ///
-    /// As with scp, a text with a colon is remote unless a `/` precedes the colon; `./a:b` is
-    /// local.
+    /// As with scp, a text with a colon is remote, unless a `/` precedes the colon or the text
+    /// begins with the colon; `./a:b` is local.
     ///
     /// # Errors
     /// [`Usage`](ErrorKind::Usage): the address is invalid, or longhaul does not support the
@@ -122,7 +122,7 @@ impl Location {
     #[must_use]
     pub fn contents(mut self) -> Location {
         let path = self.path_mut();
-        // An empty path is the folder itself.
+        // An empty path means the root or the home folder, and gets no slash.
         if !path.as_os_str().is_empty() {
             path.push("");
         }

@@ -44,7 +44,7 @@ pub(crate) fn held(held: &Held, side: &str) -> Notice {
     Notice::Warning(what)
 }
 
-/// Returns the entries of a manifest; indexes beyond it are ignored.
+/// Returns the entries of `manifest` with the indexes `entries`; indexes beyond it are ignored.
 pub(crate) fn entries_of<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],

@@ -30,7 +30,7 @@ pub enum BoundBy {
     SmallFiles,
     /// The other side's own limit (on memory or rate).
     PeerLimit,
-    /// Unknown, because the copy was too short or sent nothing.
+    /// Unknown, for example because the copy was too short or sent nothing.
     #[default]
     Nothing,
 }
@@ -89,7 +89,7 @@ pub struct Summary {
     pub deleted: u64,
     /// Time from the call to the transfer's end.
     pub elapsed: Span,
-    /// Time from the call to the first data datagram sent or received.
+    /// Time from the call to the first data datagram, or chunk over a stream, sent or received.
     pub setup: Span,
     /// Time from the call to the arrival of the last block at the receiver. A receiving end
     /// measures this time by its own clock. A sending end computes completion time minus receiver
@@ -102,7 +102,7 @@ pub struct Summary {
     pub protocol: String,
     /// The sending rate at the transfer's end, in bits a second of UDP payload.
     pub rate: Rate,
-    /// The result of the rate search; `None` with a fixed rate.
+    /// The result of the rate search; `None` without a search, or if the search found no rate.
     pub found: Option<Found>,
     /// The rate that an earlier copy found on the path. This copy started at half of that rate.
     pub remembered: Option<Rate>,
@@ -163,7 +163,7 @@ pub struct Summary {
     pub receives: Option<ReceiveCapacity>,
     /// The sources, if the copy had several.
     pub sources: Vec<SourceRow>,
-    /// Sources that failed permanently, so their objects are missing.
+    /// Sources that failed permanently. Unless the sources are replicas, their objects are missing.
     pub failed_sources: u64,
 }
 

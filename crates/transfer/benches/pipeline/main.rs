@@ -287,7 +287,7 @@ fn receive(arguments: &Arguments) -> Result<()> {
     touch(arguments.number("size", 1024)? * 5 / 4 + 64);
     let port = Port::bind(arguments.text("listen", "127.0.0.1:0").parse()?)?;
     let pool = ChunkPool::new(Bytes::new(CHUNK), Bytes::mebi(64));
-    // Touch the pool's pages now, so that their allocation is not measured.
+    // Touch eight of the pool's buffers now, so that their allocation is not measured.
     let warm: Vec<_> =
         (0..8).filter_map(|_| pool.take()).map(|mut buffer| buffer.fill(1)).collect();
     drop(warm);
@@ -323,7 +323,7 @@ fn receive(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The receiving half: all of it on the port's thread.
+/// The receiving half, which runs on the port's thread.
 struct Sink {
     variant: Variant,
     scatter: Scatter,

@@ -127,7 +127,7 @@ impl ProbeRequest {
         self.with(|options| options.rates = rates)
     }
 
-    /// Sets how long each measurement sends, from 10 ms to 10 s.
+    /// Sets how long each measurement sends, at most 10 s. By default 1 s.
     pub fn time(self, time: Span) -> ProbeRequest {
         self.with(|options| options.span = time)
     }

@@ -52,14 +52,14 @@ impl RemoteFile {
         RemoteFile { about, size: len, may_write, jobs }
     }
 
-    /// Returns the size in bytes, after the last change through this value or its clones that the
-    /// server has made.
+    /// Returns the size in bytes. The size includes the changes through this value and its clones
+    /// that the server has completed.
     #[allow(clippy::len_without_is_empty, reason = "a file is not a collection")]
     pub fn len(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Returns the modification time when the file was opened.
+    /// Returns the modification time that the file had when it was opened.
     pub fn modified(&self) -> FileTime {
         FileTime { seconds: self.about.seconds, nanos: self.about.nanos }
     }

@@ -46,7 +46,7 @@ const LINE: u64 = 4096;
 /// ssh runs. The server ends about 5 s after the last ssh has ended.
 ///
 /// Several hosts may share the home folder of the user, and with it the folder of the identity. So
-/// the names of the socket and of the server's lock contain a digest of this host's name.
+/// the names of the socket and of the server's lock contain a digest that differs on each host.
 #[derive(Clone, Debug)]
 pub struct SshRooms {
     folder: PathBuf,
@@ -65,7 +65,8 @@ impl SshRooms {
     }
 
     /// Sets the folder of the socket and the lock, such as `XDG_RUNTIME_DIR`; `None` for the folder
-    /// of the identity. That folder may be on a network file system without locks.
+    /// of the identity. Locks may fail in the folder of the identity, because it may be on a
+    /// network file system.
     pub fn runtime(self, folder: Option<PathBuf>) -> SshRooms {
         SshRooms { runtime: folder, ..self }
     }
@@ -129,7 +130,8 @@ impl SshRooms {
         }
     }
 
-    /// Serves until no client is left; blocks. Returns immediately if another process serves.
+    /// Serves until there was no client for 5 s; blocks. Returns immediately if another process
+    /// serves.
     ///
     /// # Errors
     /// A folder cannot be used, or no port is free.
@@ -233,7 +235,8 @@ impl Clients {
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Without a free descriptor the client waits, and the socket stays readable.
+                // Without a free descriptor the client waits. The socket stays readable, so the
+                // next poll returns immediately.
                 Err(_) => return thread::sleep(PAUSE),
             }
         }

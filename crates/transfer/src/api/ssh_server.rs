@@ -79,9 +79,9 @@ mod tests {
 
     use super::*;
 
-    /// The environment variable of a process that ssh seems to have started. Its value is the path
-    /// of a socket. After a byte from the socket the process drops its server, and reports through
-    /// the socket which threads and descriptors the server has left.
+    /// The environment variable of a process that acts as if ssh had started it. Its value is the
+    /// path of a socket. After a byte from the socket the process drops its server, and reports
+    /// through the socket which threads and descriptors the server has left.
     const STARTED: &str = "LONGHAUL_TEST_SSH_SERVER";
 
     /// How long the engine's thread may take to end on a machine under load.

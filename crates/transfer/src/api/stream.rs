@@ -48,7 +48,7 @@ pub enum StreamWay {
     /// [`StreamWay::Repair`] or [`StreamWay::Code`], whichever sends less on the measured path.
     #[default]
     Auto,
-    /// The frames that come within the deadline, at most 16 MiB, are one payload. Its lost
+    /// The frames of a time as long as the deadline form one payload of at most 16 MiB. Its lost
     /// datagrams are sent again. The deadline counts from the payload's last frame.
     Payloads,
     /// Lost datagrams are sent again while they can be in time.
@@ -218,7 +218,7 @@ impl SendStreamRequest {
         })?;
         let mut ending = Ending(Some(cancel));
         let (source, mut status) = ready.await.map_err(|_| engine::vanished(NAME))??;
-        // After an error, the stream has ended before it began.
+        // Without a further status, the stream has ended before it began.
         if status.wait_for(|status| status.begun).await.is_err() {
             return Err(ended(done.await).err().unwrap_or_else(|| engine::vanished(NAME)));
         }
@@ -441,7 +441,7 @@ impl fmt::Debug for StreamReceiver {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// A sender starts, or another sender takes over: frames are counted from the start.
+    /// A sender starts, or another sender takes over. The numbers of frames start at 0 again.
     Begun {
         /// Frames per second.
         per_second: f64,
@@ -469,8 +469,8 @@ pub struct StreamFrame {
     pub number: u32,
     /// The frame's bytes.
     pub bytes: Vec<u8>,
-    /// Estimated delay from the sender to this host: half of both round-trip times (sender to
-    /// server, server to this host), plus the frame's delay in excess of the fastest recent
+    /// Estimated delay from the sender to this host: half the sum of both round-trip times (sender
+    /// to server, server to this host), plus the frame's delay in excess of the fastest recent
     /// datagram's delay.
     pub delay: Span,
     /// Whether the frame arrived after the deadline.

@@ -34,8 +34,8 @@ impl Ranges {
     /// Returns the ranges, all of them within `0..limit`.
     ///
     /// # Errors
-    /// [`RangesError`] if the message is invalid. An invalid message makes this function allocate
-    /// no more memory than `steps` takes.
+    /// [`RangesError`] if the message is invalid. The function never allocates more memory than
+    /// `steps` takes.
     pub fn decode(&self, limit: u64) -> Result<Vec<std::ops::Range<u64>>, RangesError> {
         let (pairs, rest) = self.steps.as_chunks::<2>();
         if !rest.is_empty() {

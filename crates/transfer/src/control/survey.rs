@@ -34,7 +34,7 @@ pub struct Surveyed {
     #[prost(bool, tag = "3")]
     pub done: bool,
     /// Number of names examined plus number of chunks read so far. A server whose number does not
-    /// grow is waiting for its disk.
+    /// grow waits for its disk, or for other surveys.
     #[prost(uint64, tag = "4")]
     pub looked: u64,
 }

@@ -66,11 +66,11 @@ pub struct Card {
     pub bps: u64,
 }
 
-/// The lowest speed that is believed.
+/// The lowest credible speed of a card.
 const SLOWEST_CARD: Rate = Rate::from_mbps(1);
 
 impl Card {
-    /// Returns the capacity; `None` if it is too low to be believed.
+    /// Returns the capacity; `None` if it is too low to be credible.
     pub(crate) fn speed(&self) -> Option<Rate> {
         Some(Rate::from_bps(self.bps)).filter(|speed| *speed >= SLOWEST_CARD)
     }
@@ -251,8 +251,8 @@ pub struct Status {
     /// Number of names examined plus number of chunks read, to find the missing chunks.
     #[prost(uint64, tag = "28")]
     pub looked: u64,
-    /// Time in which the receiving thread did not wait for datagrams, with or without a CPU, in
-    /// nanoseconds (receiving end).
+    /// Time in which the receiving thread did not wait for datagrams, in nanoseconds; includes
+    /// waits for a CPU (receiving end).
     #[prost(uint64, tag = "31")]
     pub awake_nanos: u64,
     /// Blocks that had to arrive as datagrams: all but those that existed before or have only

@@ -98,7 +98,8 @@ fn read(mut reader: impl Read, largest: u64, mut report: impl FnMut(Next) -> boo
     }
 }
 
-/// Reads `size` bytes plus one, which shows whether more follows.
+/// Reads a part of `size` bytes that starts with `bytes`, and one byte more. That byte shows
+/// whether another part follows.
 fn fill(
     reader: &mut impl Read,
     size: u64,
@@ -165,9 +166,9 @@ mod tests {
             }
         }
         let content = vec![7; 3 << 20];
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         read((&content[..]).chain(Broken), 1 << 20, |next| {
-            told.push(match next {
+            reports.push(match next {
                 Next::Part(_) => "part".to_owned(),
                 Next::Last(..) => "last".to_owned(),
                 Next::Failed(error) => error.what,
@@ -175,6 +176,6 @@ mod tests {
             true
         });
         let failed = "cannot read the content to send: the producer failed";
-        assert_eq!(told, ["part", "part", failed]);
+        assert_eq!(reports, ["part", "part", failed]);
     }
 }

@@ -22,9 +22,9 @@ use crate::options::{CopyOptions, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::summary::Summary;
 
-/// The carrier of a copy within this host, in its summary.
+/// The protocol and the cipher in the summary of a copy within this host.
 const BY: By = By { protocol: "local", cipher: "none", is_verified: true };
-/// Maximum number of chunks that the reader is ahead of the writer.
+/// Maximum number of chunks in the queue from the reader to the writer.
 const AHEAD: usize = 8;
 /// Maximum number of passes: chunks that fail verification or cannot be synced are copied again.
 const MOST_PASSES: u32 = 4;

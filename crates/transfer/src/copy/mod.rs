@@ -2,7 +2,8 @@
 //!
 //! - `attempt` copies over one session, `remembered` handles the path's properties from earlier
 //!   copies, `udp_watchdog` detects that UDP no longer passes.
-//! - `hooks` passes events to the user and cancels on request; `summing` creates the summary.
+//! - `hooks` passes events to the user and cancels on request; `question` times the user's answers;
+//!   `summing` creates the summary.
 //! - `local` copies within this host, `http` copies from an HTTP server; both use `to_files`.
 //! - `many` runs a copy from several sources, with one session for each source.
 //! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
@@ -75,7 +76,8 @@ pub fn copy(
                 pipe::push(options.clone(), route, observer, cancel, one).await
             }
             [route] => {
-                // A copy that only sends needs no memory for received data.
+                // A copy that only sends needs no memory for received data, so `options.memory` may
+                // be below the minimum of a budget.
                 let (least, core) = match route {
                     Route::Push { .. } => (Budget::least_of(1), None),
                     Route::Pull { .. } => {

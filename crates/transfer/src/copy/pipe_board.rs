@@ -22,6 +22,7 @@ pub(super) struct PipeBoard {
 struct Parts {
     /// The summed progress of the finished parts.
     past: Progress,
+    /// The progress of the parts in transit, by their offsets.
     present: BTreeMap<u64, Progress>,
     /// Total bytes, once known.
     total: u64,

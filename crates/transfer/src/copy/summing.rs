@@ -1,5 +1,5 @@
-//! The summary of a finished copy, and its bottleneck. The outcome is the last message of the
-//! receiving end: its counts, and the files that failed.
+//! The summary of a finished copy, and its bottleneck. The outcome, the receiving end's last
+//! message, has the receiver's counts and names the files that failed.
 
 use longhaul_net::clock;
 use longhaul_proto::accounting::{ReceiverAccounting, SenderAccounting};

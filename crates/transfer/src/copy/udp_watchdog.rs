@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// TCP is tried after a silence of this constant plus four round trips. The other end sends ten
 /// times a second.
 const SILENT: Duration = Duration::from_millis(1200);
-/// After TCP has answered, UDP gets this many more checks, and then two round trips: the network
-/// may just have recovered from an outage of both TCP and UDP.
+/// After the attempt over TCP, UDP gets this many more checks, and then two round trips: the
+/// network may just have recovered from an outage of both TCP and UDP.
 const CHECKS_AFTER: u32 = 3;
 
 /// Watches a session until dropped.

@@ -28,7 +28,7 @@ pub(crate) struct Board {
     total_bytes: AtomicU64,
     /// Files of the object; 0 before the manifest is known.
     total_files: AtomicU64,
-    /// When the first data datagram was sent or received; 0 before it.
+    /// When the first data datagram, or chunk over a stream, was sent or received; 0 before it.
     first_datagram: AtomicU64,
     /// The block size of the current or last pass; 0 before the first.
     block: AtomicU32,
@@ -70,8 +70,8 @@ impl Board {
         *self.segments.lock().expect("no holder of a board panics")
     }
 
-    /// Records that the calling thread carries the control stream; `before` is its CPU time before
-    /// the transfer.
+    /// Records how much CPU time the calling thread, which carries the control stream, has used
+    /// since its CPU time was `before`.
     pub(crate) fn note_carrying(&self, before: Duration) {
         let carried = super::span(super::thread_time().saturating_sub(before));
         self.update(|counters| counters.times.carrier = carried);
@@ -146,7 +146,8 @@ impl Board {
         }
     }
 
-    /// Records the first data datagram sent or received, at `nanos` of the process's clock.
+    /// Records the first data datagram, or chunk over a stream, sent or received at `nanos` of the
+    /// process's clock. Later calls change nothing.
     pub(crate) fn note_first_datagram(&self, nanos: u64) {
         let _ = self.first_datagram.compare_exchange(
             0,
@@ -180,8 +181,8 @@ impl Board {
         }
     }
 
-    /// Returns when the first data datagram was sent or received, in nanoseconds of the process's
-    /// clock.
+    /// Returns when the first data datagram, or chunk over a stream, was sent or received, in
+    /// nanoseconds of the process's clock.
     pub(crate) fn first_datagram(&self) -> Option<u64> {
         match self.first_datagram.load(Ordering::Relaxed) {
             0 => None,

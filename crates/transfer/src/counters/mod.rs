@@ -131,7 +131,7 @@ pub(crate) struct Times {
     pub(crate) busy: Span,
     /// CPU time of the thread that carries the control stream and chunks over streams.
     pub(crate) carrier: Span,
-    /// Time in which the receiving thread did not wait for datagrams, with or without a CPU.
+    /// Time in which the receiving thread did not wait for datagrams; includes waits for a CPU.
     pub(crate) awake: Span,
 }
 

@@ -20,7 +20,8 @@ impl Recent {
         self.0.drain(..old.unwrap_or(0));
     }
 
-    /// Returns the rate over the last second, or since the start if that is less than a second ago.
+    /// Returns the rate since the newest record that is at least a second old, or since the first
+    /// record.
     pub(crate) fn rate(&self) -> Rate {
         match (self.0.first(), self.0.last()) {
             (Some((since, before)), Some((at, now))) if at > since => {

@@ -1,4 +1,4 @@
-//! The error of the library: typed, cheap to clone, without advice that names a flag.
+//! The error of the library. Its text names options of the call, not flags of the command line.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Returns an error for wrappers of this library.
+    /// Returns an error, for programs that wrap this library.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
         error::Error::new(kind, what).into()
     }
@@ -68,8 +68,8 @@ impl Error {
         self.inner.advice.as_deref()
     }
 
-    /// Returns the options of the call that the text and the advice name. An option is named in
-    /// backquotes, for example `` `memory` ``, so a program can replace it with its own name.
+    /// Returns the call's options that the error's text and advice name. The text names an option
+    /// in backquotes, for example `` `memory` ``, so a program can replace it with its own name.
     pub fn options(&self) -> Vec<CallOption> {
         CallOption::named_in(&self.to_string())
     }

@@ -10,7 +10,7 @@
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::{Bytes, Rate};
 
-/// Measurement window. A shorter window is inaccurate, because whole chunks arrive and leave.
+/// Measurement window. A shorter window is inaccurate, because the writer takes whole chunks.
 const WINDOW: Span = Span::from_millis(250);
 
 /// Measures one flow's writer.

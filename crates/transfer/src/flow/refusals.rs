@@ -3,7 +3,7 @@
 //!
 //! A port counts the kernel's drops and its own refusals for all of its flows together. Each flow
 //! reports all refusals of its port. The kernel's drops are divided among the flows in proportion
-//! to arrivals, because a full buffer drops every datagram that arrives.
+//! to arrivals, because a full buffer drops the datagrams of all flows alike.
 
 use longhaul_net::port::PortStatistics;
 use longhaul_net::sealing::open::OpenCounts;
@@ -39,8 +39,8 @@ impl Refusals {
     }
 
     /// Returns the datagrams refused since the flow began: by the port (`port` are its counts), and
-    /// by the flow's two openers. The port refuses datagrams that have no known flow, or exceed the
-    /// memory for early datagrams.
+    /// by the flow's two openers, which decrypt data and control datagrams. The port refuses
+    /// datagrams that have no known flow, or exceed the memory for early datagrams.
     pub(super) fn refused(&self, port: PortStatistics, openers: [OpenCounts; 2]) -> u64 {
         let at_port = |port: PortStatistics| port.foreign + port.dropped;
         let by_flow = openers.map(|seen| seen.replayed + seen.stale + seen.failed + seen.refused);

@@ -77,7 +77,7 @@ pub(crate) enum SendCommand {
 /// An event that a sending thread reports to the sending role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SenderEvent {
-    /// A file failed here.
+    /// A file of this end failed.
     Failed(Failure),
     /// The receiver's messages arrive, but this end's datagrams do not reach the receiver: they are
     /// too large for the path, or even for this host's link.
@@ -146,6 +146,7 @@ struct Sending {
     board: Arc<Board>,
     earlier: Counters,
     events: UnboundedSender<SenderEvent>,
+    /// Whether digests go on the stream only, because a file has failed.
     ordered: bool,
     /// Digests that are not on the stream yet. They may have been sent by datagram.
     unsure: Digests,

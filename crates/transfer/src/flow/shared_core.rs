@@ -388,10 +388,10 @@ mod tests {
         let mut cores = SharedCores::default();
         let same = |a: &SharedCore, b: &SharedCore| Arc::ptr_eq(&a.inner, &b.inner);
         let plain = Settings::default();
-        let told = Settings::default().with(row, "receive-rate", 100.0).unwrap();
+        let limited = Settings::default().with(row, "receive-rate", 100.0).unwrap();
         let first = cores.of(row, &plain).unwrap();
         assert!(same(&first, &cores.of(row, &plain).unwrap()));
-        assert!(!same(&first, &cores.of(row, &told).unwrap()));
+        assert!(!same(&first, &cores.of(row, &limited).unwrap()));
         let before = Arc::downgrade(&first.inner);
         drop(first);
         assert!(before.upgrade().is_none());

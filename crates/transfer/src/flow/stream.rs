@@ -1,7 +1,7 @@
-//! Sends chunks over streams, if datagrams do not pass. Source, digests, verification and resume
-//! are as in a copy by datagrams; only the transport differs. A long manifest (the list of files)
-//! is the start of the object. From the manifest, the receiver makes its plan: the list of chunks
-//! that need not be sent.
+//! Sends chunks over streams, if datagrams do not pass or the user chose TCP. Source, digests,
+//! verification and resume are as in a copy by datagrams; only the transport differs. A long
+//! manifest (the list of files) is the start of the object. From the manifest, the receiver makes
+//! its plan: the list of chunks that need not be sent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -270,8 +270,8 @@ impl Streaming {
         // Until the receiver ends the pass, the streams deliver the data that they have taken.
         let mut lost_since = None;
         loop {
-            // A receiver that has everything ends the streams before its last message arrives, and
-            // closed streams cannot be counted.
+            // Count again and again: a receiver that has everything ends the streams before its
+            // last message arrives, and the segments of closed streams cannot be counted.
             self.count_segments();
             let since = clock::now();
             match self.inbox.recv_timeout(CHECK_EVERY) {

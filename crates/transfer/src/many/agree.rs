@@ -34,7 +34,7 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     count.into_values().max_by_key(|(votes, _)| *votes)
 }
 
-/// Returns the majority of the sources. `found` has each source's name for messages.
+/// Returns the majority of the sources. `found` has each source's index, name and survey.
 ///
 /// # Errors
 /// [`ErrorKind::RemoteFile`]: at most half of the sources have the same object.

@@ -119,8 +119,8 @@ impl Leases {
         self.sources.get(&source).is_some_and(|lease| lease.chunks.is_empty() && !lease.silent)
     }
 
-    /// Leases chunks to an idle source. Returns `None` if the source is busy, or no chunk is left
-    /// for it.
+    /// Leases chunks to an idle source. Returns `None` if the source is busy or silent, or no chunk
+    /// is left for it.
     pub(crate) fn next(&mut self, source: usize) -> Option<Given> {
         if !self.is_idle(source) {
             return None;
@@ -147,7 +147,7 @@ impl Leases {
         (!chunks.is_empty()).then(|| Given { chunks, taken: Vec::new() })
     }
 
-    /// Takes chunks from the lease that would finish last.
+    /// Takes chunks from the lease that would finish last, of those with chunks to give.
     fn take_from_others(&mut self, source: usize) -> Option<Given> {
         let usual = self.usual_rate();
         let own = self.sources.get(&source)?.rate.unwrap_or(usual);

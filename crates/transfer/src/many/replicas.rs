@@ -225,10 +225,10 @@ impl<'a> Copying<'a> {
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
-                events = self.events.recv() => match events {
+                event = self.events.recv() => match event {
                     Some(ReplicaEvent::Outcome(outcome)) => return Ok(*outcome),
                     Some(ReplicaEvent::Failed(error)) => return Err(error),
-                    Some(events) => self.hear(events),
+                    Some(event) => self.hear(event),
                     None => {
                         let what = "the writing thread ended early";
                         return Err(Error::new(ErrorKind::Unfinished, what));
@@ -304,10 +304,10 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    fn hear(&mut self, events: ReplicaEvent) {
+    fn hear(&mut self, event: ReplicaEvent) {
         let rows = &self.sources.rows;
         let observer = &self.sources.observer;
-        match events {
+        match event {
             ReplicaEvent::Resumed(bytes) => {
                 self.resumed = bytes;
                 observer.notice(Notice::Resumed { bytes });

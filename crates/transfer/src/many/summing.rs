@@ -41,7 +41,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
     let sum = |of: fn(&Summary) -> u64| sum(summaries, of);
     // Protocol, cipher, block size and bottleneck are those of the source with the most blocks.
     let main = summaries.iter().max_by_key(|summary| summary.blocks);
-    let word = |of: fn(&Summary) -> &String| main.map(|s| of(s).clone()).unwrap_or_default();
+    let text = |of: fn(&Summary) -> &String| main.map(|s| of(s).clone()).unwrap_or_default();
     let blocks = sum(|s| s.blocks);
     let sender = SenderAccounting {
         sent: sum(|s| s.sender.sent),
@@ -64,7 +64,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         setup: summaries.iter().map(|s| s.setup).min().unwrap_or(Span::ZERO),
         last_block: summaries.iter().filter_map(|s| s.last_block).max(),
         goodput: Rate::ZERO,
-        protocol: word(|s| &s.protocol),
+        protocol: text(|s| &s.protocol),
         rate: Rate::from_bps(sum(|s| s.rate.as_bps())),
         remembered: None,
         found: None,
@@ -97,7 +97,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         skipped_files: 0,
         unread_files: 0,
         failed_files: 0,
-        cipher: word(|s| &s.cipher),
+        cipher: text(|s| &s.cipher),
         blake3: None,
         verified: false,
         cpu: process_time(),

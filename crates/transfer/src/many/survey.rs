@@ -26,7 +26,7 @@ const MOST_CHUNKS: u64 = 64 << 20;
 /// The survey's result for one source.
 #[derive(Debug)]
 pub struct Found {
-    /// The list of its files.
+    /// The list of the source's files.
     pub manifest: Arc<Manifest>,
     /// BLAKE3 of the manifest as received.
     pub digest: Digest,
@@ -85,7 +85,7 @@ pub(super) async fn survey(
 }
 
 /// Returns the error of a source that answers but reads nothing, because its disk hangs or other
-/// surveys take all its seats.
+/// surveys keep it busy.
 fn hangs(stall: Duration) -> Error {
     let seconds = stall.as_secs();
     let what = format!("it has read nothing for {seconds} s: its disk or other surveys delay it");

@@ -12,7 +12,7 @@ use longhaul_files::digest::{Digest, RootBuilder};
 use longhaul_files::manifest::FileTime;
 use longhaul_text::reason;
 
-/// Maximum number of chunks that may fail verification for one output.
+/// Maximum number of times that a chunk of one output may fail verification, over all chunks.
 const MOST_WRONG: u32 = 4;
 /// Maximum bytes per call of a writer. Short calls let a copy end soon.
 const PIECE: usize = 1 << 16;
@@ -117,7 +117,7 @@ impl Output {
         Ok((state.attempt, state.chunks))
     }
 
-    /// Writes the next chunk, which is verified.
+    /// Writes the next chunk, which was verified before.
     ///
     /// # Errors
     /// [`ErrorKind::LocalFile`]: the writer failed. [`ErrorKind::Unfinished`]: a later attempt than
@@ -148,10 +148,10 @@ impl Output {
         })
     }
 
-    /// Ends the file; returns its digest.
+    /// Ends the file; returns its digest, or `None` if it has a hole.
     ///
     /// # Errors
-    /// As [`Output::write`].
+    /// As [`Output::write`]; [`ErrorKind::Verification`]: the number of written chunks is wrong.
     pub(crate) fn finish(&self, attempt: u64, size: u64) -> Result<Option<Digest>, Error> {
         let mut all = (0, None);
         self.wait_for(attempt, |state| {

@@ -32,7 +32,7 @@ pub(super) struct Blast {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blasted {
     pub(super) sent: u64,
-    /// Whether the first link does not carry datagrams of this size.
+    /// Whether datagrams of this size are too large for the first link.
     pub(super) too_large: bool,
 }
 

@@ -37,10 +37,10 @@ use crate::session::{self, Carriers, Session, Settings, random_u64};
 const OTHER_TIME: Span = Span::from_secs(10);
 /// The default ladder (rising rates), in Mbit/s.
 const LADDER: [u64; 8] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000];
-/// A ladder ends at the first rate with a loss above this.
+/// The default ladder ends at the first rate with a loss above this.
 const FULL: f64 = 0.05;
-/// A ladder also ends if the received rate is below this multiple of the best earlier received
-/// rate.
+/// The default ladder also ends if the received rate is below this multiple of the best earlier
+/// received rate.
 const MORE: f64 = 1.1;
 
 /// Runs the measurements of `options` and passes each result to `report`, including failures;

@@ -1,7 +1,7 @@
 //! Measures round trips: one end sends small sealed datagrams (questions), the other end returns
 //! their content (answers).
 //!
-//! The datagrams also show each end the other end's address. The server sends measurement data only
+//! The questions also show the server the client's address. The server sends measurement data only
 //! to the source address of the client's genuine datagrams, and only if the client's session has
 //! the same address.
 

@@ -40,7 +40,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(work)
 }
 
-/// Sends from one port to the other; the sender seals with `secret`.
+/// Describes datagrams from one port to the other, sealed with `secret`.
 fn blast(from: &Port, to: &Port, secret: u8) -> Blast {
     Blast {
         socket: from.socket().clone(),

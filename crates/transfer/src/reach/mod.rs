@@ -283,7 +283,7 @@ async fn finish(
     Ok(Reached { session, data, contact, datagram })
 }
 
-/// Waits for the result of a search, for `rounds` round trips at most.
+/// Waits for the result of a search, at most [`SEARCH_EXTRA`] and `rounds` round trips.
 async fn wait_for(
     search: Option<oneshot::Receiver<Option<u16>>>,
     session: &Session,

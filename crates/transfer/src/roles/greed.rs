@@ -124,7 +124,7 @@ impl Greedy {
         }
     }
 
-    /// Sends a whole chunk until it has arrived.
+    /// Sends a whole chunk again and again until it has arrived.
     fn fill(&mut self, chunk: u64) -> Arrived {
         loop {
             self.send(chunk, u32::MAX);

@@ -194,7 +194,7 @@ impl Writing {
     }
 }
 
-/// Returns a permit of a separate memory.
+/// Returns a permit of a separate memory limit.
 fn room() -> OwnedSemaphorePermit {
     Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap()
 }
@@ -380,7 +380,7 @@ fn a_manifest_that_is_not_the_one_offered_ends_the_transfer_before_anything_is_c
 }
 
 #[test]
-fn failures_without_end_before_the_list_of_files_end_the_transfer() {
+fn endless_failures_before_the_list_of_files_end_the_transfer() {
     // The list is announced as the start of the object, which never arrives.
     let unlisted = |offer: &mut Offer| {
         offer.manifest_len = offer.manifest.len() as u64;

@@ -58,8 +58,8 @@ pub(super) async fn send_list(
     }
 }
 
-/// Receives the pieces that [`tell`] sends, and appends them to the manifest of `offer`. `watch`
-/// counts each piece.
+/// Receives the pieces that [`send_list`] sends, and appends them to the manifest of `offer`.
+/// `watch` counts each piece.
 pub(super) async fn hear(
     wire: &mut Wire,
     hooks: &dyn Hooks,

@@ -171,7 +171,7 @@ impl ReceivingRole<'_> {
     }
 
     /// Waits for the offer; the source may first have to walk its files. Also returns whether the
-    /// source could not read all of its folders.
+    /// source reported a failure before the offer.
     async fn first_offer(&mut self) -> Result<(Offer, bool), End> {
         let mut is_incomplete = false;
         let mut tick = tokio::time::interval(TICK);

@@ -62,7 +62,7 @@ pub(crate) struct SendingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end judges if the path lets datagrams through. Only a client judges.
+    /// Whether this end decides if the path lets datagrams through. Only a client decides.
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,

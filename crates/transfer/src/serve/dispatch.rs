@@ -38,7 +38,8 @@ pub(super) fn view(
 }
 
 /// Returns the services that a server offers. With `rooms_only` these are channels, streams, calls
-/// and the status. Calls need `methods`. `ended` gets the result of each transfer and each pipe.
+/// and the status. Calls are offered only if there are `methods`. `ended` gets the result of each
+/// transfer and each pipe.
 pub(super) fn services(
     view: &Rc<View>,
     rooms_only: bool,

@@ -78,7 +78,7 @@ const REFUSAL_COUNTS: Duration = Duration::from_secs(60);
 /// The address and id of a started server.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    /// The control port.
+    /// The address of the control port.
     pub address: SocketAddr,
     /// The UDP port of all data.
     pub data_port: u16,
@@ -113,7 +113,7 @@ struct Server {
 }
 
 impl Server {
-    /// Returns a server for all protocols that allows no unsealed data.
+    /// Returns a server with all protocols, which refuses unencrypted data.
     fn new(door: Door, port: PortHandle, memory: Budget, tell: Tell) -> Server {
         let live = Live::default();
         let tell = live.counting(tell);
@@ -261,8 +261,8 @@ async fn close(
     }
 }
 
-/// Opens the control and the data port. Without a data port in `options`, this is the port after
-/// the control port; with control port 0, two free neighbouring ports.
+/// Opens the control and the data port. Without a data port in `options`, the data port is the port
+/// after the control port. If the control port is also 0, both are free neighbouring ports.
 fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port), Error> {
     const TRIES: usize = 16;
     let settings = Settings::default();

@@ -159,9 +159,9 @@ async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -
 }
 
 /// Waits until the client disconnects. `mark` is the mark of the folder that the copy has created:
-/// while it exists, a repeated copy writes into the same folder. Removes the mark when the client
-/// says that it has received the outcome. Without that message the mark stays, because the client
-/// may repeat the copy.
+/// while the mark exists, a repeated copy writes into the same folder. Removes the mark when the
+/// client says that it has received the outcome. Without that message the mark stays, because the
+/// client may repeat the copy.
 async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
     while let Ok(message) = wire.next().await {
         if matches!(message, Message::Heard(_)) {

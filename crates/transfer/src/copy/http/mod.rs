@@ -74,7 +74,7 @@ pub(super) fn copy(
         },
     )
     .map_err(error)?;
-    // The stall limit applies to each connection, not to the time between two of them.
+    // A pass applies the stall limit, so the time between two attempts does not count.
     ToFiles::run(options, observer, cancel, None, move |files| {
         Fetching { files, client, connections, lost_since: None, pause: FIRST_PAUSE }.run()
     })

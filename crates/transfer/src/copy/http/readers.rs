@@ -16,22 +16,22 @@ use crate::error::{Error, ErrorKind};
 /// Maximum number of chunks (of 1 MiB) in one request. With so many, a request's round trip costs
 /// little.
 const MOST: u64 = 32;
-/// Minimum number of requests per connection. With fewer, one connection could have a long request
-/// left when the others are done.
+/// Approximate minimum number of requests per connection. With fewer, one connection could have a
+/// long request left when the others are done.
 const EACH: u64 = 4;
-/// Maximum number of chunks that wait for the writer.
+/// Maximum number of chunks in the queue for the writer.
 const AHEAD: usize = 8;
 
 /// A report of a reader.
 pub(super) enum ReaderEvent {
     /// A complete chunk.
     Chunk(u64, Vec<u8>),
-    /// A reader has failed. If the server supports ranges, the remaining readers read its chunks.
+    /// A reader has failed. If the server supports ranges, the other readers read the rest.
     Failed(fetch::Error),
 }
 
-/// The running readers. After this value is dropped, each reader ends at its next piece of data, or
-/// when its connection is silent for too long.
+/// The running readers. After this value is dropped, each reader ends once its current chunk is
+/// complete, or when its connection is silent for too long.
 pub(super) struct Readers {
     work: Arc<Work>,
     events: Receiver<ReaderEvent>,

@@ -83,7 +83,7 @@ fn threads() -> Vec<String> {
 #[derive(Debug, Default)]
 struct Threads {
     names: BTreeSet<String>,
-    /// The maximum number of threads at a time with the same first word.
+    /// The maximum number of threads at a time, by the first word of their names.
     most: BTreeMap<String, usize>,
 }
 
@@ -162,7 +162,7 @@ fn receive_from_all() {
     // One thread receives for the server, the other for the copy.
     assert_eq!((during.most("receive"), during.most("write")), (2, 4), "{during:?}");
     // Apart from the server's sending threads there are fewer threads than senders: fewer distinct
-    // names, and fewer threads at a time with the same first word.
+    // names, and fewer threads at a time with the same first word in their names.
     let is_other = |name: &&String| !name.starts_with("send");
     let others = during.names.iter().filter(is_other).count();
     assert!(others < usize::from(SENDERS), "{during:?}");
