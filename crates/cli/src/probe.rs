@@ -146,8 +146,8 @@ fn resolve(
     settings: &[Setting],
     screen: &Arc<Screen>,
 ) -> Result<ProbeRequest, Error> {
-    let zero = |rate: &Rate| *rate == Rate::ZERO || rate.as_bps() > 100_000_000_000;
-    if let Some(rate) = args.rate.iter().find(|rate| zero(rate)) {
+    let is_invalid = |rate: &Rate| *rate == Rate::ZERO || rate.as_bps() > 100_000_000_000;
+    if let Some(rate) = args.rate.iter().find(|rate| is_invalid(rate)) {
         let what = format!("a probe cannot run at {rate}");
         return Err(Error::new(ErrorKind::Usage, what).advise("ask for 1 bit/s to 100 Gbit/s"));
     }

@@ -1,7 +1,8 @@
 //! The metrics of a server as OpenMetrics text.
 //!
-//! Names end in their unit, counters in `_total`. No label has a path, a client's id or a name,
-//! because clients could then create any number of series. Totals include running transfers.
+//! A name ends with its unit, if it has one; a counter's samples end with `_total`. No label has a
+//! path, a client's id or a name, because clients could then create any number of series. Totals
+//! include running transfers.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! JSON lines of values, for `share export` and `share import`.
+//! JSON lines of values, as `longhaul share` prints them and `share import` reads them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! Starting a server, from its owner's point of view.
+//! A server from its owner's point of view: its start, its ports, its list of clients, its end.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -142,7 +142,7 @@ fn a_server_with_occupied_ports_names_them_with_advice() {
     ended.is(3, &[&pair.server.address, "--listen"]);
 }
 
-/// A server whose only list of clients is a file, and that file.
+/// A pair whose server also reads a list of clients from a file, and the path of that file.
 fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
     let file = scratch.join("allowed");
     write_private(&file, more);

@@ -16,8 +16,8 @@ fn pattern(glob: String) -> FilterWire {
     FilterWire::from(&Filter::Exclude(glob))
 }
 
-/// Every message that may come first. Each names no path, so a check of the rights to its paths
-/// would accept it.
+/// Every message that may come first. None of them names a path, so a check of the rights to the
+/// named paths would accept them all.
 fn first_messages() -> Vec<Message> {
     let bad = vec![pattern("[a".into())];
     let pull =
@@ -131,7 +131,7 @@ fn a_server_with_few_descriptors_reads_any_number_of_files() {
     for n in 0..FILES {
         let path = pair.there.join(format!("tree/{n}"));
         write(&path, &content);
-        // Sparse, so it is large and copied quickly.
+        // The file is sparse, so it is large but copied quickly.
         let file = std::fs::File::options().write(true).open(path).expect("it is ours");
         file.set_len(LARGE).expect("a hole takes no room");
     }

@@ -308,7 +308,7 @@ fn the_best_number_of_connections_on_a_lossy_path_is_found_during_the_copy() {
     let loss = Loss::independent(LossRatio::new(0.01).expect("a share"));
     let link = link.with_loss(loss);
     let copy = |way| {
-        // Enough for a long search; the copy is killed when it ends.
+        // The object is large enough for a long search. The test kills the copy after the search.
         let wan = need!(Wan::new(link.clone(), 1500, 150_000_000));
         for host in ["a", "b"] {
             slow_down_at_each_loss(&wan, host);

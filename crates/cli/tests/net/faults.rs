@@ -325,7 +325,7 @@ fn a_slow_disk_slows_streams_and_their_chunks_wait_in_bounded_memory() {
     let ended = start(&pair, Way::Push, &["--protocol=tcp"]).end();
     assert_eq!(ended.summary()["bound_by"], "destination-disk", "{ended}");
     let peak = peak(server);
-    // The limit of 32 MiB, plus the program.
+    // The peak is the limit of 32 MiB plus the memory of the program itself.
     assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     assert_copied(&pair, Way::Push, &content);
 }

@@ -34,8 +34,8 @@ enum Of {
     Receiver,
 }
 
-/// The carrier of the session of the client behind the relay: QUIC, or four TCP connections, because
-/// the relay blocks UDP.
+/// The carrier of the session of the client behind the relay: QUIC, or four TCP connections if the
+/// relay blocks UDP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Carrier {
     Quic,

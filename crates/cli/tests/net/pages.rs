@@ -1,5 +1,6 @@
 //! Follows pages of docs/ from top to bottom, as a reader does: each command of a code block runs
 //! as written and prints what the page shows below it. Only hosts, addresses and folders differ.
+//! The tests also add `--json` to `serve` and `mount`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +14,7 @@ use super::http::has;
 use super::mount::fuse;
 use crate::rig::{Child, Ended, Host, Server, binary, need};
 
-/// The page's host that serves.
+/// The host on the page that runs the server.
 const SERVER: &str = "dtn.example.org";
 /// The prompt of that host's shell. `$ ` is the prompt of the reader's own host.
 const SERVER_PROMPT: &str = "dtn$ ";
@@ -70,7 +71,7 @@ fn fits(shown: &str, printed: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A folder with the program under test, as a PATH.
+/// Links the program under test into the folder `tools`. Returns a PATH that begins with `tools`.
 pub(super) fn path_with_longhaul(tools: &Path) -> String {
     fs::create_dir_all(tools).expect("there is room for a folder");
     symlink(binary(), tools.join("longhaul")).expect("it has no such name yet");
@@ -200,7 +201,7 @@ impl Reader {
         assert!(fits(&shown, &printed), "{command} prints\n{printed}and not\n{shown}{errors}");
     }
 
-    /// Ends the servers, and waits for the end of the mounts, which the page has ended.
+    /// Ends the servers, and waits for the mounts to end. Commands of the page have unmounted them.
     fn end(mut self) {
         for (verb, mut child) in self.running.drain(..).rev() {
             if verb == "serve" {
@@ -265,7 +266,7 @@ fn commands(program: Option<&str>) -> Vec<String> {
     page.split("\n## ").filter(of).flat_map(steps).map(|step| step.command).collect()
 }
 
-/// Runs the page's server, and its other commands as one script in `folder`.
+/// Runs the page's server, and `commands` as one script in `folder`.
 fn run_page(folder: &Path, commands: &[String]) -> Ended {
     let host = |name: &str| Host::new(&folder.join(name));
     let (client, host) = (host("c"), host("s"));

@@ -15,14 +15,14 @@ use super::wan::End;
 use super::{WAYS, Way, faults, flood, lying_reports};
 use crate::rig::{Child, IMPATIENT, Pair, bytes, need, remains, side_by_side, write};
 
-/// A freeze that exceeds every protocol's timeout for one message. Freezes of 20 s, which would
-/// take a minute more, are in `net/wan.rs` for one protocol.
+/// A freeze that exceeds every protocol's timeout for one message. Freezes of 20 s would take a
+/// minute more for each protocol, so `net/wan.rs` has them for one protocol.
 const AWHILE: Duration = Duration::from_secs(3);
 /// An outage that a copy must survive.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Each test takes client and server, in both directions ([`WAYS`]), so that each of them fails as
-/// sender and as receiver.
+/// The tests that freeze or kill an end do so with client and server, in both directions
+/// ([`WAYS`]), so that each end fails as sender and as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
 /// Waits for the first progress event of a copy that has sent 500 datagrams, or by TCP 600 kB.
@@ -104,7 +104,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         Way::Push => pair.copy(flags, "object", pair.at("copy")),
         Way::Pull => pair.copy(flags, pair.at("object"), "copy"),
     };
-    // The rate is so low that a progress event comes half-way on any machine.
+    // The rate is so low that a progress event comes long before the end on any machine.
     let flags = cell.flags(&["--rate=20M", "--segment=1Mi", "--retry-for=0s", IMPATIENT]);
     let mut copy = start(&pair, &flags);
     copy.progressed(2_500_000);
@@ -143,7 +143,7 @@ fn a_disk_slower_than_the_network_bounds_memory_without_losses() {
         assert!(fs::read(pair.there.join("copy")).expect("it is there") == content);
         let server = crate::rig::slow::traced(pair.server.child().id());
         let peak = crate::rig::peak(server);
-        // The limit of 32 MiB, plus the program.
+        // The peak is the limit of 32 MiB plus the memory of the program itself.
         assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     });
 }

@@ -142,8 +142,8 @@ fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     for end in ends {
         end.signal(rustix::process::Signal::INT);
         let came = end.end();
-        // The order of messages of different senders may differ between rooms. This test waits for
-        // each message before it sends the next, so the order is the same.
+        // The order of messages of different senders may differ between reflectors. This test waits
+        // for each message before it sends the next, so the order is the same.
         assert_eq!(texts(&came), said, "{came}");
         assert_eq!(came.events("summary")[0]["lost"], 0, "{came}");
     }

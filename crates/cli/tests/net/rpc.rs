@@ -1,4 +1,4 @@
-//! Remote procedure calls to servers that lie, and to the real one, which offers no methods.
+//! Remote procedure calls to servers that lie, and to `longhaul serve`, which offers no methods.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -137,7 +137,7 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
         let (key, value) = ("w/a".to_owned(), Some(b"x".to_vec()));
         ask(Asked::Put(Put { id: 3, key, value, version: Some(0), again, ..Put::default() }))
     };
-    // A stream that ends without a goodbye.
+    // This stream ends without a goodbye.
     let lost = block_on(async {
         let mut session = meet(&pair, &pair.client).await;
         session.ask_for("share", 2);
@@ -291,7 +291,8 @@ fn a_watcher_that_falls_behind_gets_a_snapshot_and_never_a_gap() {
         (library(&pair.client, &pair.server), library(&pair.client, &pair.server));
     let mut watch = wait(watcher.watch("big")).unwrap();
     assert_eq!(wait(watch.next()).unwrap().unwrap(), ShareEvent::Snapshot(Vec::new()));
-    // 50 MiB, of which the tree keeps 32 MiB as changes; the watcher reads nothing meanwhile.
+    // The changes have 50 MiB, and the tree keeps the last 32 MiB of changes for watchers. The
+    // watcher reads nothing meanwhile.
     let mut last = 0;
     for round in 0..ROUNDS * KEYS {
         let value: Arc<[u8]> = vec![round as u8; 64 << 10].into();

@@ -12,7 +12,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::rig::{DEADLINE, Pair, bytes, write};
 
-/// Handshakes that begin and stall.
+/// Number of handshakes that begin and stall.
 const STALLED: usize = 6;
 
 /// A new socket with a timeout.
@@ -51,7 +51,7 @@ fn stalled_handshakes_do_not_block_other_clients() {
         .map(|packet| {
             let socket = socket();
             socket.send_to(&packet, &pair.server.address).expect("loopback takes it");
-            // The server has answered, and now waits for the rest.
+            // After its answer, the server waits for the rest of the handshake.
             socket.recv(&mut [0; 2000]).expect("the server answers a genuine first packet");
             socket
         })
@@ -88,7 +88,8 @@ fn foreign_quic_clients_get_an_error_and_the_server_continues() {
         let refusal = refusal(server, protocol);
         assert!(matches!(refusal, ConnectionError::ConnectionClosed(_)), "{refusal}");
     }
-    // A version reserved for version negotiation (RFC 9000 section 15): the answer lists others.
+    // This version is reserved for version negotiation (RFC 9000 section 15). The answer lists the
+    // server's versions.
     let mut unknown = vec![0; 1200];
     unknown[..6].copy_from_slice(&[0xc0, 0x0a, 0x1a, 0x2a, 0x3a, 8]);
     let socket = socket();

@@ -12,8 +12,9 @@ use longhaul_proto::wire::header::{Header, Kind};
 use super::{Relayed, WAYS, Way};
 use crate::rig::{Child, DEADLINE, Host, Terminal};
 
-/// Large compared with any handshake.
+/// Size of the object in bytes, much larger than any handshake.
 const LEN: usize = 4_000_000;
+/// The bytes to the control port stay below this number if there are only handshakes.
 const HANDSHAKES: usize = 200_000;
 
 /// The carriers of data: datagrams to a separate port, or connections to the control port.
@@ -46,7 +47,7 @@ impl Watched {
     fn left(&self) -> (Vec<Vec<u8>>, usize) {
         let mut data_port = self.rig.relay.address();
         data_port.set_port(data_port.port() + 1);
-        // The relay keeps the order at each port, so earlier datagrams have been counted.
+        // The relay keeps the order at each port, so all earlier datagrams come before this one.
         let last = b"so much";
         let asking = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         asking.send_to(last, data_port).expect("loopback");

@@ -38,7 +38,7 @@ impl Lines {
 /// Result of a child.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The exit status; `None` if a signal ended it.
+    /// The exit status; `None` if a signal ended the child.
     pub(crate) status: Option<i32>,
     /// The lines of stdout, from the start.
     pub(crate) stdout: Vec<String>,

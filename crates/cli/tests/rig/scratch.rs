@@ -11,7 +11,7 @@ const IN_MEMORY: &str = "/dev/shm";
 /// Enough for all concurrent tests, in bytes.
 const ENOUGH: u64 = 6_000_000_000;
 
-/// A new folder in memory if there is enough, otherwise in the usual temporary folder.
+/// A new folder in memory if enough memory is free, otherwise in the usual temporary folder.
 pub(crate) fn scratch() -> TempDir {
     let folder = if has_room() { TempDir::new_in(IN_MEMORY) } else { tempfile::tempdir() };
     folder.expect("there is room for a folder")

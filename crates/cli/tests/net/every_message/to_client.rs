@@ -1,6 +1,6 @@
-//! A hostile server that sends wrong messages to the real client, at each moment of a copy. Before
-//! the answer to a survey it sends only messages that belong there; while streams carry the chunks,
-//! only messages of the control stream.
+//! A hostile server that sends wrong messages to the real client, at each moment of a copy. Instead
+//! of the answer to a survey, it sends only wrong answers, offers and surveys. While streams carry
+//! the chunks, it sends only messages of the control stream.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -282,7 +282,7 @@ fn tell_all(moment: Moment, lies: Vec<Lie>) {
             Ok(_) => whole += 1,
             Err(error) => {
                 refused += 1;
-                // Room for a path of 4096 bytes, each shown as 3 bytes, and a reason.
+                // The limit has room for a path of 4096 bytes, each shown as 3 bytes, and a reason.
                 let bounded = !error.what.is_empty() && error.what.len() < 3 * 4096 + 3000;
                 assert!(bounded, "{moment:?}, {last}: {} bytes", error.what.len());
                 // A server that has sent a file may still report the file as failed.
