@@ -229,8 +229,8 @@ impl ReachArgs {
     /// the command through `cancel`; `screen` asks about new servers.
     ///
     /// # Errors
-    /// One of `places` is on this host, and the errors of [`ReachArgs::check`] and
-    /// [`ReachArgs::client`].
+    /// One of `places` is on this host, or one of the errors of [`ReachArgs::check`] and
+    /// [`ReachArgs::client`] occurs.
     pub(crate) fn remote(
         &self,
         places: &[&Location],

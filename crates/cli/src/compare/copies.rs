@@ -1,4 +1,4 @@
-//! Runs on a real path: successive copies of a file of random bytes to a server.
+//! Runs on a real path: successive copies of a file of random bytes to another host.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -47,7 +47,8 @@ pub(super) fn run(
     for turn in 1..=args.repeat {
         for candidate in candidates {
             if runs.is_empty() || args.write {
-                // New content for each run, because a copy skips a file that is already there.
+                // With `--write` each run has new content, because a copy skips a file that is
+                // already there.
                 fill(&object, size, runs.len() as u64, &cancel)?;
             }
             let watch = Watch::new(&cancel);

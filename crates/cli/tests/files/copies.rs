@@ -32,7 +32,7 @@ fn a_file_is_pushed_and_pulled() {
     assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
 }
 
-/// A tree with everything that a copy must keep.
+/// Creates a tree with every kind of entry and attribute that a copy must keep.
 fn make_everything(root: &Path) {
     write(&root.join("large"), &bytes(9_000_001, 1));
     for number in 0..200 {
@@ -214,7 +214,8 @@ fn state(root: &Path) -> Vec<(String, Option<Vec<u8>>, SystemTime)> {
     names(root).into_iter().map(of_name).collect()
 }
 
-/// Returns what a dry run by content would copy, for a push and a pull.
+/// Runs a push and a pull with `-n --checksum`. Returns the files that each would copy, and its
+/// summary.
 fn dry_by_content(pair: &Pair, name: &str) -> [(Vec<String>, Value); 2] {
     let before = [state(&pair.here), state(&pair.there)];
     let ways = [(name.into(), pair.at("")), (pair.at(name), OsString::from("."))];

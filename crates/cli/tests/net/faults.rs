@@ -306,8 +306,8 @@ fn three_copies_onto_a_slow_disk_share_memory_for_two_without_losses() {
         assert_eq!(summary["memory_lost"], 0, "{ended}");
         assert_eq!(summary["verified"], true, "{ended}");
     }
-    // The limit, plus at most 64 MB of datagrams that arrive before their flow is known, plus 64 MB
-    // for the program.
+    // The peak is the limit, plus at most 64 MB of datagrams that arrive before their flow is
+    // known, plus at most 64 MB for the program itself.
     let peak = peak(server);
     assert!(peak < (64 << 20) + 128_000_000, "{peak} bytes");
     for name in names {

@@ -107,7 +107,8 @@ pub(super) fn block_on<T>(talk: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await.expect("it ends") })
 }
 
-/// Sends `said` to the pair's server as the pair's client. Returns the answers and the close reason.
+/// Sends `said` to the pair's server as the pair's client. Returns the answers and the close
+/// reason.
 pub(super) fn talk(
     pair: &Pair,
     said: impl IntoIterator<Item = Message>,

@@ -122,7 +122,7 @@ fn an_idle_connection_still_lists() {
     let client = Client::builder().identity(identity).trust(trust).build().unwrap();
     block_on(async {
         let connection = client.connect(pair.at("")).await.expect("it answers");
-        // Longer than a server waits for the first request of a stream.
+        // This time is longer than a server waits for the first request of a stream.
         tokio::time::sleep(std::time::Duration::from_secs(17)).await;
         for _ in 0..2 {
             let mut names = connection.list("").await.unwrap();

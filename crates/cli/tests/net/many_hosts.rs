@@ -72,7 +72,8 @@ fn each_server_is_checked_against_its_own_pin() {
         star.client_in_here(command)
     };
     copy(&[&pin(0, 0), &pin(1, 1)]).summary();
-    // A server with the id of another server gets nothing; the other source delivers its files.
+    // A server whose pin is the id of another server gets nothing. The other source delivers its
+    // files.
     fs::remove_file(star.here.join("a")).expect("it was copied");
     fs::remove_file(star.here.join("b")).expect("it was copied");
     let ended = copy(&[&pin(0, 0), &pin(1, 0)]);
@@ -82,7 +83,7 @@ fn each_server_is_checked_against_its_own_pin() {
     let alone = |id: usize| format!("--server-id={}", star.servers[id].id);
     copy(&[&pin(1, 1), &alone(0)]).summary();
     copy(&[&alone(0)]).is(8, &["--server-id HOST=ID pins each"]);
-    // Contradictory pins are refused before anything is sent.
+    // Pins that name no source or contradict each other are refused before anything is sent.
     let unknown = format!("--server-id=h9={}", star.servers[0].id);
     copy(&[&unknown]).is(2, &["names h9", &star.servers[0].address, &star.servers[1].address]);
     copy(&[&alone(0), &alone(1)]).is(2, &["which server has which", "HOST=ID"]);

@@ -16,7 +16,7 @@ use crate::rig::{DEADLINE, Server};
 /// Poll interval of the relay's threads.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A TCP connection that has sent more bytes than this carries chunks.
+/// A TCP connection counts as one that carries chunks after it has sent more than this many bytes.
 const CHUNKS: usize = 128 << 10;
 
 /// A connection that sends nothing for this time counts as finished.
@@ -39,10 +39,11 @@ pub(super) struct Rules {
     /// After the server has answered, delays the client's further control datagrams until this many
     /// data datagrams have reached the server; zero turns this off.
     pub(super) data_first: AtomicUsize,
-    /// Whether the server has answered, and the number of data datagrams sent to it.
+    /// Whether the server has answered.
     answered: AtomicBool,
+    /// Number of data datagrams sent to the server.
     data_gone: AtomicUsize,
-    /// The client's data port, after its first datagram.
+    /// The address of the client's data port, known after its first datagram.
     pub(super) client: Mutex<Option<SocketAddr>>,
     /// Bytes that clients sent to the control port, by UDP and TCP.
     pub(super) said: AtomicUsize,

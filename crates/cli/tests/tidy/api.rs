@@ -2,9 +2,9 @@
 //! change of the API.
 //!
 //! `LONGHAUL_WRITE_API=1 cargo test -p longhaul-cli --test main tidy::api` writes the list. The
-//! test reads the source, which rustfmt keeps in one form: items at the left edge, their parts four
-//! columns in, a signature ends with `{` or `;`. The list has no items that macros generate, except
-//! those of `stream!`.
+//! test reads the source, which rustfmt keeps in one form: an item starts at the left edge, its
+//! parts are indented by four columns, and a signature ends with `{` or `;`. The list has no items
+//! that macros generate, except those of `stream!`.
 
 mod items;
 mod paths;

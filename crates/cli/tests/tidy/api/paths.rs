@@ -47,15 +47,15 @@ impl Module {
         Module::open(&self.krate, [&self.names[..], &[name.to_owned()]].concat())
     }
 
-    /// The names of its public modules with separate files.
+    /// The names of this module's public modules with separate files.
     pub(super) fn public_modules(&self) -> Vec<String> {
         let lines = self.text.lines();
         let names = lines.filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
         names.map(str::to_owned).collect()
     }
 
-    /// The names in its `pub use` lines. Each follows the name of the inline module that contains
-    /// the line; this name is empty outside of inline modules.
+    /// The names in this module's `pub use` lines. Each pair begins with the name of the inline
+    /// module that contains the line, or with an empty name outside of inline modules.
     pub(super) fn uses(&self) -> Vec<(String, Use)> {
         let mut found = Vec::new();
         let (mut inner, mut open) = (String::new(), None::<String>);
