@@ -103,8 +103,8 @@ fn frequency_cases() -> Vec<Case> {
 }
 
 /// Cases with two packets a batch: "We therefore used this number in all subsequent
-/// experimentation". In the other cases, the batch is as large as the last acknowledgement
-/// (longhaul's default). Name, delay and loss.
+/// experimentation". In the other cases, a batch has as many packets as the last
+/// acknowledgement covered (longhaul's default). Name, delay and loss.
 const BATCHES: [(&str, &str, f64); 4] = [
     ("short haul, two packets a batch", PATHS[0].1, 0.0),
     ("long haul, two packets a batch", PATHS[1].1, 0.0),

@@ -13,7 +13,7 @@
 //! - [`plot`][]: figures.
 //! - [`scenarios`]: the files of `scenarios/`, and variations of them. [`paths`]: conversion
 //!   of the papers' rates.
-//! - [`catalogue`]: all experiments; then one file per paper: [`quanta`], [`fobs`], [`ornl`],
+//! - [`catalogue`]: all experiments; then one module per paper: [`quanta`], [`fobs`], [`ornl`],
 //!   [`sabul`], [`gtp`]; [`sidebyside`]: all protocols on one path; [`many`]: copies to many
 //!   receivers; [`grid`]: simulator against emulator; [`auto`]: the automatic mode;
 //!   [`remembered`]: a path that an earlier copy used; [`updates`]: state updates.

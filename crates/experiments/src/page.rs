@@ -20,7 +20,7 @@ use prose::ProseError;
 
 /// The beginning of the lines that describe the runs of emulated values.
 const EMULATED: &str = "Emulated values";
-/// The infix of a figure's file name if the figure shows emulated values.
+/// The last part of a figure's name if the figure shows emulated values.
 const REAL: &str = "emulated";
 
 /// A page, built from outcomes.
@@ -292,8 +292,8 @@ fn scenarios(cases: &[Case]) -> String {
     text + "\n\n"
 }
 
-/// The differences between a page's simulated rows and a committed page's, one line each, including
-/// changed words and missing rows.
+/// The differences between a page's simulated rows and a committed page's, one line each. If only
+/// other parts of the pages differ, one line says so.
 pub fn differences(made: &str, committed: &str) -> Vec<String> {
     let (ours, theirs) = (table::read(made), table::read(committed));
     let name = |(case, what): &Key| format!("{case}, {what}");

@@ -12,7 +12,7 @@ pub struct Quantity {
 /// A unit; determines the number of digits and the kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Mbit/s; differences in per cent of the published value.
+    /// Mbit/s; differences in per cent.
     Rate,
     /// Per cent; differences in points.
     Share,
@@ -30,7 +30,8 @@ const fn quantity(name: &'static str, unit: Unit) -> Quantity {
     Quantity { name, unit }
 }
 
-/// Object bits delivered a second, from the start to the end of a transfer.
+/// Object bits delivered a second: over the whole transfer, or over the interval that the page
+/// names.
 pub(crate) const GOODPUT: Quantity = quantity("goodput", Unit::Rate);
 /// Goodput of all flows together.
 pub(crate) const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate);

@@ -101,7 +101,8 @@ fn dressed(reply: Reply, version: &Version) -> Reply {
     }
 }
 
-/// The content type of all files. A browser does not render it as a page of this server.
+/// The content type of all files. A browser does not render a file of this type as a page of this
+/// server.
 const PLAIN: &str = "application/octet-stream";
 
 fn said(range: &Range<u64>, size: u64) -> String {

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoded_path_decodes_to_itself() {
+    fn an_encoded_name_decodes_to_the_original_name() {
         let name: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
         let encoded = encode(&name);
         assert!(encoded.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"&'".contains(&byte)));

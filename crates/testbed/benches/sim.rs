@@ -15,7 +15,7 @@ use longhaul_testbed::scenario::{Reading, Scenario};
 use longhaul_testbed::sim;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The goals: packet events a second, and seconds for 10 GB at 1 Gbit/s.
+/// The goals: events a second of CPU time, and CPU seconds for 10 GB at 1 Gbit/s.
 const AIM_EVENTS: f64 = 2e6;
 const AIM_SECONDS: f64 = 15.0;
 

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_expected_duration_covers_only_cases_with_bounded_time() {
+    fn the_expected_duration_covers_only_the_cases_that_will_be_run() {
         use crate::scenarios::vary;
 
         let copy = || vary("quanta-streaming");

@@ -18,7 +18,7 @@ fn flow_name(number: usize) -> String {
     format!("flow {}", number + 1)
 }
 
-/// Mean goodput of the first `count` flows between two times.
+/// Mean goodput of each of the first `count` flows between two times.
 fn means(outcome: &CaseOutcome, count: usize, from: f64, to: f64) -> Vec<f64> {
     let flows = outcome.flows.iter().take(count);
     flows.map(|flow| flow.goodput_between(from, to)).collect()
@@ -448,8 +448,8 @@ pub(super) static FIG12: Experiment = Experiment {
               themselves lost packets.\n\n\
               Over real sockets each flow is a copy with its own sender. All senders, the receiver \
               and the emulator share two cores; in the simulator each host has its own processor. \
-              If a copy is stopped, only the data up to its last report count. That report may be \
-              a tenth of a second old, so up to 2 % of a flow's data are not counted.",
+              If a copy is stopped, its data and its time count only up to its last report, which \
+              may be a second old.",
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
               than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \

@@ -8,10 +8,10 @@ use crate::quantity::{AGGREGATE, FAIRNESS, GOODPUT, LOSS, TIME};
 use crate::scenarios::vary;
 use crate::table::{Published, Row, Table};
 
-/// Name on the page, and name of the flows in the scenario. "We assume each flow has no knowledge
-/// about others, and starts with the rate of full bandwidth" (footnote 2): RBUDP is configured with
-/// the link's rate.
+/// The name on the page, and the name of the flows in the scenario.
 const TCP: (&str, &str) = ("TCP", "tcp");
+/// "We assume each flow has no knowledge about others, and starts with the rate of full bandwidth"
+/// (footnote 2): each flow is configured with the link's rate.
 const RBUDP: (&str, &str) = ("RBUDP", "rbudp");
 const SABUL: (&str, &str) = ("SABUL", "sabul");
 const GTP: (&str, &str) = ("GTP", "gtp");

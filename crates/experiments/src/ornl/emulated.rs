@@ -50,8 +50,8 @@ const CONTENDERS: [Contender; 6] = [
 
 /// Runs with one of the study's settings: contender, case name, key, value. "The desired sending
 /// rate started out at 86 Mbs" (FOBS), "the rate was set to 80 Mbs" (Tsunami), both of object data:
-/// a flow's rate is higher by header and tag, 1472 to 1440 bytes. 100 full frames of 1518 bytes is
-/// Linux 2.4's queue before a card.
+/// with header and tag, a flow's rate is 1472/1440 of that. Linux 2.4's queue before a card holds
+/// 100 full frames of 1518 bytes.
 const AS_STUDIED: [(&str, &str, &str, &str); 3] = [
     ("FOBS", "FOBS at 86 Mbit/s", "flow.fobs.rate", "87911111"),
     ("SABUL", "SABUL, a card that drops", "host.a.nic-queue", "151800"),
@@ -221,7 +221,8 @@ fn memory_figures(outcomes: &Outcomes, tables: &[Table]) -> Vec<Figure> {
     vec![Figure { name: "", plot: Plot { title: "200 MB, memory to memory".into(), x, y, series } }]
 }
 
-/// A contender of the file runs: the study's run in full, and the goodputs of all its runs.
+/// A contender of the file runs: one run of the study in full, and the lowest and the highest
+/// goodput of all its runs.
 struct FileContender {
     name: &'static str,
     flow: &'static str,
@@ -229,7 +230,7 @@ struct FileContender {
     repeats: (f64, f64),
 }
 
-/// Section 4.3.2: lost, retransmitted, sent, received, duplicates; section 4.3.3: the repeats.
+/// Section 4.3.2: the run in full; section 4.3.3: the repeats.
 const FILE_CONTENDERS: [FileContender; 3] = [
     FileContender {
         name: "FOBS",

@@ -21,7 +21,7 @@ fn furthest(rates: &[f64]) -> f64 {
     rates.iter().map(|rate| 100.0 * (rate / equal - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// Each flow's goodput over time, with these labels.
+/// Each flow's goodput over time; the flows are labelled with `names`.
 fn over_time<const N: usize>(title: &str, flows: &[CaseFlow], names: [&str; N]) -> Figure {
     let series = flows.iter().zip(names).map(|(flow, name)| {
         let points = flow.series.iter().map(|sample| (sample.at, sample.goodput));

@@ -221,26 +221,27 @@ impl Scenario {
     /// Checks that links connect each host to another host, directly or through other nodes.
     fn check_connected(&self, joined: &BTreeSet<(usize, usize)>) -> Checked {
         let hosts = self.hosts.len();
-        let mut island: Vec<usize> = (0..self.nodes()).collect();
-        // The lowest index among the nodes connected to `node`. Each lookup makes later lookups
-        // shorter.
-        let shore = |island: &mut Vec<usize>, mut node: usize| {
-            while island[node] != node {
-                island[node] = island[island[node]];
-                node = island[node];
+        // Nodes that links connect form a tree; its root is the node with the lowest index.
+        let mut parents: Vec<usize> = (0..self.nodes()).collect();
+        // The root of the tree of `node`. Each lookup makes later lookups shorter.
+        let root = |parents: &mut Vec<usize>, mut node: usize| {
+            while parents[node] != node {
+                parents[node] = parents[parents[node]];
+                node = parents[node];
             }
             node
         };
         for (from, to) in joined {
-            let (from, to) = (shore(&mut island, *from), shore(&mut island, *to));
-            island[from.max(to)] = from.min(to);
+            let (from, to) = (root(&mut parents, *from), root(&mut parents, *to));
+            parents[from.max(to)] = from.min(to);
         }
-        let mut people = vec![0u32; self.nodes()];
+        // The number of hosts of each tree, at its root.
+        let mut hosts_of = vec![0u32; self.nodes()];
         for host in 0..hosts {
-            people[shore(&mut island, host)] += 1;
+            hosts_of[root(&mut parents, host)] += 1;
         }
         for (place, host) in self.hosts.iter().enumerate() {
-            if hosts > 1 && people[shore(&mut island, place)] == 1 {
+            if hosts > 1 && hosts_of[root(&mut parents, place)] == 1 {
                 let what = format!("host {}: no link connects it to another host", host.name);
                 return fault(Place::Host(place), what);
             }

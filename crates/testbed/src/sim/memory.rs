@@ -1,8 +1,7 @@
 //! A receiving host's memory, divided among its copies in the way a real server divides memory.
 //!
 //! Each copy is granted a share; shares grow and shrink as copies start and end. A grant is never
-//! withdrawn, so a copy above its share keeps its memory until its data have drained (were
-//! written).
+//! withdrawn, so a copy above its share keeps its memory until its data have left it.
 
 use std::collections::BTreeMap;
 

@@ -18,8 +18,8 @@ pub(super) const OVERHEAD: u32 = 32;
 /// The chunk size of the real program, and its default segment size.
 const CHUNK: Bytes = Bytes::mebi(1);
 const SEGMENT: Bytes = Bytes::mebi(16);
-/// A copy's memory at a receiving host that writes to a disk and sets no limit; also the initial
-/// grant.
+/// The memory of a copy that writes to a disk, at a receiving host without a memory limit: its
+/// first grant, and the data that it may hold beyond those written.
 pub(super) const MEMORY: Bytes = Bytes::mebi(512);
 
 /// The protocol that a copy names.

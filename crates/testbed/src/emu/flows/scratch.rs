@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 /// Linux's in-memory folder.
 const MEMORY: &str = "/dev/shm";
-/// Removes a folder when the script's standard input closes. Only this process holds the other end
-/// of that pipe, and writes to it before a normal exit. If nothing was written, this process was
-/// killed. In that case the programs of the run are being killed too, and may still create files
-/// in the folder, so the script tries several times.
+/// Removes a folder when this process ends. The script's standard input is a pipe, and only this
+/// process holds the pipe's other end. This process writes to the pipe before a normal exit. If the
+/// pipe closes without a word, this process was killed. In that case the programs of the run are
+/// being killed too, and may still create files in the folder, so the script tries several times.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 read -r word

@@ -1,6 +1,6 @@
 //! Scenarios as TOML files.
 //!
-//! Quantities are written like flags (`"1G"`, `"100ms"`, `"0.1%"`). An error names the line and,
+//! Quantities are written as in flags (`"1G"`, `"100ms"`, `"0.1%"`). An error names the line and,
 //! for a mistyped word, the nearest valid word. In reading order: `keys` (all valid keys),
 //! `section` (a table, read key by key), then `hosts`, `links`, `network`, `flows`, and `settings`
 //! (values that the caller gives).
