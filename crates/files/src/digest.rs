@@ -229,7 +229,7 @@ mod tests {
                 .map(|(chunk, content)| stream_value(chunk as u64, content))
                 .collect();
             let chunks = values.len();
-            // In strides of `step`, which visit each chunk once; a repeated chunk changes nothing.
+            // Give the chunks in strides of `step`, which visit each chunk once.
             for step in [1, 3, chunks - 1]
                 .into_iter()
                 .filter(|step| !chunks.is_multiple_of(*step) || *step == 1)

@@ -112,7 +112,8 @@ pub fn make_folder(place: &Place) -> io::Result<()> {
     folder.sync()
 }
 
-/// Removes a file, a link, or a folder with its content. Follows links on the way to `place` only.
+/// Removes a file, a link, or a folder with its content. Follows links on the way to `place`, but
+/// not a link at `place`.
 ///
 /// # Errors
 /// `NotFound`, or the system's error. Part of a folder may have been removed before the error.
@@ -154,9 +155,9 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
 /// Renames `from` to `to` below the same root, replacing a file or a folder with its content.
 ///
 /// # Errors
-/// The system's error. Everything at `to` is unchanged, unless a sync after the rename, or the
-/// attempt to undo a rename failed. Replaced content that cannot be removed is no error; it keeps
-/// its temporary name.
+/// The system's error. Everything at `to` is unchanged, unless a sync after the rename failed, or
+/// the attempt to undo a rename. Replaced content that cannot be removed is no error; the content
+/// keeps its temporary name.
 pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(to)?;
     // rename(2) replaces neither a file with a folder nor a folder with a file, and no folder with

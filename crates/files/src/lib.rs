@@ -7,7 +7,7 @@
 //!   into the BLAKE3 hash of a file.
 //! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: selects the
 //!   files of a tree. [`Asked`]: the request, which limits the entries that a peer may send.
-//! - `store`: the traits through which all code of this crate accesses files.
+//! - `store`: the traits through which a source and a sink access files.
 //! - [`edit`]: creates, replaces, renames and removes single files and folders.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
@@ -18,8 +18,8 @@
 //! compare. [`Source::read_chunk`] and [`Sink::write_chunk`] then move chunk after chunk, and
 //! [`Sink::finish`] creates the links, and gives folders their permissions and times.
 //!
-//! All calls block, so they belong on plain threads. No name from a peer is trusted. Below
-//! a base folder, each component is opened by its parent's handle, and a symbolic link is never
+//! All calls block, so they belong on plain threads. No name from a peer is trusted. Below the base
+//! folder of a copy, each component is opened by its parent's handle, and a symbolic link is never
 //! followed.
 
 mod asked;

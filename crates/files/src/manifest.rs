@@ -508,7 +508,7 @@ mod tests {
         assert!(!sound(Shape::Several, vec![listed("x", zero)]));
         let named = |len: usize| sound(Shape::Several, vec![file(&"n".repeat(len), 1)]);
         assert!(named(255) && !named(256));
-        // Each file counts with a chunk of padding on both sides.
+        // Each file counts with a chunk of padding before it and another one after it.
         let most = MAX_OBJECT - 2 * crate::CHUNK;
         let sized = |sizes: &[u64]| {
             let files =

@@ -1,5 +1,6 @@
 //! Names of longhaul's own files next to a user's files: partial files (copies that are
-//! incomplete), journals (lists of their verified chunks), and marks of unfinished folders.
+//! incomplete), journals (lists of their verified chunks), new links before their rename, and marks
+//! of unfinished folders.
 //!
 //! These names are reserved: no manifest may contain them, and every walk skips them. So a peer
 //! cannot send a forged journal.

@@ -50,8 +50,8 @@ impl Stamp {
     }
 }
 
-/// A regular file that is open for reading, or for changes in place. Every read returns the version
-/// that was opened, or the version after the last change through this value.
+/// A regular file that is open for reading, or for changes in place. Every successful read returns
+/// the version that was opened, or the version after the last change through this value.
 #[derive(Debug)]
 pub struct RangeFile {
     file: OpenFile,
@@ -104,11 +104,11 @@ impl RangeFile {
         &self.path
     }
 
-    /// Fills `buf` from the bytes at `at`, then compares the file with the version that was opened.
+    /// Fills `buf` from the bytes at `at`, then compares the file with [`stamp`](RangeFile::stamp).
     ///
     /// # Errors
-    /// The range is not within the file (`Request`); the file changed since it was opened
-    /// (`Unfinished`), or the system refuses (`File`).
+    /// The range is not within the file (`Request`); somebody else changed the file since it was
+    /// opened (`Unfinished`), or the system refuses (`File`).
     pub fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Error> {
         let wrong = |error: io::Error| file_error("read", &self.path, &error);
         if at.checked_add(buf.len() as u64).is_none_or(|end| end > self.stamp.size) {
@@ -122,10 +122,10 @@ impl RangeFile {
         read.map_err(wrong)
     }
 
-    /// Compares the file with the version that was opened.
+    /// Compares the file with [`stamp`](RangeFile::stamp).
     ///
     /// # Errors
-    /// The file changed (`Unfinished`), or the system refuses (`File`).
+    /// Somebody else changed the file (`Unfinished`), or the system refuses (`File`).
     pub fn check(&self) -> Result<(), Error> {
         let attributes = self.file.attributes();
         let now = attributes.map_err(|error| file_error("read", &self.path, &error))?;

@@ -1,10 +1,10 @@
 //! Reading at the sending end: chunks of the virtual object (all files of a copy, packed together),
 //! hashed while they are in the CPU's cache. A chunk's value is its digest.
 //!
-//! Names work as in `rsync -a` and `cp -r`: `folder` is the folder itself, so the paths of its
-//! entries start with the folder's name; `folder/` (and `.`, `..`) is the folder's content. With
-//! `recursive`, a link given without a trailing slash is copied as a link. Without `recursive`, the
-//! copy follows the link and keeps the link's name. Links within a tree stay links. Filters apply
+//! Names work as in `rsync -a`: `folder` is the folder itself, so the paths of its entries start
+//! with the folder's name; `folder/` (and `.`, `..`) is the folder's content. With `recursive`, a
+//! link given without a trailing slash is copied as a link. Without `recursive`, the copy follows
+//! the link and keeps the link's name, as `cp` does. Links within a tree stay links. Filters apply
 //! to entries found inside folders, never to the given names.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,8 @@ pub struct Source {
     /// Open files, the most recently used last.
     open: Vec<(u32, OpenFile)>,
     failed: BTreeSet<u32>,
-    /// For open files that were unlinked: the version (from the change time) since the unlinking.
+    /// For open files that were unlinked: the version (from the change time) that the unlinking
+    /// gave them.
     unnamed: BTreeMap<u32, u64>,
     failures: Vec<Failure>,
     warnings: Vec<String>,
@@ -88,8 +89,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Walks `places`. Unreadable parts of a tree, or of several places, become
-    /// [`failures`](Source::failures); the rest continues.
+    /// Walks `places`. An unreadable part of a tree, or an unreadable place among several, becomes
+    /// one of the [`failures`](Source::failures); the rest continues.
     ///
     /// # Errors
     /// No source exists or can be read (`File`); a folder without `recursive`, two sources with the
@@ -330,8 +331,8 @@ impl Source {
     }
 
     /// Reads, then compares the file with the manifest. The system updates the change time before a
-    /// write changes any content. So the comparison detects every earlier change, whatever the
-    /// modification time.
+    /// write changes any content. So the comparison detects every change before the read, whatever
+    /// the modification time, except a change within the clock tick in which the walk looked.
     fn read_unchanged(&mut self, entry: u32, at: u64, piece: &mut [u8]) -> Result<(), Trouble> {
         let cached = self.open.iter().position(|(number, _)| *number == entry);
         let file = match cached {

@@ -123,7 +123,7 @@ impl Walk {
     ///
     /// # Errors
     /// `FileErrorKind::Request` for more entries than a manifest may have; `Unfinished` if the copy
-    /// was cancelled; as [`ListMemory::hold`].
+    /// was cancelled; else the error of [`ListMemory::hold`].
     pub(crate) fn tree(
         &mut self,
         source: u16,
@@ -165,7 +165,8 @@ impl Walk {
         Ok(folders)
     }
 
-    /// Adds a failure for each path below `above` that a filter lists and that does not exist.
+    /// Adds a failure for each path below `above` that a filter lists and that cannot be looked up,
+    /// for example because it does not exist.
     fn miss_listed(
         &mut self,
         folders: &mut Folders,
@@ -282,8 +283,8 @@ fn file_kind(
             holes = holes_of(size, |at| file.next_data(at), |at| file.next_hole(at));
         }
     } else if !is_ours(attributes) {
-        // If a link replaces the file meanwhile, this call checks the link's target. The later read
-        // follows no link.
+        // If a link replaces the file meanwhile, this call checks the link's target. That is
+        // harmless, because the later read follows no link.
         parent.may_read(name)?;
     }
     Ok(Kind::File { size, sparse, holes: holes.into() })
@@ -295,7 +296,8 @@ fn is_ours(attributes: &Attributes) -> bool {
     attributes.mode & 0o400 != 0 && attributes.is_own()
 }
 
-/// Returns the chunks without any content; none if the file system does not report holes.
+/// Returns the chunks without any content, in at most [`MAX_HOLES`] ranges. Chunks for which the
+/// file system does not report holes count as content.
 fn holes_of(
     size: u64,
     next_data: impl Fn(u64) -> std::io::Result<Option<u64>>,

@@ -1,10 +1,10 @@
-//! The data plane: UDP sockets, batches, sealed (encrypted and authenticated) datagrams. It
+//! The data plane: UDP sockets, batches, sealed (encrypted and authenticated) datagrams. This crate
 //! contains no transfer protocol, no session and no access to files.
 //!
 //! In reading order:
-//! - [`clock`], [`wait`]: time since the start of the process; waiting for a point in time.
+//! - [`clock`], [`wait`]: a monotonic clock; waiting for a point in time.
 //! - [`zone`]: addresses with an interface, such as `fe80::1%eth0`. [`network`]: the address range
-//!   that counts as one client when clients are limited. [`meter`]: rate limits for networks.
+//!   that counts as one client when clients are limited. [`meter`]: rate limits per client.
 //! - [`socket`]: one UDP socket, which sends and receives many datagrams in one system call.
 //!   [`batch`]: outgoing datagrams.
 //! - [`multicast`]: sockets of multicast groups.

@@ -107,8 +107,8 @@ pub fn interface_towards(peer: SocketAddr) -> Option<u32> {
 }
 
 impl Group {
-    /// Opens a non-blocking socket that sends to the group and receives the datagrams that other
-    /// programs, including programs of this host, send to the group.
+    /// Opens a non-blocking socket that sends to the group and receives all datagrams to the group,
+    /// including those that this host sends.
     ///
     /// # Errors
     /// The kernel's error: the interface is missing or does not support multicast.

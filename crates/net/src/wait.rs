@@ -17,7 +17,7 @@ use crate::clock;
 pub enum Woken<M> {
     /// The time was reached.
     Due,
-    /// A message arrived earlier.
+    /// A message arrived before the time.
     Message(M),
     /// All senders are gone.
     Closed,

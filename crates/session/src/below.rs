@@ -21,7 +21,7 @@ pub(super) struct Below {
     tcp: Option<Counted>,
     /// The ssh process that carries the connection, or that started the other side.
     ssh: OnceLock<Child>,
-    /// The user's name for the other side, if the user named it.
+    /// The name that the user gave the other side, if any.
     name: Name,
 }
 

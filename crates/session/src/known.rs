@@ -111,7 +111,7 @@ impl KnownServers {
                 CallOption::Pin
             ))
         };
-        // Lock the file, so that two concurrent copies do not lose a server.
+        // Lock the folder, so that neither of two concurrent copies loses the other's line.
         let rewriting = Rewriting::wait(&self.folder).map_err(trouble)?;
         match self.find(name)? {
             Some(known) if known.id == id => return Ok(()),

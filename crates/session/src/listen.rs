@@ -2,9 +2,9 @@
 //!
 //! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
 //! it becomes a [`Session`]. The listener refuses a client without any right before it reads the
-//! client's first message. A network with many refused clients has to pause. The listener also
-//! refuses a client without a common protocol version. The listener drops connections of other
-//! programs silently, and counts them.
+//! client's first message. A network (an IPv4 address, or an IPv6 /64) with many refused clients
+//! has to pause. The listener also refuses a client without a common protocol version. The listener
+//! drops connections of other programs silently, and counts them.
 
 use std::fmt;
 use std::io;

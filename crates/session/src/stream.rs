@@ -123,7 +123,7 @@ pub(super) async fn client(
     let lost = |error: std::io::Error| Failure::other(error.to_string());
     let name = Name::default();
     let greeting = Below::new(peer, Streams::One).over(None, name.clone());
-    // The writer stays unused, because the multiplexer sends the hello.
+    // A frame writer is not needed, because the multiplexer sends the hello.
     let (input, out) = tokio::io::split(stream);
     let line = Arc::new(Line::new(Arc::new(greeting)));
     let reader = FrameReader::new(Box::new(input), line, hello.clone());

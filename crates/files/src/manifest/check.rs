@@ -102,7 +102,7 @@ impl Check {
     /// result of that call.
     ///
     /// # Errors
-    /// The entry's attributes are out of range, or the object becomes too large.
+    /// The entry's attributes, link target or holes are invalid, or the object becomes too large.
     pub(super) fn take(&mut self, entry: &Entry, placed: Placed) -> Result<(), &'static str> {
         if entry.mode > 0o7777 || entry.modified.nanos >= 1_000_000_000 {
             return Err("mode or time out of range");
@@ -116,7 +116,7 @@ impl Check {
             }
             Kind::File { size, holes, .. } => {
                 check_holes(self.shape, *size, holes)?;
-                // Each file may need up to a chunk of padding on both sides.
+                // Each file may need up to a chunk of padding before it and another one after it.
                 let room = size.checked_add(2 * CHUNK);
                 let bytes = room.and_then(|room| self.bytes.checked_add(room));
                 self.bytes = bytes

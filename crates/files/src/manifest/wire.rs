@@ -19,8 +19,8 @@ const HOLES: &str = "an entry with more than a million holes";
 /// Maximum count of numbers in an entry. The bytes of a path and of a target count too, because the
 /// check cannot distinguish them from numbers.
 const MAX_NUMBERS: usize = 2 * MAX_HOLES + 4 * MAX_PATH;
-/// Maximum bytes of an encoded entry. Nearly all of its numbers are the ends of holes; these are
-/// chunk numbers of at most five bytes.
+/// Maximum bytes of an encoded entry. Nearly all of its numbers are starts and ends of holes; these
+/// are chunk numbers of at most five bytes.
 const MAX_MESSAGE: usize = 5 * MAX_NUMBERS;
 
 /// A checked encoding of a manifest that is not built yet.

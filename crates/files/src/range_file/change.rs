@@ -10,13 +10,13 @@ use crate::store::{self, Access, FileKind, SharedFolder};
 
 impl RangeFile {
     /// Opens the file at `place` for reads and changes in place, and creates it if it is missing.
-    /// The file is locked until the value is dropped, so there is no second writer.
+    /// The file is locked until the value is dropped, so longhaul never has two writers of a file.
     ///
     /// # Errors
-    /// `File`: the system refuses, another process has locked the file, or the file must not be
-    /// changed in place. Three kinds of files must not be changed: partial files of copies; files
-    /// that run with the rights of their owner or group; and, within a root, files with several
-    /// names, because other names may be outside the root.
+    /// `File`: `place` is not a regular file, the system refuses, another writer has locked the
+    /// file, or the file must not be changed in place. Three kinds of files must not be changed:
+    /// partial files of copies; files that run with the rights of their owner or group; and, within
+    /// a root, files with several names, because other names may be outside the root.
     pub fn open_to_change(place: &Place) -> Result<RangeFile, Error> {
         let path = place.named();
         let wrong = |error: io::Error| file_error("change", path, &error);
@@ -106,7 +106,7 @@ impl RangeFile {
         let named = synced.and_then(|()| self.created_in.as_ref().map_or(Ok(()), |in_| in_.sync()));
         named.map_err(|error| file_error("sync", &self.path, &error))?;
         self.created_in = None;
-        // Changes of a file that has been replaced are lost when it is closed.
+        // If another file has taken the name, closing this file loses the changes.
         self.check()?;
         Ok(())
     }

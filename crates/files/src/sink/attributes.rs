@@ -10,8 +10,8 @@ use crate::store::{Attributes, File, FileKind, Folder};
 pub(super) const PARTIAL_FILE: u32 = 0o600;
 
 /// Mode of a folder under construction. The sticky bit has no effect on a folder that only its
-/// owner may enter, so no other program sets this mode. A resumed copy thereby recognises the
-/// folders that an interrupted copy has created.
+/// owner may enter, so other programs have no reason to set this mode. A resumed copy thereby
+/// recognises the folders that an interrupted copy has created.
 pub(super) const UNFINISHED_FOLDER: u32 = 0o1700;
 
 /// The set-group-ID bit, which a folder inherits from the folder that holds it.
@@ -22,22 +22,22 @@ pub(super) fn is_unfinished(found: &Attributes) -> bool {
     found.mode & !SET_GROUP_ID == UNFINISHED_FOLDER && found.is_own()
 }
 
-/// The source's attributes that a copy keeps. A copy always keeps the modification times of files,
-/// because a later run compares files by these times. Without `permissions`, a new file or folder
-/// gets the source's mode minus the umask. A file that replaces another keeps the mode of the old
-/// file.
+/// The source's attributes that a copy keeps. Unless `modified` is set, a copy keeps the
+/// modification times of files, because a later run compares files by these times. Without
+/// `permissions`, a new file or folder gets the source's mode minus the umask, and a file that
+/// replaces another gets the mode of the old file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
     pub(super) permissions: bool,
     pub(super) set_id: bool,
-    /// Replaces the modification time of the entry.
+    /// The modification time of the copied files; `None` for the source's times.
     pub(super) modified: Option<FileTime>,
 }
 
 impl Keep {
     /// Returns the final mode of a new file in `folder`. `replaced` is the name of an existing file
-    /// that the new file may replace. The mode of an existing file is kept without its set-id bits,
-    /// because new content must not run as another user.
+    /// that the new file may replace. Without `permissions`, the new file gets the mode of the
+    /// existing file without set-id bits, because new content must not run as another user.
     pub(super) fn final_mode(
         self,
         folder: &dyn Folder,
@@ -86,8 +86,8 @@ impl Keep {
     }
 }
 
-/// Returns the mode of a new entry in `folder`. A new folder has inherited the relevant bits, so
-/// `folder` may be the new folder itself.
+/// Returns the mode of a new entry in `folder`. `folder` may be the new entry itself, because a new
+/// folder inherits the default access control list that limits the mode.
 fn new_mode(folder: &dyn Folder, entry: &Entry) -> u32 {
     entry.mode & 0o777 & !folder.withheld()
 }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_its_own_replaces_the_time_of_the_entry() {
+    fn a_given_modification_time_replaces_the_time_of_the_entry() {
         let base = tempfile::tempdir().unwrap();
         let folder = Place::Ambient(base.path().to_owned()).folder().unwrap();
         let file = folder.create(b"file", 0o600).unwrap();

@@ -187,7 +187,7 @@ mod tests {
     use crate::{Place, SinkOptions, Source, SourceOptions, Watch, names};
 
     #[test]
-    fn found_chunks_are_journalled_as_soon_as_the_bytes_that_may_wait_are_reached() {
+    fn found_chunks_are_journalled_at_the_limit_of_unsynced_bytes() {
         let (from, to) = (Disk::new(1), Disk::new(2));
         let content = vec![7; 5 * CHUNK as usize];
         from.root().create(b"x", 0o600).unwrap().write_all_at(&content, 0).unwrap();

@@ -155,11 +155,11 @@ impl Sink {
         Ok(())
     }
 
-    /// Lists the names that would be removed; none if the copy is incomplete.
+    /// Lists the names that would be removed; none if [`keeps_extra`](Sink::keeps_extra).
     ///
     /// # Errors
-    /// There are more names than the limit, the source has no files, or the file system stores
-    /// names in another form (`File`).
+    /// There are more names than the limit, there are names although the source has no files, or
+    /// the file system stores names in another form (`File`).
     pub fn would_delete(&mut self) -> Result<Deleted, Error> {
         if self.keeps_extra() {
             return Ok(Deleted::default());
@@ -169,8 +169,8 @@ impl Sink {
         Ok(planned)
     }
 
-    /// Refuses the copy if it would remove more names than the limit, or if the source has no
-    /// files. Called before the copy has changed anything.
+    /// Refuses the copy if it would remove more names than the limit, or any name although the
+    /// source has no files. Called before the copy has changed anything.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);

@@ -51,7 +51,8 @@ impl Sink {
     /// Ends the copy. Syncs everything. If no chunk is missing, creates links and gives folders
     /// their permissions and times.
     ///
-    /// If chunks are missing, keeps the data for a later run and reports the unfinished amount.
+    /// If chunks are missing, keeps the data for a later run and reports the number of unfinished
+    /// files.
     ///
     /// # Errors
     /// As [`write_chunk`](Sink::write_chunk).
@@ -212,8 +213,9 @@ impl Sink {
         synced.map_err(|error| self.sync_error(&self.ground.place, &error))
     }
 
-    /// Returns whether any name may be missing on disk. A large file syncs its folder itself, but
-    /// an existing name may come from a run that was killed before its sync.
+    /// Returns whether any name may be missing on disk. The folder of a large file is synced at the
+    /// file's completion, but the name of an existing file may come from a run that was killed
+    /// before its sync.
     fn has_unsynced_names(&self) -> bool {
         let entries = self.ground.manifest.entries().iter().zip(&self.states).enumerate();
         let mut named = entries.filter(|(_, (_, state))| **state == State::Done);

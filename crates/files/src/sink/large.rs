@@ -57,8 +57,9 @@ pub(super) struct Large {
     missing: u64,
     /// Chunks verified since the last write to the journal.
     pending: Vec<(u64, Digest)>,
-    /// Chunks that match their records in an untrusted journal: of another version of the source,
-    /// or any journal with `distrust`. [`Large::take_found`] need not write these chunks again.
+    /// Chunks that match their records in a journal that proves nothing, because it belongs to
+    /// another version of the source or because of `distrust`. [`Large::take_found`] need not write
+    /// these chunks again.
     stored: Bits,
     /// Chunks of the partial file that the source also has, according to the sender's answer.
     found: Vec<(u64, Digest)>,
@@ -163,8 +164,8 @@ impl Large {
         };
         let found = file.attributes()?;
         let untouched = left.take(&found);
-        // Start to write the cached data of a killed run, to shorten this run's first sync. A
-        // success proves nothing: data without a journal record are written again anyway.
+        // Sync the cached data of a killed run now, to shorten this run's first sync. A success
+        // proves nothing: data without a journal record are written again anyway.
         let _ = file.sync_data();
         (large.identity, large.writing.fresh) = (found.identity, false);
         let size = large.header.size;
@@ -173,11 +174,12 @@ impl Large {
         let valid = !distrust && journal.as_ref().is_some_and(is_its);
         let is_locked = file.lock()?;
         if !is_locked && !valid {
-            // Another copy may be writing to the file, perhaps another version. Create a new file.
+            // Without a lock, another copy may be writing to the file, perhaps another version of
+            // the source. The caller creates a new file.
             return Ok(None);
         }
-        // Remove the journal before the file is changed: an old journal must never describe new
-        // content.
+        // Remove an invalid journal before the file is changed: an old journal must never describe
+        // new content.
         large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
         let (folder, name) = ground.at(number)?;
         folder.remove(&names::restarted(&name))?;
@@ -211,7 +213,7 @@ impl Large {
         compare.sort_unstable_by_key(|(chunk, _)| *chunk);
         large.file = Some(file);
         if !is_locked {
-            // Another copy may still write to the old file.
+            // Without a lock, another copy may still write to the old file.
             let (large, _) = large.restart(ground, watch)?;
             return Ok(Some(Remains { large, compare: Vec::new(), allocated: found.allocated }));
         }
@@ -366,7 +368,7 @@ impl Large {
         self.file.is_some()
     }
 
-    /// Syncs the written data, then adds them to the journal.
+    /// Syncs the written chunks, then adds them to the journal.
     pub(super) fn sync(&mut self, ground: &mut Ground) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -440,13 +442,13 @@ impl Large {
         }
     }
 
-    /// Removes the journal: a later run has to compare the partial file.
+    /// Removes the journal, so that a later run has to compare the partial file.
     pub(super) fn distrust(self, ground: &mut Ground) -> io::Result<()> {
         let (folder, name) = ground.at(self.number)?;
         remove_journal(folder, &name)
     }
 
-    /// Removes everything except the final file, which is correct.
+    /// Removes the partial file and the journal, because the file under the final name is correct.
     pub(super) fn remove(self, ground: &mut Ground) -> io::Result<()> {
         let (folder, name) = ground.at(self.number)?;
         folder.remove(&names::partial(&name))?;
@@ -493,10 +495,11 @@ impl Large {
         let is_it = |found: &store::Attributes| found.identity == identity;
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
-        // After a failed sync, a folder keeps its unsynced entries, but a file loses its content.
-        // So a second sync may succeed, and the sync at the end of the copy is a third try.
+        // After a failed sync, a folder keeps its unsynced entries, although a file loses its
+        // content. So a second sync of the folder is useful, and the sync at the end of the copy is
+        // a third try.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
-        // The next run removes a journal without a partial file.
+        // A journal that stays here is harmless: a new partial file of this name removes it.
         let _ = folder.remove(&names::journal(&name));
         self.pending.clear();
         Ok(Named { root, is_name_synced })
@@ -585,7 +588,7 @@ fn open_journal(ground: &mut Ground, number: u32) -> io::Result<OpenFile> {
 fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Option<Journal>> {
     let (folder, name) = ground.at(number)?;
     let Ok(file) = folder.open(&names::journal(&name), Access::Read) else {
-        // The journal counts as missing; `settle_journal` removes anything else in its place.
+        // The journal counts as missing; `settle_journal` removes whatever is in its place.
         return Ok(None);
     };
     let found = file.attributes()?;

@@ -1,8 +1,9 @@
 //! The partial files that earlier attempts of this process left behind.
 //!
-//! A journal lists the chunks of a partial file that were on disk when the journal was written, so
-//! a later run must read and compare the data. After a short loss of connection the same process
-//! resumes, and need not read unchanged files again.
+//! A journal lists the chunks of a partial file that were on disk when the journal was written. The
+//! file may have changed since, so a later run must read the chunks and compare them with the
+//! journal. After a short loss of connection the same process resumes, and need not read unchanged
+//! files again.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

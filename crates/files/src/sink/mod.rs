@@ -8,8 +8,8 @@
 //!   worker pool), `resync` (recovery from a failed sync).
 //! - `compare` (the sender's answers about existing data), `settle` (entries become done, skipped
 //!   or failed), `finish` (links, folders, the outcome), `extra` (names that the source lacks).
-//! - `pipe` (a file of unknown length), `alone` (locks on folders), `attributes`, `order`, `space`,
-//!   `bits`.
+//! - `pipe` (a file of unknown length), `alone` (locks on folders), `left` (partial files of
+//!   earlier attempts), `attributes`, `order`, `space`, `bits`.
 //!
 //! The order of writes makes a kill at any moment safe: no file with wrong content gets a final
 //! name, and little work is lost. A chunk is verified, written to the partial file, synced, and

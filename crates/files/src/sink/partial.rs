@@ -70,7 +70,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
             }
             continue;
         }
-        // Another copy may have given the file its final name between the two calls.
+        // Another copy may have given the file its final name between the open and the lock.
         let named = folder.look_if_there(name)?;
         if named.is_some_and(|named| named.identity == found.identity) {
             if found.mode != PARTIAL_FILE {
@@ -84,12 +84,12 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
     Err(store::busy())
 }
 
-/// Removes the partial file `name`; with `identity`, only if the file has this identity. Every copy
-/// locks a partial file before it renames or removes the file. Therefore no copy gives a final name
-/// to another copy's file.
+/// Removes the partial file `name`; with `identity`, only if the file has this identity. If
+/// possible, locks the file first, as every copy does before it renames or removes a partial file.
+/// So a file that another copy is about to rename stays.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy is about to rename or remove the file; else the system's error.
+/// `ResourceBusy` if another copy has locked the file; else the system's error.
 pub(super) fn remove_free(
     folder: &dyn Folder,
     name: &[u8],

@@ -50,8 +50,9 @@ impl Basis {
     }
 
     /// Returns whether this is the file that `earlier` describes, without a change since then.
-    /// Compares device and inode, size, modification time and change time. Only a change through a
-    /// memory map may leave all of them as they are.
+    /// Compares device and inode, size, modification time and change time. A change through a
+    /// memory map, or within one tick of the file system's clock, may leave all of them as they
+    /// are.
     pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
         let now = self.file.attributes()?;
         let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);
@@ -158,7 +159,7 @@ impl Sink {
     }
 
     /// For a dry run: checks that the entry could be created in its folder. Skips the check in a
-    /// new folder, where it always succeeds, and for an entry that may be equal.
+    /// new folder, where every entry could be created, and for an entry that may be equal.
     fn check_may_create(&mut self, number: u32, is_new: bool, walk: &Walk) -> io::Result<()> {
         let is_settled =
             self.states[number as usize] != State::Due || walk.skipped.last() == Some(&number);
@@ -399,7 +400,7 @@ impl Sink {
         if values.is_empty() {
             return Ok(());
         }
-        // A file that changes during the read no longer has the hashed content.
+        // A file that changes during the read may no longer have the hashed content.
         if basis.is_unchanged()? {
             self.await_compare(number, values, Some(basis.attributes), walk);
         }

@@ -27,7 +27,7 @@ const MOST_QUEUED: usize = 100_000;
 #[derive(Debug)]
 struct Begun {
     missing: u64,
-    /// The modification time that was set when the file was closed between two pieces.
+    /// The modification time, in seconds, that was set when the file was closed between two pieces.
     closed: Option<i64>,
     /// Offsets of the pieces received so far.
     pieces: Vec<u64>,
@@ -42,8 +42,8 @@ struct Begun {
 struct Whole {
     entry: u32,
     stamp: Stamp,
-    /// Kept open if files are synced one by one: the file may be unreadable by now, and a new
-    /// descriptor may not report an earlier write error. Closed if one call syncs all files,
+    /// Kept open if files are synced one by one: the file's final mode may forbid another open, and
+    /// a new descriptor may not report an earlier write error. Closed if one call syncs all files,
     /// because many descriptors would exhaust the process's limit.
     file: Option<OpenFile>,
 }
@@ -387,7 +387,7 @@ mod tests {
 
     const KEEP: Keep = Keep { permissions: false, set_id: false, modified: None };
 
-    /// Returns the ground of `count` files of two bytes on `disk`, whose name is their number.
+    /// Returns the destination of `count` files of two bytes on `disk`, each named by its number.
     fn pairs(disk: &crate::store::memory::Disk, count: u32) -> Ground {
         let listed = (0..count).map(|number| crate::Listed {
             path: format!("{number:02}").into_bytes().into(),

@@ -48,7 +48,7 @@ pub(crate) struct Attributes {
     /// The 12 permission bits.
     pub(crate) mode: u32,
     pub(crate) modified: FileTime,
-    /// The change time of content or attributes. No call sets this time.
+    /// The time of the last change of content or attributes (ctime). No call can set this time.
     pub(crate) changed: FileTime,
     /// Device and inode: two handles with the same identity refer to one file.
     pub(crate) identity: (u64, u64),

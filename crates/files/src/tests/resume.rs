@@ -10,14 +10,13 @@ fn kill(copy: Copy) {
 }
 
 fn open(ends: &Ends, what: &Path) -> Copy {
-    let _ = ends;
     Copy::open(source(&[what]), &ambient(&ends.to), &SinkOptions::default()).unwrap()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn a_kill_at_any_chunk_costs_nothing_that_was_written(
+    fn a_kill_at_any_chunk_costs_no_written_chunk_of_a_large_file(
         cuts in prop::collection::vec(0usize..32, 1..4),
         reverse in any::<bool>(),
         clean in any::<bool>(),
@@ -197,7 +196,7 @@ fn after_a_kill_before_the_comparison_no_old_journal_describes_new_content() {
     let mut copy = open(&ends, &from);
     copy.step(0).unwrap();
     kill(copy);
-    // The source as it was at first, including its time.
+    // Restore the first version of the source, including its time.
     write(&from, &content(LARGE * 2, 1));
     let mut copy = open(&ends, &from);
     copy.compare();

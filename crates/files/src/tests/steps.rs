@@ -14,7 +14,7 @@ fn place(disk: &Disk, path: &str) -> Place {
     Place::Stored { root: Store(disk.root()), path: path.into() }
 }
 
-/// The content of a small file may arrive before the sender's answer about the existing file.
+/// The content of a small file may arrive before the sender says whether an existing file is equal.
 #[test]
 fn content_before_the_answer_replaces_a_different_file_and_leaves_an_equal_one() {
     let options = SinkOptions { checksum: true, ..Default::default() };
@@ -70,8 +70,8 @@ fn an_outcome_counts_the_bytes_of_the_failed_files_only() {
     assert_eq!(outcome.failed_bytes, 20);
 }
 
-/// A file that is copied alone is handled like a large file, which syncs its name itself. An empty
-/// file is handled like a small file.
+/// A file that is copied alone is handled like a large file: its folder is synced directly after
+/// the rename. An empty file is handled like a small file.
 #[test]
 fn only_names_that_are_not_on_disk_cost_a_sync_of_the_file_system() {
     for (size, is_synced) in [(1000, false), (0, true)] {
@@ -160,7 +160,7 @@ fn a_dry_run_names_the_entries_that_could_not_be_created() {
     }
     d.set_mode(0o500).unwrap();
     disk.obey_modes();
-    // Until the sender's answer, a file that is compared may be equal.
+    // Until the sender answers, a compared file may prove equal, so it is not refused.
     for (checksum, refused) in [(true, vec![]), (false, vec!["d/other"])] {
         let options = SinkOptions { dry_run: true, checksum, ..Default::default() };
         let from = source(&[&slash(&ends.from)]);
@@ -172,7 +172,7 @@ fn a_dry_run_names_the_entries_that_could_not_be_created() {
 }
 
 #[test]
-fn a_dry_run_repairs_no_file_and_removes_no_remains_as_a_copy_does() {
+fn a_dry_run_unlike_a_copy_repairs_no_file_and_removes_no_partial_file() {
     let ends = ends();
     for (name, size) in [("large", LARGE), ("small", 9), ("empty", 0), ("other", 9)] {
         write(ends.from.join(name), &content(size, 1));
@@ -302,8 +302,8 @@ fn a_link_does_not_replace_a_folder() {
     assert!(failure.reason.ends_with("a folder is in its place"), "{failure:?}");
 }
 
-/// Each chunk holds the end of a file and the start of the next one. The even chunks alone hold a
-/// part of every file, and there are more files than may be open.
+/// Each chunk but the last holds the end of a file and the start of the next one. The even chunks
+/// alone hold a part of every file, and there are more files than may be open.
 #[test]
 fn small_files_in_pieces_are_closed_and_continued_and_a_removed_one_fails() {
     for removes in [false, true] {

@@ -2,12 +2,11 @@
 //! and the count of our sockets, which does not.
 //!
 //! From each packet counted by the interface, the header size of our datagrams is subtracted. Our
-//! own traffic then matches our sockets' count, even if the interface counts a train (datagrams
-//! merged by the card or the kernel) as one packet. The rest is other traffic, within a few per
-//! cent.
+//! own traffic then matches our sockets' count, even if the card or the kernel merges several
+//! datagrams into one counted packet. The rest is other traffic, within a few per cent.
 
-/// Largest believable jump of a counter: more than 1.6 Tbit/s for a tenth of a second means a reset
-/// or a wrap.
+/// Largest believable increase of a counter between two readings, in bytes: more than 1.6 Tbit/s
+/// for a tenth of a second means a reset or a wrap.
 const MOST: u64 = 20_000_000_000;
 /// Bytes of apparent other traffic that may turn out to be ours: the interface has counted our
 /// datagrams that still wait in a socket's buffer, but we have not.
@@ -24,7 +23,9 @@ pub(super) struct Counted {
 /// Bytes of other traffic since the counter was created.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Others {
+    /// The interfaces' count minus our sockets' count.
     sum: i64,
+    /// The largest `sum` so far.
     reported: i64,
 }
 
@@ -54,12 +55,12 @@ mod tests {
     const HEADER: u64 = 42;
 
     #[test]
-    fn our_own_datagrams_are_subtracted_one_by_one_or_as_trains() {
+    fn headers_are_subtracted_from_single_and_from_merged_datagrams() {
         let before = Counted { bytes: 1_000, packets: 10 };
         let single = Counted { bytes: 1_000 + 10 * 1514, packets: 20 };
         assert_eq!(payload(before, single, HEADER), Some(10 * 1472));
-        let train = Counted { bytes: 1_000 + 42 + 10 * 1472, packets: 11 };
-        assert_eq!(payload(before, train, HEADER), Some(10 * 1472));
+        let merged = Counted { bytes: 1_000 + 42 + 10 * 1472, packets: 11 };
+        assert_eq!(payload(before, merged, HEADER), Some(10 * 1472));
         // TCP's full packets count like ours.
         let tcp = Counted { bytes: 1_000 + 1514, packets: 11 };
         assert_eq!(payload(before, tcp, HEADER), Some(1472));

@@ -17,7 +17,7 @@ use super::tcp::Flows;
 const LOOK: Span = Span::from_millis(100);
 /// Interval of counts of other flows.
 const COUNT_FLOWS: Span = Span::from_secs(1);
-/// Headers before a datagram's payload: Ethernet's, UDP's, and IP's of either version.
+/// Bytes of each header before a datagram's payload.
 const ETHERNET: u32 = 14;
 const UDP: u32 = 8;
 const IPV4: u32 = 20;
@@ -80,8 +80,8 @@ impl Watch {
     }
 
     /// Takes a reading. `ours` returns the bytes that our sockets received since the last reading.
-    /// The interfaces are read first, so our data that arrive in between do not count as other
-    /// traffic. Returns `None` if no counter has moved since the last reading: some cards
+    /// The interfaces are read before `ours`, so our data that arrive between the two do not count
+    /// as other traffic. Returns `None` if no counter has moved since the last reading: some cards
     /// update their counters only once a second. The first reading is never `None`.
     pub fn look(&mut self, now: Time, ours: impl FnOnce() -> u64) -> Option<Others> {
         self.next_look = now + LOOK;
@@ -92,7 +92,7 @@ impl Watch {
         }
         let bytes = match came.iter().copied().sum::<Option<u64>>() {
             Some(came) => self.others.note(came, ours()),
-            // The traffic in between is unknown.
+            // The traffic since the last reading is unknown.
             None => {
                 ours();
                 self.others.note(0, 0)

@@ -17,7 +17,7 @@ use longhaul_proto::layout::{Block, Layout};
 use crate::buffers::chunks::{ChunkBuffer, ChunkPool};
 use crate::buffers::repair::{Repair, Symbols};
 
-/// The outcome for a block's payload.
+/// The outcome for the payload of a block, or of a coded symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed<E> {
     /// The block was written to its place.

@@ -1,10 +1,10 @@
 //! The addresses to which data may be sent.
 //!
 //! Data go only to an address that is known to want them. That is the address that this end
-//! contacted, or the control path's IP address at the port from which the first *sealed* datagram
-//! came. Any other source of sealed datagrams, such as a peer that has moved, must first echo a
-//! random challenge. Before the echo, the source gets at most three times the bytes that it sent
-//! (RFC 9000, section 8).
+//! contacted, or the control path's IP address at the port from which the first *sealed* (encrypted
+//! and authenticated) datagram came. Any other source, such as a peer that has moved, must first
+//! echo a random challenge. Before the echo, the source gets at most three times the bytes that it
+//! sent (RFC 9000, section 8).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -53,7 +53,9 @@ struct Pending {
     path: Path,
     challenge: Challenge,
     since: Time,
+    /// When the challenge was last sent.
     said: Time,
+    /// Bytes received from the address, and bytes sent to it.
     came: u64,
     went: u64,
 }

@@ -8,8 +8,8 @@
 //! half of the memory, and those of one network at most the memory of two flows. (A network is an
 //! IPv4 address, or an IPv6 /64, because one host may use all addresses of a /64.) So unannounced
 //! flows cannot use up the room for announced flows. Datagrams beyond the limits are dropped.
-//! Dropped datagrams with data did cross the path. They are counted for their flow if the flow was
-//! announced or has kept a datagram.
+//! Dropped datagrams with data are no losses of the path. So they are counted for their flow, if
+//! the flow was announced or has kept a datagram.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(offer_from(&mut hold, START, 3_000, of(1, 9), 100), EarlyVerdict::Held);
     }
 
-    /// Offers data up to the flow's own limit; returns the bytes kept.
+    /// Offers more data than one flow may keep; returns the bytes kept.
     fn fill(hold: &mut EarlyDatagrams, flow: u32, from: u8) -> usize {
         let before = hold.bytes();
         for _ in 0..80 {

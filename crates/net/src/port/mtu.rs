@@ -205,7 +205,7 @@ pub(super) fn answer(probe: &Header, len: usize) -> Option<[u8; ANSWER_LEN]> {
 /// Needs only a longhaul port at the other end: no session, no keys.
 ///
 /// # Errors
-/// The port has closed, or the system has no random numbers; `done` is never called.
+/// The port has closed, or the system has no random numbers; then `done` is never called.
 pub fn search(
     port: &PortHandle,
     path: Path,

@@ -290,7 +290,7 @@ fn a_flood_is_counted_and_stops_no_flow() {
 }
 
 #[test]
-fn a_probe_is_answered_with_the_size_that_came() {
+fn a_probe_is_answered_and_counted() {
     let (port, socket) = (port(), loopback());
     let mut probe = vec![0; 1200];
     let header =
@@ -371,7 +371,7 @@ struct Busy {
 enum Call {
     /// This many datagrams, with the time of the last one and the time of the call.
     Batch(usize, Time, Time),
-    /// Mailbox messages, with the time of the call.
+    /// A wake-up, with the time of the call.
     Wake(Time),
 }
 
@@ -405,7 +405,7 @@ fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     assert!(matches!(next(), Call::Wake(_)), "a flow is woken when it is registered");
     sender.send(path(&port), &datagram(1, 0)).unwrap();
     assert!(matches!(next(), Call::Batch(1, ..)));
-    // The port is busy while all of this arrives, the message first.
+    // The flow keeps the port's thread busy while the wake-up and then the datagrams arrive.
     port.handle().wake(FlowId(1));
     let count = 3 * MESSAGES + 1;
     for number in 1..=count as u64 {

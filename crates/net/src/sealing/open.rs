@@ -244,8 +244,8 @@ impl Opener {
     }
 
     /// Checks the number of an unencrypted datagram, which may have been corrupted. A number far
-    /// ahead would move the window past all later datagrams. Such a number is accepted only after a
-    /// second number near it, as after an outage.
+    /// ahead would move the window past all later datagrams. So the first number far ahead is
+    /// refused, and the next one is accepted if it is near the first, as after an outage.
     fn believe(&mut self, number: PacketNumber) -> Result<(), OpenError> {
         let PacketNumber(number) = number;
         if number < self.window.end().saturating_add(WINDOW) {

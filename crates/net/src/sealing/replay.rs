@@ -8,7 +8,8 @@ use longhaul_proto::endpoint::PacketNumber;
 
 const WORDS: u64 = 1 << 10;
 
-/// Numbers up to this far below the newest are checked; datagrams with older numbers are dropped.
+/// How many numbers are checked, counted back from the newest; datagrams with older numbers are
+/// dropped.
 pub const WINDOW: u64 = (WORDS - 1) * 64;
 
 /// The state of a packet number.

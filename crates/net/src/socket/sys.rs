@@ -105,7 +105,7 @@ fn ask(
 pub(crate) struct Scattered {
     /// Total bytes, over the slices in their order.
     pub(crate) len: usize,
-    /// The size of the merged datagrams, except the last.
+    /// The size of each merged datagram; the last one may be shorter.
     pub(crate) stride: usize,
     pub(crate) from: SocketAddr,
     /// The local address to which the datagrams were sent.

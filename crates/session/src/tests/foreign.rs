@@ -98,7 +98,7 @@ fn silent_and_stalling_connections_keep_nobody_out_and_are_dropped_in_the_end() 
             let to = listener.local_addr();
             let mut stream = TcpStream::connect(to).await.expect("it listens");
             if number % 2 == 1 {
-                // The start of a greeting that never continues.
+                // The start of a TLS ClientHello that never continues.
                 stream.write_all(&[0x16, 3, 1, 2, 0, 1, 0]).await.expect("open");
             }
             silent.push(stream);
@@ -133,7 +133,7 @@ fn quic_clients_of_another_kind_are_dropped() {
     });
 }
 
-/// Clients behind one address.
+/// Number of clients behind one address.
 const CROWD: usize = 100;
 
 #[test]

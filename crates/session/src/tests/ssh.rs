@@ -1,4 +1,4 @@
-//! Copies over ssh, with scripts in place of ssh that run the far side on this host.
+//! Sessions over ssh. Scripts take the place of ssh, and run the remote side on this host.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
