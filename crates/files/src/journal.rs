@@ -1,12 +1,12 @@
 //! The journal of a partial file: its verified chunks and their values (hashes). The journal
 //! survives a kill.
 //!
-//! A journal only grows. A record is appended after its chunk's data are on disk, so every readable
-//! record was true when it was written. If a record is lost, a later copy reads the chunk in the
-//! partial file and compares the chunk with the source. A journal of another version of the source,
-//! or of an older release, proves nothing: a later copy compares the whole partial file with the
-//! source. Records after the first torn or damaged record do not count. The journal is independent
-//! of protocol, rate and direction: any later copy of the file can resume from the journal.
+//! A record is appended after its chunk's data are on disk, so every readable record was true when
+//! it was written. If a record is lost, a later copy reads the chunk in the partial file and
+//! compares the chunk with the source. A journal of another version of the source, or of an older
+//! release, proves nothing: a later copy compares the whole partial file with the source. Records
+//! after the first torn or damaged record do not count. The journal is independent of protocol,
+//! rate and direction: any later copy of the file can resume from the journal.
 
 use super::CHUNK;
 use super::digest::Digest;
@@ -106,8 +106,8 @@ impl Journal {
     }
 }
 
-/// Detects torn and damaged bytes. The check does not protect against attackers: a user who can
-/// write the journal can also write the partial file.
+/// Returns the checksum of a header or record, which detects torn and damaged bytes. It does not
+/// protect against attackers: a user who can write the journal can also write the partial file.
 fn check(head: &[u8], fields: &[u8]) -> Check {
     let mut hasher = blake3::Hasher::new();
     hasher.update(head).update(fields);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_failure_says_what_answered_or_that_nothing_did() {
+    fn each_failure_says_what_answered_or_what_went_wrong() {
         let id = PeerId([3; 32]);
         assert_eq!(Failure::Stranger(id).text(), format!("{id} answered"));
         assert_eq!(Failure::Refused.text(), "connection refused");

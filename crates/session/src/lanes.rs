@@ -189,8 +189,8 @@ pub(super) struct Lanes<S = TcpStream> {
     out: usize,
     chunk: Vec<u8>,
     taken: usize,
-    /// The lane of the chunk that is being read, the bytes of its length that have come, and the
-    /// bytes that are left of it.
+    /// The lane of the chunk that is being read, the chunk's length as far as it has arrived, the
+    /// number of these bytes, and how many bytes of the chunk are left.
     from: usize,
     head: [u8; LENGTH],
     come: usize,

@@ -159,8 +159,9 @@ impl FrameWriter {
         };
         let mut ended = timeout(FAREWELL, farewell).await.unwrap_or_else(|_| Err(late()));
         let peer_done = self.line.peer_done.load(Ordering::Relaxed);
-        // The other side has said goodbye, so it needs no more data. A caller that limits streams
-        // with much data relies on the wait.
+        // After its goodbye the other side needs no more data, so data that do not arrive in time
+        // are discarded. Wait nevertheless: a caller that limits the streams with much data counts
+        // this stream until the call returns.
         let discards = peer_done && self.line.is_bulk.load(Ordering::Relaxed);
         match (self.delivered.take(), quic, reader.take()) {
             _ if ended.is_err() => {}

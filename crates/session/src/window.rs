@@ -13,9 +13,8 @@
 //! One late packet does not prove a queue, because a host that does not run for a moment also
 //! delays packets. The delay of a round is therefore the smallest delay in its second half (RFC
 //! 6817, section 2.4.2, filters in the same way). The round after a shrink still waits in the old
-//! queue, so its delay does not shrink the window again. Loss that grows with the rate is
-//! congestion; loss that does not is a property of the path (as in delay-based controllers: RFC
-//! 6817, section 2.4.2).
+//! queue, so its delay does not shrink the window again. A loss of up to a sixteenth of a round
+//! counts as a property of the path; only a higher loss counts as congestion.
 //!
 //! If an earlier transfer has measured the path, the window may jump (`jump`).
 

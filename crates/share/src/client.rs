@@ -124,7 +124,7 @@ struct Client {
     /// The number of the last call without an edit. Calls without an edit have even numbers, edits
     /// odd ones.
     calls: u64,
-    /// Subscribers to the loss of a presence.
+    /// The callers that wait for the loss of a presence, by its key.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
     /// The limit on unread data of all watches together.

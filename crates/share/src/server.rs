@@ -33,7 +33,8 @@ pub struct Shared {
     turns: Turns,
 }
 
-/// The writer of a stream. Its presence ends with the stream.
+/// The writer of a stream. Its presences (keys that exist only while it is connected) end with the
+/// stream.
 struct Writing<'a> {
     store: &'a Store,
     client: [u8; 32],

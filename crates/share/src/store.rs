@@ -54,9 +54,9 @@ pub struct Size {
 }
 
 pub(crate) enum Command {
-    /// Starts a stream of a writer. The flag says whether it is the writer's first stream. The
-    /// server counts how often it discards outcomes of the client's edits. The number is this count
-    /// when the writer last had no pending edit.
+    /// Starts a stream of a writer. The flag says whether this is the writer's first stream. The
+    /// number says how often the server had discarded outcomes of the client's edits when the
+    /// writer last had no pending edit.
     Begin(By, bool, Option<u64>, Reply<u64>),
     /// An edit, and whether its value is a presence (a value that is deleted when the writer's
     /// stream ends).
@@ -67,8 +67,8 @@ pub(crate) enum Command {
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
     /// Requests the current size.
     Count(oneshot::Sender<Size>),
-    /// A stream has ended, and its presence with it. The flag says whether the client said goodbye,
-    /// so the writer will not return.
+    /// A stream has ended, and its presences with it. The flag says whether the client said
+    /// goodbye: the writer then does not return.
     Ended(By, bool),
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// The first announcement to `server` is due at once.
+    /// Returns an announcer for `server`. Its first announcement is due at once.
     pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, server: Path) -> Announcer {
         Announcer { sealer, socket, server, due: Time::ZERO }
     }

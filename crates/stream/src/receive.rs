@@ -216,7 +216,8 @@ impl Control {
         Ok(())
     }
 
-    /// Reports to the server and hears its reports, until the stream is over.
+    /// Sends reports and requests for lost symbols to the server, and reads the server's messages,
+    /// until the stream is over.
     async fn attend(
         &self,
         (writer, reader): (&mut FrameWriter, &mut FrameReader),

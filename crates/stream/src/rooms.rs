@@ -312,7 +312,7 @@ impl Rooms {
         listed.collect()
     }
 
-    /// Returns the path to all receivers, for the sender.
+    /// Returns the measurements of the path to all receivers, for the sender.
     pub(crate) fn way(&self, name: &Key, number: u64) -> Way {
         let rooms = self.rooms.borrow();
         let Some(room) = rooms.get(name) else { return Way::default() };

@@ -39,7 +39,7 @@ pub struct Wish {
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
-    /// The time from when the sender takes a frame until its delivery.
+    /// The maximum time from when the sender takes a frame until its delivery.
     pub deadline: Span,
     /// What to do with frames that are offered too fast.
     pub overflow: Overflow,

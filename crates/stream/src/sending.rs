@@ -136,8 +136,8 @@ struct Sending {
     blocks: bool,
     receivers: u32,
     filling: Option<Filling>,
-    /// Number and bytes of each frame that the core holds. If the source blocks, each unsent frame
-    /// keeps its permit.
+    /// Number and bytes of each frame that the core holds. If the source waits for room
+    /// ([`Overflow::Block`]), each unsent frame keeps its permit.
     frames: VecDeque<(u32, Vec<u8>, Option<OwnedSemaphorePermit>)>,
     encoder: Encoder,
     /// The repairs of the frame `coded`.

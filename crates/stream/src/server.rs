@@ -152,8 +152,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Reports the path to a sender until the sender's stream ends. Returns the number of frames,
-    /// if the sender has sent this number.
+    /// Sends reports of the path and requests for lost symbols to a sender, until the sender's
+    /// stream ends. Returns the number of frames, if the sender has sent this number.
     async fn attend(
         &self,
         name: &Key,

@@ -1,4 +1,5 @@
-//! Validates the messages of streams and channels. Everything from another host is checked here.
+//! Checks the parameters and the measurements in the messages of streams and channels, which come
+//! from other hosts.
 
 use longhaul_net::sealing::keys::{FlowKeys, Suite};
 use longhaul_proto::endpoint::FlowId;
@@ -44,7 +45,7 @@ pub struct Terms {
     pub frame: u32,
     /// Frames a second.
     pub per_second: f64,
-    /// The time from when the sender takes a frame until its delivery.
+    /// The maximum time from when the sender takes a frame until its delivery.
     pub deadline: Span,
     /// Maximum number of frames in a payload; 1: each frame is sent separately. If it is
     /// larger, `frame` and `per_second` describe payloads.

@@ -1,5 +1,5 @@
 //! A folder in memory, without subfolders or links, for programs that send or receive without a
-//! disk. The content is freed when the last handle is dropped.
+//! disk. The content is freed when the folder and its open files are dropped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

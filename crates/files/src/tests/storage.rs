@@ -25,7 +25,7 @@ const MOST_CHUNKS: u64 = LARGE.div_ceil(CHUNK) + 1;
 /// Number of attempts with faults; later attempts have none, so that each run ends.
 const FAULTY: u64 = 12;
 
-/// A run; on failure it prints its parameters.
+/// One run. Its seed decides the files, the faults and the kills.
 #[derive(Debug)]
 struct Run {
     rng: Rng,

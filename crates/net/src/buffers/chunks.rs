@@ -76,7 +76,8 @@ impl ChunkPool {
         self.0.state().most
     }
 
-    /// Changes the largest number of buffers. Buffers in use beyond it are freed when dropped.
+    /// Changes the maximum number of buffers. Buffers in use beyond this number are freed when
+    /// dropped.
     pub fn set_capacity(&self, most: usize) {
         let mut state = self.0.state();
         state.most = most;

@@ -58,8 +58,8 @@ pub trait FlowSink: Send {
     fn on_batches_delivered(&mut self, _now: Time) {}
 
     /// Reports the number of datagrams with data that arrived before the flow was registered and
-    /// were dropped by the limits of size and age. Called once, before the early datagrams are
-    /// delivered.
+    /// were dropped by the limits of size and age. Called at most once, before the early datagrams
+    /// are delivered.
     fn on_early_drops(&mut self, _count: u64) {}
 
     /// Called at the time of [`FlowSink::next_wakeup`], after [`PortHandle::wake`], and after
@@ -78,7 +78,8 @@ pub trait FlowSink: Send {
         Ok(false)
     }
 
-    /// Returns when to call [`FlowSink::on_wake`], if at all. Queried after every other call.
+    /// Returns when to call [`FlowSink::on_wake`], if at all. Queried before each wait of the
+    /// receive thread.
     fn next_wakeup(&self) -> Option<Time>;
 
     /// Returns whether the flow has ended by itself; the port then removes it.
@@ -86,7 +87,8 @@ pub trait FlowSink: Send {
         false
     }
 
-    /// Reports that the port closed before the flow ended; no further calls follow.
+    /// Reports that the port closed before the flow ended, or that this sink's code panicked; no
+    /// further calls follow.
     fn on_port_closed(&mut self, why: &str);
 }
 

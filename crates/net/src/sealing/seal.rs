@@ -1,8 +1,8 @@
-//! Sealing: header, ciphertext and tag, written once, directly into the outgoing buffer.
+//! Sealing: writes header, ciphertext and tag directly into the outgoing buffer. The payload is not
+//! copied before.
 //!
 //! Only this code assigns packet numbers. Every transmission gets a new number, even a repeat: the
-//! number determines the nonce. Sealing writes from the payload into the outgoing buffer; no other
-//! copy of the payload is made.
+//! number determines the nonce.
 
 use std::fmt;
 

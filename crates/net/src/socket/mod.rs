@@ -46,7 +46,7 @@ pub struct Path {
 pub(crate) struct Message<'a> {
     pub(crate) path: Path,
     pub(crate) bytes: &'a [u8],
-    /// The size of the message's datagrams, except the last.
+    /// The size of each datagram; the last one may be shorter.
     pub(crate) stride: usize,
     /// When the kernel received the message.
     pub(crate) at: Time,

@@ -1,4 +1,4 @@
-//! The remote side of a copy over ssh. ssh starts the remote side for one client, and the remote
+//! The remote side of a session over ssh. ssh starts the remote side for one client, and the remote
 //! side ends with ssh.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -42,8 +42,8 @@ pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
 }
 
 /// Introduces this process, started by ssh, to the client. Takes over standard input and output,
-/// opens a control port (one of `ports`, or any), and sends the addresses of the control port and
-/// of `data_port`. Needs a running tokio runtime.
+/// opens a control port (one of `ports`, or any), and sends this host's address, the control port
+/// and `data_port`. Needs a running tokio runtime.
 ///
 /// # Errors
 /// ssh did not start this process, no port is free, or the client does not introduce itself.

@@ -55,7 +55,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
             let under = stream::Under { remote, local_ip: None, carrier: "tls", rtt, tcp: None };
             (stream::server(stream, under, &config, &settings).await, waited)
         };
-        // `join!` polls `near` first.
+        // `join!` polls `near` first, so `near` connects while the queue is full.
         let (near, (far, waited)) = tokio::join!(near, far);
         assert!(waited >= Duration::from_millis(900), "{waited:?}");
         let rtt = near.expect("a session").rtt.expect("it is measured");
@@ -142,7 +142,7 @@ fn large_messages_arrive_before_the_end_even_if_read_late() {
 }
 
 #[test]
-fn delivered_data_can_be_read_long_after_the_other_side_has_disconnected() {
+fn delivered_data_can_be_read_after_the_other_side_has_disconnected() {
     run(async {
         for (carriers, _) in EACH {
             let (mut near, mut far) = pair(carriers, LOOPBACKS[0]).await;
@@ -350,7 +350,7 @@ fn a_given_socket_is_the_one_used() {
 }
 
 #[test]
-fn an_unspecified_ipv6_address_serves_ipv4_under_its_own_name() {
+fn a_server_at_the_unspecified_ipv6_address_serves_ipv4_and_reports_ipv4_addresses() {
     run(async {
         let server = Identity::ephemeral();
         let mut listener = listen(IpAddr::V6(Ipv6Addr::UNSPECIFIED), &server);

@@ -27,7 +27,7 @@ const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
 /// The message interval for the loss meter. If datagrams are missing after a pause of more than
-/// four intervals, the meter assumes an outage and counts no losses of the path.
+/// 4.25 s (four intervals and 250 ms), the meter assumes an outage and counts no losses.
 const OUTAGE: Span = Span::from_secs(1);
 /// Bytes of the largest datagram's content.
 const MOST: usize = u16::MAX as usize;
@@ -136,9 +136,10 @@ impl Inbound {
                     let Some((departure, blob)) = Departure::decode(&blob) else { continue };
                     if !restored {
                         // The two clocks are not synchronised, but only changes of the difference
-                        // matter. The timestamps of 32 bits wrap every 71 minutes, which gives one
-                        // outlier.
-                        meter.on_frame(i64::from(arrived as u32) - i64::from(departure.stamp));
+                        // matter. Each timestamp of 32 bits wraps after 71 minutes; the wrapping
+                        // difference stays the same.
+                        let offset = (arrived as u32).wrapping_sub(departure.stamp) as i32;
+                        meter.on_frame(i64::from(offset));
                     }
                     let Some(born) = judge.born(now, departure, Span::from_micros(path)) else {
                         self.counts.late.fetch_add(1, Ordering::Relaxed);

@@ -30,7 +30,7 @@ pub(super) enum Sending {
     Late,
 }
 
-/// The measurements of a path whose messages have a deadline, from which the code is chosen.
+/// The deadline of the messages, and the measurements of the path. Both decide the code.
 pub(super) struct Hop {
     deadline: Span,
     path: stream::Path,

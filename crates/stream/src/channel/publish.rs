@@ -30,7 +30,7 @@ const ROOM: usize = 64 << 10;
 const WINDOW: usize = 8_192;
 /// Maximum number of keys whose newest value waits, in the mode `latest`.
 const KEYS: usize = 4_096;
-/// Maximum bytes of content in one write.
+/// A write takes further messages until it has this many bytes.
 const TOGETHER: usize = 64 << 10;
 
 /// The request of a sender.

@@ -36,7 +36,7 @@ use crate::terms::{self, keys, micros};
 const UNREAD: Duration = Duration::from_secs(60);
 /// How long the server delays an acknowledgement, to combine several.
 const TAKEN: Duration = Duration::from_millis(10);
-/// Bytes of content in one write to a subscriber.
+/// A write to a subscriber takes further messages until it has this many bytes.
 const TOGETHER: usize = 64 << 10;
 
 /// The rooms of a server.

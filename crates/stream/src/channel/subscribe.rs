@@ -80,7 +80,7 @@ pub struct Received {
 pub struct Status {
     /// Whether the connection is up.
     pub connected: bool,
-    /// The lowest round-trip time to the server so far.
+    /// The round-trip time to the server when the client entered the room.
     pub rtt: Span,
     /// Messages with at least one datagram that was lost and restored.
     pub restored: u64,
@@ -363,8 +363,8 @@ impl Control {
         self.pass(Item::Message(Box::new(Received { message, restored, _permit: permit }))).await;
     }
 
-    /// Delivers an item. If the program does not read, this call waits; the server then drops
-    /// messages for this subscriber.
+    /// Delivers an item. If the program does not read, this call waits; messages for this
+    /// subscriber are then dropped at the server, or in the queue of a flow.
     pub(super) async fn pass(&self, item: Item) {
         // If the program has dropped the receiver, the loop of the connection ends.
         let _ = self.items.send(item).await;

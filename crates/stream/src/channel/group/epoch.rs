@@ -69,8 +69,8 @@ impl Epoch {
     /// Returns the key of a sender's flow.
     pub(super) fn of(&self, sender: u32) -> FlowKey {
         let flow = self.flow.wrapping_add(sender);
-        let told = [LABEL, &self.number.to_be_bytes(), &flow.to_be_bytes()].concat();
-        let signed = sign(&Key::new(HMAC_SHA256, &self.key), &told);
+        let input = [LABEL, &self.number.to_be_bytes(), &flow.to_be_bytes()].concat();
+        let signed = sign(&Key::new(HMAC_SHA256, &self.key), &input);
         let key = *signed.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
         FlowKey { epoch: self.number, flow, suite: self.suite, key }
     }
