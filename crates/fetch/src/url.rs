@@ -108,7 +108,7 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Returns an address, valid or not, without everything before the last `@` of its authority.
+/// Returns an address, valid or not, without the part before the last `@` of its authority.
 fn without_user(text: &str) -> String {
     let start = text.find("://").map_or(0, |at| at + 3);
     let (scheme, rest) = text.split_at(start);

@@ -26,8 +26,8 @@ use longhaul_proto::remembered::Remembered;
 /// Maximum number of requested bytes of a file that the program has not taken yet: about as much as
 /// a path of 1 Gbit/s carries in 270 ms.
 pub(crate) const WINDOW: usize = 32 << 20;
-/// Maximum number of waiting reads and changes of one file; also the maximum number of unanswered
-/// changes.
+/// Capacity of each of the two queues for a file's reads and changes: the channel to the task, and
+/// the task's own queue. Also the maximum number of unanswered changes.
 const WAITING: usize = 64;
 /// Timeout for a server, which gives a sign of life every 5 s while it waits for its disk.
 const SILENT: Duration = Duration::from_secs(30);
@@ -161,7 +161,7 @@ fn silent<E>(_: E) -> Error {
     Error::new(ErrorKind::Unfinished, what)
 }
 
-/// Adds advice to an error that has none and that may not occur again.
+/// Adds advice to an error that has none, if another attempt may succeed.
 fn advised(error: Error) -> Error {
     match (error.kind, &error.advice) {
         (ErrorKind::Unfinished, None) => {
@@ -252,8 +252,8 @@ impl Reading {
             if !is_wanted && is_idle && self.jobs.is_empty() {
                 return Ok(());
             }
-            // The limit keeps unread requests short enough for the stream's buffers. So writing a
-            // request does not block while the server writes data and reads no requests.
+            // `MOST_RANGES` keeps unread requests short enough for the stream's buffers. So writing
+            // a request does not block while the server writes data and reads no requests.
             let may_ask = next.is_some() && self.requested.len() < MOST_RANGES;
             let least = next.map_or(0, |portion| portion.len as u32);
             let credit = self.credit.clone();

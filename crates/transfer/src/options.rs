@@ -113,7 +113,7 @@ pub struct ReachOptions {
     pub remote_path: String,
     /// UDP port of the server's data; `None` for the port after its control port.
     pub data_port: Option<u16>,
-    /// UDP and TCP ports that the remote side of ssh may open.
+    /// First and last port (UDP and TCP) that the remote side of ssh may open; `None` for any.
     pub ports: Option<(u16, u16)>,
     /// TCP connections of a channel or stream where UDP is blocked, 1 to 16.
     pub lanes: u8,

@@ -28,8 +28,8 @@ pub struct Progress {
     pub rate_now: Rate,
     /// Goodput since the start.
     pub rate_average: Rate,
-    /// Time from the call to the first data datagram, once it was sent; with several sources the
-    /// shortest.
+    /// Time from the call to the first data datagram, or chunk over a stream, sent or received;
+    /// `None` before it. With several sources the shortest.
     pub setup: Option<Span>,
     /// Time left at the current rate, if known.
     pub left: Option<Span>,

@@ -54,12 +54,12 @@ impl Ways {
         let begun = or_cancelled(self.connect(), &self.cancel).await;
         let begun =
             begun.and_then(|link| make(&link).map(|(part, control)| (part, (link, control))));
-        let (told, kept) = match begun {
+        let (answer, kept) = match begun {
             Ok((part, kept)) => (Ok(part), Ok(kept)),
             Err(error) => (Err(error.clone()), Err(error)),
         };
         // The program may have given up.
-        let _ = ready.send(told);
+        let _ = ready.send(answer);
         kept
     }
 }

@@ -10,9 +10,13 @@
 //!   methods of the other side. A [`StreamSender`] and a [`StreamReceiver`] carry frames with a
 //!   deadline. A [`ChannelSender`] and a [`ChannelReceiver`] carry messages from several clients to
 //!   several others.
-//! - Inside: `queue` and `batches` connect the engine to its readers. `engine` owns the threads.
-//!   `running` is the common part of the handles. `host` connects to a host for calls. [`blocking`]
+//! - [`access_list`] parses lists of clients, and [`listen`] the address of a server. [`blocking`]
 //!   is for threads that may block.
+//! - Inside: `queue` and `batches` connect the engine to its readers. `engine` owns the threads.
+//!   `running` is the common part of the handles, and `ending` ends a stream or channel when its
+//!   handle is dropped. `host` connects to a host for calls. `expand` expands patterns in paths.
+//!   `ssh_server` serves the client whose ssh started this process; `ssh_rooms` has the rooms that
+//!   such clients share.
 
 pub mod access_list;
 mod batches;

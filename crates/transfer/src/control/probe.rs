@@ -86,7 +86,7 @@ pub struct ProbeCount {
     /// Genuine datagrams received.
     #[prost(uint64, tag = "2")]
     pub received: u64,
-    /// Bytes of UDP payload received, or of content received over a stream.
+    /// Bytes of UDP payload received; for a stream, the content received after the first message.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
     /// The rate of `bytes` from the first arrival to the last, in bits a second.

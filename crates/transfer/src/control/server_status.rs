@@ -37,7 +37,7 @@ macro_rules! mirrors {
 /// The client's request for the server's status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusAsk {
-    /// Milliseconds between two answers; the server uses at least 100.
+    /// Milliseconds between two answers; the server uses at least 100 and at most 10,000.
     #[prost(uint32, tag = "1")]
     pub interval_millis: u32,
 }

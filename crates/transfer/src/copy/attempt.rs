@@ -52,6 +52,7 @@ use longhaul_text::CallOption;
 const TICK: Duration = Duration::from_millis(100);
 /// Name of the carrier if only ssh reaches the server.
 const THROUGH_SSH: &str = "the ssh channel";
+
 /// The attempts of a copy, one after the other.
 pub(super) struct Attempt<'a> {
     pub(super) options: &'a CopyOptions,
@@ -466,7 +467,7 @@ impl<'a> Attempt<'a> {
         UdpWatchdog::begin(session, self.hooks.board.clone(), knock, self.hooks.udp_cut.clone())
     }
 
-    /// Opens the additional sessions that carry chunks, each to the server id of `session`.
+    /// Opens the additional sessions that carry chunks. Each must reach the server id of `session`.
     fn open_streams(&self, terms: &Terms, session: &Session, ends: mpsc::UnboundedSender<Session>) {
         let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {

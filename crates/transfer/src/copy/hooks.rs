@@ -48,7 +48,7 @@ pub(super) struct ClientHooks {
     pub(super) state: RefCell<State>,
 }
 
-/// Bytes kept for names and reasons of failed entries.
+/// Maximum bytes kept for names and reasons of failed entries.
 const MOST_FAILED: usize = 256 << 20;
 
 /// Why an entry failed.
@@ -159,7 +159,7 @@ impl ClientHooks {
         Counters::joined(&from, &to)
     }
 
-    /// Returns the time from the start to the first data datagram.
+    /// Returns the time from the start to the first data datagram, or chunk over a stream.
     fn setup(&self, started: Instant) -> Option<Span> {
         let ago = clock::now().since(Time::from_nanos(self.board.first_datagram()?));
         Some(Span::from_nanos(started.elapsed().as_nanos() as u64).saturating_sub(ago))

@@ -65,7 +65,8 @@ impl UsedPath {
 }
 
 impl Attempt<'_> {
-    /// Stores the path's properties for the next copy.
+    /// Stores the path's properties for the next copy. Returns `summary` with the rate that an
+    /// earlier copy found, if any.
     pub(super) fn remember(&self, mut summary: Summary) -> Summary {
         let Some(path) = self.path.get() else { return summary };
         summary.remembered = path.remembered.map(|path| path.rate);

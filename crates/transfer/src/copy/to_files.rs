@@ -1,5 +1,5 @@
-//! A copy to files of this host from a source that needs no session. This module has the shared
-//! state of its threads, the progress, and the summary.
+//! A copy to files of this host from a source that needs no session. This module has the state that
+//! the copy's threads share, the progress, and the summary.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a cancelled copy may take to write its journals (the lists of written chunks).
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The carrier of the copy, for the summary.
+/// The protocol and the cipher of the copy, and whether it is verified, for the summary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct By {
     pub(super) protocol: &'static str,
@@ -83,7 +83,7 @@ impl ToFiles {
         files.follow(&ended, cancel, stall)
     }
 
-    /// Reports the progress until the worker has `ended`.
+    /// Reports the progress until `ended` has the worker's result, or the copy is given up.
     fn follow(
         &self,
         ended: &mpsc::Receiver<Result<Summary, Error>>,

@@ -9,6 +9,10 @@
 //!
 //! Complete chunks go to the writing thread ([`write`](crate::write)). The threads communicate by
 //! channels, and publish their counters on a [`board`](crate::counters::board).
+//!
+//! [`outbox`] and `relay` carry control messages. [`shared_core`] is one receiving core for several
+//! flows. `drain` measures the rate of the writer; `refusals` counts lost and refused datagrams;
+//! `trial` finds the number of connections for [`stream`].
 
 mod drain;
 pub(crate) mod feedback;

@@ -31,14 +31,14 @@ const MOST_WAITING: usize = 256 << 20;
 /// need them.
 const FREE: usize = 1 << 20;
 
-/// The sending end of the queue for the control stream. Clones use the same queue.
+/// The queue for the control stream, as its writers use it. Clones use the same queue.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     sender: UnboundedSender<Option<Message>>,
     level: Arc<Level>,
 }
 
-/// The receiving end of an outbox.
+/// The reading end of an outbox.
 pub(crate) struct Outflow {
     receiver: UnboundedReceiver<Option<Message>>,
     level: Arc<Level>,
@@ -128,13 +128,13 @@ impl Outbox {
         }
     }
 
-    /// Returns whether the receiving end was dropped.
+    /// Returns whether the reading end was dropped.
     #[cfg(test)]
     pub(crate) fn is_ended(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Waits until the receiving end is dropped.
+    /// Waits until the reading end is dropped.
     #[cfg(test)]
     pub(crate) async fn ended(&self) {
         self.sender.closed().await;
@@ -238,7 +238,7 @@ impl Shadow {
         }
     }
 
-    /// Sends an empty datagram, which shows the receiver this end's address.
+    /// Sends an empty datagram, which shows this end's address to the other end.
     pub(crate) fn send_empty(&mut self) {
         if let Some(path) = self.path {
             self.send_to(path, Kind::Control, &[]);

@@ -100,7 +100,7 @@ pub(crate) enum ReplicaEvent {
 }
 
 /// Opens the destination and starts the writer thread. The thread ends with the [`Job::Stop`] of
-/// [`WHOLE`], or when all senders of jobs are dropped. The thread is the last owner of `events`.
+/// [`WHOLE`], or when all senders of jobs are dropped. Then the channel of `events` closes.
 ///
 /// # Errors
 /// As [`Sink::open`]; [`ErrorKind::Unfinished`] if the system cannot start a thread.
@@ -443,8 +443,8 @@ impl ReplicaWriter {
         }
     }
 
-    /// Runs after each job: reports failures, leases chunks to idle sources, and finishes a
-    /// complete object.
+    /// Runs after each job and at least once in each [`TICK`]: reports failures, leases chunks to
+    /// idle sources, and finishes a complete object.
     fn settle(&mut self) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         sink.tick(Instant::now())?;

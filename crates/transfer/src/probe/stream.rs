@@ -15,8 +15,8 @@ use crate::session::Session;
 /// Bytes of content in one message.
 const PIECE: usize = 256 << 10;
 
-/// Writes as fast as the stream accepts for `span`. The caller then sends a [`ProbeCount`],
-/// which ends [`receive`].
+/// Writes for `span`, as fast as the stream accepts. The caller then sends the returned (empty)
+/// [`ProbeCount`], which ends [`receive`].
 pub(super) async fn send(session: &mut Session, span: Duration) -> Result<ProbeCount, Error> {
     let piece = ChunkPiece { bytes: vec![0x55; PIECE], ..ChunkPiece::default() };
     let piece = Frame::from(Message::ChunkPiece(piece));

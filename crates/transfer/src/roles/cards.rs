@@ -112,8 +112,8 @@ async fn send_card_during_a_list(card: Card, bytes: usize) {
         (writer, reader)
     });
     let (mut wire, board) = (Wire::new(near, MessageCharge::alone()), Board::default());
-    let told = listing::send_list(&mut wire, &Alone, board.watch(), &list).await;
-    assert_eq!(told.map_err(|_| "the list was not told"), Ok(Some(card)));
+    let reported = listing::send_list(&mut wire, &Alone, board.watch(), &list).await;
+    assert_eq!(reported.map_err(|_| "the list was not sent"), Ok(Some(card)));
     let (writer, reader) = hearing.await.expect("the list came");
     writer.close(reader, None).await.expect("the session is open");
 }
@@ -121,8 +121,8 @@ async fn send_card_during_a_list(card: Card, bytes: usize) {
 #[test]
 fn a_card_reported_during_the_list_is_not_lost() {
     // The list is longer than the stream's buffer, so the card's speed arrives before its end.
-    let told = send_card_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
-    run(async { LocalSet::new().run_until(told).await });
+    let sent = send_card_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
+    run(async { LocalSet::new().run_until(sent).await });
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn the_receiving_end_reports_its_card_first() {
 fn a_sender_limited_by_its_card_takes_the_rate_of_the_slower_card() {
     // Megabits a second of the receiver's card; the sender's has 1,000.
     for (peer, rate) in [(200, 200), (10_000, 1_000)] {
-        let told = send_card(Rate::from_mbps(peer), Rate::from_mbps(rate));
-        run(async { LocalSet::new().run_until(told).await });
+        let sent = send_card(Rate::from_mbps(peer), Rate::from_mbps(rate));
+        run(async { LocalSet::new().run_until(sent).await });
     }
 }

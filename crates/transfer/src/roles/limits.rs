@@ -1,5 +1,5 @@
-//! Limits on the sizes and carriers that the other end announces. They are checked before anything
-//! is allocated.
+//! Limits on the sizes and carriers that the other end announces, checked before anything is
+//! allocated; and limits on data that were not requested, or are sent faster than requested.
 
 use longhaul_proto::registry::Row;
 use longhaul_proto::units::Bytes;

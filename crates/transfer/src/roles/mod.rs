@@ -4,6 +4,13 @@
 //! and their content, as one sequence of bytes) and sends it. [`receiving`] plans which parts are
 //! needed, and reports the outcome. Client and server use the same code here: it does not matter
 //! which side requested the copy.
+//!
+//! - what both roles agree on: `terms` (the parameters of a transfer), `offer` and `listing` (the
+//!   list of files), `plan` (what need not be sent) and `due` (the blocks that must arrive), and
+//!   `flows` (the flow ids).
+//! - during the transfer: `room` grants memory for chunks from streams, `named` passes on the names
+//!   that were created or deleted, and `silence` detects that datagrams do not pass.
+//! - `limits` checks what the other end announces and sends.
 
 #[cfg(test)]
 mod cards;

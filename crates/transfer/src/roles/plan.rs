@@ -24,7 +24,7 @@ pub(super) struct PlanSoFar {
     pub(super) complete: bool,
     chunks: u64,
     entries: u64,
-    /// Chunks and entries that an honest plan may still name.
+    /// Maximum number of ranges and comparisons in the rest of an honest plan.
     left: u64,
 }
 

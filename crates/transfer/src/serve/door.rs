@@ -57,8 +57,8 @@ impl Right {
     /// Checks that the list still grants the right.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`]: the client was removed, has lost this right, or now has a
-    /// different folder.
+    /// [`ErrorKind::Unreachable`]: the client was removed, has lost this right, or has a different
+    /// folder or value of this right now.
     pub(super) fn check(&self) -> Result<(), Error> {
         let list = now(&self.list);
         if Arc::ptr_eq(&list, &self.seen) {
@@ -242,8 +242,8 @@ impl Door {
     /// Resolves `path` for `peer`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` may not use the path; [`ErrorKind::LocalFile`] if its
-    /// subfolder cannot be opened.
+    /// [`ErrorKind::Unreachable`] if `peer` may not use the path; [`ErrorKind::LocalFile`] if the
+    /// subfolder of `peer` cannot be opened.
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),

@@ -30,8 +30,8 @@ pub(super) struct ServerHooks {
     asked: RefCell<Vec<oneshot::Sender<bool>>>,
     /// The start of the client's current silence.
     silent_since: Cell<Instant>,
-    /// Transfers that wait for the destination. They are woken when the senders are dropped with
-    /// this transfer.
+    /// Wakes the transfers that wait for the destination: these senders are dropped when this
+    /// transfer ends.
     yielded: RefCell<Vec<oneshot::Sender<()>>>,
     outbox: Outbox,
     /// The conditions for the transfer to continue.

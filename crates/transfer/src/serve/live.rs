@@ -1,7 +1,7 @@
 //! The running transfers, and the totals of all transfers.
 //!
-//! Status reports cost a transfer nothing: they only read the counters that its threads keep
-//! anyway.
+//! Status reports cost a transfer nothing: they only read the counters that the transfer's threads
+//! keep anyway.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(super) struct Live {
 struct Now {
     transfers: RefCell<BTreeMap<u64, Entry>>,
     last: Cell<u64>,
-    /// Totals of the transfers that have ended.
+    /// Totals of the transfers that have ended, and of the remote files.
     before: Cell<ServerTotals>,
 }
 

@@ -9,7 +9,7 @@
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
 //!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
 //!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
-//!   transfers from `live`).
+//!   transfers from `live`). `turns` limits the disk accesses of `reading` for each client.
 //! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves the one client whose
 //!   ssh started the process.
 //! - `events` are the server's reports; `refusals` limits the reports about refused clients.

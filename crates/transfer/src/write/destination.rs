@@ -39,7 +39,7 @@ pub(crate) struct Incoming {
     /// The memory charge for the manifest, encoded and decoded.
     pub(crate) list: Box<dyn ListMemory>,
     pub(crate) reporter: Reporter,
-    /// Whether the source could not read all of its folders.
+    /// Whether the source could not read a part of its tree, so the manifest lacks names.
     pub(crate) is_incomplete: bool,
     /// Notified when the destination is closed.
     pub(crate) closed: oneshot::Sender<()>,
@@ -125,7 +125,7 @@ pub(crate) trait Opened: Send {
     /// Marks an entry that failed at the source: its file never gets its final name.
     fn fail_at_source(&mut self, _failed: AtSource) {}
 
-    /// Records that the source could not read all of its folders: the manifest lacks files that
+    /// Records that the source could not read a part of its tree: the manifest lacks names that
     /// exist at the source.
     fn source_is_incomplete(&mut self) {}
 

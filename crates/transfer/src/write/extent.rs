@@ -47,7 +47,7 @@ impl PipedFile {
         drop(self.file().take());
     }
 
-    /// No thread panics while it holds the lock.
+    /// Locks the file. No thread panics while it holds the lock.
     fn file(&self) -> MutexGuard<'_, Option<PipeFile>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

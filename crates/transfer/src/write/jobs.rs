@@ -71,7 +71,7 @@ pub(crate) enum WriterEvent {
         skipped: Vec<Range<u64>>,
         resumed_bytes: u64,
     },
-    /// Slices of a dry run's plan with comparisons, before the rest is known.
+    /// Slices of a dry run's plan that ask for comparisons, before the rest of the plan is known.
     Asks(Vec<Plan>),
     /// These chunks are no longer needed; the source has to be told.
     Needless(Vec<Range<u64>>),
@@ -103,9 +103,8 @@ pub(crate) enum WriterEvent {
 /// A job, and the index of the source that sent it.
 pub(crate) type SourceJob = (usize, Job);
 
-/// Maximum bytes of digests, answers and failures that may wait for the thread: many times the
-/// amount for the chunks that are in memory at the same time. Chunks do not count, because grants
-/// limit them.
+/// Maximum bytes of digests, answers and failures that may wait for the thread: many times as much
+/// as the chunks in memory need. The chunks themselves do not count, because grants limit them.
 const MOST_WAITING: usize = 256 << 20;
 
 /// The sender of one source to a writing thread. Clones send for the same source.
@@ -203,7 +202,7 @@ impl Jobs {
 }
 
 impl JobInbox {
-    /// Returns the next job within `time`.
+    /// Waits up to `time` for the next job.
     pub(crate) fn recv_timeout(&self, time: Duration) -> Result<SourceJob, RecvTimeoutError> {
         let told = self.receiver.recv_timeout(time);
         if let Ok((_, job)) = &told {
@@ -264,6 +263,7 @@ mod tests {
         second.send(digests());
         assert!(!second.is_overflown());
     }
+
     #[test]
     fn digests_that_wait_for_a_slow_disk_are_charged_to_the_memory() {
         let budget = Budget::new(Bytes::mebi(512)).unwrap();

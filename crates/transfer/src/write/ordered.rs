@@ -18,8 +18,8 @@ use crate::options::Output;
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 
-/// Timeout for a missing chunk while early chunks fill the separate memory. With several streams,
-/// the missing chunk may itself wait for memory. A new attempt requests that chunk first.
+/// How long no chunk may arrive while the separate memory is full. With several streams, the next
+/// chunk to write may itself wait for memory. A new attempt requests that chunk first.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// The output of a copy as its destination.
@@ -35,7 +35,7 @@ pub(crate) struct Ordered {
 enum Early {
     /// A copy, whose granted memory was returned.
     Copied(Vec<u8>),
-    /// The chunk in the memory that it was granted.
+    /// The chunk in its granted memory.
     Kept(Content),
 }
 

@@ -141,7 +141,7 @@ pub(crate) struct Writer {
     /// The destination before it is opened; `None` after an attempt to open it.
     destination: Option<Box<dyn Open>>,
     reporter: Reporter,
-    /// Whether the source could not read all of its folders.
+    /// Whether the source could not read a part of its tree, so the manifest lacks names.
     is_incomplete: bool,
     /// Notified when the destination is closed.
     closed: oneshot::Sender<()>,

@@ -190,7 +190,7 @@ impl Questions {
 }
 
 impl<S: Store> Writing<S> {
-    /// Starts to write `object` into an open store, and reports its plan.
+    /// Starts to write `object` into an open store, and reports the store's `plan`.
     pub(super) fn begin(
         object: VirtualObject,
         store: S,

@@ -38,7 +38,8 @@ struct Liar {
     honest: BoxedSender,
     layout: Layout,
     lie: Lie,
-    /// The last block that was sent without a request. These blocks count down from the end.
+    /// The number of the last block that was sent without a request. These numbers count down from
+    /// the end.
     next: u64,
 }
 
@@ -128,7 +129,7 @@ impl Sender for Liar {
     }
 }
 
-/// Returns the protocol with a sender that tells `lie`.
+/// Returns the protocol of copies from several sources, with `sender` in place of its own sender.
 fn row(sender: fn(&Setup) -> BoxedSender) -> Row {
     let Row { name, title, paper, summary, experiments, frugal, many, options, receiver, .. } =
         *registry::of_many();
