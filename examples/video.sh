@@ -1,5 +1,5 @@
 #!/bin/sh
-# H.264 video at 50 Mbit/s across 300 ms with 2 % of loss, between two emulated hosts.
+# H.264 video at 50 Mbit/s over a round trip of 300 ms with 2 % of loss, between two emulated hosts.
 #
 #   examples/video.sh FILM.ts [RECEIVE FLAGS]
 #

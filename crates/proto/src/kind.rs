@@ -137,8 +137,8 @@ fn chosen(words: &[&str], value: f64) -> String {
     word.map_or_else(|| value.to_string(), |(_, word)| (*word).to_owned())
 }
 
-/// Formats `value` in the largest unit that does not exceed the value, otherwise in the smallest
-/// unit.
+/// Formats `value` in the largest unit that does not exceed it. A smaller value gets the smallest
+/// unit, except that a time of zero is `0s`.
 fn in_units(value: f64, units: &[(i32, &str)]) -> String {
     let fits = |power: i32| format!("1e{power}").parse().is_ok_and(|unit: f64| value >= unit);
     let zero = value == 0.0 && units.first().is_some_and(|(power, _)| *power == 0);

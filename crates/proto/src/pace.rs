@@ -5,8 +5,8 @@
 //! *short* bucket fills at 120 % of the rate. It limits how much leaves at one time and how fast a
 //! late driver catches up. Its credit of 250 µs lets a driver catch up even if it is always a
 //! little late. A driver that is on time sends half a burst; a late driver sends up to a whole
-//! burst and the remembered credit. A flow that has nothing to send calls [`Pacer::idle`], which
-//! drops all credit except half a burst.
+//! burst plus this credit. A flow that has nothing to send calls [`Pacer::idle`], which drops all
+//! credit except half a burst.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -18,7 +18,7 @@ const BURST: Span = Span::from_micros(250);
 /// wake-up every 250 µs would be too expensive for a slow flow.
 const SLOW_BURST: Span = Span::from_millis(1);
 /// Twice the amount that Linux's TCP sends per pacing step, because a driver on time sends half a
-/// burst. (TCP sends 1 ms of its rate, or one segmented send of 64 kB if that is less.)
+/// burst. (TCP sends 1 ms of its rate, or one segmented send of 64 KiB if that is less.)
 const MOST: Bytes = Bytes::new(2 * 65_536);
 /// Maximum number of datagrams in a burst: twice what Linux takes in one segmented send (GSO), so
 /// half a burst still fills one send.
@@ -117,7 +117,7 @@ impl Pacer {
 
     /// Lets a late driver send as many datagrams as the rate carries in the time `late`, at least
     /// ten and at most [`MAX_BURST`], together and in addition to its burst. At a slow rate a burst
-    /// is a single datagram. Without this call, a driver that runs only every ten milliseconds
+    /// is a single datagram: without this call, a driver that runs only every ten milliseconds
     /// would send at most two datagrams each time. A fixed burst stays as it is.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
@@ -345,7 +345,7 @@ mod tests {
             let (mut sent, mut most) = (0, 0);
             for wake in 0..1_000 {
                 let now = Time::ZERO + Span::from_millis(wake);
-                // All polls of one instant, because a driver polls until nothing is allowed.
+                // A driver polls until nothing is allowed, so this counts all polls of one instant.
                 let mut at_once = 0;
                 while let count @ 1.. = pacer.allowance(now) {
                     pacer.spend(now, Bytes::new(count * DATAGRAM.get()));
@@ -364,7 +364,7 @@ mod tests {
         let burst = |mbps, bytes| Pacer::new(Rate::from_mbps(mbps), Bytes::new(bytes)).burst();
         assert_eq!((burst(10, 1_472), burst(120, 1_472), burst(300, 1_472)), (1, 10, 25));
         assert_eq!((burst(1_000, 1_472), burst(10_000, 1_472)), (84, MAX_BURST));
-        // [`MOST`] holds 14 jumbo datagrams: a millisecond at 2 Gbit/s would be 28 of them.
+        // [`MOST`] holds 14 jumbo datagrams: a millisecond at 2 Gbit/s would be 27 of them.
         assert_eq!((burst(1_000, 8_972), burst(2_000, 8_972)), (13, 14));
         assert_eq!((burst(10_000, 8_972), burst(100_000, 8_972)), (34, MAX_BURST));
     }

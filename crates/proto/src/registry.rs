@@ -1,7 +1,7 @@
 //! The list of protocols. Flags, help, docs, experiments and tests read it.
 //!
 //! Each protocol is a row of the list. Its folder defines the row, so a new protocol needs one
-//! folder, and one line here.
+//! folder, and its name here and in `lib.rs`.
 
 pub use crate::row::Row;
 

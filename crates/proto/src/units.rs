@@ -157,7 +157,7 @@ impl Sum for Bytes {
 
 impl Div<Rate> for Bytes {
     type Output = Span;
-    /// The time for this many bytes at `rate`; infinite at rate zero.
+    /// The time for this many bytes at `rate`; [`Span::MAX`] at rate zero.
     fn div(self, rate: Rate) -> Span {
         if rate.0 == 0 {
             return Span::MAX;

@@ -1,5 +1,5 @@
-//! Properties of FOBS: it keeps a path full at any loss with bounded waste, even if the receiver
-//! has little memory. FOBS is greedy: it resends unacknowledged blocks instead of waiting.
+//! Properties of FOBS: at a loss of up to 5 % it keeps a path full with bounded waste, even if the
+//! receiver has little memory. FOBS is greedy: it resends unacknowledged blocks instead of waiting.
 //! `fobs-table` is less greedy during congestion: its table has twenty states, each with a rate.
 
 use longhaul_proto::endpoint::Event;
@@ -99,8 +99,8 @@ fn greed_costs_about_a_round_trip_of_data_on_a_clean_path() {
 
 #[test]
 fn memory_of_a_few_round_trips_keeps_a_lossy_path_nearly_full() {
-    // A hole keeps its chunk in memory, so the sender again and again uses up the grant: the data
-    // that the receiver has allowed.
+    // A missing block keeps its whole chunk in memory, so the sender again and again uses up the
+    // grant: the data that the receiver has allowed.
     for (trips, loss, least) in
         [(4, 0.001, 0.95), (4, 0.01, 0.9), (8, 0.05, 0.85), (20, 0.05, 0.95)]
     {

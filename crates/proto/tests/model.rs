@@ -1,5 +1,5 @@
-//! Any protocol's sender against a simple model of a correct sender, with random operations and a
-//! receiver that sends any message.
+//! Compares any protocol's sender with a simple model of a correct sender, over random operations
+//! and with a receiver that sends any message.
 //!
 //! The model knows no protocol. For each block it tracks how often the block was sent, how often it
 //! was named as missing, and whether it is known to have arrived. A message that the sender refuses
@@ -274,7 +274,7 @@ impl Pair {
         })
     }
 
-    /// A report on those blocks of the slice that are in the segment of its first block.
+    /// A report on the slice `blocks`; `None` if the slice is not within one segment.
     fn report(&self, blocks: &Range<u64>, lost: &[u64], round: u32) -> Option<Report> {
         let Block { segment, index } = self.layout.block(blocks.start)?;
         let base = blocks.start - u64::from(index);
@@ -391,7 +391,7 @@ proptest! {
 
     #[test]
     fn every_sender_conforms_to_a_simple_model(
-        // Rates at which a burst has one block, or several blocks.
+        // Rates at which a burst of the pacer has 4 blocks, or 48 blocks.
         mbps in prop::sample::select(vec![40, 400]), steps in steps(),
     ) {
         for row in all() {

@@ -1,10 +1,10 @@
 //! Any protocol's sender and receiver over a hostile channel, in virtual time.
 //!
 //! Several flows go to one receiver. Data datagrams are lost, copied, delayed and reordered.
-//! Control messages pass through the codec and travel on an ordered stream with delays, or on
-//! datagrams that are treated like data. After each run the rig checks three conditions. Everything
-//! sent has arrived, was dropped or is in flight. The counters of sender and receiver agree with
-//! the channel's. Every block has arrived.
+//! Control messages pass through the codec and travel on an ordered stream with delays, or in
+//! datagrams that are lost, copied and reordered like data. After each run the rig checks three
+//! conditions. Everything sent has arrived, was dropped or is in flight. The counters of sender and
+//! receiver agree with the channel's. Every block has arrived.
 //!
 //! A failure prints the seed that repeats it. Not modelled: encryption, the socket's buffer, and
 //! the time that the code around the protocol takes.
@@ -104,8 +104,8 @@ pub(crate) enum Host {
     Fast,
     /// Writes at this rate and buffers this much.
     Slow(Rate, Bytes),
-    /// Writes immediately, but only complete chunks, and buffers this much: a hole keeps its whole
-    /// chunk in the buffer.
+    /// Writes immediately, but only complete chunks, and buffers this much: a missing block keeps
+    /// its whole chunk in the buffer.
     Chunked(Bytes),
     /// Writes at this rate for half of each period, then pauses, and buffers this much.
     Stalling(Rate, Span, Bytes),

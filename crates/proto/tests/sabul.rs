@@ -145,8 +145,8 @@ fn shares_over_unlike_paths(longer: Span) -> [f64; 3] {
 
 #[test]
 fn flows_over_unlike_paths_from_unlike_rates_end_at_equal_shares() {
-    // Nothing here is random, and the relative phase of the three sawteeth changes the shares by 3
-    // %. The test therefore uses the mean over slightly different round trips.
+    // Nothing here is random, and the relative phase of the three sawtooth rates changes the shares
+    // by 3 %. The test therefore uses the mean over slightly different round trips.
     const RUNS: u64 = 8;
     let runs: Vec<_> =
         (0..RUNS).map(|run| shares_over_unlike_paths(Span::from_micros(250) * run)).collect();

@@ -40,8 +40,8 @@ fn a_lossy_path_is_kept_full_and_little_is_wasted() {
         let rig = run(seed, 30_000, lossy(loss), &[]);
         let took = rig.flows[0].finished_at.expect("it ran to the end").since(Time::ZERO);
         let best = Bytes::new(30_000 * 1032) / RATE;
-        // The delay between datagrams begins at three times its target; about two seconds of
-        // reports shorten it to the target.
+        // The delay between datagrams begins at three times its minimum; about two seconds of
+        // reports shorten it to the minimum.
         let bound = best.as_secs_f64() / (1.0 - loss) + 2.5;
         assert!(took.as_secs_f64() <= bound, "loss {loss}: {took} of {bound} s");
         let waste = waste(&rig);
@@ -96,7 +96,8 @@ fn restarts_recover() {
     for (seed, loss, most) in [(8, 0.1, 1.6), (9, 0.3, 2.9)] {
         let rig = run(seed, 10_000, lossy(loss), &[("table", 50.0)]);
         assert!(rig.restarts > 0, "loss {loss}: nothing overflowed");
-        // A restart resends blocks that had arrived: at most the blocks sent since the last report.
+        // A restart resends every block from the first missing block on, even blocks that had
+        // arrived.
         assert!(most_sends(&rig) <= 12, "loss {loss}: {} sends", most_sends(&rig));
         assert!(waste(&rig) < most, "loss {loss}: waste {}", waste(&rig));
     }

@@ -1,4 +1,4 @@
-//! Copies a tree to a server within this program, and prints the events.
+//! Copies a folder to a server that runs within this program, and prints the events.
 //!
 //! `cargo run -- FOLDER SERVED_FOLDER`
 

@@ -14,8 +14,8 @@
 //!
 //! Differences from the paper, and why:
 //! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or
-//!   else the measured capacity of the path. For `fobs-table` it is the slower of the two cards, if
-//!   both are known.
+//!   else the measured capacity of the path. `fobs-table` uses the rate of the slower network card
+//!   instead of the measured capacity, if both cards' rates are known.
 //! - The acknowledgement of a large object covers the changes, in as many messages as they need.
 //!   Each message is independent, and unchanged parts of the object are reported again in turn
 //!   (`pending_reports`).
@@ -24,10 +24,11 @@
 //!   MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
 //!   one segment at a time, just as the authors' released program takes one chunk at a time. After
 //!   a segment's new data, the sender resends known losses of earlier segments, and then begins the
-//!   next segment. Within the segments begun so far the paper's rule holds. The sender waits for
-//!   nothing and resends nothing that may still be in flight. A separate circle for each segment
-//!   would waste a round trip of useless repeats, C·RTT, at the end of each segment. With this rule
-//!   that cost occurs once, at the object's end.
+//!   next segment. Within the segments begun so far the paper's rule holds: no block is resent
+//!   before all have been sent once. Until the last segment has been sent, the sender neither waits
+//!   for blocks in flight nor resends them. A separate circle for each segment would waste a round
+//!   trip of useless repeats, C·RTT, at the end of each segment. With this rule that cost occurs
+//!   once, at the object's end.
 //! - The receiver's grant (the bytes that may be sent for the first time) limits the greed too.
 //!   While the grant is used up, a sender resends only known losses. An acknowledgement names the
 //!   highest packet number that had arrived. A block that was sent under a lower number and is not
@@ -86,8 +87,8 @@ pub(crate) const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
 /// Packets of a batch-send operation (section 3.1.1). Among fixed sizes, two packets were best on
 /// hosts of 2002. Those hosts needed a system call for each packet and another to check for an
 /// acknowledgement. This sender checks at every poll without cost and sends a batch in one system
-/// call; two datagrams would waste most of that gain. The default is the paper's other rule: as
-/// many as the last acknowledgement confirmed.
+/// call; batches of two datagrams would waste most of that gain. The default is the paper's other
+/// rule: as many as the last acknowledgement confirmed.
 pub(crate) const BATCH: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "batch",

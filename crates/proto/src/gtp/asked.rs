@@ -1,8 +1,8 @@
 //! The requested blocks of a flow, and which of them are missing.
 //!
-//! > Lost UDB's are requested again by the receiver. Because packet delivery is expected to be
-//! > in-order, we employ a per-connection data packet sequence number … to diagnose packet loss.
-//! > … If needed, GTP can be augmented to handle out of order delivery. (section 3.5)
+//! > Lost UDB's [blocks] are requested again by the receiver. Because packet delivery is expected
+//! > to be in-order, we employ a per-connection data packet sequence number … to diagnose packet
+//! > loss. … If needed, GTP can be augmented to handle out of order delivery. (section 3.5)
 //!
 //! A sender sends blocks in the order of the requests. Each requested block has a *place* in that
 //! order. A block that arrives shows that the blocks of all earlier places were sent. The *edge* is

@@ -1,4 +1,4 @@
-//! The sending end: it sends what the receiver requests, at the requested rate.
+//! The sending end: sends the blocks that the receiver requests, at the rate that it requests.
 //!
 //! > The sender side design is simple: send the requested data to receiver at the
 //! > receiver-specified rate (if that rate can be achieved by sender). (section 3.2)
@@ -31,7 +31,7 @@ pub struct GtpSender {
     /// Upper limit of the sending rate, regardless of requests.
     cap: Option<Rate>,
     /// The first train (datagrams sent back to back), which shows the receiver the path's rate if
-    /// it has to be measured.
+    /// that rate has to be measured.
     train: FirstTrain,
     /// Minimum relative change of the round-trip time for another report to the receiver. The
     /// value is smaller if the receiver has to find its capacity, because the queue then shows

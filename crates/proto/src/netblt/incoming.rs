@@ -2,7 +2,8 @@
 //!
 //! RFC 998: when a buffer's data begin, the receiver sets a timer to the time that the buffer takes
 //! at the negotiated rate. If blocks are missing when the timer expires or the buffer's last packet
-//! arrives, the receiver requests them with RESEND and sets the timer again.
+//! arrives, the receiver requests them with RESEND and sets the timer again. This receiver also
+//! sets the timer again at each arrival, and waits a grace for late blocks after the last packet.
 
 use core::ops::Range;
 
@@ -11,8 +12,8 @@ use crate::tally::Tally;
 use crate::time::{Span, Time};
 use crate::wire::{Burst, Report};
 
-/// Maximum interval between repeats of an unanswered request. If four round trips, or the time that
-/// the requested blocks take, are longer, that time replaces this maximum.
+/// Maximum interval between repeats of an unanswered request. The interval is longer if four round
+/// trips, or the requested blocks, take longer.
 const MAX_REPEAT: Span = Span::from_secs(2);
 
 /// How long to wait for a buffer's data.
@@ -28,7 +29,7 @@ impl Patience {
         Patience { rtt, grace: grace(rtt) }
     }
 
-    /// The longest silence within a buffer.
+    /// The longest silence within a buffer that the receiver tolerates.
     fn silence(self) -> Span {
         self.rtt + self.grace * 2
     }

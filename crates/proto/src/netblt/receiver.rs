@@ -1,5 +1,5 @@
 //! The receiving end, which decides: it allows buffers (GO) and confirms each complete buffer (OK).
-//! When a buffer's data timer expires, it requests the missing blocks (RESEND).
+//! When a buffer's data timer expires, the receiver requests the missing blocks (RESEND).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;
@@ -43,7 +43,7 @@ pub struct Flow {
     /// Highest buffer with a received block, plus one.
     seen: u64,
     patience: Patience,
-    /// Messages to send, before GO and requests.
+    /// Messages that are sent before GO and before requests.
     say: VecDeque<Control>,
     /// Buffers whose missing blocks are to be requested.
     asking: VecDeque<u64>,
@@ -55,7 +55,7 @@ impl Flow {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }
 
-    /// Sends GO if more buffers may be sent than the sender knows.
+    /// Returns a GO if more buffers may be sent than GO has allowed so far.
     fn next_go(&mut self) -> Option<Control> {
         let free = self.free();
         if free <= self.go {
@@ -71,8 +71,8 @@ impl Flow {
         if self.whole.insert(buffer..buffer + 1) == 0 {
             return;
         }
-        // If no data of this buffer arrived here, the receiver has it from elsewhere. The sender
-        // was told to skip it, so it waits for no OK.
+        // If this buffer never began here, the receiver has its blocks from another source. The
+        // sender skips them too, so it waits for no OK.
         if begun {
             let drain = self.end.pulses.drain().map(|drain| drain.scale(OFFER));
             let offer = drain.and_then(|drain| Burst::of(drain, self.burst, self.datagram));

@@ -59,8 +59,8 @@ impl Pool {
     /// The rate, in bits a second, for datagrams of `datagram` bytes: a lower bound if the trains
     /// were timed well. `None` while too few trains are known.
     ///
-    /// The start takes the first train's rate as it is. The rate of a later train is reduced by the
-    /// timing error, so that it does not lead to an overload.
+    /// The start of a flow takes the first train's rate as it is. The rate of a later train is
+    /// reduced by the timing error, so that it does not lead to an overload.
     pub(super) fn rate(&self, datagram: Bytes) -> Option<f64> {
         if self.steps < MIN_STEPS || self.is_poor && self.count < MIN_TRAINS {
             return None;

@@ -1,15 +1,15 @@
 //! Rate control by [`Trains`], and by a window like CUBIC's while other traffic shares the path.
 //!
-//! [`Trains`] sends at the capacity that packet trains show: groups of datagrams that leave back to
-//! back, and arrive at the path's rate. It drains every queue that it finds, and hardly slows down
-//! for loss. Traffic that fills a deep queue therefore displaces [`Trains`] almost completely. At a
-//! shallow queue or under CoDel, [`Trains`] leaves little to others. This controller detects other
-//! flows. A flow that sends below the capacity makes no queue. The controller therefore computes
-//! the queue of its own datagrams, and attributes any longer queue to other flows. This works at
-//! any loss ratio of the path and for short queues. If other flows have a queue for several rounds
-//! (of about a round trip each), a *shadow window* takes over. It grows and shrinks as CUBIC's
-//! window does (RFC 9438), and the rate is the window divided by the round-trip time. Three things
-//! differ from CUBIC:
+//! Packet trains are groups of datagrams that leave back to back, and arrive at the path's rate.
+//! [`Trains`] sends at the capacity that they show. It drains every queue that it finds, and hardly
+//! slows down for loss. Traffic that fills a deep queue therefore displaces [`Trains`] almost
+//! completely. At a shallow queue or under CoDel, [`Trains`] leaves little to others. This
+//! controller detects other flows. A flow that sends below the capacity makes no queue. The
+//! controller therefore computes the queue of its own datagrams, and attributes any longer queue to
+//! other flows. This works at any loss ratio of the path and for short queues. If other flows have
+//! a queue for several rounds (of about a round trip each), a *shadow window* takes over. It grows
+//! and shrinks as CUBIC's window does (RFC 9438), and the rate is the window divided by the
+//! round-trip time. Three things differ from CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
@@ -17,10 +17,10 @@
 //! - If our share of the path falls with our window after a loss, the other flows have not slowed
 //!   down. If our share was also less than a fair share, the window then grows beyond its old size,
 //!   up to a fair share of the bandwidth-delay product. For some round trips, further losses do not
-//!   shrink the window below a fair share.
+//!   shrink a window of at most a fair share.
 //!
-//! A copy of higher weight has several windows (`windows`). A copy of the lowest weight has none:
-//! while others are present it sends only enough to notice when they leave.
+//! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
+//! window: while others are present it sends only enough to notice when they leave.
 //!
 //! While no window is in use, the sender drains every queue at a little less than the capacity,
 //! even a queue of other flows. Otherwise another flow could fill a short queue, and this
@@ -53,23 +53,25 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
 /// A queue of other flows counts if it is longer than [`LEAST_QUEUE`] seconds and longer than
-/// [`QUEUE_SHARE`] of the round-trip time. Other flows are detected once the rounds with such a
-/// queue outnumber the other rounds by [`ENTER_ROUNDS`].
+/// [`QUEUE_SHARE`] of the round-trip time. A counter rises with each round that has such a queue,
+/// and falls towards zero with each other round. Other flows are detected when the counter reaches
+/// [`ENTER_ROUNDS`].
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
 const ENTER_ROUNDS: u32 = 3;
-/// Other flows are assumed only after a new train has confirmed the capacity. On a slow path, where
-/// trains are rare, this many rounds are enough without a new train.
+/// Other flows are detected only after a new train has confirmed the capacity. On a slow path,
+/// where trains are rare, this many rounds are enough without a new train.
 const BLIND_ROUNDS: u32 = 24;
 /// The queue of our own train may show for this number of rounds, the round of the train included.
 const TRAIN_ROUNDS: u32 = 3;
-/// While the flow is alone, trains are sent only if a train takes less than this share of a round
+/// A train is sent to confirm the capacity only if a train takes less than this share of a round
 /// trip. A longer train overfills a short queue.
 const FITS: f64 = 0.25;
 /// A train that differs from the last trains by this share shows that the path has changed.
 const CHANGED: f64 = 0.2;
-/// The flow is alone again if more than [`ALONE`] of the capacity arrives for [`LEAVE_ROUNDS`]
-/// rounds, or if others make no queue for [`IDLE`] seconds and [`IDLE_RTTS`] round trips.
+/// The flow is alone again if more than [`ALONE`] of the capacity arrives and others make no queue
+/// for [`LEAVE_ROUNDS`] rounds in a row, or if others make no queue for [`IDLE`] seconds and
+/// [`IDLE_RTTS`] round trips.
 const ALONE: f64 = 0.92;
 const LEAVE_ROUNDS: u32 = 3;
 const IDLE: f64 = 4.0;
@@ -82,21 +84,22 @@ const LEAST_PART: f64 = 0.02;
 const LEAST_LEN: u64 = 4;
 /// The other flows have not slowed down after a loss if our share of the path falls below
 /// [`UNYIELDING`] of its value before the loss. This is judged [`JUDGED_AFTER`] round trips after
-/// the loss. If the other flows have not slowed down, the window becomes [`BACK_TO`] times its old
-/// size, but at most our fair share.
+/// the loss. If the other flows have not slowed down and our share was less than a fair share, the
+/// window becomes [`BACK_TO`] times its old size, but at most our fair share.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
 /// For this many round trips after the other flows were found not to slow down, losses do not
-/// shrink the window below our fair share.
+/// shrink a window of at most our fair share.
 const HELD: f64 = 6.0;
 /// While no window is in use, a queue is drained at this share of the capacity, even a queue of
 /// other flows. A queue that stays is then not ours.
 const DRAINS: f64 = 0.97;
-/// The capacity is the median of this many trains.
+/// The capacity is the median of the last trains, at most this many.
 const TRAINS: usize = 5;
-/// A round takes at least a round trip, [`ROUND`] seconds and [`ROUND_LEN`] datagrams. A round
-/// that takes [`LONGEST`] times its least duration contains a pause and is discarded.
+/// A round takes at least a round trip, [`ROUND`] seconds and [`ROUND_LEN`] datagrams
+/// ([`LEAST_LEN`] for a copy of the lowest weight beside others). A round that takes more than
+/// [`LONGEST`] times its least duration contains a pause and is discarded.
 const ROUND: f64 = 0.02;
 const ROUND_LEN: u64 = 16;
 const LONGEST: f64 = 4.0;
@@ -104,8 +107,8 @@ const LONGEST: f64 = 4.0;
 /// rounds without a queue count.
 const CALM_LEN: f64 = 150.0;
 const CALM_MOST: f64 = 20_000.0;
-/// If the path's own loss ratio is below this, even a single lost datagram is attributed to our own
-/// sending.
+/// If the path's own loss ratio is above this, one more lost datagram in a round is attributed to
+/// the path.
 const CLEAN: f64 = 0.000_2;
 /// Highest rate while a window is in use, as a share of the capacity.
 const MOST: f64 = 1.1;
@@ -143,7 +146,7 @@ pub(crate) struct Shadow {
     /// A loss that has not been judged: our share and the window before the loss, and the time
     /// of the loss.
     judged: Option<(f64, f64, Time)>,
-    /// Until when losses do not shrink windows below our fair share.
+    /// Until when losses do not shrink windows of at most our fair share.
     held: Time,
     /// Whether the last round had a queue that needs draining.
     has_queue: bool,
@@ -230,7 +233,7 @@ impl Queue {
         queue - self.own
     }
 
-    /// Attributes the whole queue to our own datagrams, because the known capacity no longer holds.
+    /// Attributes the whole queue to our own datagrams, because its origin is unknown.
     fn take_all(&mut self) {
         self.own = f64::INFINITY;
     }
@@ -444,7 +447,6 @@ impl Shadow {
     }
 
     /// Our fair share of the path beside one other flow: with one window, half of the path.
-    /// Windows that grow back after a loss do not exceed this share.
     fn fair(&self) -> f64 {
         let count = f64::from(self.weight.windows());
         count / (count + 1.0)
@@ -520,8 +522,8 @@ impl RateController for Shadow {
         let place = next.0 % TRAIN_EVERY;
         let start = next.0 - place;
         let trained = if self.windows.is_none() { self.trains.train(now, next) } else { 0 };
-        // Trains measure the capacity all the time while others are present, and also before their
-        // presence is confirmed.
+        // While others are present, trains measure the capacity all the time. While others only
+        // seem to be present, a train confirms the capacity.
         let asks = self.windows.is_some() || self.agreeing > 0 && !self.is_fresh && self.fits;
         if trained > 0 || place == 0 && asks {
             self.asked.ask(start);

@@ -11,7 +11,7 @@ use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 use crate::wire::Loss;
 
-/// Maximum number of loss reports in one synchronization interval (in the release: one interval
+/// Maximum number of loss reports in one synchronization interval (in the release: in one interval
 /// between collective reports).
 pub(super) const MOST_AT_ONCE: u32 = 32;
 
@@ -24,8 +24,8 @@ enum Again {
     /// "The loss will be reported again if the retransmission has not been received after k*RTT,
     /// where k is initialized as 2 and is increased by 1 each time the loss is reported." (3.4)
     AfterTrips { rtt: Span, due: BinaryHeap<Due>, blocks: RangeSet },
-    /// "Also, every 20ms a collective loss report is sent" (Oak Ridge's study, 4.3.3). It has as
-    /// many losses as fit in one message.
+    /// "Also, every 20ms a collective loss report is sent" (Oak Ridge's study, 4.3.3). The report
+    /// lists as many losses as fit in one message.
     Collective { interval: Span, next: Time },
 }
 

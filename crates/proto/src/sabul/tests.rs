@@ -114,8 +114,8 @@ fn an_available_window_is_rate_times_delay_and_at_most_the_set_maximum() {
         let size = out.sender.window_room() + out.sender.end.frontier.unacknowledged();
         (size, (out.sent.len() - before) as u64)
     };
-    // The window has the blocks that arrived in the last 110 ms (a round trip and a SYN interval),
-    // and sixteen more.
+    // The window is the number of blocks that arrived in the last 110 ms (a round trip and a SYN
+    // interval), plus 16.
     let (followed, arrived) = sizes(&[("available-window", 1.0)]);
     assert!(arrived > 100 && followed.abs_diff(arrived + 16) < arrived / 5, "{followed}");
     assert_eq!(sizes(&[("available-window", 1.0), ("window", 40.0)]).0, 40);
@@ -254,7 +254,7 @@ fn without_a_rate_the_first_train_shows_it() {
     assert_eq!(limited.sender.rate(), Rate::from_mbps(50));
 }
 
-/// A receiver, and its messages.
+/// A receiver, and the packet number of its next datagram.
 struct In<R> {
     receiver: R,
     next: u64,
@@ -410,7 +410,7 @@ fn blocks_skipped_later_do_not_count_as_lost() {
     let mut inn = In::<SabulReceiver>::new(&setup(100));
     inn.arrive(ms(0), [0, 5]);
     assert_eq!(inn.lost(ms(0)), [1..5]);
-    // Two of the four reported blocks, and two that were not reported.
+    // The first two of these blocks were reported, the other two were not.
     let first = |index| Block { segment: 0, index };
     inn.receiver.skip(ms(1), FLOW, BlockRange { first: first(2), count: 2 });
     inn.receiver.skip(ms(1), FLOW, BlockRange { first: first(6), count: 2 });

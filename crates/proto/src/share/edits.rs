@@ -6,7 +6,7 @@
 //! edit never reached the server, the server makes it only if no other writer has changed its key
 //! since the program requested the edit. The client asks for its presence again on each new
 //! connection, and reports a presence as lost if the server does not restore it. The reason may be
-//! that another client has taken its key.
+//! that another client has taken the key.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -38,7 +38,7 @@ impl Right {
     }
 }
 
-/// The form of the list of clients.
+/// Formats the right as in the list of clients.
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match (self.read, self.write) {

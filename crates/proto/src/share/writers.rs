@@ -197,7 +197,7 @@ impl Writers {
     }
 
     /// Ends a stream. `is_last`: the writer has received all answers, and never returns. Returns
-    /// the owner whose presence vanishes.
+    /// the owner whose presence vanishes; `None` if another stream has replaced this one.
     pub fn ended(&mut self, writer: Writer, stream: u64, is_last: bool) -> Option<u64> {
         let record = self.records.get_mut(&writer)?;
         if record.stream != Some(stream) {
@@ -216,7 +216,7 @@ impl Writers {
         Some(owner)
     }
 
-    /// Whether an edit was made that is not yet on the disk.
+    /// Whether an edit (other than of presence) was made that is not yet on the disk.
     pub fn must_store(&self) -> bool {
         let stored = |writer| self.records.get(writer).is_some_and(|r| !r.stored().is_empty());
         self.changed.iter().any(stored)

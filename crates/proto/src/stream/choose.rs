@@ -43,8 +43,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// Limits the jitter to a quarter of `deadline`. With more jitter, data are late whatever the
-    /// sender does.
+    /// Limits the jitter to a quarter of `deadline`. Data with a longer additional delay may be
+    /// late.
     pub(crate) fn calmed(self, deadline: Span) -> Path {
         Path { jitter: self.jitter.min(deadline / 4), ..self }
     }
@@ -94,12 +94,13 @@ pub struct Choice {
 /// way that cannot meet the deadline has no rate. The rates and conditions:
 ///
 /// - **payloads**: equations 8 to 11 of RBUDP's paper ([`crate::model`]), with a round trip for
-///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·RTT/D). B_send
-///   is the sending rate, B_obj the number of frames a second, S_obj the size of a frame, and
-///   N_resend the number of repair rounds.
+///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·(RTT +
+///   jitter)/D). B_send is the sending rate, B_obj the number of frames a second, S_obj the size of
+///   a frame, and N_resend the number of repair rounds.
 /// - **repair**: D is at least the sum of RTT/2, the jitter, the time until a loss is noticed, and
-///   r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a round
-///   fails if the request or its answer is lost.
+///   r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a round fails
+///   if the request or its answer is lost. A receiver must also be able to request a run of 8 times
+///   the mean burst length.
 /// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or
 ///   within the time that the deadline leaves, whichever is shorter.
 pub fn choose(needs: &Needs, path: &Path) -> Choice {

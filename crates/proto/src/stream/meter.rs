@@ -1,11 +1,11 @@
-//! Measurements of the path from the datagrams of one flow. Each datagram carries a symbol of a
-//! frame, with the sender's time stamp.
+//! Measurements of the path from the datagrams of one flow. Each datagram carries a piece of a
+//! frame (a *symbol*) and the sender's time stamp.
 
 use crate::fec::Losses;
 use crate::time::{Span, Time};
 use crate::units::LossRatio;
 
-/// Counts are forgotten after one to two windows.
+/// Each count is kept for one to two windows of this length.
 const WINDOW: Span = Span::from_secs(15);
 /// Minimum loss ratio until enough datagrams have arrived.
 const BEFORE: f64 = 0.005;
@@ -102,9 +102,9 @@ impl Meter {
     }
 
     /// The losses that repairs must cover: the loss ratio of the last 15 to 30 s plus two standard
-    /// deviations, limited to 0.05 to 10 %. Until [`ENOUGH`] datagrams were sent, it is the plain
-    /// loss ratio, but at least 0.5 %. A stream has two hops, so the sum over both is 0.1 % or
-    /// more, and at first 1 % or more.
+    /// deviations, limited to 0.05 to 10 %. Until [`ENOUGH`] datagrams were sent, the ratio is the
+    /// plain loss ratio, but at least 0.5 %. A stream has two hops, so the sum over both is 0.1 %
+    /// or more, and at first 1 % or more.
     pub fn losses(&self) -> Losses {
         let sum =
             |count: fn(&Counts) -> u64| self.windows.iter().map(count).fold(0, u64::saturating_add);
@@ -200,7 +200,7 @@ mod tests {
             bad.on_datagram(at(n * 50), n);
         }
         assert_eq!(share(&bad), 0.1);
-        // Extreme numbers.
+        // Extreme packet numbers do not overflow.
         bad.on_datagram(at(2_000_001), u64::MAX);
         bad.on_datagram(at(2_000_002), 0);
         assert_eq!(share(&bad), 0.1);

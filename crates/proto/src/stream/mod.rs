@@ -1,5 +1,5 @@
-//! A coded `deadline` [channel](crate::channel): frames that arrive whole, in order and before a
-//! deadline, or are reported as missed.
+//! Streams: frames that arrive whole, in order and before a deadline, or are reported as missed. A
+//! stream resembles a `deadline` [channel](crate::channel), and is made for large frames.
 //!
 //! The sender splits a frame into k symbols, one for each datagram, and adds m repairs
 //! ([`repairs`](crate::fec::repairs)). Any k of the k + m datagrams restore the frame. The sender

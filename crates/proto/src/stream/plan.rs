@@ -6,8 +6,8 @@ use crate::fec::Losses;
 use crate::time::Span;
 use crate::units::{Bytes, Rate};
 
-/// With repair or code, a frame is sent this many times faster than necessary, to allow for threads
-/// that wake late on a busy host.
+/// With repair or code, a frame is sent at this multiple of the necessary rate, to allow for
+/// threads that wake late on a busy host.
 const FASTER: f64 = 1.25;
 
 /// Share of frames, or of groups of messages, that may be missed because of the measured losses.
@@ -30,8 +30,8 @@ pub struct Plan {
 
 /// Plans a stream that uses `way`; without `way`, the one of repair and code with the lower rate.
 /// Its datagrams have `overhead` bytes in addition to the symbol. For payloads, the frame of
-/// `needs` is a whole payload. The jitter counts as at most a quarter of the deadline: with more,
-/// frames are late whatever the sender does. Returns `None` if `way` cannot meet the deadline or,
+/// `needs` is a whole payload. The jitter counts as at most a quarter of the deadline; frames with
+/// a longer additional delay may be late. Returns `None` if `way` cannot meet the deadline or,
 /// without `way`, if neither repair nor code can.
 pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Option<Plan> {
     let path = path.calmed(needs.deadline);

@@ -352,8 +352,8 @@ impl Receiver {
         open.chain(self.absent.values().filter_map(|asks| asks.next(now))).min()
     }
 
-    /// Whether symbols of this incomplete frame were requested, so that their delay says nothing
-    /// about the path.
+    /// Whether symbols of this incomplete frame were requested. Their delay then says nothing about
+    /// the path.
     pub fn is_requested(&self, frame: u32) -> bool {
         self.open.get(&frame).is_some_and(|open| open.asks.again)
     }

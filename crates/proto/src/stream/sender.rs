@@ -135,7 +135,7 @@ impl Sender {
     /// [`Full`] if the source has to wait ([`Overflow::Block`]), or after 2³² − 1 frames.
     ///
     /// # Panics
-    /// If `length` was refused by [`Sender::check`].
+    /// If [`Sender::check`] refuses `length`.
     pub fn offer(&mut self, now: Time, length: u32) -> Result<u32, Full> {
         let full = self.current.is_some() && self.waiting.len() >= self.settings.waiting.max(1);
         let ended = self.next > LAST_FRAME;

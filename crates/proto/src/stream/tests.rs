@@ -135,7 +135,7 @@ fn frames_that_wait_or_are_being_sent_can_be_given_up() {
 fn a_frame_that_cannot_be_in_time_is_not_sent() {
     let mut sender = Sender::new(settings());
     sender.offer(at(0), 1).expect("room");
-    // The deadline is 70 ms plus the path's 50 ms; a datagram takes 47 µs.
+    // The deadline is 120 ms. The path takes 50 ms of it, and a datagram takes 47 µs to send.
     assert_eq!(sent(&mut sender, at(69)).len(), 2);
     sender.offer(at(100), 1).expect("room");
     assert_eq!((sent(&mut sender, at(170)).len(), sender.skipped()), (0, 1));
@@ -320,7 +320,7 @@ fn a_clock_that_wraps_or_drifts_keeps_the_deadline() {
 }
 
 proptest! {
-    /// Arbitrary numbers never panic, memory stays bounded, and deliveries are in order.
+    /// Arbitrary numbers cause no panic, memory stays bounded, and deliveries are in order.
     #[test]
     fn a_receiver_withstands_any_heads(
         heads in prop::collection::vec(

@@ -51,8 +51,9 @@ impl Delay {
         self.delay = self.target;
     }
 
-    /// Changes the target. If the delay equals the old target's delay, it becomes the new target's
-    /// delay. If error rates have lengthened it, it stays.
+    /// Changes the target. A delay that equals the old target's delay becomes the new target's
+    /// delay. A delay that error rates have lengthened stays, unless it is too short for the new
+    /// target.
     pub(super) fn set_target(&mut self, target: Rate) {
         let is_at_target = self.delay <= self.target;
         self.target = self.of(target);
@@ -64,8 +65,8 @@ impl Delay {
     }
 
     /// Handles a reported error rate, in thousandths of a percent, by the rule of Tsunami's public
-    /// tool. Above the tolerated rate, the delay grows by a share that is proportional to the
-    /// excess. Otherwise it shrinks by a fixed factor.
+    /// tool. Above the tolerated error rate, the delay grows by a share that is proportional to the
+    /// excess. Otherwise the delay shrinks by a fixed factor.
     pub(super) fn on_error_rate(&mut self, rate: u32) {
         let all = f64::from(ErrorRate::ALL);
         let above = f64::from(rate) - self.tolerated;

@@ -12,7 +12,8 @@
 //!
 //! The receiver decides: it requests missing blocks, reports the error rate, requests a restart if
 //! too much is missing, and acknowledges the whole object at the end. The sender sends in order,
-//! requested blocks first; the delay between datagrams begins at three times its target.
+//! requested blocks first; the delay between datagrams begins at three times the delay of the
+//! highest rate (the *target*).
 //!
 //! The study's troubles, their causes, and the solutions here:
 //! - "Many of the requests were repeats": every report requested blocks in flight again. Here a

@@ -13,7 +13,7 @@ use crate::wire::Loss;
 /// Shortest time before a block is requested again.
 const MIN_WAIT: Span = Span::from_millis(5);
 
-/// A restart in progress: the sender resends from a block on.
+/// A restart in progress: the sender resends every block from one block on.
 #[derive(Clone, Copy, Debug)]
 struct Passing {
     /// How far the restart has arrived: missing blocks below this number were lost again.
@@ -107,7 +107,8 @@ impl Requests {
         }
     }
 
-    /// Requests and counts missing blocks. Returns their number, or a request for a restart.
+    /// Requests and counts missing blocks. Returns their number, and where a restart must begin if
+    /// there are too many.
     pub(super) fn ask(
         &mut self,
         now: Time,

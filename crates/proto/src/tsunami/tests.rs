@@ -28,7 +28,8 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// A flow with 1024 bytes a datagram at 50 Mbit/s, as in the packet capture of the public tool.
+/// The delay of a flow with 1024 bytes a datagram at 50 Mbit/s, as in the packet capture of the
+/// public tool.
 fn delay(error_rate: f64) -> Delay {
     let layout = Layout::whole(Bytes::new(1 << 20), 1024).unwrap();
     let settings = set("error-rate", error_rate);
@@ -157,8 +158,8 @@ fn a_sender_that_waits_for_a_grant_does_not_repeat_acknowledged_blocks() {
     assert_eq!(out.run_for(400).len(), 50);
     out.ack(50);
     assert!(out.run_for(2_000).is_empty());
-    // Without an acknowledgement the sender repeats only the last block: with it, the receiver can
-    // find the blocks that it lacks.
+    // Without an acknowledgement the sender repeats only the last block. This block shows the
+    // receiver which blocks it lacks.
     let mut out = Out::new(&Setup { grant: Bytes::new(50_000), ..setup(100) });
     out.run_for(400);
     assert_eq!(out.run_for(500), [49]);
@@ -348,7 +349,7 @@ fn without_a_grace_late_blocks_are_requested_as_in_the_public_tool() {
         inn.arrive(ms(352), 150..200);
         let asked = inn.asked(ms(352));
         assert_eq!(asked, expected.iter().cloned().collect::<Vec<_>>(), "grace {grace}");
-        // The block was late by a millisecond.
+        // These blocks were late by a millisecond.
         inn.arrive(ms(353), 140..150);
         assert_eq!(inn.counts().0, expected.map_or(0, |run| run.end - run.start));
     }

@@ -130,7 +130,7 @@ fn a_sender_reports_its_cards_speed_or_the_users_lower_limit() {
     assert_eq!(reported(unknown, unknown, unknown), None);
     // A card with rate zero counts as unknown.
     assert_eq!(reported(0, unknown, unknown), None);
-    // Only the receiver needs the number: the card itself limits the sender.
+    // Only the receiver needs the card's speed: the card itself limits the sender.
     let card = Some(Rate::from_mbps(10));
     let mut out = Out::new(&Setup { card, ..setup(100, 0, late()) });
     out.hear(&request(1, 1000, &[0..1]));
@@ -202,7 +202,7 @@ fn a_changed_round_trip_time_is_reported() {
     assert_eq!(rtts, [Span::from_millis(40)]);
 }
 
-/// A receiver, and its requests.
+/// A receiver, and the packet number of its next datagram.
 struct In {
     receiver: GtpReceiver,
     number: u64,

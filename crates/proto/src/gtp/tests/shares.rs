@@ -285,7 +285,7 @@ fn a_link_that_slows_down_is_followed() {
 
 #[test]
 fn a_queue_is_kept_short_by_delay_control() {
-    // Each path has its own bottleneck with a long queue, which loss would show late.
+    // The path has a bottleneck with a long queue, which loss would show late.
     for (delay_control, most) in [(0.0, u64::MAX), (1.0, 35)] {
         let given = settings(&[("receive-rate", 98e6), ("delay-control", delay_control)]);
         let mut star = Star::new(100, given);

@@ -11,7 +11,7 @@ pub(super) const BETA: f64 = 0.7;
 /// The minimum sum of the windows.
 const LEAST: f64 = 4.0;
 
-/// One or more windows that lose and grow independently.
+/// One or more windows that shrink and grow independently.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Windows {
     each: Vec<Window>,

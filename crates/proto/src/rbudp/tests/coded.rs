@@ -1,5 +1,5 @@
-//! RBUDP's coded symbols (repairs from an erasure code) in the last rounds: how many are sent, and
-//! when they replace blocks.
+//! RBUDP's coded symbols (redundant data from an erasure code) in the last rounds: how many are
+//! sent, and when they replace blocks. A *repair* is a block that is sent again.
 
 use alloc::vec::Vec;
 

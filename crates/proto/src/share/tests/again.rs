@@ -335,7 +335,7 @@ fn a_forgotten_outcome_is_reported_as_unknown_and_never_as_made() {
 }
 
 #[test]
-fn a_client_has_as_many_writers_at_a_time_as_are_remembered() {
+fn a_client_has_at_most_as_many_writers_at_a_time_as_are_remembered() {
     let mut writers = Writers::default();
     let of = |instance| Writer { instance, ..CLIENT };
     for instance in 0..WRITERS as u64 {

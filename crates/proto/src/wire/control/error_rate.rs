@@ -1,4 +1,4 @@
-//! A Tsunami receiver's report: the error rate, and a restart.
+//! A Tsunami receiver's report: the error rate, and a request for a restart, if needed.
 
 use super::WireError;
 use crate::wire::header::Header;
