@@ -94,6 +94,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
 /// encoder's block is lost. If it is 0, the rest is symbols that a hostile peer made up.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
+    // The target reads a byte from 12 on as the number that is smaller by 12.
     let shape = |scheme: u8, k: u8, m: u8, length: u8| vec![scheme, k + 12, m + 12, length + 12];
     let mut seeds = Vec::new();
     for (scheme, m) in [(reed_solomon, 3), (xor, 3), (xor, 10), (reed_solomon, 0)] {
@@ -243,7 +244,7 @@ fn ranges() -> Option<Ranges> {
 
 fn messages() -> Vec<Message> {
     let manifest = manifests().remove(0);
-    let digest = blake3_of(&manifest);
+    let digest = any_digest_of(&manifest);
     let compare = Compare { entry: 1, chunks: vec![0, 4], values: vec![7; 64] };
     let control = encoded(&controls()[4]);
     vec![
@@ -309,7 +310,7 @@ fn request() -> Request {
     }
 }
 
-fn blake3_of(bytes: &[u8]) -> Vec<u8> {
+fn any_digest_of(bytes: &[u8]) -> Vec<u8> {
     // Any digest works here, because it is compared only when the manifest is opened.
     bytes.iter().cycle().take(32).copied().collect()
 }
@@ -356,8 +357,8 @@ fn journals() -> Vec<Vec<u8>> {
     vec![bytes, torn, made]
 }
 
-/// Returns runs with three objects. Each run is a setup and 40 steps, and `steps` has the first
-/// bytes of these steps, in turn.
+/// Returns three runs, each with another object. Each run is a setup and 40 steps. The first bytes
+/// of the steps are those of `steps`, in turn.
 fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [
         // Blocks of 1440 bytes, 16 in a chunk, an object of 5 MB in segments of four chunks.

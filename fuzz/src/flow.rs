@@ -69,7 +69,7 @@ const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 const MOST_BLOCKS: u64 = 12_000;
 
 /// Returns the setup of a flow that two ends could agree on, with an object of limited size. The
-/// input chooses all values.
+/// input chooses the sizes, rates and settings.
 fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     let block = 1 + input.any_u32() % 65_000;
     let blocks = u64::from(1 + input.any_u32() % 64);

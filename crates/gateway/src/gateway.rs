@@ -50,9 +50,9 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     /// Starts a gateway on a separate thread. The thread calls `report` for each request that is
-    /// refused (status 401 or 403), has changed the folder, or was given up because its client did
-    /// not read the reply or send the body. Refusals and given-up requests beyond 60 a minute each
-    /// are not reported.
+    /// refused (status 401 or 403), that has changed the folder, or whose client was disconnected
+    /// because it did not read the reply or send the body. Refusals beyond 60 a minute are not
+    /// reported, nor are disconnected clients beyond 60 a minute.
     ///
     /// # Errors
     /// Usage: no client would have a right, or the address needs TLS. Otherwise: the address, the

@@ -3,7 +3,8 @@
 //! Modules in reading order:
 //! - [`Gateway`] starts and stops the service; `tokens` has the rights, `shared` the limits.
 //! - `listening` runs the thread on which `accept` accepts connections; `patient` ends connections
-//!   whose client does not read; `traffic` counts; `answer` dispatches a request by its method.
+//!   whose client does not read; `traffic` counts requests and bytes; `answer` dispatches a request
+//!   by its method.
 //! - handlers: `get` (files and their ranges), `folder` (listings, PROPFIND), `change` (PUT,
 //!   MKCOL, DELETE, MOVE).
 //! - parts of requests and replies: `url` (paths), `range` (the header `Range`), `condition` (ETags

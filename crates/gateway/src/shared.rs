@@ -18,8 +18,8 @@ const AT_DISK: usize = 16;
 const LISTINGS: usize = 16;
 /// How long a listing waits while [`LISTINGS`] others run.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum number of refusals, and of disconnected clients, reported in a minute. So strangers and
-/// readers cannot fill the log.
+/// Maximum number of refusals, and of disconnected clients, that are reported in a minute. Without
+/// a limit, strangers and readers could fill the log.
 const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -149,7 +149,7 @@ fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
         let link = r#"rate = "100M", delay = "5ms", loss = { pattern = "0000000001000000000" }"#;
         run(&format!("{}{hosts}", pair(link, &[flow]))).flows[0].accounts.duplicates
     };
-    // Each repair waits behind the buffer. Until it arrives, the receiver reports the loss again
+    // Each repair waits behind the data in the buffer. Until it arrives, the receiver reports the loss again
     // every 20 ms, and the sender repairs it again.
     assert!(duplicates("2MB") > 2 * duplicates("20KB"), "{}", duplicates("20KB"));
 }
@@ -306,9 +306,9 @@ fn intermittent_udp_has_its_rate_for_its_share_of_the_time() {
     }
 }
 
-/// The number of mice (short TCP connections) that start in each 50 ms, of 4,000 that start every
-/// 10 ms.
-fn mice_by_turn(arrivals: &str) -> Vec<f64> {
+/// The number of mice (short TCP connections) that start in each interval of 50 ms. 4,000 mice
+/// start, one every 10 ms on average.
+fn mice_by_interval(arrivals: &str) -> Vec<f64> {
     const SIZE: u64 = 1_000;
     let flow =
         format!("mice = 4000\nsize = \"{SIZE}B\"\narrivals = \"{arrivals}\"\nevery = \"10ms\"");
@@ -324,13 +324,13 @@ fn mice_by_turn(arrivals: &str) -> Vec<f64> {
 #[test]
 fn mice_that_come_at_random_are_as_many_on_average_and_scatter_as_poisson_says() {
     for (arrivals, scatter) in [("regular", 0.0), ("poisson", 1.0)] {
-        let turns = mice_by_turn(arrivals);
-        let count = turns.len() as f64;
-        let mean = turns.iter().sum::<f64>() / count;
-        assert!((mean / 5.0 - 1.0).abs() < 0.06, "{arrivals}: {mean} in a turn");
+        let intervals = mice_by_interval(arrivals);
+        let count = intervals.len() as f64;
+        let mean = intervals.iter().sum::<f64>() / count;
+        assert!((mean / 5.0 - 1.0).abs() < 0.06, "{arrivals}: {mean} in an interval");
         // The variance of Poisson counts is their mean. The variance measured over 800 intervals
         // deviates from it by about 5 %.
-        let variance = turns.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
+        let variance = intervals.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
         assert!((variance / mean - scatter).abs() < 0.2, "{arrivals}: {variance} over {mean}");
     }
 }

@@ -15,7 +15,8 @@ fn ratio(share: f64) -> LossRatio {
     LossRatio::new(share).expect("a share")
 }
 
-/// 800 × 600 pixels of 3 bytes, 20 a second (He et al., "Quanta", section 4.3), within 120 ms.
+/// Frames of 800 × 600 pixels of 3 bytes, 20 frames a second (He et al., "Quanta", section 4.3),
+/// with a deadline of 120 ms.
 fn griz(loss: f64, frames: u32) -> StreamRun {
     let settings = Settings {
         symbol: 1430,
@@ -57,8 +58,8 @@ fn keeps_its_promises(stream: &StreamRun, outcome: &StreamOutcome) {
 /// The number of frames of the paper's stream; set `LONGHAUL_STREAM_FRAMES` for a longer run
 /// (`LONGHAUL_STREAM_FRAMES=20000 cargo test --release -p longhaul-testbed --test stream paper`).
 fn frames() -> u32 {
-    let told = std::env::var("LONGHAUL_STREAM_FRAMES").ok();
-    told.map_or(1_000, |told| told.parse().expect("a number of frames"))
+    let given = std::env::var("LONGHAUL_STREAM_FRAMES").ok();
+    given.map_or(1_000, |given| given.parse().expect("a number of frames"))
 }
 
 #[test]
@@ -135,21 +136,22 @@ fn after_a_cut_the_newest_frames_come_in_time_and_no_old_one() {
 }
 
 #[test]
-fn burst_losses_limit_the_rate_if_they_are_reported() {
+fn a_code_for_bursts_restores_every_frame_where_one_for_independent_losses_does_not() {
     let burst = GilbertElliott::bursts(ratio(0.01), 5.0).expect("a chain");
     let mut stream = griz(0.01, 500);
     stream.link.loss = Loss::GilbertElliott(burst);
-    let untold = run(&stream);
+    let independent = run(&stream);
     stream.settings.losses = Losses::bursty(ratio(0.01), 5.0);
     stream.settings.rate = Rate::from_mbps(265);
-    let told = run(&stream);
-    keeps_its_promises(&stream, &untold);
-    keeps_its_promises(&stream, &told);
-    assert!(untold.missed > 5 && told.missed == 0, "{} {}", untold.missed, told.missed);
+    let bursty = run(&stream);
+    keeps_its_promises(&stream, &independent);
+    keeps_its_promises(&stream, &bursty);
+    let missed = [independent.missed, bursty.missed];
+    assert!(missed[0] > 5 && missed[1] == 0, "{missed:?}");
 }
 
 #[test]
-fn a_source_that_is_too_fast_loses_frames_and_no_deadline() {
+fn a_source_that_is_too_fast_loses_frames_but_misses_no_deadline() {
     let mut stream = griz(0.0, 400);
     // Twice as many frames as the rate carries.
     stream.interval = Span::from_millis(25);

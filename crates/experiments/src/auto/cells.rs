@@ -357,7 +357,7 @@ fn pauses(chance: &mut Random, delay: Span) -> Vec<Step> {
     steps
 }
 
-/// Every packet waits for the end of its 100 ms interval.
+/// From 100 ms on, every packet waits for the end of its interval of 100 ms.
 fn bunches(delay: Span) -> Vec<Step> {
     let (mut steps, length) = (Vec::new(), Span::from_millis(100));
     for n in 1..WATCHED.as_nanos() / length.as_nanos() {

@@ -81,12 +81,12 @@ impl Drop for Awake {
 
 impl Shared {
     /// Runs one of the threads: keeps a processor busy while `roused` is set. Returns when `ended`
-    /// is set.
+    /// is set, or at once if the thread cannot get the lowest priority.
     fn take(&self) {
         if sys::run_last().is_err() {
             return;
         }
-        let mut told = processor_time();
+        let mut counted = processor_time();
         while !self.ended.load(Ordering::Acquire) {
             if !self.roused.load(Ordering::Acquire) {
                 self.resting.fetch_add(1, Ordering::AcqRel);
@@ -96,8 +96,8 @@ impl Shared {
             }
             (0..TURNS).for_each(|_| core::hint::spin_loop());
             let now = processor_time();
-            self.taken.fetch_add(now.saturating_sub(told).as_nanos(), Ordering::Relaxed);
-            told = now;
+            self.taken.fetch_add(now.saturating_sub(counted).as_nanos(), Ordering::Relaxed);
+            counted = now;
         }
     }
 }

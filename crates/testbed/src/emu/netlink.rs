@@ -78,8 +78,8 @@ pub(super) fn hold_back(device: i32, rate: Rate, burst: u32, room: u32) -> io::R
     const TCA_TBF_BURST: u16 = 6;
     const TC_H_ROOT: u32 = 0xffff_ffff;
     const TC_LINKLAYER_ETHERNET: u8 = 1;
-    /// `struct tc_tbf_qopt`: two rates of 12 bytes, the room, and two fields that
-    /// `TCA_TBF_BURST` replaces.
+    // `struct tc_tbf_qopt`: the rate, a peak rate that stays zero (12 bytes each), the room, a
+    // burst that `TCA_TBF_BURST` replaces, and the burst of the peak rate.
     const RATE: usize = 12;
     // No emulation carries more than 34 Gbit/s (2³² bytes/s), so higher limits are not needed.
     let bytes_per_second = u32::try_from(rate.as_bps() / 8).unwrap_or(u32::MAX);

@@ -29,7 +29,8 @@
 //! Only the datagrams of copies pass through the receiving program and the socket buffer. TCP and
 //! plain UDP bypass them.
 //!
-//! [`stream::run`] runs a coded stream of frames over one link.
+//! [`stream::run`] runs a coded stream of frames over one link, and [`updates`] runs small messages
+//! at regular intervals.
 //!
 //! Modules:
 //! - the run: `world` (the event loop), `begin` (a flow's agents), `copies` (arrivals for copies),

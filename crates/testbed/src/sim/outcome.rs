@@ -115,7 +115,7 @@ pub struct Accounts {
     pub controls: u64,
 }
 
-/// A flow's state at one time. All counts are since its start.
+/// A flow's state at one time. All counts are since the flow's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     /// The time.

@@ -30,7 +30,8 @@ struct Pair {
     back: VecDeque<(Time, Segment)>,
     /// Times and numbers of the segments sent.
     log: Vec<(Time, u32)>,
-    /// Whether the nth data segment sent (from 0) is lost.
+    /// Whether a data segment is lost, by its position among all transmissions (from 0) and by its
+    /// number.
     lost: Box<dyn FnMut(u64, u32) -> bool>,
 }
 

@@ -114,7 +114,7 @@ impl Window {
         self.count %= every;
     }
 
-    /// Reduces the window after the first loss of a window.
+    /// Reduces the window when a recovery begins. Further losses in this recovery do not reduce it.
     ///
     /// RFC 5681, (4), uses the flight size; Linux uses the window (`tcp_reno_ssthresh`).
     pub(super) fn on_loss(&mut self) {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_begins_at_one_and_slow_start_ends_at_the_threshold() {
+    fn after_a_timeout_the_window_is_one_and_slow_start_ends_at_the_threshold() {
         let mut window = Window::new(Congestion::NewReno, 40);
         window.on_timeout(false);
         assert_eq!(window.size(), 1);

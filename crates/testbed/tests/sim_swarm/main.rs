@@ -1,9 +1,10 @@
 //! A swarm test: random scenarios with random faults, for every protocol of the registry.
 //!
-//! The simulator itself checks a run's invariants: complete objects, balanced accounts, no leaking
-//! link, nothing sent after the end, no endless polling. This test adds time limits: no copy may
-//! take longer, or stall for longer, than its rate, losses and faults explain. A failure prints the
-//! command that repeats it, and writes its scenario to a file.
+//! The simulator itself checks a run's invariants: complete objects, balanced accounts, no link that
+//! loses track of a packet, nothing sent after the end, no endless polling. This test adds time
+//! limits, except in runs with extreme settings: no copy may take longer, or stall for longer, than
+//! its rate, losses and faults explain. A failure prints the command that repeats it, and writes its
+//! scenario to a file.
 //!
 //! `SWARM_RUNS=N` draws N scenarios for each protocol, `SWARM=PROTOCOL:SEED` repeats one.
 
@@ -30,8 +31,8 @@ const ONE: &str = "SWARM";
 const MANY: &str = "SWARM_RUNS";
 
 /// A case with a known weakness, which gets four times the usual limit. The path has 10 % loss, a
-/// queue of 3 packets and an outage of 3.8 s. The rate search of the second flow (FOBS with the
-/// table sender) stays low. Of nine seeds of this path, seven take at most 22 s, the others 147 and
+/// queue of 3 packets and an outage of 3.8 s. The second flow (`fobs-table`) searches for its rate,
+/// and the rate stays low. Of nine seeds of this path, seven take at most 22 s, the others 147 and
 /// 317 s.
 const SLOW: (&str, u64) = ("rbudp", 60);
 

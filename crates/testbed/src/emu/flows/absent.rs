@@ -1,4 +1,4 @@
-//! Parts of a scenario that no emulation provides, such as simulated disks and programs' limits.
+//! Parts of a scenario that an emulation leaves out or changes, such as simulated disks.
 
 use std::fs;
 

@@ -62,7 +62,7 @@ impl Stop {
         self.said.load(Ordering::Relaxed)
     }
 
-    /// Waits for the stop, at most until a time if one is given; returns whether it was signalled.
+    /// Waits for the stop, at most until `until` if given; returns whether the stop was signalled.
     pub(super) fn wait(&self, until: Option<Instant>) -> bool {
         let (door, bell) = &*self.bell;
         let mut inside = door.lock().unwrap_or_else(PoisonError::into_inner);
