@@ -48,8 +48,9 @@ pub enum StreamWay {
     /// [`StreamWay::Repair`] or [`StreamWay::Code`], whichever sends less on the measured path.
     #[default]
     Auto,
-    /// The frames of a time as long as the deadline form one payload of at most 16 MiB. Its lost
-    /// datagrams are sent again. The deadline counts from the payload's last frame.
+    /// Frames are collected for as long as the deadline, and form one payload of at most 16 MiB.
+    /// Datagrams of the payload that are lost are sent again. The deadline counts from the
+    /// payload's last frame.
     Payloads,
     /// Lost datagrams are sent again while they can be in time.
     Repair,
@@ -118,7 +119,7 @@ impl Target {
         Ok(LinkTo { options, room, observer })
     }
 
-    /// Returns how connections are made, the stream's name, and the handle that ends it.
+    /// Returns how connections are made, the stream's name, and the handle that ends the stream.
     pub(super) fn ways(self) -> Result<(Ways, Key, Cancel), Error> {
         let (options, name) = self.options?;
         let cancel = self.cancel.child();

@@ -55,7 +55,8 @@ pub(crate) enum SendCommand {
     Relay(Relay),
     /// Sealed datagrams come from this path; the flow sends there.
     Peer(Path),
-    /// A receiver claims this new path; it must echo the challenge first.
+    /// A receiver claims this new path. The receiver must echo the challenge before the flow sends
+    /// there.
     Ask(Path, Challenge),
     /// The receiver wants this challenge echoed by datagram on this path, to verify the sender's
     /// address.

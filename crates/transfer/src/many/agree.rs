@@ -151,8 +151,8 @@ mod tests {
     use longhaul_files::Listed;
     use longhaul_files::manifest::FileTime;
 
-    /// Returns the survey of a source with one file. Every chunk has a digest of bytes `value`; the
-    /// file was modified at `seconds`.
+    /// Returns the survey of a source with one file. All bytes of every chunk's digest are `value`;
+    /// the file was modified at `seconds`.
     fn found(name: &str, size: u64, value: u8, seconds: i64) -> Found {
         let kind = Kind::file(size);
         let modified = FileTime { seconds, nanos: 0 };

@@ -12,7 +12,7 @@ use longhaul_files::digest::{Digest, RootBuilder};
 use longhaul_files::manifest::FileTime;
 use longhaul_text::reason;
 
-/// Maximum number of times that a chunk of one output may fail verification, over all chunks.
+/// Maximum number of failed verifications that one output survives, of all its chunks together.
 const MOST_WRONG: u32 = 4;
 /// Maximum bytes per call of a writer. Short calls let a copy end soon.
 const PIECE: usize = 1 << 16;
@@ -48,8 +48,8 @@ impl fmt::Debug for Input {
 pub struct Output(Arc<Shared>);
 
 struct Shared {
-    /// Whether a call of the writer is running. It may last long, because the reader of the output
-    /// may be slow.
+    /// Whether a call of the writer is running. The call may last long, because the reader of the
+    /// output may be slow.
     waits: AtomicBool,
     state: Mutex<State>,
 }

@@ -114,8 +114,9 @@ fn run(inbox: &JobInbox) {
     }
 }
 
-/// Decodes the list of files from the other side, and charges the memory of both forms. The charge
-/// for the encoded list stays, because the digest of a tree encodes the list again at the end.
+/// Decodes the list of files from the other side, and charges the memory of the encoded and the
+/// decoded list. The charge for the encoded list stays, because the digest of a tree encodes the
+/// list again at the end.
 fn read_list(encoded: &[u8], memory: &mut dyn ListMemory) -> Result<Manifest, Error> {
     let refused = |error| {
         let what = format!("the other side's list of files is refused: {error}");
