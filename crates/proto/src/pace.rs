@@ -1,12 +1,13 @@
-//! Pacing: a token bucket in bytes. It releases bursts of bounded duration and does not drift.
+//! Pacing by token buckets, which count bytes. They release bursts of bounded duration and do not
+//! drift.
 //!
-//! Two buckets work together; a datagram leaves only if both allow it. The *long* bucket keeps the
-//! exact mean rate, and up to 10 ms of credit for a driver (the sending program) that is late. The
-//! *short* bucket fills at 120 % of the rate. It limits how much leaves at one time and how fast a
-//! late driver catches up. Its credit of 250 µs lets a driver catch up even if it is always a
-//! little late. A driver that is on time sends half a burst; a late driver sends up to a whole
-//! burst plus this credit. A flow that has nothing to send calls [`Pacer::idle`], which drops all
-//! credit except half a burst.
+//! Two token buckets work together; a datagram leaves only if both allow it. The *long* bucket
+//! keeps the exact mean rate, and up to 10 ms of credit for a driver (the sending program) that is
+//! late. The *short* bucket fills at 120 % of the rate. It limits how much leaves at one time and
+//! how fast a late driver catches up. Its credit of 250 µs lets a driver catch up even if it is
+//! always a little late. A driver that is on time sends half a burst; a late driver sends up to a
+//! whole burst plus this credit. A flow that has nothing to send calls [`Pacer::idle`], which drops
+//! all credit except half a burst.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
@@ -79,7 +80,7 @@ impl Pacer {
         self.rate
     }
 
-    /// Datagrams of a burst: a driver on time sends half of them, a late one all.
+    /// Datagrams of a burst: a driver that is on time sends half of them, a late driver all.
     pub fn burst(&self) -> u64 {
         self.burst
     }

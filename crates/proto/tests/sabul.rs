@@ -51,7 +51,7 @@ fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_seco
             assert!(sent.waste(blocks) < 0.06, "{rtt} {rate:?}: {sent:?}");
         }
     }
-    // A round trip takes a second, and the window doubles once in each. To reach the path's 9690
+    // The window doubles once in each round trip, which takes a second. To reach the path's 9690
     // blocks (10 MB) it doubles fourteen times from one block, and nine times from a train of 32.
     // No timeout treats the path as dead.
     for (rate, most) in [(Some(CAPACITY), 20), (None, 13)] {

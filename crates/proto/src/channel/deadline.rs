@@ -84,7 +84,7 @@ impl Judge {
     }
 }
 
-/// A code, and how long a group of datagrams may stay incomplete.
+/// A code, and how long a group (the datagrams that share repairs) may stay incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cover {
     /// The code.

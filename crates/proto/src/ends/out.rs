@@ -16,12 +16,12 @@ pub(crate) struct Out<S> {
     pub(crate) now: Time,
     pub(crate) sent: Vec<Block>,
     /// Number of messages with a sequence number that the sender got.
-    pub(crate) said: u64,
+    pub(crate) sequence: u64,
 }
 
 impl<S: Sender> Out<S> {
     pub(crate) fn of(sender: S) -> Out<S> {
-        Out { sender, now: Time::ZERO, sent: Vec::new(), said: 0 }
+        Out { sender, now: Time::ZERO, sent: Vec::new(), sequence: 0 }
     }
 
     /// Sends until the pacer has released everything; returns the indices of the blocks sent

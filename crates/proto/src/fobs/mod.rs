@@ -19,9 +19,9 @@
 //! - The acknowledgement of a large object covers the changes, in as many messages as they need.
 //!   Each message is independent, and unchanged parts of the object are reported again in turn
 //!   (`pending_reports`).
-//! - With one circle over a large object, nearly every chunk has a hole until the whole object has
-//!   been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 % a
-//!   MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
+//! - With one circle over a large object, nearly every chunk lacks a block until the whole object
+//!   has been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 %
+//!   a MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
 //!   one segment at a time, just as the authors' released program takes one chunk at a time. After
 //!   a segment's new data, the sender resends known losses of earlier segments, and then begins the
 //!   next segment. Within the segments begun so far the paper's rule holds: no block is resent

@@ -1,7 +1,7 @@
 //! Constants of our own: how the paper's quantities are measured, how the receiver's capacity C_r
-//! is found, how silent senders, lossy paths and other traffic are judged. Own loss is the loss of
-//! the path itself, which does not fall with the rate. The constants are not settings, because no
-//! user could choose better values for a single copy. Tests change single fields.
+//! is found, and how silent senders, lossy paths and other traffic are judged. Own loss is the loss
+//! of the path itself, which does not fall with the rate. The constants are not settings, because
+//! no user could choose better values for a single copy. Tests change single fields.
 //!
 //! Limits that protect a host from a hostile peer are in `sender` (runs and waiting requests).
 

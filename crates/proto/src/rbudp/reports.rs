@@ -1,6 +1,6 @@
 //! One segment (part of the object) at RBUDP's receiving end: when to report which blocks as
 //! missing. A report answers DONE, the sender's message at the end of a round. Coded symbols are
-//! repairs from an erasure code ([`crate::coded`]).
+//! redundant data from an erasure code ([`crate::coded`]); they replace lost blocks.
 
 use core::ops::Range;
 

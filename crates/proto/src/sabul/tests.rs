@@ -55,13 +55,13 @@ impl Out {
     }
 
     fn ack(&mut self, next: u64) {
-        self.said += 1;
-        self.hear(&Control::Ack(Ack { sequence: self.said, next, received: next }));
+        self.sequence += 1;
+        self.hear(&Control::Ack(Ack { sequence: self.sequence, next, received: next }));
     }
 
     fn lose(&mut self, lost: &[Range<u64>]) {
-        self.said += 1;
-        self.hear(&loss(self.said, lost));
+        self.sequence += 1;
+        self.hear(&loss(self.sequence, lost));
     }
 }
 

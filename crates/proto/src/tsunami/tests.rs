@@ -42,14 +42,15 @@ fn micros(delay: &Delay) -> f64 {
 }
 
 #[test]
-fn the_delay_starts_at_three_times_the_target_and_falls_by_sixths_as_in_the_public_tool() {
+fn the_delay_starts_at_three_times_the_targets_and_falls_by_sixths_as_in_the_public_tool() {
     let mut delay = delay(0.075);
     let mut delays = Vec::new();
     for _ in 0..8 {
         delays.push(micros(&delay));
         delay.on_error_rate(7_500);
     }
-    // The public tool's delays on the wire; the tool truncates the target of 163.84 to 163 µs.
+    // The public tool's delays on the wire; the tool truncates the target's delay of 163.84 µs to
+    // 163 µs.
     let seen = [489.0, 408.0, 340.0, 283.0, 236.0, 197.0, 164.0];
     for (ours, seen) in delays.iter().zip(seen) {
         assert!((ours / seen - 1.0).abs() < 0.01, "{ours} µs, {seen} seen");
@@ -76,7 +77,7 @@ fn the_delay_grows_with_the_excess_over_the_tolerated_error_rate() {
     assert_eq!(slow.rate(), Rate::from_bps(80_000));
 }
 
-/// A sender, and the blocks that it sent by number.
+/// A sender, and the blocks that it sent, in the order of their packet numbers.
 type Out = out::Out<TsunamiSender>;
 
 impl Out {
@@ -85,19 +86,19 @@ impl Out {
     }
 
     fn ask(&mut self, lost: &[Range<u64>]) {
-        self.said += 1;
+        self.sequence += 1;
         let lost = &mut lost.iter().cloned().peekable();
-        self.hear(&Control::Loss(Loss::fill(self.said, lost)));
+        self.hear(&Control::Loss(Loss::fill(self.sequence, lost)));
     }
 
     fn report(&mut self, rate: u32, restart: Option<u64>) {
-        self.said += 1;
-        self.hear(&Control::ErrorRate(ErrorRate { sequence: self.said, rate, restart }));
+        self.sequence += 1;
+        self.hear(&Control::ErrorRate(ErrorRate { sequence: self.sequence, rate, restart }));
     }
 
     fn ack(&mut self, next: u64) {
-        self.said += 1;
-        self.hear(&Control::Ack(Ack { sequence: self.said, next, received: next }));
+        self.sequence += 1;
+        self.hear(&Control::Ack(Ack { sequence: self.sequence, next, received: next }));
     }
 }
 
@@ -176,7 +177,8 @@ fn a_restart_resends_missing_blocks_and_then_continues() {
     assert_eq!(again, expected);
     // A repeated restart, or one for a block that was never sent, does nothing.
     let before = out.sender.accounting().retransmitted;
-    out.hear(&Control::ErrorRate(ErrorRate { sequence: out.said, rate: 0, restart: Some(150) }));
+    let sequence = out.sequence;
+    out.hear(&Control::ErrorRate(ErrorRate { sequence, rate: 0, restart: Some(150) }));
     out.report(0, Some(9_999));
     out.run_for(10);
     assert_eq!(
@@ -191,7 +193,7 @@ fn each_error_rate_sets_the_pace_once_and_silence_reduces_it() {
     out.run_for(50);
     out.report(0, None);
     assert_eq!(out.sender.rate(), Rate::from_mbps(12));
-    out.hear(&Control::ErrorRate(ErrorRate { sequence: out.said, rate: 0, restart: None }));
+    out.hear(&Control::ErrorRate(ErrorRate { sequence: out.sequence, rate: 0, restart: None }));
     assert_eq!(out.sender.rate(), Rate::from_mbps(12));
     // The public tool's heartbeat: half a second without a report counts as all lost, so the delay
     // grows by 1/24.
@@ -228,7 +230,7 @@ fn without_a_rate_the_target_follows_the_measured_rate() {
     assert!(found < Rate::from_mbps(85) && found > Rate::from_mbps(50), "{found}");
 }
 
-/// A receiver, and its messages.
+/// A receiver, and the packet number of its next datagram.
 struct In {
     receiver: TsunamiReceiver,
     next: u64,
