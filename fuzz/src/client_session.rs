@@ -40,7 +40,7 @@ pub fn run(bytes: &[u8]) {
 }
 
 /// Runs the copy until it ends, or until `stall` passes without progress. Returns whether the copy
-/// was complete.
+/// ended without an error.
 pub fn is_whole(bytes: &[u8], stall: Duration) -> bool {
     let Some((how, said)) = bytes.split_first() else { return false };
     let is = |bit: u8| how & 1 << bit != 0;

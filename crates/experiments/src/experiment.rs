@@ -8,14 +8,14 @@ use crate::plot::Plot;
 use crate::scenarios::Variant;
 use crate::table::Table;
 
-/// A reproduced table or figure of a paper.
+/// A reproduced table or figure of a paper, or a measurement of our own.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
     /// The experiment's name (ID) for `reproduce`; the page is `results/ID.md`.
     pub id: &'static str,
     /// The subject of the experiment, in one line.
     pub title: &'static str,
-    /// The paper and the place in it.
+    /// The paper and the place in it; for a measurement of our own, its purpose.
     pub source: &'static str,
     /// The set-up: path, hosts, settings, and substitutes for the paper's equipment.
     pub setup: &'static str,

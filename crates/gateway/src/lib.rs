@@ -10,7 +10,7 @@
 //! - parts of requests and replies: `url` (paths), `range` (the header `Range`), `condition` (ETags
 //!   and dates), `body` and `reply` (replies).
 //!
-//! [`Page`] is a separate HTTP server that shows the state of the host to browsers and monitors.
+//! [`Page`] is a separate HTTP server that shows the state of a server to browsers and monitors.
 //!
 //! The path of a request is relative to the root of its token. Every file access goes through
 //! [`longhaul_files::Place`], as for `lh://`, so no name and no link can lead out of the root.

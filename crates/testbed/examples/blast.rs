@@ -1,5 +1,5 @@
-//! Measures the emulator's capacity on this machine: a UDP sender across it, one Markdown row per
-//! run.
+//! Measures the emulator's capacity on this machine with UDP packets, and writes one Markdown row
+//! for each run.
 //!
 //! `cargo run --release -p longhaul-testbed --example blast` writes the whole table; `… --example
 //! blast -- LINK_MBPS RTT_MS LOSS SEND_MBPS single|gso SECONDS [pair|dumbbell|star [SEED]]` writes
@@ -247,6 +247,7 @@ fn set_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Resu
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
 /// Sends at the run's rate in wire bytes; returns the sending time of each packet.
 fn send(socket: &UdpSocket, clock: Instant, run: &Run) -> io::Result<Vec<Time>> {
     let packets = if run.gso { SEGMENTS } else { 1 };

@@ -25,8 +25,8 @@ pub struct HostCommand<'e> {
 impl<'e> HostCommand<'e> {
     pub(super) fn new(host: &'e Host, keeper: &'e Keeper, program: &OsStr) -> HostCommand<'e> {
         let mut command = Command::new(program);
-        // The keeper, the thread that starts the program, still has the working directory with
-        // which this process started.
+        // The keeper, the thread that starts the program, still has the working directory that this
+        // process had when the keeper started.
         if let Ok(here) = std::env::current_dir() {
             command.current_dir(here);
         }

@@ -44,7 +44,7 @@ impl Emulation {
     /// this must happen before the process starts any thread.
     ///
     /// # Errors
-    /// [`EmulationError::Forbidden`] if this machine or user does not allow it (see
+    /// [`EmulationError::Forbidden`] if this machine does not let this user emulate (see
     /// [`super::available`]); [`EmulationError::Spec`] and [`EmulationError::Link`] for an invalid
     /// specification.
     pub fn start(spec: EmulationSpec) -> Result<Emulation, EmulationError> {

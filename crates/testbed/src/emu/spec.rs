@@ -76,8 +76,8 @@ impl EmulationSpec {
     /// card, unless the scenario gives the card a queue (`nic-queue`): then the card drops the
     /// excess. The receiving program's rate and its socket buffer become a router `HOST-program`
     /// on the last link of every route to the host. Packets that exceed the buffer are therefore
-    /// lost before the real program could count them. Sending programs and disks are not emulated:
-    /// the real programs and disks are used.
+    /// lost before the real program could count them. Limits of sending programs and of disks are
+    /// left out.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario

@@ -79,10 +79,11 @@ pub struct Transfer {
     /// The protocol's name in the registry. The name is checked when the flow runs, or, if a file
     /// describes the flow, when the file is read.
     pub protocol: String,
-    /// The rate in bits of UDP payload a second, as `--rate`; by default the protocol finds its
-    /// rate.
+    /// The rate in bits of UDP payload a second, as `--rate`; by default the protocol chooses
+    /// its rate.
     pub rate: Option<Rate>,
-    /// The rate law in the simulator; the emulator uses the default.
+    /// The rate law (the rule by which a copy finds its rate) in the simulator; the emulator uses
+    /// the default.
     pub law: Law,
     /// The weight on a shared path, as `--share`. Selects the rate law that shares the path.
     pub share: Option<Weight>,

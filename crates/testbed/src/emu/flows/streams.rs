@@ -17,7 +17,7 @@ const POINTS_APART: Span = Span::from_millis(100);
 /// Maximum number of connections of one flow.
 pub(super) const MAX_STREAMS: u32 = 1_000;
 /// The minimum, default and maximum size in bytes of a TCP buffer, for flows without a configured
-/// window. The maximum is 256 MiB, the data in flight on a path of 10 Gbit/s and 200 ms.
+/// window. The maximum, 256 MiB, is enough for a path of 10 Gbit/s and 200 ms.
 const LARGEST_BUFFER: &str = "4096 131072 268435456";
 
 /// Transfers a TCP flow's bytes from one host to the other.

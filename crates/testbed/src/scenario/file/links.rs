@@ -49,7 +49,8 @@ impl<'r> Shared<'r> {
 
 /// A queue in the file's notation.
 enum Queue {
-    /// The default: one bandwidth-delay product, at least 100 full packets.
+    /// The default: one bandwidth-delay product, at least 100 full packets; without limit on a link
+    /// without a rate.
     Default,
     Bytes(Bytes),
     Packets(u64),

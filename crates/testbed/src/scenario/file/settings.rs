@@ -1,4 +1,4 @@
-//! Values from outside the file (`--seed`, `--sweep`) that override values of the file.
+//! Values from outside the file, such as those of `--sweep`, that override values of the file.
 
 use std::borrow::Cow;
 
