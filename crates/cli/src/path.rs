@@ -13,8 +13,8 @@ use crate::{config, console, exit, utc};
 const ABOUT: &str = "\
 List or forget the rates of earlier copies
 
-A copy without --rate and --bwlimit remembers for 30 days the rate and the loss that it found. It \
-keeps one entry for each network of the other host, address of this host, and direction of the \
+longhaul remembers for 30 days the rate and the loss that a copy without --rate and --bwlimit \
+found: one entry for each network of the other host, address of this host, and direction of the \
 data. The next copy over the same path in the same direction starts at half of that rate, adds \
 coded symbols for that loss, and then searches for the current rate. cp --no-path-memory turns \
 this off.";

@@ -1,5 +1,5 @@
-//! Signals: the first Ctrl-C or SIGTERM ends cleanly, the second immediately; SIGHUP makes a server
-//! reload. The end of standard input ends a copy that another host started.
+//! Signals: the first Ctrl-C or SIGTERM ends the program cleanly, the second immediately; SIGHUP
+//! makes a server reload. The end of standard input ends a copy that another host started.
 
 use std::io::{self, IsTerminal};
 use std::thread;

@@ -14,7 +14,7 @@ impl SshCommand {
     }
 }
 
-/// Splits at blanks; single and double quotes keep blanks together.
+/// Splits at blanks outside of single and double quotes, and removes the quotes.
 ///
 /// # Errors
 /// A quote without its end, or no word at all.

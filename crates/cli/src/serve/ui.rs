@@ -74,7 +74,7 @@ fn read_token(path: &Path) -> Result<String, Error> {
     Ok(token)
 }
 
-/// The view of a server that its page needs.
+/// The parts of a server that its page shows.
 struct View {
     control: ServerControl,
     /// The counters of HTTP, if it is enabled.

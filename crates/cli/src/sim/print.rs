@@ -1,6 +1,7 @@
 //! Output of a run: table, JSON or CSV.
 //!
-//! Names in JSON and CSV end in their unit: `_bps` bits a second, `_bytes` bytes, `_seconds`.
+//! In JSON and CSV, the name of a value with a unit ends in the unit: `_bps` (bits a second),
+//! `_bytes` or `_seconds`.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_testbed::sim::{Accounts, FlowOutcome, LinkOutcome, Point};
@@ -23,7 +24,7 @@ pub(super) fn title(run: &Run) -> String {
     format!("{}, seed {}{set}", run.outcome.scenario, run.outcome.seed)
 }
 
-/// A run as a table: title, headings, one line a flow.
+/// A run as a table: title, headings, and one line for each flow.
 pub(super) fn table(run: &Run) -> Vec<String> {
     let mut cells: Vec<Vec<String>> = vec![HEAD.map(str::to_owned).to_vec()];
     cells.extend(run.outcome.flows.iter().map(|flow| row(flow).to_vec()));
@@ -147,7 +148,7 @@ pub(super) fn json(run: &Run) -> Value {
     })
 }
 
-/// All runs as comma-separated values: names, then a line a flow.
+/// All runs as comma-separated values: a line of names, then one line for each flow.
 pub(super) fn csv(runs: &[Run]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for run in runs {
@@ -168,7 +169,8 @@ pub(super) fn csv(runs: &[Run]) -> Vec<String> {
     lines
 }
 
-/// Formats a value for CSV (RFC 4180): quotes commas and quotes; null is empty.
+/// Formats a value for CSV (RFC 4180). A text with a comma, a quote or a line break is quoted; null
+/// is empty.
 fn cell(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),

@@ -43,7 +43,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn a_pipe_is_copied_into_a_file_and_a_file_into_a_pipe() {
     let pair = Pair::new();
-    // The larger file has a journal.
+    // Only the largest file has a journal.
     for size in [0, 5, (9 << 20) + 3] {
         let (sent, there) = (bytes(size, 3), pair.at("d.tar"));
         let output = piped(cp(&pair, &[&"-", &there]), &sent);
@@ -181,7 +181,7 @@ fn a_failed_reader_leaves_no_file_after_any_amount_of_data() {
     assert!(fs::read(pair.there.join("x")).expect("it is there") == sent);
 }
 
-/// Writes the bytes of `reader` to `x`, with a memory limit in MiB.
+/// Writes the bytes of `reader` to `x` by the library, with at most `memory` MiB of memory.
 fn library(
     pair: &Pair,
     reader: impl AsyncRead + Send,
@@ -254,7 +254,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
         let mut out = copy.stdout.take().expect("it is a pipe");
         let mut first = vec![0; 1000];
         out.read_exact(&mut first).expect("it begins");
-        // Longer than the stall timeout of 1 s.
+        // This time is longer than the stall timeout of 1 s.
         std::thread::sleep(std::time::Duration::from_secs(3));
         if !leaves {
             out.read_to_end(&mut first).expect("it goes on");

@@ -190,7 +190,8 @@ fn links_of_a_write_only_client_are_stored_unchanged_and_lead_no_client_out() {
         assert_eq!(content(&pair.here.join("back")), content(&pair.here.join("t")));
         fs::remove_dir_all(pair.here.join("back")).unwrap();
     }
-    // A client follows a link within the root only to files that its rights include.
+    // For a client, the server follows a link within its root only to files that the client's
+    // rights include.
     let read = cp(&inner, &[&pair.at("t/beside"), &"stolen"]);
     assert!(matches!(read.status, Some(3 | 5)), "{read}");
     assert!(!pair.here.join("stolen").exists());

@@ -29,13 +29,13 @@ fn the_same_command_takes_over_the_copy_of_a_silent_client() {
 }
 
 /// Bytes that arrived before the server accepted a copy, and were lost.
-fn lost_at_the_door(summary: &Value) -> u64 {
+fn lost_early(summary: &Value) -> u64 {
     let count = |name: &str| summary[name].as_u64().expect("it is a count");
     count("early_lost") * count("payload_bytes")
 }
 
-/// Bytes that a copy sends in a second at [`FAST`]. A copy that sends while it waits loses more
-/// bytes.
+/// Bytes that a copy sends in a second at the rate [`FAST`]. A copy that sends while it waits loses
+/// more bytes than this.
 const TOO_MUCH: u64 = 20_000_000;
 const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";
@@ -50,7 +50,7 @@ fn a_copy_that_waits_to_take_over_another_sends_nothing_meanwhile() {
     silent.signal(Signal::STOP);
     let ended = copy(FAST).end();
     let summary = ended.summary();
-    assert!(lost_at_the_door(&summary) < TOO_MUCH, "{ended}");
+    assert!(lost_early(&summary) < TOO_MUCH, "{ended}");
     assert_eq!(summary["protocol"], "rbudp", "{ended}");
     assert!(fs::read(pair.there.join("to")).unwrap() == bytes(LARGE, 1));
 }
@@ -65,7 +65,7 @@ fn a_copy_that_waits_for_memory_sends_nothing_meanwhile() {
     first.progressed(1);
     let ended = pair.cp(&[&FAST, &"second", &pair.at("two")]);
     let summary = ended.summary();
-    assert!(lost_at_the_door(&summary) < TOO_MUCH, "{ended}");
+    assert!(lost_early(&summary) < TOO_MUCH, "{ended}");
     assert_eq!(summary["protocol"], "rbudp", "{ended}");
     assert!(fs::read(pair.there.join("two")).unwrap() == bytes(LARGE, 2));
     assert_eq!(first.end().summary()["verified"], true);

@@ -11,7 +11,7 @@ use longhaul_transfer::api::{Client, Identity, Trust, blocking};
 
 use crate::rig::{Child, Ended, Host, Pair, bytes, content, write};
 
-/// Copies `file` as `host`; only `flags` say which server to trust.
+/// Pushes `file` as the client `host`. The command line has no `--server-id` except in `flags`.
 fn copy(pair: &Pair, host: &Host, flags: &[&str]) -> Ended {
     let there = pair.at("");
     let words = ["cp", "--json"].iter().chain(flags).map(OsStr::new);
@@ -192,7 +192,6 @@ fn the_time_of_the_question_does_not_count_for_one_source() {
     let all = began.elapsed().as_nanos() as u64;
     let asked = asked.load(Ordering::Relaxed);
     assert!(asked > 0);
-    // The time of the question does not count.
     assert!(summary.elapsed.as_nanos() + asked <= all, "{} {asked} {all}", summary.elapsed);
     assert!(summary.setup <= summary.elapsed);
 }

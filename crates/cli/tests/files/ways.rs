@@ -1,4 +1,5 @@
-//! Ciphers, receive strategies, parallel TCP, foreign datagrams, and the output about them.
+//! Ciphers, receive strategies and parallel TCP, what `cp` reports about them, and connections and
+//! datagrams of foreign programs.
 
 use std::ffi::OsStr;
 use std::fs;

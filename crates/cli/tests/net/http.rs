@@ -46,7 +46,8 @@ impl Http {
         address.parse().expect("an address")
     }
 
-    /// Sends `head` and `body` unchanged; returns everything until the server closes.
+    /// Sends `head`, with CRLF as line ends, and `body`. Returns everything that the server sends
+    /// until it closes the connection.
     fn raw(&self, head: &str, body: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address()).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time limit");
@@ -59,7 +60,7 @@ impl Http {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Sends a request with a token; returns the reply.
+    /// Sends a request, with `token` unless it is empty; returns the reply.
     pub(super) fn ask(&self, token: &str, method: &str, path: &str, more: &str) -> String {
         let auth = match token {
             "" => String::new(),
@@ -184,7 +185,7 @@ fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
     is(&http.put(WRITER, "/new", b"n"), 201);
     assert_eq!(fs::read(http.data.join("in/new")).unwrap(), b"n");
     assert!(http.data.join("file").exists() && !http.data.join("in/in").exists());
-    // A token may come as a password, and SIGHUP reads the file of tokens again.
+    // A client may send its token as a password. At SIGHUP the server reads the tokens again.
     let basic = "Authorization: Basic YW55OnJlYWRlci0wMTIzNDU2Nzg5YWJjZGVm\n";
     is(&http.ask("", "GET", "/file", basic), 200);
     write_private(&http.scratch.path().join("tokens"), &format!("{WRITER} ro\n"));

@@ -11,6 +11,7 @@ use crate::rig::{DEADLINE, peak, write};
 
 /// More than the socket buffers of client and server hold.
 const LARGE: u64 = 256 << 20;
+/// Number of clients that read nothing.
 const STUCK: usize = 24;
 
 /// Sends a request, and reads nothing.
@@ -28,7 +29,7 @@ fn get(address: SocketAddr, path: &str) -> TcpStream {
 }
 
 #[test]
-fn clients_that_do_not_read_hold_no_memory_delay_nobody_and_are_disconnected() {
+fn clients_that_do_not_read_hold_little_memory_delay_nobody_and_are_disconnected() {
     let mut http = Http::new(&["--http-timeout=2s"]);
     let large = File::create(http.data.join("large")).expect("the folder is ours");
     large.set_len(LARGE).expect("a hole takes no room");

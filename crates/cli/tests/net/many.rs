@@ -52,7 +52,7 @@ impl Star {
         Star { client, here, servers, roots, hosts, _scratch: scratch }
     }
 
-    /// The path of a log beside the destination.
+    /// The path of a log beside the client's folder.
     pub(super) fn log(&self) -> PathBuf {
         self.here.with_extension("log")
     }
@@ -91,7 +91,7 @@ impl Star {
         self.start_at(flags, at.collect(), destination)
     }
 
-    /// Starts `cp` with sources as words.
+    /// Starts `cp FLAGS AT DESTINATION`, with the locations `at` of the sources.
     fn start_at(&self, flags: &[&str], at: Vec<OsString>, destination: &str) -> Child {
         let mut words: Vec<OsString> = ["cp", "--json", "--accept-new"].map(Into::into).to_vec();
         words.extend(flags.iter().map(OsString::from));
@@ -121,7 +121,7 @@ impl Star {
         self.servers[server].child().signal(signal);
     }
 
-    /// Returns the row of a server's source.
+    /// Returns the row of a server's source in an event.
     pub(super) fn row(&self, event: &Value, server: usize) -> Value {
         let address = &self.servers[server].address;
         self.row_of(event, server).unwrap_or_else(|| panic!("no row of {address} in {event}"))
@@ -352,7 +352,7 @@ fn a_source_with_wrong_bytes_is_named_and_the_others_are_copied() {
     assert!(!star.here.join("b").exists(), "{ended}");
 }
 
-/// Overwrites a file from `offset` and restores its times.
+/// Overwrites a file from `offset` and restores its modification time.
 fn forge(path: &std::path::Path, offset: u64, content: &[u8]) {
     let file = File::options().write(true).open(path).expect("it is ours");
     let modified = file.metadata().and_then(|m| m.modified()).expect("it has a time");
@@ -423,7 +423,7 @@ fn empty_files_and_files_with_fewer_chunks_than_replicas_are_copied() {
 }
 
 #[test]
-fn of_several_sources_one_may_be_empty() {
+fn empty_files_and_folders_may_be_among_several_sources() {
     let star = Star::new(3);
     write(&star.roots[0].join("first"), b"");
     fs::create_dir(star.roots[1].join("folder")).expect("the scratch folder is ours");

@@ -21,7 +21,7 @@ fn ended(child: Child) -> Vec<String> {
 }
 
 /// Two domains, joined by a cable between their reflectors. Each domain has a switch, a reflector
-/// (`r`) and two hosts.
+/// (`r`) and two hosts. The text is the prefix of the names of all namespaces.
 struct Nets(String);
 
 impl Nets {
@@ -79,7 +79,7 @@ impl Nets {
         self.try_ip(host, words).expect("the first namespace was made");
     }
 
-    /// `longhaul WORDS` on a host.
+    /// `longhaul WORDS` on the emulated host `host`, with the identity of `who`.
     fn command(&self, host: &str, who: &Host, words: &[String]) -> Command {
         let name = self.name(host);
         who.wrapped(&["ip", "netns", "exec", &name], words)
@@ -98,8 +98,8 @@ impl Drop for Nets {
 #[derive(Clone, Copy)]
 struct Family {
     group: &'static str,
-    /// The location of the reflector that has host number 1 in a network: 0 and 1 are the networks
-    /// of the domains, 9 is the cable between the reflectors.
+    /// The location of the room at the reflector that is host number 1 of a network. Networks 0 and
+    /// 1 are those of the domains, 9 is the cable between the reflectors.
     at: fn(u32) -> String,
 }
 
@@ -374,7 +374,7 @@ fn a_member_that_loses_its_right_loses_the_key() {
 }
 
 #[test]
-fn groups_need_their_right_a_room_that_has_one_and_an_address_that_is_free() {
+fn a_group_needs_the_right_to_its_room_a_configured_room_and_a_usable_address() {
     let one = One::new(4);
     let (host, reader) = (one.host("r"), one.host("reader"));
     let reads = format!("--allow={},channel=ro", reader.id);

@@ -1,4 +1,4 @@
-//! Probes of a server, and `doctor`'s check of its ports.
+//! Probes of a server, and the findings of `doctor` about a server's ports and about this host.
 
 use std::ffi::OsString;
 use std::sync::atomic::Ordering;
@@ -136,7 +136,8 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
     for way in ["up", "down"] {
         let runs = ended.events("measured");
         let runs: Vec<_> = runs.iter().filter(|run| run["way"] == way).collect();
-        // About 200 datagrams: the tolerance is four standard deviations around a loss of 10 %.
+        // The first run sends about 200 datagrams: the tolerance is more than four standard
+        // deviations around a loss of 10 %.
         assert!((0.01..0.19).contains(&number(runs[0], "loss")), "{way} {ended}");
         // The second run sends faster than the path's rate, and the path drops the excess. The
         // expected loss depends on the rate sent, because a loaded machine may send less than
@@ -180,7 +181,7 @@ fn doctor_tests_the_ports_of_a_server_and_names_those_to_open() {
 #[test]
 fn the_exit_status_of_doctor_tells_whether_a_finding_is_bad() {
     let pair = Pair::new();
-    // This rate is more than any core can encrypt, and any buffer can hold.
+    // No core can encrypt at this rate, and no socket buffer is large enough for it.
     let ended = doctor(&pair, &["--rate=100000G"]);
     let last = ended.is(1, &[]).last();
     assert_eq!(finding(&ended, "cpu-seal")["grade"], "bad", "{ended}");

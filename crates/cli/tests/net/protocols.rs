@@ -31,7 +31,7 @@ fn every_protocol_carries_a_tree_both_ways() {
         let pair = Pair::in_memory(&[]);
         plant(&pair.here.join("tree"));
         plant(&pair.there.join("source"));
-        // One copy at a given rate, one that searches for its rate.
+        // The push has a given rate, the pull searches for its rate.
         let flags = cell.flags(&["-r", "--rate=100M"]);
         let push = pair.copy(&flags, "tree", pair.at("copy")).end();
         let summary = assert_counted(&push, cell);
@@ -44,7 +44,7 @@ fn every_protocol_carries_a_tree_both_ways() {
     });
 }
 
-/// 100 Mbit/s and 30 ms.
+/// A path of 100 Mbit/s with a round-trip time of 30 ms, and with the loss ratio `loss`.
 pub(super) fn link(loss: f64) -> LinkSpec {
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(30));
     link.with_loss(Loss::independent(LossRatio::new(loss).expect("a share")))

@@ -1,4 +1,5 @@
-//! Replicas that are unreachable: at the start of a copy, in its middle, or all at once.
+//! Replicas that are unreachable or whose disk hangs: at the start of a copy, in its middle, or all
+//! at once.
 
 use std::thread;
 use std::time::Duration;
@@ -26,7 +27,7 @@ fn a_copy_waits_for_replicas_that_are_all_away_for_longer_than_stall() {
         let away = |server| star.row_of(event, server).is_some_and(is_away);
         away(0) && away(1)
     });
-    // Longer than the --stall of 4 s.
+    // This time is longer than the --stall of 4 s.
     thread::sleep(Duration::from_secs(6));
     star.restart(0);
     star.restart(1);

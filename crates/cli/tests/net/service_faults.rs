@@ -1,6 +1,6 @@
 //! Faults of the shared tree, remote files, mounts, HTTP and remote calls: for 20 s, the client or
-//! the server is frozen, or the network between them is cut. In two cases, the server is killed, or
-//! the client is frozen until the server gives it up.
+//! the server is frozen, or the network between them is cut. In one case the server is killed; in
+//! another the client is frozen until the server gives it up.
 //!
 //! A session ends after 30 s of silence, so it survives 20 s. A client of the shared tree or of
 //! calls does not wait that long: it reconnects after some seconds of silence. One test runs all
@@ -76,8 +76,8 @@ fn sees(watch: &mut Child, value: &str) {
     watch.event(|event| event["event"] == "value" && event["value"] == value);
 }
 
-/// Asserts that a watch got each version, or a snapshot in its place. Nothing may be deleted in the
-/// watched tree.
+/// Asserts that a watch got each version, or a snapshot in its place. The tests delete nothing in
+/// the watched tree.
 fn assert_no_gap(watch: &Ended, fault: Fault) {
     let (mut newest, mut of_snapshot) = (None, 0);
     for line in &watch.stdout {
@@ -146,7 +146,7 @@ fn presence_ends_with_its_frozen_client(_: Fault) {
     assert_eq!(share::share(&sharing, "get", "lock", &[]).stdout, ["another's"]);
 }
 
-/// A server of the file `long`, a relay to it, and the file's content.
+/// A server of the file `long`, a relay to this server, and the file's content.
 fn serve_long(len: usize) -> (Pair, Relay, Vec<u8>) {
     let pair = Pair::in_memory(&[]);
     let (relay, content) = (Relay::new(&pair.server), bytes(len, 1));

@@ -29,9 +29,9 @@ use crate::rig::Pair;
 
 /// Bytes of a value.
 const SIZE: usize = 64;
-/// Keys that a writer changes in turn.
+/// Number of keys that a writer changes in turn if `CHANGES` is 0.
 const KEYS: u64 = 1000;
-/// Time for the last changes to arrive.
+/// Time limit for the arrival of the last changes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A server, and the load for it.
@@ -56,6 +56,7 @@ struct Load {
 /// The results of the watchers.
 #[derive(Default)]
 struct Seen {
+    /// The delay of each change, in microseconds.
     delays: RefCell<Vec<u32>>,
     /// Snapshots that replaced changes.
     snapshots: Cell<u64>,
@@ -119,7 +120,7 @@ async fn write(mut writer: impl Writer, number: u64, load: Load, base: Instant) 
     }
 }
 
-/// Opens a stream of the shared tree.
+/// Opens a session for the server's shared tree.
 async fn open(load: &Load) -> Session {
     let identity = Identity::load_or_create(&load.config).expect("the client has one");
     let pins = vec![ServerPin { server: None, id: load.id.clone() }];
@@ -135,6 +136,7 @@ fn ask(asked: Asked) -> Ask {
     Ask { asked: Some(asked) }
 }
 
+/// A writer of longhaul's shared tree.
 struct Ours {
     writer: FrameWriter,
     reader: FrameReader,
@@ -202,7 +204,7 @@ fn snapshot_ends(tell: &Option<Tell>) -> bool {
     }
 }
 
-/// Runs a load; returns the changes that were acknowledged, and the seconds that they took.
+/// Runs a load; returns the number of acknowledged changes, and the seconds that they took.
 async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
     for _ in 0..load.watchers {
         match load.server.as_str() {
@@ -245,7 +247,7 @@ async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
     (made, seconds)
 }
 
-/// Prints a row of results.
+/// Runs a load, and prints a row of results.
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 async fn measure(load: &Load) {
     let (base, seen) = (Instant::now(), Rc::new(Seen::default()));
@@ -280,7 +282,7 @@ fn block_on(work: impl Future<Output = ()>) {
     LocalSet::new().block_on(&runtime.expect("a runtime for the test"), work);
 }
 
-/// Returns the load that the environment names.
+/// Parses `LONGHAUL_SHARE_LOAD`; the identity is that in `LONGHAUL_CONFIG_DIR`.
 fn named(text: &str) -> Option<Load> {
     let mut words = text.split_whitespace().map(str::to_owned);
     let config = std::env::var_os("LONGHAUL_CONFIG_DIR")?;

@@ -27,13 +27,13 @@ pub(super) struct Ssh {
     pub(super) here: PathBuf,
     there: PathBuf,
     pub(super) content: Vec<u8>,
-    // sshd, which is killed when this field is dropped: before its folder is removed.
+    // sshd. The drop of this field kills it, before the drop of `scratch` removes its folder.
     _daemon: Option<Child>,
     scratch: TempDir,
 }
 
 impl Ssh {
-    /// An sshd that listens on loopback; skips the test if no sshd is installed.
+    /// An sshd that listens on loopback; skips the test if ssh or sshd cannot run here.
     pub(super) fn new() -> Result<Ssh, Skipped> {
         Ssh::on("127.0.0.1")
     }

@@ -23,7 +23,7 @@ fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     Child::spawn(&mut command(pair, "receive", name, more))
 }
 
-/// Sends test frames to this many receivers.
+/// Sends `frames` test frames as soon as the stream has `receivers` receivers.
 fn pattern(pair: &Pair, name: &str, frames: u32, receivers: u32, more: &[&str]) -> Child {
     let (frames, receivers) = (format!("--frames={frames}"), format!("--receivers={receivers}"));
     let words = ["--test-pattern", "--json", "--frame=20000", "--fps=50", &frames, &receivers];
@@ -120,7 +120,7 @@ fn rights_are_by_prefix_and_mode() {
 }
 
 #[test]
-fn limits_are_reported_before_anything_is_sent() {
+fn invalid_arguments_are_refused() {
     let pair = Pair::of_services("stream=rw");
     let send = |words: &[&str]| {
         let words = [&["--test-pattern"], words].concat();
@@ -141,7 +141,8 @@ fn frames_above_the_rate_are_skipped_or_thinned_as_configured() {
     for how in ["skip", "thin"] {
         let receiver = receive(&pair, "x", &["--json"]);
         let behind = format!("--when-behind={how}");
-        // One frame a second at 1.25 times the rate that it needs: sending a frame takes 0.8 s.
+        // The sending rate is 1.25 times what one frame a second needs, so a frame takes 0.8 s. The
+        // file delivers its frames faster.
         let words = ["--json", "--frame=50000", "--fps=1", DEADLINE, "--receivers=1", &behind, "-"];
         let mut send = command(&pair, "send", "x", &words);
         send.stdin(fs::File::open(pair.here.join("frames")).unwrap());
@@ -270,7 +271,7 @@ fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() 
     assert!(peak < 80 << 20, "{peak} bytes");
 }
 
-/// Returns the server's answers to `asks` on one stream, and the close reason.
+/// Sends `asks` in one session. Returns the server's answers, and its error if it sends one.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     told_in_version(pair, 2, asks)
 }
@@ -283,7 +284,7 @@ fn ask(asked: Asked) -> Ask {
     Ask { asked: Some(asked) }
 }
 
-/// A request of lost symbols.
+/// A request to send symbols (the payloads of datagrams) of frame 0 again.
 fn again(first: Vec<u32>, last: Vec<u32>) -> Ask {
     ask(Asked::Again(Again { frame: 0, first, last, receiver: 0 }))
 }
@@ -417,8 +418,8 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
         // datagrams.
         let count = |field: &str| sent.summary()[field].as_u64().expect("a number");
         assert!(count("most_repairs") < 500, "{sent}");
-        // 100 frames of 15 datagrams are 1500 datagrams, which the hostile receiver gets again
-        // about once.
+        // 100 frames of 15 datagrams are 1500 datagrams. With `repair`, the sender sends each of
+        // them again about once.
         let resent = count("resent");
         let is_right =
             if way == "--way=code" { resent == 0 } else { (15..2_000).contains(&resent) };
@@ -428,7 +429,7 @@ fn a_receiver_with_false_messages_costs_the_others_no_frame() {
 }
 
 #[test]
-fn frames_arrive_by_each_way_and_payloads_end_with_fewer_frames() {
+fn frames_arrive_by_each_way_even_if_the_last_payload_has_fewer() {
     let pair = Pair::of_services("stream=rw");
     for (way, words) in [
         ("auto", "repair at"),

@@ -120,8 +120,8 @@ fn a_second_attempt_is_checked_against_the_request() {
     assert!(!pair.here.join(".bashrc").exists());
 }
 
-/// The answer of a hostile server to a survey: the client's request for the values of the chunks,
-/// to compare the sources.
+/// The answer of a hostile server to a survey. In a survey, a client requests the hashes of the
+/// chunks from each source, to compare the sources.
 fn surveyed(encoded: &[u8]) -> Message {
     Message::Surveyed(Surveyed { manifest: encoded.to_vec(), done: true, ..Surveyed::default() })
 }

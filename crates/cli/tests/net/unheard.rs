@@ -24,7 +24,7 @@ fn copy_unheard(pair: &Pair) {
     assert_eq!(outcome.files, FILES);
 }
 
-/// A folder whose files need no data datagram.
+/// Creates a folder of empty files, which need no data datagram.
 fn make_lots(pair: &Pair) {
     for number in 0..FILES {
         write(&pair.here.join(format!("lots/{number}")), b"");

@@ -1,4 +1,4 @@
-//! Copies over emulated paths: loss, reordering, outages, packet sizes.
+//! Copies over emulated paths: loss, reordering, outages, freezes, packet sizes.
 
 use std::process::Command;
 use std::thread;
@@ -31,7 +31,7 @@ fn an_object_arrives_whole_despite_loss_reordering_duplicates_and_damage() {
     let wan = need!(Wan::new(rough(0.0), MTU, 5_000_000));
     for loss in [0.0, 0.01, 0.05, 0.12] {
         wan.set(&rough(loss));
-        // The copy runs with many segments, and with one.
+        // The push has several segments, the pull has one.
         for (way, segment) in [(Way::Push, "--segment=1Mi"), (Way::Pull, "--segment=0")] {
             let ended = wan.start(way, &["--rate=100M", segment]).end();
             let summary = ended.summary();
@@ -190,11 +190,11 @@ pub(super) enum End {
     Server,
 }
 
-/// The network fails during a copy.
+/// The network is down for `time` during a copy.
 fn gone_for(time: Duration, way: Way) {
     let path = link(100, 20, 0.001);
     let wan = need!(Wan::new(path.clone(), MTU, 20_000_000));
-    // The rate is so low that a progress event comes half-way on any machine.
+    // The rate is so low that a progress event comes long before the end on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     wan.set(&LinkSpec { up: false, ..path.clone() });
@@ -203,10 +203,10 @@ fn gone_for(time: Duration, way: Way) {
     assert_undisturbed(&wan, copy, way);
 }
 
-/// The client or the server freezes during a copy.
+/// The client or the server is frozen for `time` during a copy.
 fn frozen_for(time: Duration, way: Way, end: End) {
     let mut wan = need!(Wan::new(link(100, 20, 0.0), MTU, 20_000_000));
-    // The rate is so low that a progress event comes half-way on any machine.
+    // The rate is so low that a progress event comes long before the end on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     let server = wan.server.as_mut().expect("it was started").child();
@@ -217,7 +217,7 @@ fn frozen_for(time: Duration, way: Way, end: End) {
     assert_undisturbed(&wan, copy, way);
 }
 
-/// Asserts that the copy succeeds, with the same session and protocol.
+/// Asserts that the copy succeeds in one session, by `rbudp`.
 fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
     let ended = copy.end();
     assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
@@ -246,7 +246,7 @@ fn every_packet_size_is_found_and_used() {
 }
 
 #[test]
-fn a_datagram_size_that_does_not_pass_is_dropped_silently() {
+fn a_datagram_size_that_does_not_pass_is_reduced() {
     let wan = need!(Wan::new(link(200, 10, 0.0), MTU, 3_000_000));
     for way in WAYS {
         let ended = wan.start(way, &["--rate=80M", "--datagram=4000"]).end();
@@ -264,7 +264,8 @@ fn a_block_larger_than_any_packet_goes_in_fragments() {
             let args = ["--protocol=tsunami", "--rate=80M", "--datagram=32800"];
             let ended = wan.start(way, &args).end();
             let summary = ended.summary();
-            // The ORNL study's block; `--datagram` adds the 32 bytes of our header and tag.
+            // The ORNL study has blocks of 32,768 bytes. `--datagram` also counts the 32 bytes of
+            // longhaul's header and tag.
             assert_eq!(summary["payload_bytes"], 32_768, "{mtu} {way:?} {ended}");
             assert_eq!(summary["protocol"], "tsunami", "{mtu} {way:?} {ended}");
             assert!(ended.events("fallback").is_empty(), "{mtu} {way:?} {ended}");

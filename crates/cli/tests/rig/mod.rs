@@ -27,7 +27,7 @@ pub(crate) use tree::{
     assert_same, assert_same_attributes, content, remains, wait_until, write, write_private,
 };
 
-/// Limit of every wait; then the test panics. Generous, for a machine under load.
+/// Time limit of a wait; after it the test panics. It is generous, for a machine under load.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Ends a copy 5 s after its peer was killed without a goodbye, instead of after the session's idle
@@ -103,7 +103,7 @@ pub(crate) fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| AsRef::<OsStr>::as_ref(*word).to_owned()).collect()
 }
 
-/// Pseudo-random bytes of a seed, which cannot be compressed.
+/// Pseudo-random bytes from a seed; they cannot be compressed.
 pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let mut hasher = blake3::Hasher::new();

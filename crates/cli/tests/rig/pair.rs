@@ -137,7 +137,8 @@ impl Pair {
         Pair { client, host, server, here, there, args, scratch }
     }
 
-    /// Restarts the server after it has ended, on another port.
+    /// Restarts the server after it has ended, on another port and with `args`. The client has all
+    /// rights.
     pub(crate) fn restart(&mut self, args: &[&str]) {
         let allowed = self.client.id.clone();
         let args = [&["--allow", &allowed], args].concat();

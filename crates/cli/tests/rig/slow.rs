@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use super::skip::{self, Skipped};
 
-/// Delay of a call that counts as a hanging disk, in microseconds (60 s).
+/// Delay of each call of a disk that hangs, in microseconds (60 s).
 pub(crate) const HANGS: u32 = 60_000_000;
 
 /// Delay of a call that is longer than any test, in microseconds (an hour).
@@ -93,7 +93,7 @@ pub(crate) fn as_words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// The process that strace started.
+/// The id of the program that the process `strace` started.
 pub(crate) fn traced(strace: u32) -> u32 {
     let children = format!("/proc/{strace}/task/{strace}/children");
     let children = std::fs::read_to_string(children).expect("it runs");

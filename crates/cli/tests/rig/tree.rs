@@ -1,4 +1,4 @@
-//! Creates and compares trees with plain system calls, independently of longhaul.
+//! Writes files and compares trees, independently of longhaul.
 
 use std::collections::BTreeMap;
 use std::fs;

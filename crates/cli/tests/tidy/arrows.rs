@@ -1,4 +1,5 @@
-//! Crates depend downwards only, and each dependency has its reason in ARCHITECTURE.md.
+//! Crates depend only on crates of lower levels, and ARCHITECTURE.md names each external
+//! dependency.
 
 use std::fs;
 
@@ -104,7 +105,7 @@ const CLI_IMPORTS: [&str; 6] = [
     "longhaul_testbed",
 ];
 
-/// Files that also use sockets and ciphers directly, for `longhaul doctor`.
+/// The folder of `longhaul doctor`, and the crate that its files also use, for sockets and ciphers.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
 
 /// The workspace crates in the paths of a source, as `longhaul_net` in `longhaul_net::zone`.

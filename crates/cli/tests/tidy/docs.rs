@@ -1,4 +1,5 @@
-//! Checks of the pages: flags exist, links have targets, every page is linked.
+//! Checks of the Markdown pages: the flags, files and tests that they name exist, and each
+//! subcommand, exit status and page of `docs` is named.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +72,7 @@ fn help(command: &[String]) -> String {
     longhaul(&words).stdout
 }
 
-/// The flags of all subcommands, from their help.
+/// All flags of longhaul, from its help.
 fn known_flags() -> BTreeSet<String> {
     let mut known = flags(&help(&[]));
     for command in subcommands() {
@@ -179,8 +180,8 @@ fn every_path_on_the_map_exists() {
     none(lost.map(str::to_owned).collect(), "ARCHITECTURE.md names only paths that exist");
 }
 
-/// The names of tests in a page: words in backticks with two or more underscores, perhaps after
-/// the names of their modules.
+/// The names of tests and test modules in a page: words in backticks with two or more underscores,
+/// or with `::`.
 fn tests_named_in(page: &str) -> Vec<&str> {
     let code = page.split('`').skip(1).step_by(2);
     code.filter(|word| {

@@ -1,4 +1,5 @@
-//! No two modules of a crate import each other, directly or indirectly.
+//! No two modules of a crate import each other, directly or indirectly. The modules of `transfer`
+//! have levels, and import only modules of lower levels.
 //!
 //! A module here is a file or folder right below `src/`. A module's imports are the paths that
 //! start with `crate::` in any of its files, or with `super::` in its front page (`NAME.rs` or
@@ -11,7 +12,8 @@ use super::{Text, none, sources};
 /// The imports of each module of a crate.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The crate, the module below its `src/`, and whether the file is the module's front page.
+/// The crate, the module below its `src/`, and whether the file is the module's front page; `None`
+/// for `lib.rs` and `main.rs`.
 fn place(path: &str) -> Option<(&str, &str, bool)> {
     let (name, inner) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let (module, rest) = inner.split_once('/').unwrap_or((inner, ""));
@@ -113,7 +115,7 @@ fn modules_import_each_other_in_no_loop() {
     none(loops.collect(), "modules import each other");
 }
 
-/// The levels of the modules of `transfer`; all others are leaves below them.
+/// The levels of the modules of `transfer`. Its other modules are leaves: they have level 0.
 const TRANSFER: [(&str, u8); 19] = [
     ("api", 10),
     ("channel", 9),

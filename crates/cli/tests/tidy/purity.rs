@@ -1,8 +1,9 @@
-//! The core knows no clock, socket, thread, file or hash order.
+//! The core (`crates/proto`) uses no clock, socket, thread, file or hash order. The simulation uses
+//! nothing whose results differ between machines.
 
 use super::{none, sources};
 
-/// Words that show the use of something impure.
+/// Something forbidden, and the words that show its use.
 type Words = (&'static str, &'static [&'static str]);
 
 const HASH_ORDER: Words = ("hash order", &["HashMap", "HashSet"]);

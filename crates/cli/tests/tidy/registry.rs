@@ -1,4 +1,5 @@
-//! Each protocol of the registry has its page, its tests, and the experiments that it promises.
+//! Each protocol of the registry has its tests, and a page that names its flags and experiments.
+//! The code outside the core reads a protocol's properties, and does not test its name.
 
 use std::fs;
 
@@ -50,8 +51,8 @@ fn every_protocol_has_its_own_tests() {
     none(lost.map(|row| row.name.to_owned()).collect(), "a protocol has tests");
 }
 
-/// There are no exceptions: the equations of RBUDP (`longhaul model`) and its receive strategies
-/// (`--receive`) do not need its name.
+/// No file is exempt: the equations of RBUDP (`longhaul model`) and its receive strategies
+/// (`--receive`) do not need its name either.
 #[test]
 fn transfer_and_cli_branch_on_no_protocols_name() {
     let crates = ["crates/transfer/src/", "crates/cli/src/"];

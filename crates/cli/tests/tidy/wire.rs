@@ -40,7 +40,7 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     rest.find(to).map(|end| &rest[..end])
 }
 
-/// Removes the links of a doc comment.
+/// Joins the lines of a doc comment, replaces its links by their texts, and escapes `|`.
 fn plain(doc: &[String]) -> String {
     let mut text = doc.join(" ").replace("[`", "`");
     while let Some(at) = text.find("`]") {
@@ -50,7 +50,8 @@ fn plain(doc: &[String]) -> String {
     text.trim().replace('|', "\\|")
 }
 
-/// Converts `uint64, optional` and `Option<u64>` to protobuf's terms.
+/// Describes the type of a field for the page, from its attribute (such as `uint64, optional`) and
+/// its Rust type.
 fn kind(attribute: &str, of: &str) -> String {
     let words = attribute.split(", ").map(str::trim);
     let words: Vec<&str> = words.filter(|word| !word.starts_with("tag")).collect();
@@ -110,7 +111,7 @@ fn messages(source: &Text) -> String {
     out
 }
 
-/// The layout of a datagram's header, and the numbers of its kinds.
+/// The layout of a datagram's header, and the numbers of the kinds of datagrams.
 fn header(source: &Text) -> String {
     let rows = source.text.lines().filter_map(|line| line.strip_prefix("//! |"));
     let mut out = String::from("\n## The header of a datagram\n\n");

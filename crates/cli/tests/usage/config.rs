@@ -1,4 +1,4 @@
-//! Defaults from a file.
+//! The file `config.toml`: defaults for the flags of `cp`, and settings for single hosts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Invalid input: each error names the valid input, and the exit status is 2.
+//! Errors about invalid input, with advice: the exit status is 2 for wrong usage. Also the help.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ fn a_bwlimit_without_a_unit_is_refused_with_advice() {
 }
 
 #[test]
-fn errors_about_quantities_show_an_example() {
+fn an_invalid_value_of_a_flag_is_refused_with_advice() {
     let cases = [
         ("--rate=fast", "950M"),
         ("--rate=10MB", "is a size"),
@@ -93,7 +93,7 @@ fn a_setting_that_the_protocol_does_not_have_or_that_is_out_of_range_is_refused(
 }
 
 #[test]
-fn an_invalid_host_of_probe_or_doctor_is_refused() {
+fn an_invalid_host_or_flag_of_probe_or_doctor_is_refused() {
     let many = format!("--rate={}", ["1M"; 31].join(","));
     let cases: [(&[&str], &str); 10] = [
         (&["probe", "./folder"], "is not a host"),
@@ -204,7 +204,7 @@ fn help_is_a_subcommand_and_short_help_is_short() {
 }
 
 #[test]
-fn each_protocols_settings_have_their_own_page_and_are_on_no_other() {
+fn each_protocols_settings_are_only_on_their_own_page_and_in_the_manual() {
     let screen = longhaul(&["help", "cp"]);
     assert_eq!((screen.status, screen.stderr.as_str()), (0, ""));
     assert!(screen.stdout.starts_with("Examples:"), "{}", screen.stdout);
@@ -372,7 +372,7 @@ fn an_experiment_outside_of_a_repository_says_that_nothing_is_compared() {
 }
 
 #[test]
-fn a_refusal_is_the_last_event_of_every_command_with_events() {
+fn a_refusal_is_the_last_event_of_a_command_with_json() {
     let (folder, id) = identity();
     let missing = folder.path().join("none").display().to_string();
     let cases: [(&[&str], u64, &str); 9] = [

@@ -122,9 +122,9 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// The public functions and the traits of a type, from its module, the modules below, and the other
-/// files of its folder. At a crate's root the other files are left out, because other types there
-/// may have the same name.
+/// The public functions and constants and the traits of a type, from its module, the modules below,
+/// and the other files of its folder. At a crate's root the other files are left out, because other
+/// types there may have the same name.
 fn implemented(module: &Module, name: &str) -> Vec<String> {
     let (mut own, mut traits) = (Vec::new(), Vec::new());
     let below = module.path.trim_end_matches("mod.rs").trim_end_matches(".rs");
