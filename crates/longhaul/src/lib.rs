@@ -27,8 +27,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Dropping a [`Transfer`] cancels the copy and keeps the data that have arrived. A later call with
-//! the same arguments resumes the copy.
+//! Dropping a [`Transfer`] cancels the copy and keeps the data that are already on the disk. A
+//! later call with the same arguments resumes the copy.
 //!
 //! # From memory to memory
 //!

@@ -142,10 +142,10 @@ pub const ROW: Row = Row {
     paper: "Oak Ridge National Laboratory, Faster bulk transfer starring: UDP (2003), sections 3.2 \
             and 6; the public tool, versions 1.1 and 1.2",
     summary: "The receiver decides: every 350 ms it requests missing blocks and reports an error \
-              rate. The sender reduces the delay between datagrams from three times its target to \
-              the target, and raises it while the error rate exceeds the tolerated one. Loss of a \
-              few percent does not slow it down. Made for paths without much other traffic, to \
-              which it yields little.",
+              rate. The sender begins with three times the target rate's delay between datagrams, \
+              and reduces the delay to that of the target rate. While the error rate exceeds the \
+              tolerated one, the sender lengthens the delay. Loss of a few percent does not slow \
+              Tsunami down. Made for paths without much other traffic, to which it yields little.",
     experiments: &["ornl-memory", "ornl-file", "ornl-reorder"],
     frugal: true,
     many: false,

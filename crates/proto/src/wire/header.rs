@@ -1,5 +1,6 @@
-//! The header in front of every datagram: 16 bytes, big-endian. The seal authenticates the header;
-//! only probes and their answers have no seal.
+//! The header in front of every datagram: 16 bytes, big-endian. The seal authenticates the header.
+//! Probes and their answers have no seal. With `--cipher none`, data datagrams end with a token
+//! instead of a seal.
 //!
 //! | bytes | field |
 //! | --- | --- |
