@@ -8,9 +8,8 @@ use prost::Message as _;
 /// Maximum number of checked pieces of an answer. The first invalid piece ends the answer.
 const PIECES: u32 = 200;
 
-/// Checks that an accepted answer is complete, however the answer is split into pieces. A complete
-/// answer has one unchanged list of files without holes, and one value for each chunk of these
-/// files.
+/// Checks that an accepted answer has one unchanged list of files without holes, and at most one
+/// value for each chunk of these files, however the answer is split into pieces.
 pub fn run(bytes: &[u8]) {
     let (mut answer, mut rest) = (SurveyAnswer::default(), bytes);
     let (mut encoded, mut values) = (Vec::new(), Vec::new());

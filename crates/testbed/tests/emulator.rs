@@ -55,8 +55,8 @@ fn sockets(emulation: &Emulation, v6: bool) -> (UdpSocket, UdpSocket) {
     (a, b)
 }
 
-/// Sends `super_packets` of `segments` segments of `bytes` bytes; each starts with its number, and
-/// the rest repeats the number's lowest byte.
+/// Sends `super_packets` of `segments` segments of `bytes` bytes. Each segment starts with its
+/// number, and the rest repeats the number's lowest byte.
 fn send_numbered(socket: &UdpSocket, super_packets: u32, segments: u32, bytes: usize) {
     try_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes as i32).unwrap();
     for n in 0..super_packets {
@@ -110,7 +110,8 @@ fn a_round_trip_is_never_shorter_than_the_rtt_and_hardly_longer() {
         let trips: Vec<Duration> = (0..30).map(ping).collect();
         let least = trips.iter().min().unwrap();
         assert!(*least >= Duration::from_millis(20), "{least:?}");
-        // Only the shortest of 30 round trips, because other load on the machine delays some.
+        // Checks only the shortest of 30 round trips, because other load on the machine delays
+        // some.
         assert!(*least < Duration::from_millis(23), "{trips:?}");
         a.send(b".").unwrap();
         echo.join().unwrap();

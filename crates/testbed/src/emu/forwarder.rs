@@ -169,7 +169,8 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts forwarding between `ports` over `links`; keeps `processors` awake meanwhile.
+    /// Starts forwarding between `ports` over `links`; keeps `processors` awake while packets are
+    /// in flight.
     pub(super) fn start(
         ports: Vec<Port>,
         links: Vec<LinkBetween>,

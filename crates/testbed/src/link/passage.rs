@@ -337,7 +337,7 @@ mod tests {
         fates.iter().filter_map(at).collect()
     }
 
-    /// A link of 10 Mbit/s on which every packet after the first has this fate.
+    /// A link of 10 Mbit/s on which some packets of a fast sender meet this fate.
     fn doomed(fate: Fate) -> LinkSpec {
         let path = LinkSpec::path(Rate::from_mbps(10), Span::from_millis(1));
         match fate {

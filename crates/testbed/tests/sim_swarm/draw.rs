@@ -61,6 +61,7 @@ struct Network {
 struct Bounds {
     bytes: u64,
     flows: u64,
+    /// The slowest rate that the hosts allow, in Mbit/s.
     slowest: u64,
     /// The sum of a copy's protocol timers; of several copies, the highest of these sums.
     timers: Span,
@@ -314,7 +315,8 @@ fn copy(random: &mut Random, text: &mut String, bounds: &mut Bounds) {
     }
 }
 
-/// Draws some of a protocol's settings: near their defaults, or at the ends of their ranges.
+/// Draws some of a protocol's settings: near their defaults, or at the ends or in the middle of
+/// their ranges.
 fn settings(random: &mut Random, text: &mut String, row: &Row, wild: bool, bounds: &mut Bounds) {
     let mut given = Vec::new();
     let fixed = OWN.iter().find(|(name, _)| *name == row.name);
