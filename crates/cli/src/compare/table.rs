@@ -82,7 +82,7 @@ pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
     rows
 }
 
-/// The table as text: title, headings, one line a candidate, notes.
+/// The table as text: title, headings, one line for each candidate, notes.
 pub(super) fn lines(setting: &Setting, standings: &[Standing]) -> Vec<String> {
     let mut lines = vec![bold(&setting.title)];
     lines.extend(table::lines(&cells(standings), 1));

@@ -135,7 +135,7 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
     let again = run(&[]).summary();
     assert_eq!(again["skipped_files"], 2);
     assert_eq!(again["resumed_bytes"], 1000 + (10 << 20));
-    // Same size and time, different content.
+    // The content differs, but size and time are equal.
     for (name, len) in [("small", 1000), ("large", 10 << 20)] {
         let path = pair.there.join("t").join(name);
         let then = fs::metadata(&path).unwrap().modified().unwrap();

@@ -105,7 +105,7 @@ fn a_link_to_an_open_file_descriptor_is_not_replaced() {
     let pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let log = fs::File::create(pair.here.join("log")).unwrap();
-    // Like /dev/stdout when it is redirected to a file.
+    // /dev/stdout is also such a link. Here stdout is a file.
     std::os::unix::fs::symlink("/proc/self/fd/1", pair.here.join("out")).unwrap();
     let id = format!("--server-id={}", pair.server.id);
     let mut command = pair.client.command(["cp", &id]);

@@ -113,7 +113,7 @@ fn checksum_filters_lists_and_missing_folders_work_within_a_host() {
     write(&here.at("t/y.tmp"), b"y");
     here.cp(&["-r", "--exclude=*.tmp", "--mkpath", "t", "a/b/t"]).summary();
     assert_eq!(names(&here.at("a/b/t")), ["x.dat"]);
-    // Different content of the same size and time.
+    // The content differs, but size and time are equal.
     let time = fs::metadata(here.at("t/x.dat")).unwrap().modified().unwrap();
     fs::write(here.at("a/b/t/x.dat"), b"!").unwrap();
     let file = fs::File::options().write(true).open(here.at("a/b/t/x.dat")).unwrap();
@@ -212,7 +212,7 @@ fn a_killed_local_copy_resumes_from_the_written_data() {
     let whole = bytes(40 << 20, 1);
     write(&here.at("t/big"), &whole);
     write(&here.at("t/small"), b"s");
-    // Each of the 40 chunks takes 0.1 s, so the copy can be killed half-way.
+    // Each of the 40 chunks takes 0.1 s, so the copy can be killed before its end.
     let slow = need!(slow_calls("pwrite64", 100_000));
     let mut copy = here.start_in(&slow, &["-r", "t", "new"]);
     copy.progressed(8 << 20);

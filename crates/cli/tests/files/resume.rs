@@ -58,7 +58,7 @@ impl Case {
 
     /// Starts a slow copy and kills its client or server after [`KILL_AT`] bytes. Returns the
     /// progress reported before the kill.
-    fn kill_half_way(&mut self, the_client: bool) -> u64 {
+    fn kill_under_way(&mut self, the_client: bool) -> u64 {
         let mut copy = self.start_with(&[RATE, "--retry-for=0s", IMPATIENT]);
         let reported = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
         if the_client {
@@ -89,7 +89,7 @@ impl Case {
 
 fn a_kill_costs_little(way: Way, the_client: bool) {
     let mut case = Case::new(way, SIZE);
-    let reported = case.kill_half_way(the_client);
+    let reported = case.kill_under_way(the_client);
     let summary = case.finish();
     let resumed = summary["resumed_bytes"].as_u64().unwrap();
     assert!(
@@ -160,7 +160,7 @@ fn a_lost_or_damaged_journal_is_rebuilt_from_existing_data() {
 #[test]
 fn wrong_data_in_a_partial_file_are_never_accepted() {
     let mut case = Case::new(Way::Push, SIZE);
-    case.kill_half_way(true);
+    case.kill_under_way(true);
     let partial = case.file(".to.lh-part");
     let mut content = fs::read(&partial).unwrap();
     content[1_000_000] ^= 1;
@@ -245,7 +245,7 @@ fn a_killed_copy_of_a_tree_keeps_its_complete_files() {
 #[test]
 fn a_source_changed_between_runs_is_detected_and_only_the_change_is_sent() {
     let mut case = Case::new(Way::Push, SIZE);
-    let reported = case.kill_half_way(true);
+    let reported = case.kill_under_way(true);
     let path = case.pair.here.join("file");
     let mut content = bytes(SIZE, 1);
     content[0] ^= 1;
@@ -353,7 +353,7 @@ fn a_source_that_changed_with_equal_size_and_time_is_not_mixed_with_older_data()
 #[test]
 fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     let mut case = Case::new(Way::Push, SIZE);
-    let reported = case.kill_half_way(true);
+    let reported = case.kill_under_way(true);
     let path = case.pair.here.join("file");
     let then = fs::metadata(&path).unwrap().modified().unwrap();
     fs::write(case.pair.here.join("moved"), bytes(SIZE, 1)).unwrap();

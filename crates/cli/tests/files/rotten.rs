@@ -22,7 +22,7 @@ fn corruption_in_a_partial_file_is_found_despite_the_journal() {
     let then = fs::metadata(&partial).unwrap().modified().unwrap();
     rotten.write_all_at(&[!bytes(LEN, 1)[2_000_000]], 2_000_000).unwrap();
     rotten.set_modified(then).unwrap();
-    // A new server process, because a process may trust the files that it wrote itself.
+    // A new server process starts, because a process may trust the files that it wrote itself.
     let mut pair = pair;
     pair.server.child().signal(rustix::process::Signal::KILL);
     pair.restart(&[]);

@@ -36,8 +36,8 @@ fn assert_image(path: &Path, summary: &Value) {
     assert_eq!(summary["blake3"], Value::Null);
 }
 
-/// A copy must not hash the holes: a core needs minutes to hash a terabyte, and the rig's time
-/// limit ends the copy earlier.
+/// A copy must not hash the holes: a core needs minutes to hash a terabyte, and the time limit of
+/// tests ends the copy earlier.
 #[test]
 fn a_sparse_image_of_a_terabyte_is_pushed_and_pulled_without_reading_its_holes() {
     let pair = Pair::new();

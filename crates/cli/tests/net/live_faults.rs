@@ -104,8 +104,8 @@ fn stream_continues((fault, of): (Fault, Of)) {
     let client = if of == Of::Sender { sender.id() } else { receiver.id() };
     fault.begin(&far.relay, server, client)();
     let ended = Instant::now();
-    // Skips the reports of the first two seconds: they may be older than the end of the fault, and
-    // have waited in the sender's pipe.
+    // Skips the reports of the first two seconds after the fault: they may be older than its end,
+    // and have waited in the sender's pipe.
     let is_new =
         |event: &Value| event["event"] == "progress" && ended.elapsed() > Duration::from_secs(2);
     let sent = sender.event(is_new)["frames"].as_u64().expect("a number");

@@ -164,7 +164,7 @@ fn kill_and_go_on(each: u64, least: u64) {
     for server in [1, 2] {
         write(&star.roots[server].join("b"), &contents[1]);
     }
-    // Each sends 1.5 MB/s, and progress comes once a second.
+    // Each host sends 1.5 MB/s, and progress comes once a second.
     let mut copy = star.start(&["--rate=12M"], &[(0, "a"), (1, "b")], ".");
     copy.event(|event| {
         let brought = |server| star.row(event, server)["received_bytes"].as_u64();

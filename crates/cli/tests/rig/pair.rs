@@ -104,7 +104,7 @@ impl Pair {
         Pair::with_rights("", args)
     }
 
-    /// Like [`Pair::new`], with files in memory if there is enough.
+    /// Like [`Pair::with`], with files in memory if enough memory is free.
     pub(crate) fn in_memory(args: &[&str]) -> Pair {
         Pair::within(scratch(), "", args)
     }

@@ -1,5 +1,5 @@
 //! Each protocol of the registry has its tests, and a page that names its flags and experiments.
-//! The code outside the core reads a protocol's properties, and does not test its name.
+//! `transfer` and `cli` read a protocol's properties from its row, and do not test its name.
 
 use std::fs;
 

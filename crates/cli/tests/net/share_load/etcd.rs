@@ -1,4 +1,4 @@
-//! The load of `share_load` with etcd: gRPC over HTTP/2, not encrypted.
+//! The load of `share_load` with etcd: gRPC over HTTP/2, unencrypted.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -49,7 +49,7 @@ struct KeyValue {
     value: Vec<u8>,
 }
 
-/// A message as gRPC frames it.
+/// Encodes a message with the prefix of gRPC: uncompressed, and its length.
 fn framed(message: &impl Message) -> Bytes {
     let encoded = message.encode_to_vec();
     let mut all = vec![0];
