@@ -116,10 +116,10 @@ impl Pacer {
         self.fixed.unwrap_or_else(|| burst_of(self.rate, self.datagram)).min(self.most)
     }
 
-    /// Lets a late driver send as many datagrams as the rate carries in the time `late`, at least
-    /// ten and at most [`MAX_BURST`], together and in addition to its burst. At a slow rate a burst
-    /// is a single datagram: without this call, a driver that runs only every ten milliseconds
-    /// would send at most two datagrams each time. A fixed burst stays as it is.
+    /// Lets a late driver send more datagrams together, in addition to its burst: as many as the
+    /// rate carries in the time `late`, at least ten and at most [`MAX_BURST`]. At a slow rate a
+    /// burst is a single datagram: without this call, a driver that runs only every ten
+    /// milliseconds would send at most two datagrams each time. A fixed burst stays as it is.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }

@@ -25,8 +25,8 @@ pub enum Taken {
 pub struct Cursor {
     mode: Mode,
     keys: Prefix,
-    /// The id of the link, if the subscriber is a link to another server: it does not get messages
-    /// that came over this link. 0 for other subscribers.
+    /// The id of the link, if the subscriber is a link to another server; otherwise 0. The
+    /// subscriber does not get messages that came over this link.
     not_via: u64,
     /// The position of the next message.
     next: u64,

@@ -95,7 +95,7 @@ pub struct Cover {
 
 /// Returns a code for `per_second` datagrams over a hop. Messages that the code restores still
 /// arrive within `deadline`. A group collects datagrams for half of the time that remains of
-/// `deadline` after RTT/2 + jitter; the jitter counts as at most a quarter of the deadline. The
+/// `deadline` after RTT/2 + jitter. The jitter counts as at most a quarter of the deadline. The
 /// group has as many repairs as [`plan`] gives a stream's frame of the same length, at most 32.
 /// `None` if no time remains.
 pub fn cover(deadline: Span, per_second: f64, path: &Path) -> Option<Cover> {

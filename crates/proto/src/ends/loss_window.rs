@@ -46,9 +46,9 @@ impl LossWindow {
         self.now = (highest, received);
     }
 
-    /// Returns the loss ratio to expect: the remembered ratio until [`ENOUGH`] datagrams were
-    /// reported or the counts refute it, then the ratio since the start of the window. Without
-    /// a remembered ratio, `None` until `least` datagrams were sent.
+    /// Returns the loss ratio to expect. A remembered ratio holds until [`ENOUGH`] datagrams were
+    /// reported or the counts refute it. From then on, the ratio since the start of the window
+    /// holds. Without a remembered ratio, `None` until `least` datagrams were sent.
     pub(crate) fn expected(&self, least: u64) -> Option<Expected> {
         let sent = self.now.0.saturating_sub(self.start.0);
         let lost = sent.saturating_sub(self.now.1.saturating_sub(self.start.1));

@@ -53,7 +53,8 @@ impl<S: Sender> Out<S> {
         self.run_until(self.now + Span::from_millis(millis))
     }
 
-    /// Sends until there is nothing to send, and `waits` does not wait for the next wake-up.
+    /// Sends until there is nothing to send and `waits` returns false. `waits` gets the sender's
+    /// next wake-up, and returns whether it has waited for this wake-up.
     fn run_while(&mut self, waits: impl Fn(&mut Self, Wake) -> bool) -> Vec<u32> {
         let from = self.sent.len();
         loop {

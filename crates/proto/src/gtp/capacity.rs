@@ -9,13 +9,13 @@
 //! and falls to a ceiling (see below). Near the train's rate C_r rises slowly, because a rate that
 //! is too high first fills a queue, and the queue is noticed late.
 //!
-//! A *ceiling* is a rate just below the arrival rate when there is loss, a rate a few steps below
-//! C_r when a queue grew, or a rate just below that of a train of many steps. While no ceiling
-//! holds, a small loss is enough to set one. While a ceiling holds, only loss above the threshold
-//! of the capacity estimator (CE, which follows one flow) counts, because a path may lose a little
-//! at any rate. If flows send far less than requested, the loss may come from hosts that pause and
-//! catch up. Such loss counts only if the next interval has it too. A ceiling that is found again
-//! holds longer.
+//! A *ceiling* is an upper limit of C_r that was found. After a loss, it is a rate just below the
+//! arrival rate. After a queue grew, it is a rate a few steps below C_r. After a train of many
+//! steps, it is a rate just below the train's rate. While no ceiling holds, a small loss is enough
+//! to set one. While a ceiling holds, only loss above the threshold of the capacity estimator (CE,
+//! which follows one flow) counts, because a path may lose a little at any rate. If flows send far
+//! less than requested, the loss may come from hosts that pause and catch up. Such loss counts only
+//! if the next interval has it too. A ceiling that is found again holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling

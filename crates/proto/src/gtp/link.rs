@@ -203,7 +203,7 @@ mod tests {
         assert!(link.on_train(&mut capacity, 800e6));
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
         assert!(!link.on_train(&mut capacity, 5e9));
-        // More than the card's speed is never used, not even after a train.
+        // A found C_r never exceeds the card's speed, even after a train.
         capacity.set_found(1.02e9);
         link.on_interval(&rules().tuning, &mut capacity, 1e9, &[]);
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));

@@ -158,7 +158,8 @@ tuning! {
     /// Minimum level of loss that counts as unchanged after the rate fell. Level 0 is the loss that
     /// a link of limited capacity would have now; level 1 is the loss before the rate fell.
     own_stays: f64 = 0.5;
-    /// Nothing is learned while the loss ratio exceeds the known own loss by this or less.
+    /// A higher own loss is learned only if the loss ratio exceeds the known own loss by more than
+    /// this.
     own_least: f64 = 0.001;
     /// Loss up to this multiple of the learned own loss counts as own loss too, because own
     /// loss varies over time.
@@ -179,7 +180,8 @@ tuning! {
     others_unused: f64 = 0.5;
     /// Other traffic that uses less than this share of its part counts as gone.
     others_absent: f64 = 0.1;
-    /// Other traffic below this share of the link cannot hide that the link is full.
+    /// Other traffic below this share of the link is ignored when a loss is judged: it is too small
+    /// to have filled the link.
     others_small: f64 = 0.05;
     /// Factor on the part of other traffic that wants more: its part doubles in about three
     /// periods.

@@ -1,7 +1,7 @@
 //! Careful Resume (RFC 9959): a flow over a remembered path starts at half of the remembered rate.
 //!
-//! - **Reconnaissance** (section 3.2): the session measures the round-trip time. If it has changed
-//!   too much, the path is treated as unknown: [`Remembered::fits`].
+//! - **Reconnaissance** (section 3.2): the session measures the round-trip time. If this time has
+//!   changed too much, the path is treated as unknown: [`Remembered::fits`].
 //! - **Unvalidated** (section 3.3): after the first packet train, the flow sends at half of the
 //!   remembered rate until the report on that train arrives, but at most half of the remembered
 //!   bandwidth-delay product.

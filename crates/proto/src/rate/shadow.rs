@@ -69,9 +69,9 @@ const TRAIN_ROUNDS: u32 = 3;
 const FITS: f64 = 0.25;
 /// A train that differs from the last trains by this share shows that the path has changed.
 const CHANGED: f64 = 0.2;
-/// The flow is alone again if more than [`ALONE`] of the capacity arrives and others make no queue
-/// for [`LEAVE_ROUNDS`] rounds in a row, or if others make no queue for [`IDLE`] seconds and
-/// [`IDLE_RTTS`] round trips.
+/// The flow is alone again in two cases. For [`LEAVE_ROUNDS`] rounds in a row, more than [`ALONE`]
+/// of the capacity arrives and others make no queue. Or others make no queue for [`IDLE`] seconds
+/// and [`IDLE_RTTS`] round trips.
 const ALONE: f64 = 0.92;
 const LEAVE_ROUNDS: u32 = 3;
 const IDLE: f64 = 4.0;
@@ -89,8 +89,8 @@ const LEAST_LEN: u64 = 4;
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
-/// For this many round trips after the other flows were found not to slow down, losses do not
-/// shrink a window of at most our fair share.
+/// When the other flows were found not to slow down, losses do not shrink a window of at most our
+/// fair share for this many round trips.
 const HELD: f64 = 6.0;
 /// While no window is in use, a queue is drained at this share of the capacity, even a queue of
 /// other flows. A queue that stays is then not ours.

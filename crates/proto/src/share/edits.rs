@@ -1,7 +1,7 @@
 //! A client's unacknowledged edits, and its presence (values that vanish with the client), across
 //! any number of connections.
 //!
-//! If an answer was lost with a connection, the client sends the edit again with its old number: a
+//! If an answer was lost with a connection, the client sends the edit again with its old number. A
 //! server that has already applied the edit only returns the outcome (`super::writers`). If the
 //! edit never reached the server, the server makes it only if no other writer has changed its key
 //! since the program requested the edit. The client asks for its presence again on each new

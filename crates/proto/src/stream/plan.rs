@@ -31,8 +31,8 @@ pub struct Plan {
 /// Plans a stream that uses `way`; without `way`, the one of repair and code with the lower rate.
 /// Its datagrams have `overhead` bytes in addition to the symbol. For payloads, the frame of
 /// `needs` is a whole payload. The jitter counts as at most a quarter of the deadline; frames with
-/// a longer additional delay may be late. Returns `None` if `way` cannot meet the deadline or,
-/// without `way`, if neither repair nor code can.
+/// a longer additional delay may be late. Returns `None` if `way` (without `way`: both repair and
+/// code) cannot meet the deadline.
 pub fn plan(needs: &Needs, path: &Path, overhead: u16, way: Option<Way>) -> Option<Plan> {
     let path = path.calmed(needs.deadline);
     let choice = choose(needs, &path);

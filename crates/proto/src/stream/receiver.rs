@@ -326,10 +326,10 @@ impl Receiver {
         Some(Delivery::Frame { frame, length: head.length, shape, beyond_path })
     }
 
-    /// The next request of lost symbols. A frame without repairs is requested after its last
-    /// symbol, after a pause, or, if none of its symbols arrived, after the first symbol of a later
-    /// frame. The request is repeated after each round trip and [`PAUSE`], while the answer can be
-    /// in time.
+    /// The next request of lost symbols. The receiver requests lost symbols of a frame without
+    /// repairs after the frame's last symbol or after a pause. If none of the frame's symbols
+    /// arrived, the first symbol of a later frame triggers the request. The request is repeated
+    /// after each round trip and [`PAUSE`], while the answer can be in time.
     pub fn poll_request(&mut self, now: Time) -> Option<Request> {
         let again = now + self.rtt + PAUSE;
         self.absent = self.absent.split_off(&self.next);

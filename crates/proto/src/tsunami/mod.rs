@@ -10,10 +10,10 @@
 //! > packets received (a multiple of 50) and amount of time since the last report (more than 350ms)
 //! > have been satisfied. (6)
 //!
-//! The receiver decides: it requests missing blocks, reports the error rate, requests a restart
-//! (resending everything from the first missing block on) if too much is missing, and acknowledges
-//! the whole object at the end. The sender sends in order, requested blocks first; the delay
-//! between datagrams begins at three times the delay of the highest rate (the *target*).
+//! The receiver decides. It requests missing blocks, reports the error rate, and acknowledges the
+//! whole object at the end. If too much is missing, it requests a *restart*: the sender resends
+//! everything from the first missing block on. The sender sends in order, requested blocks first;
+//! the delay between datagrams begins at three times the delay of the highest rate (the *target*).
 //!
 //! The study's troubles, their causes, and the solutions here:
 //! - "Many of the requests were repeats": every report requested blocks in flight again. Here a

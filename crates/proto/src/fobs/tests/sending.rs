@@ -29,8 +29,8 @@ impl Out {
         Out { sender: FobsSender::greedy(setup), now: Time::ZERO, sent: Vec::new() }
     }
 
-    /// The next block that the sender sends; `None` if it has none before an event other
-    /// than its pacing timer.
+    /// The next block that the sender sends; `None` if the sender waits for anything but its pacing
+    /// timer.
     fn next(&mut self) -> Option<Block> {
         loop {
             let before = self.sent.len();
@@ -357,10 +357,9 @@ impl Model {
     /// before all others were sent as often.
     ///
     /// In some states only known losses may be resent: between chunks, without a grant, after an
-    /// acknowledgement without new blocks, during congestion. The rule then holds among the
-    /// stretches known to be lost, and no other block is sent.
-    /// While unsent blocks may be sent, only an acknowledgement shows that a resent block is lost;
-    /// the time since its send does not.
+    /// acknowledgement without new blocks, and during congestion. The rule then holds among the
+    /// stretches known to be lost, and no other block is sent. While unsent blocks may be sent,
+    /// only an acknowledgement shows that a resent block is lost; the time since its send does not.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
         assert!(!self.there.contains(&block), "{block:?} was acknowledged");
         let (before, of) = match self.goes.get(&block) {
