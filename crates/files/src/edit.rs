@@ -156,8 +156,8 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's error. Everything at `to` is unchanged, unless a sync after the rename failed, or
-/// the attempt to undo a rename. Replaced content that cannot be removed is no error; the content
-/// keeps its temporary name.
+/// the attempt to undo a rename failed. Replaced content that cannot be removed is no error; the
+/// content keeps its temporary name.
 pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(to)?;
     // rename(2) replaces neither a file with a folder nor a folder with a file, and no folder with

@@ -9,7 +9,7 @@ pub(super) enum Failure {
     Stranger(PeerId),
     /// No program listens on the port.
     Refused,
-    /// There was no answer; the text says in which step.
+    /// There was no answer; the text says so to the user.
     Silent(&'static str),
     /// Anything else.
     Other(String),

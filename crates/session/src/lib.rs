@@ -116,7 +116,7 @@ pub struct Settings {
 /// The carriers to try and to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriers {
-    /// QUIC, and TCP in parallel.
+    /// QUIC and TCP. A client tries TCP later; see [`Settings::tcp_after`].
     Both,
     /// QUIC alone.
     Quic,

@@ -247,7 +247,7 @@ impl FrameWriter {
 fn discard(out: &mut Out) {
     let out: &mut dyn Any = &mut **out;
     if let Some(stream) = out.downcast_mut::<quinn::SendStream>() {
-        // Fails if all data have arrived.
+        // The reset fails if all data have arrived.
         let _ = stream.reset(NO_ERROR);
     }
 }

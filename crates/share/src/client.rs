@@ -119,7 +119,7 @@ struct Client {
     edits: Edits,
     tell: BTreeMap<u64, Waiting<Answer>>,
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
-    /// Presence that is being restored, by the number of the call.
+    /// Keys of presences that are being restored, by the number of the call.
     holds: BTreeMap<u64, Key>,
     /// The number of the last call without an edit. Calls without an edit have even numbers, edits
     /// odd ones.
@@ -447,7 +447,7 @@ async fn bring(session: &mut Session, watching: &mut Watching) -> Result<(), Err
         watching.held.set(watching.replica.bytes())?;
         if let Some(news) = news {
             let news = watching.limit.unread(news)?;
-            // Fails if the program has dropped its watch; then `watch` ends.
+            // If the send fails, the program has dropped its watch; then `watch` ends.
             let _ = watching.tell.send(Ok(news)).await;
         }
     }

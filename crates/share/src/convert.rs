@@ -1,5 +1,5 @@
-//! Converts and validates the messages of a shared tree. A presence is a key that exists only while
-//! its client is connected.
+//! Converts and validates the messages of a shared tree. A presence is a value that the server
+//! deletes when its writer disconnects.
 
 use std::sync::Arc;
 

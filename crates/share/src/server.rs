@@ -33,8 +33,8 @@ pub struct Shared {
     turns: Turns,
 }
 
-/// The writer of a stream. Its presences (keys that exist only while it is connected) end with the
-/// stream.
+/// The writer of a stream. Its presences (values that the server deletes when their writer
+/// disconnects) end with the stream.
 struct Writing<'a> {
     store: &'a Store,
     client: [u8; 32],
@@ -160,7 +160,8 @@ impl Shared {
                     let turn = turns.clone().acquire_owned().await;
                     let turn = turn.expect("nobody closes it");
                     let answering = self.begin(asked, writing, right)?;
-                    // Fails only if writing answers has failed; the writer reports that error.
+                    // The send fails only if writing answers has failed. The writer reports that
+                    // error.
                     let _ = queue.send((answering, turn)).await;
                 }
                 asked = reader.read::<Ask>().await?;

@@ -293,7 +293,7 @@ impl Gathering {
     /// Sends the reports for which the restoring thread had no room.
     fn settle(&mut self) {
         while !self.over {
-            let word = match (self.begun, self.owed, self.ended) {
+            let input = match (self.begun, self.owed, self.ended) {
                 (true, ..) => {
                     let Some(run) = &self.run else { return };
                     Gathered::Begun(run.terms)
@@ -302,7 +302,7 @@ impl Gathering {
                 (_, None, true) => Gathered::Ended,
                 _ => return,
             };
-            let sent = self.out.try_send(word);
+            let sent = self.out.try_send(input);
             match sent {
                 Ok(()) if self.begun => self.begun = false,
                 Ok(()) if self.owed.is_some() => self.owed = None,
@@ -332,7 +332,7 @@ pub(crate) struct Gather {
     pub(crate) states: Receiver<(Phase, Span)>,
     pub(crate) data: Option<(u64, Opener)>,
     pub(crate) scratch: Vec<u8>,
-    /// Requests of lost symbols, for the server.
+    /// Requests for lost symbols, to the server.
     pub(crate) requests: mpsc::Sender<Again>,
 }
 

@@ -76,7 +76,7 @@ pub struct Send {
     /// Frames a second, times 1000.
     #[prost(uint64, tag = "7")]
     pub per_second_milli: u64,
-    /// The time from when the sender takes a frame until its delivery.
+    /// The maximum time from when the sender takes a frame until its delivery.
     #[prost(uint64, tag = "8")]
     pub deadline_micros: u64,
     /// Maximum number of frames in a payload; 0 or 1: each frame is sent separately. With more
@@ -205,7 +205,7 @@ pub struct State {
     /// Frames a second, times 1000.
     #[prost(uint64, tag = "5")]
     pub per_second_milli: u64,
-    /// The time from when the sender takes a frame until its delivery.
+    /// The maximum time from when the sender takes a frame until its delivery.
     #[prost(uint64, tag = "6")]
     pub deadline_micros: u64,
     /// The round-trip time from the sender to the server.

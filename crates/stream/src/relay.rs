@@ -95,8 +95,8 @@ pub(crate) enum Work {
     Remove(u64),
 }
 
-/// Starts the thread, for datagrams of at most `datagram` bytes. The thread ends when all senders
-/// of work are dropped. The returned receiver yields free blocks.
+/// Starts the thread, for datagrams of at most `datagram` bytes. The thread ends when all clones of
+/// the returned [`Sender`] are dropped. The returned [`Receiver`] yields free blocks.
 pub(crate) fn start(
     socket: Arc<Socket>,
     datagram: u16,

@@ -42,7 +42,7 @@ pub(crate) struct Live {
     pub(crate) relay: Sender<Work>,
     pub(crate) came: Arc<Came>,
     pub(crate) rtt: LeastRtt,
-    /// Requests of lost symbols, from receivers.
+    /// Requests for lost symbols, from receivers.
     pub(crate) requests: mpsc::Sender<Again>,
     /// Ends this sender's stream when a newer sender replaces this sender.
     pub(crate) replaced: oneshot::Sender<()>,
@@ -181,7 +181,7 @@ impl Rooms {
         Ok((number, room.changed.subscribe()))
     }
 
-    /// Ends a stream after `frames`, at its sender's request.
+    /// Ends a stream of `frames` frames, at its sender's request.
     pub(crate) fn finish(&self, name: &Key, number: u64, frames: u32) {
         if let Some(room) = self.rooms.borrow_mut().get_mut(name)
             && room.live.as_ref().is_some_and(|(live, _)| *live == number)
@@ -248,7 +248,7 @@ impl Rooms {
         }
     }
 
-    /// Passes a receiver's request of lost symbols on to the sender. If many requests wait for the
+    /// Passes a receiver's request for lost symbols on to the sender. If many requests wait for the
     /// sender, the request is dropped, and the receiver repeats it.
     pub(crate) fn request(&self, name: &Key, number: u64, again: Again) {
         let mut rooms = self.rooms.borrow_mut();

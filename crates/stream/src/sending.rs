@@ -37,7 +37,7 @@ pub(crate) enum Order {
     /// Sets where datagrams go; `None` while the connection is lost.
     Link(Option<Outgoing>),
     /// The measurements of the path, and the number of receivers. `keeps`: frames have no repairs,
-    /// so sent frames are kept for requests of lost symbols.
+    /// so sent frames are kept for requests for lost symbols.
     Follow { path: Span, losses: Losses, rate: Rate, keeps: bool, receivers: u32 },
     /// A receiver, by its number, lacks symbols.
     Again(Request, u32),
@@ -76,7 +76,7 @@ pub(crate) fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread. The thread ends after [`Order::Finish`], or when the sender of orders is
+/// Starts the thread. The thread ends after [`Order::Finish`], or when the returned channel end is
 /// dropped.
 ///
 /// # Errors
@@ -277,7 +277,8 @@ impl Sending {
             if let Some(len) = self.write(&head, shape) {
                 let Some(link) = &mut self.link else { return };
                 let payload = &self.payload[..len];
-                // Fails when the keys are used up, after 2⁴⁰ datagrams; then nothing more is sent.
+                // `push` fails after 2⁴⁰ datagrams, when the keys are used up. Then nothing more is
+                // sent.
                 let _ = self.batch.push(&mut link.data, Kind::Data, head.block(), payload);
             }
             if self.batch.room() == 0 {

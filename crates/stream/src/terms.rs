@@ -138,7 +138,7 @@ pub fn terms(
     Terms { symbol, frame, per_second, deadline, group }.check()
 }
 
-/// Parses a request of lost symbols.
+/// Parses a request for lost symbols.
 ///
 /// # Errors
 /// The request is invalid; a correct peer never sends it.

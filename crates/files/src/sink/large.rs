@@ -495,11 +495,12 @@ impl Large {
         let is_it = |found: &store::Attributes| found.identity == identity;
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
-        // After a failed sync, a folder keeps its unsynced entries, although a file loses its
+        // After a failed sync, a folder keeps its unsynced entries, whereas a file loses unsynced
         // content. So a second sync of the folder is useful, and the sync at the end of the copy is
         // a third try.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
-        // A journal that stays here is harmless: a new partial file of this name removes it.
+        // If the removal fails, the next copy that creates a partial file of this name removes the
+        // journal.
         let _ = folder.remove(&names::journal(&name));
         self.pending.clear();
         Ok(Named { root, is_name_synced })

@@ -1,4 +1,5 @@
-//! The plan, made before the first chunk: equal entries, data of an earlier run, entries to create.
+//! The plan, made before the first chunk arrives: equal entries, data of an earlier run, and
+//! entries to create.
 
 use std::io;
 use std::ops::Range;

@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_makes_its_file_no_longer_than_its_end() {
+    fn a_file_grows_only_to_the_end_of_the_written_piece() {
         let disk = crate::store::memory::Disk::new(1);
         let (mut ground, mut small) = (pairs(&disk, 1), Small::new(1));
         write_first(&mut small, &mut ground, 0);
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_eight_waiting_files_that_were_never_closed_stay_open() {
+    fn of_the_first_eight_waiting_files_those_that_were_never_closed_stay_open() {
         let folder = crate::MemoryFolder::new(10);
         folder.put("x".as_ref(), Vec::new());
         let open = || crate::store::Folder::open(&folder, b"x", Access::Read).unwrap();

@@ -178,7 +178,7 @@ fn a_partial_file_that_another_copy_finishes_is_left_alone() {
 }
 
 #[test]
-fn a_link_takes_no_partial_file_away() {
+fn a_copied_link_removes_no_partial_file_of_its_name() {
     let ends = ends();
     let mut large = tree_of(&ends, "large", LARGE, 1);
     let mut small = tree_of(&ends, "small", SMALL, 2);

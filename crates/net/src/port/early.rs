@@ -45,7 +45,7 @@ const MAX_EXPECTED_OF_NETWORK: usize = 256;
 /// The fate of a datagram of an unknown flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyVerdict {
-    /// Kept until its flow is registered.
+    /// Kept for its flow.
     Held,
     /// Dropped because of the limits.
     Full,

@@ -5,8 +5,8 @@
 //! confidentiality limit for one key (RFC 9001, section 6.6). A packet number itself shows its
 //! epoch.
 //!
-//! A caller gets the keys of one end at a time ([`FlowKeys::sending_end`],
-//! [`FlowKeys::receiving_end`]), and only once: two sealers with one key would reuse a nonce.
+//! A value of [`FlowKeys`] gives the keys of one end ([`FlowKeys::sending_end`],
+//! [`FlowKeys::receiving_end`]) and is then used up: two sealers with one key would reuse a nonce.
 
 use std::sync::Arc;
 

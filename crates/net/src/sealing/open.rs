@@ -145,8 +145,8 @@ impl Opener {
 
     /// Opens `datagram` with header `header` into the start of `out`; returns the payload's length.
     ///
-    /// `out` is written before the tag is checked, and zeroed if the check fails. Pass only the
-    /// place of a missing block or a scratch buffer, never bytes that are still needed.
+    /// `out` may be overwritten even if the check of the tag fails. Pass only the place of a
+    /// missing block or a scratch buffer, never bytes that are still needed.
     ///
     /// # Errors
     /// [`OpenError`]; each except `Ended` is counted. An `out` shorter than the payload is

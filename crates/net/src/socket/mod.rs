@@ -159,8 +159,8 @@ impl Socket {
         sys::socket_drops(&self.io).ok()
     }
 
-    /// Allows this host and routers to fragment datagrams larger than the first link's MTU. Smaller
-    /// datagrams are not affected.
+    /// Allows this host to send datagrams larger than the first link's MTU, as IP fragments. IPv4
+    /// routers may then also fragment datagrams.
     ///
     /// # Errors
     /// The kernel's error. Larger datagrams are then still refused.

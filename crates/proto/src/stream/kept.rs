@@ -1,4 +1,4 @@
-//! Frames that were sent without repairs, kept for requests of lost symbols (parts of a frame, one
+//! Frames that were sent without repairs, kept for requests for lost symbols (parts of a frame, one
 //! in each datagram).
 
 use alloc::collections::{BTreeMap, VecDeque};

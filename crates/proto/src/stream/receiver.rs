@@ -31,7 +31,7 @@ pub const MAX_RANGES: usize = 1_024;
 /// those frames.
 const ABSENT: u32 = 16;
 
-/// A request of lost symbols, for the sender.
+/// A request for lost symbols, for the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The frame.
@@ -326,7 +326,7 @@ impl Receiver {
         Some(Delivery::Frame { frame, length: head.length, shape, beyond_path })
     }
 
-    /// The next request of lost symbols. The receiver requests lost symbols of a frame without
+    /// The next request for lost symbols. The receiver requests lost symbols of a frame without
     /// repairs after the frame's last symbol or after a pause. If none of the frame's symbols
     /// arrived, the first symbol of a later frame triggers the request. The request is repeated
     /// after each round trip and [`PAUSE`], while the answer can be in time.

@@ -48,7 +48,7 @@ pub struct Settings {
     pub overflow: Overflow,
     /// Maximum number of frames that wait behind the frame being sent; 0 counts as 1.
     pub waiting: usize,
-    /// Whether frames have no repairs; the sender then keeps sent frames for requests of lost
+    /// Whether frames have no repairs; the sender then keeps sent frames for requests for lost
     /// symbols, as long as an answer can be in time.
     pub keeps: bool,
 }

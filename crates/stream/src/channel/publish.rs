@@ -70,7 +70,7 @@ pub struct Status {
     pub unsent: u64,
     /// Messages that arrived at the server after their deadline.
     pub late: u64,
-    /// The lowest round-trip time to the server so far.
+    /// The lowest round-trip time to the server on the current connection.
     pub rtt: Span,
 }
 

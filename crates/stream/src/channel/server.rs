@@ -547,8 +547,8 @@ pub(super) async fn flush(writer: &mut FrameWriter) -> Result<(), Error> {
 /// Returns the number that identifies a sender at all servers. No client can choose the origin of
 /// another client.
 fn origin(peer: PeerId, run: u64) -> u64 {
-    let told = [&peer.0[..], &run.to_be_bytes()].concat();
-    let digest = digest::digest(&digest::SHA256, &told);
+    let input = [&peer.0[..], &run.to_be_bytes()].concat();
+    let digest = digest::digest(&digest::SHA256, &input);
     let first = digest.as_ref().first_chunk::<8>();
     u64::from_be_bytes(*first.expect("a digest is longer"))
 }

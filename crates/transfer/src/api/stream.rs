@@ -446,7 +446,7 @@ pub enum StreamEvent {
     Begun {
         /// Frames per second.
         per_second: f64,
-        /// The time from when the sender takes a frame until its delivery.
+        /// The maximum time from when the sender takes a frame until its delivery.
         deadline: Span,
     },
     /// A frame.
