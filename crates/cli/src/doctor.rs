@@ -193,7 +193,7 @@ fn look(args: &DoctorArgs) -> Result<(Grade, Option<Error>), Error> {
     let trouble = ports.map(&mut tell).err();
     let [ok, warn, bad] = counts;
     if args.json {
-        // If something could not be checked, the error is the last event.
+        // If the ports could not be tested, the error is the last event.
         if trouble.is_none() {
             let status = u8::from(worst == Grade::Bad);
             let summary = "summary";

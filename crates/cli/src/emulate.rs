@@ -23,7 +23,7 @@ use crate::{console, exit};
 
 /// Exit status if the command line is invalid, or the emulation or a program fails to start.
 const EXIT_USAGE: u8 = 2;
-/// Exit status if the kernel forbids emulation for this user.
+/// Exit status if the kernel forbids emulation on this machine or for this user.
 const EXIT_FORBIDDEN: u8 = 3;
 
 /// Examples and exit statuses, as `--help` and the man page show them.

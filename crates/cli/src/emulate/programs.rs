@@ -74,7 +74,7 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
-/// Receives the events of programs and flows.
+/// Receives the events of programs and flows, and signals.
 pub(super) struct Events {
     sender: Sender<Event>,
     inbox: Receiver<Event>,

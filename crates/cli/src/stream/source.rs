@@ -90,8 +90,9 @@ fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
 /// Sends at most `most` frames of `source`, until `stop` is cancelled.
 ///
 /// # Errors
-/// The source cannot be read. If the stream itself ends early, this function returns `Ok`; the call
-/// that finishes the stream returns the reason.
+/// The source cannot be read, or a file of a folder has grown larger than a frame. If the stream
+/// itself ends early, this function returns `Ok`; the call that finishes the stream returns the
+/// reason.
 pub(super) fn feed(
     mut source: Source,
     frame: Bytes,

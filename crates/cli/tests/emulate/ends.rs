@@ -38,7 +38,7 @@ fn no_process_outlives_the_emulation() {
     }
 }
 
-/// A shell and its child, which run for a day and ignore SIGTERM, SIGINT and SIGHUP.
+/// A shell and its children, which run for a day and ignore SIGTERM, SIGINT and SIGHUP.
 const STUBBORN: &str = "trap '' TERM INT HUP; echo started; sleep 86323 & sleep 86323; wait";
 
 #[test]

@@ -79,8 +79,8 @@ fn lost_datagrams_of_frames_and_of_payloads_are_sent_again() {
         let (sent, came) = need!(stream_by(way));
         assert!(sent["way"].as_str().is_some_and(|words| words.starts_with(name)), "{sent}");
         let number = |of: &serde_json::Value, field: &str| of[field].as_u64().expect("a number");
-        // About four of a frame's more than 210 datagrams are lost, so nearly every frame needs
-        // repairs. A busy host may miss a few frames.
+        // About four of a frame's more than 210 datagrams are lost, so in nearly every frame some
+        // are sent again. A busy host may miss a few frames.
         assert!(number(&came, "on_time") >= 50, "{way} {sent} {came}");
         assert_eq!((number(&came, "wrong"), number(&came, "restored")), (0, 0), "{way} {came}");
         assert!(number(&sent, "resent") > 100, "{way} {sent}");

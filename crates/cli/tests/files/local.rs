@@ -63,7 +63,7 @@ fn a_local_copy_of_a_tree_is_verified_and_a_second_one_skips_all_files() {
     assert_eq!((&summary["files"], &summary["bytes"]), (&3.into(), &((20 << 20) + 1).into()));
     assert_same_attributes(&here.at("t"), &here.at("new"));
     assert!(remains(&here.at("")).is_empty());
-    // Copies into an existing folder, as cp does; then copies the content again.
+    // Copies into an existing folder, as the cp of coreutils does; then copies the content again.
     here.cp(&["-a", "t", "new"]).summary();
     assert!(here.at("new/t/d/small").is_file());
     let again = here.cp(&["-avv", "t/", "new"]);
@@ -199,7 +199,7 @@ fn a_local_copy_on_a_hanging_disk_ends_after_stall_or_at_a_signal() {
 fn a_slow_disk_does_not_stall_a_local_copy() {
     let here = Here::new();
     write(&here.at("big"), &bytes(12 << 20, 1));
-    // Each of the twelve chunks takes 0.3 s: all together, longer than the stall timeout of 2 s.
+    // Each of the twelve chunks takes 0.3 s. Together they exceed the stall timeout of 2 s.
     let slow = need!(slow_calls("pwrite64", 300_000));
     let ended = here.start_in(&slow, &["--stall=2s", "big", "new"]).end();
     assert!(ended.summary()["seconds"].as_f64() > Some(2.0), "{ended}");

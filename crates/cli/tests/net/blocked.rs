@@ -282,7 +282,7 @@ fn tcp_can_be_requested() {
 #[test]
 fn a_lost_stream_is_detected_although_the_system_has_taken_its_last_chunk() {
     side_by_side(WAYS, |way| {
-        // One chunk for each stream.
+        // The object has one chunk for each stream.
         let rig = Relayed::new(2 << 20);
         rig.relay.rules.swallow.store(true, Ordering::Relaxed);
         let (from, to, _) = rig.way(way);

@@ -58,7 +58,7 @@ impl Debug for Cell {
     }
 }
 
-/// All cells that a user can choose.
+/// All cells: each protocol, each of [`VARIANTS`], and parallel TCP.
 pub(super) fn cells() -> Vec<Cell> {
     let rows = registry::all().iter().map(|row| Cell { row: Some(row), setting: None });
     let variants = VARIANTS.iter().map(|(name, setting)| {

@@ -73,7 +73,7 @@ struct Tally {
     sent: AtomicU64,
     /// Number of ICMP errors that report the port as closed to strangers.
     unheard: AtomicU64,
-    /// Datagrams to send before the test continues; zero: not set yet.
+    /// Datagrams to send before the test continues; zero: no goal.
     goal: AtomicU64,
 }
 

@@ -224,7 +224,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Writes to its own 16 keys until stopped, with the number of the edit as value.
+/// Writes to 16 keys that only this `writer` changes, until stopped. A value is the number of the
+/// edit.
 fn load(share: &Share, writer: usize, made: &Made, ends: &AtomicBool) {
     let mut number = 0_u64;
     while !ends.load(Ordering::Relaxed) {
@@ -376,7 +377,8 @@ fn a_tree_is_exported_as_lines_and_imported() {
     assert_eq!(values(&from), values(&to));
 }
 
-/// Returns the server's answers to `asks` on one stream, and the close reason.
+/// Sends `asks` on one stream. Returns the server's answers, and the reason if the server ends the
+/// stream with an error.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;

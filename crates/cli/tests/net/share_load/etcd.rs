@@ -49,7 +49,7 @@ struct KeyValue {
     value: Vec<u8>,
 }
 
-/// Encodes a message with the prefix of gRPC: uncompressed, and its length.
+/// Encodes a message for gRPC: a zero byte (not compressed), the length, and the message.
 fn framed(message: &impl Message) -> Bytes {
     let encoded = message.encode_to_vec();
     let mut all = vec![0];
