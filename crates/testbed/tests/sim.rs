@@ -149,8 +149,8 @@ fn a_larger_send_buffer_puts_more_time_between_a_decision_and_the_wire() {
         let link = r#"rate = "100M", delay = "5ms", loss = { pattern = "0000000001000000000" }"#;
         run(&format!("{}{hosts}", pair(link, &[flow]))).flows[0].accounts.duplicates
     };
-    // Each repair waits behind the data in the buffer. Until it arrives, the receiver reports the loss again
-    // every 20 ms, and the sender repairs it again.
+    // Each repair waits behind the data in the buffer. Until it arrives, the receiver reports the
+    // loss again every 20 ms, and the sender repairs it again.
     assert!(duplicates("2MB") > 2 * duplicates("20KB"), "{}", duplicates("20KB"));
 }
 

@@ -1,8 +1,8 @@
 //! The event queue: events in the order of time, then of insertion.
 //!
 //! A heap with four branches per node is half as deep as a binary heap, and the four children of a
-//! node are neighbours in memory. Popping an event leaves its place vacant for the next event that is added.
-//! Nearly every event adds another event, so the heap is reordered once instead of twice.
+//! node are neighbours in memory. Popping an event leaves its place vacant for the next event that
+//! is added. Nearly every event adds another event, so the heap is reordered once instead of twice.
 
 use longhaul_proto::time::Time;
 

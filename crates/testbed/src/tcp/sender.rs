@@ -142,8 +142,8 @@ impl Sender {
             self.rto.sample(rtt);
         }
         if change.acked > 0 {
-            // RFC 7323: a timestamp gives a valid sample even for a repeated segment, so the back-off
-            // ends.
+            // RFC 7323: a timestamp gives a valid sample even for a repeated segment, so the
+            // back-off ends.
             self.rto.relax();
             self.restart_timer(now);
         }

@@ -1,10 +1,10 @@
 //! A swarm test: random scenarios with random faults, for every protocol of the registry.
 //!
-//! The simulator itself checks a run's invariants: complete objects, balanced accounts, no link that
-//! loses track of a packet, nothing sent after the end, no endless polling. This test adds time
-//! limits, except in runs with extreme settings: no copy may take longer, or stall for longer, than
-//! its rate, losses and faults explain. A failure prints the command that repeats it, and writes its
-//! scenario to a file.
+//! The simulator itself checks a run's invariants: complete objects, balanced accounts, no link
+//! that loses track of a packet, nothing sent after the end, no endless polling. This test adds
+//! time limits, except in runs with extreme settings: no copy may take longer, or stall for longer,
+//! than its rate, losses and faults explain. A failure prints the command that repeats it, and
+//! writes its scenario to a file.
 //!
 //! `SWARM_RUNS=N` draws N scenarios for each protocol, `SWARM=PROTOCOL:SEED` repeats one.
 

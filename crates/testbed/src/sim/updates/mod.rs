@@ -173,8 +173,8 @@ mod tests {
         let outcome = outcome(Carrier::Tcp, 0.01, 10);
         assert_eq!(outcome.lost, 0);
         assert!(outcome.delay(0.5) < Span::from_millis(51));
-        // A lost segment takes 175 ms. It counts as lost after 125 ms (5/4 of a round trip), because
-        // later segments were acknowledged. The retransmission takes 50 ms.
+        // A lost segment takes 175 ms. It counts as lost after 125 ms (5/4 of a round trip),
+        // because later segments were acknowledged. The retransmission takes 50 ms.
         let late = outcome.delays.last().copied().unwrap_or_default();
         assert!(late >= Span::from_millis(170), "{late}");
         let on_time = outcome.within(Span::from_millis(60));
