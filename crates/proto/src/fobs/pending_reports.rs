@@ -4,9 +4,9 @@
 //! A segment is divided into cells of [`CELL`] blocks. A cell with new arrivals is reported in
 //! [`REPEATS`] acknowledgements. A cell with a repeated block is reported again too, because the
 //! sender does not know that the block arrived. A message begins with a changed cell and covers as
-//! many following cells as it can hold. A segment of at most one cell is therefore always
-//! reported completely. From time to time the receiver also reports some unchanged cells,
-//! in turn. The loss of any message is therefore harmless.
+//! many following cells as it can hold. The report on a segment of at most one cell therefore
+//! always covers all blocks up to the highest arrived one. From time to time the receiver also
+//! reports some unchanged cells, in turn. The loss of any message is therefore harmless.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -54,7 +54,7 @@ struct Open {
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) report: Report,
-    /// Missing blocks that no earlier message named.
+    /// Number of missing blocks that no earlier message named.
     pub(super) newly_lost: u32,
     /// Whether this message ends the acknowledgement.
     pub(super) is_last: bool,

@@ -53,7 +53,7 @@ impl Trains {
     }
 }
 
-/// Measurements of all flows together in an interval, in bits a second.
+/// Measurements of all flows together in an interval; rates in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     /// Rate of received and lost datagrams together.

@@ -180,8 +180,8 @@ tuning! {
     others_unused: f64 = 0.5;
     /// Other traffic that uses less than this share of its part counts as gone.
     others_absent: f64 = 0.1;
-    /// Other traffic below this share of the link is ignored when a loss is judged: it is too small
-    /// to have filled the link.
+    /// Other traffic below this share of the link does not end the search for C_r over several
+    /// paths.
     others_small: f64 = 0.05;
     /// Factor on the part of other traffic that wants more: its part doubles in about three
     /// periods.

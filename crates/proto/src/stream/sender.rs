@@ -187,9 +187,9 @@ impl Sender {
         self.kept.request(now, self.settings.path * 2, request, receiver);
     }
 
-    /// Adapts to the path: the next frames have repairs for `losses`, and the symbols of all frames
-    /// leave at `rate`. `keeps` as in [`Settings::keeps`]. A frame that is being sent keeps its
-    /// repairs.
+    /// Adapts to the path: frames offered from now on have repairs for `losses`, and the symbols of
+    /// all frames leave at `rate`. `keeps` as in [`Settings::keeps`]. Frames that wait or are being
+    /// sent keep their repairs.
     pub fn follow(&mut self, now: Time, path: Span, losses: Losses, rate: Rate, keeps: bool) {
         if self.settings.losses != losses {
             self.repairs.clear();
