@@ -454,8 +454,8 @@ impl Flow {
         if self.overrun { measure.loss } else { self.own.excess(measure.loss) }
     }
 
-    /// Ends a control interval: the CE updates the estimate. Returns the received rate with and
-    /// without lost datagrams, and the loss, if they could be measured.
+    /// Ends a control interval: the CE updates the estimate. Returns the received rate including
+    /// lost datagrams, the received rate, and the loss, if they could be measured.
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
         let idle = now.since(self.silent_from) > self.standing.tick() * self.rules.tuning.idle_rtts;
         if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {

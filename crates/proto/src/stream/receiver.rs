@@ -185,7 +185,7 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver of a new stream with symbols of `symbol` bytes. A frame is delivered within
     /// `deadline` after the sender got it, or missed. `path` is the one-way delay. Symbols of
-    /// incomplete frames use at most `memory` bytes.
+    /// frames that are not yet delivered use at most `memory` bytes.
     pub fn new(symbol: u16, deadline: Span, path: Span, memory: usize) -> Receiver {
         Receiver {
             symbol,
@@ -399,7 +399,7 @@ impl Receiver {
         Some(late)
     }
 
-    /// Whether a symbol of an incomplete frame has arrived.
+    /// Whether a symbol has arrived, of a frame that is not yet delivered.
     pub fn is_here(&self, frame: u32, index: u16) -> bool {
         let open = self.open.get(&frame);
         open.is_some_and(|open| {
@@ -412,7 +412,7 @@ impl Receiver {
         self.next
     }
 
-    /// Bytes reserved for symbols of incomplete frames.
+    /// Bytes reserved for symbols of frames that are not yet delivered or missed.
     pub fn used(&self) -> usize {
         self.used
     }
