@@ -4,8 +4,8 @@
 //! The RFC decides about a packet at the time at which the packet leaves the queue. A queue with
 //! one rate serves in order, so this time is known when the packet arrives, and so is CoDel's
 //! decision. The link therefore decides on arrival, packet by packet in queue order. One input of
-//! the RFC is unknown on arrival: whether more than one packet will wait *behind* the packet when it
-//! leaves. The link uses the bytes that wait *before* the packet when it arrives instead.
+//! the RFC is unknown on arrival: whether more than one packet will wait *behind* the packet when
+//! it leaves. The link uses the bytes that wait *before* the packet when it arrives instead.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
