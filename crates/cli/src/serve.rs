@@ -46,7 +46,8 @@ ID is the output of `longhaul id` on the client's host.
 /// meet in rooms (`longhaul channel`), send streams, call procedures, share values (--share), and
 /// watch the server (`longhaul top`).
 ///
-/// Prints one line with address and id when it is ready. Needs the inbound ports UDP P (control),
+/// When the server is ready, it prints one line with address and id, and one more each for --http
+/// and --ui; with --json, it prints one line for all. It needs the inbound ports UDP P (control),
 /// UDP P+1 (data of all transfers) and TCP P (fallback where UDP is blocked); P is the port of
 /// --listen, 7717 by default.
 #[derive(clap::Args)]

@@ -150,7 +150,7 @@ fn measured(
     let here = summary.cpu.as_secs_f64() - cpu_before.as_secs_f64();
     let there = summary.far_cpu.filter(|_| !by_tcp).map(|span| span.as_secs_f64() / gigabytes);
     let counts = match by_tcp {
-        // The kernel reports only retransmitted segments.
+        // Over TCP, only retransmitted segments are known: the kernel counts them.
         true => summary.segments.map(|segments| Counts {
             waste: segments.waste(),
             retransmitted: segments.retransmitted as f64,

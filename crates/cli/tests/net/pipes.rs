@@ -170,7 +170,7 @@ fn a_server_refuses_parts_that_belong_to_no_pipe_of_their_client() {
     }
     assert!(said.iter().all(|error| error.kind == ErrorKind::Usage), "{said:#?}");
     runtime.block_on(async {
-        // The number of the open pipe with another path, and its path with another number.
+        // First the open pipe's number with another path, then its path with another number.
         for (path, number) in [("y", 7), ("x", 9)] {
             let mut again = meet(&pair, &pair.client).await;
             again.ask_for("pipe", 1);
