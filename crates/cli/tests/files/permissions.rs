@@ -32,7 +32,8 @@ fn give(folder: &Path, user: u32) {
     }
 }
 
-/// A pair whose folders and identities the user `nobody` can use. Skips the test if `nobody` cannot
+/// A pair for programs of the user `nobody`, who can read its folders and owns its identities. If
+/// the tests do not run as root, their own user takes this place. Skips the test if `nobody` cannot
 /// run the program.
 pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     let pair = Pair::new();

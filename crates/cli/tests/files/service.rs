@@ -1,4 +1,5 @@
-//! Signals and notifications between a server and the service manager that started it.
+//! Signals and notifications between a server and the service manager that started it, and the
+//! server's unit for systemd.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -55,7 +56,7 @@ fn systemd_finds_no_mistake_in_the_unit() {
     let text = fs::read_to_string(unit).expect("it is there");
     let scratch = tempfile::tempdir().expect("there is room for a folder");
     let here = scratch.path().join("longhaul.service");
-    // The shell replaces longhaul in the unit, because longhaul need not be installed here.
+    // The unit names /bin/sh in place of longhaul, because longhaul need not be installed here.
     let text = text.replace("/usr/bin/longhaul", "/bin/sh");
     fs::write(&here, text).expect("it is ours");
     let mut verify = Command::new("systemd-analyze");

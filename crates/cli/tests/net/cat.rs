@@ -180,7 +180,7 @@ fn the_error_of_a_file_that_changes_while_it_is_read_names_the_file() {
         fs::File::options().write(true).open(&path).unwrap().write_all_at(b"x", 5).unwrap();
         let error = file.read_at(0, 10).await.unwrap_err();
         assert!(error.to_string().contains("file changed while it was open"), "{error}");
-        // The open file has failed for good, and the new version can be opened.
+        // Every later read of the open file fails too, but the new version can be opened.
         assert!(file.read_at(0, 10).await.is_err());
         assert_eq!(open(&pair, "file").await.read_at(5, 1).await.unwrap(), b"x");
         // If another file has the name of the open file, the open file counts as changed.

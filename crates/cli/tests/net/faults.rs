@@ -46,7 +46,7 @@ fn a_client_reconnects_to_a_restarted_server_without_user_action() {
         let ended = copy.end();
         ended.summary();
         assert!(!ended.events("reconnecting").is_empty(), "{way:?} {ended}");
-        // Of the 8 MB, the kill costs those that were not on the disk.
+        // The kill loses the part of the 8 MB that was not yet on the disk.
         assert!(ended.taken_up() >= 4_000_000, "{way:?} {ended}");
         assert_copied(&pair, way, &content);
     });

@@ -102,7 +102,7 @@ fn a_listing_uses_tcp_if_only_tcp_passes() {
     assert_eq!(ended.is(0, &[]).stdout, ["source"]);
 }
 
-/// Lists two folders concurrently over one connection of the library, carried by `carrier`.
+/// Connects through the library, asserts that `carrier` carries the connection, and lists folders.
 fn library(client: &Host, id: &str, host: OsString, carrier: &str) {
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let client = Client::builder().identity(identity).trust(Trust::only(id)).build().unwrap();
@@ -231,7 +231,7 @@ fn a_server_refuses_false_messages_of_a_listing_client_and_continues() {
             assert!(error.what.contains("cannot list"), "{path:?}: {error}");
         }
     }
-    // The message of another service, and unknown services.
+    // The message of another service, then versions that the server lacks and unknown services.
     let frame = longhaul_transfer::control::Frame::from(
         longhaul_transfer::control::Message::Request(liar::request(Direction::Pull, "file")),
     );

@@ -14,7 +14,7 @@ use crate::rig::{Child, Pair, Server, Skipped, bytes, need, skip, write};
 
 const MEBI: usize = 1 << 20;
 
-/// Skips the test if this host cannot mount.
+/// Whether this process can mount. The error is the reason to skip a test.
 pub(super) fn fuse() -> Result<(), Skipped> {
     match Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root() {
         true => Ok(()),

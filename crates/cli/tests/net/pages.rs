@@ -1,6 +1,7 @@
 //! Follows pages of docs/ from top to bottom, as a reader does: each command of a code block runs
-//! as written and prints what the page shows below it. Only hosts, addresses and folders differ.
-//! The tests also add `--json` to `serve` and `mount`.
+//! as written and prints what the page shows below it. Only hosts, addresses, ids and folders
+//! differ, and the tests add flags, such as `--json` to `serve` and `mount`. The commands of
+//! docs/streaming.md run as one script for each section, and only some of their output is checked.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -86,7 +87,7 @@ struct Reader {
     server: Shell,
     /// Commands that run until they are ended: servers and mounts.
     running: Vec<(String, Child)>,
-    // The last field, so that the folder is removed after the processes have ended.
+    // This is the last field, so that the folder is removed after the processes have ended.
     scratch: TempDir,
 }
 
@@ -109,7 +110,7 @@ impl Shell {
     fn command(host: &Host, path: &str, folder: &Path) -> Command {
         let mut command = Command::new("sh");
         command.env("LONGHAUL_CONFIG_DIR", &host.config).env("PATH", path);
-        // A proxy of this host does not know the addresses of the test.
+        // The commands use no proxy, because a proxy does not know the addresses of the test.
         command.env("HOME", folder).env("no_proxy", "*").env("NO_COLOR", "1").current_dir(folder);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command

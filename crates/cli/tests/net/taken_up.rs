@@ -1,5 +1,5 @@
-//! A copy from several replicas of one object, killed at any moment: the same command resumes the
-//! copy, also with other sources.
+//! A killed copy from several replicas of one object: the same command completes the copy, also
+//! from other sources.
 
 use rustix::process::Signal;
 
@@ -23,7 +23,7 @@ fn a_copy_killed_while_its_sources_are_compared_starts_again() {
 }
 
 #[test]
-fn a_copy_killed_at_its_start_or_end_resumes_with_other_sources() {
+fn a_copy_killed_at_its_start_or_later_resumes_with_other_sources() {
     const LEN: usize = 6_000_000;
     let object = bytes(LEN, 42);
     // Two sources at 4 Mbit/s each send 1 MB/s together, and progress comes once a second.

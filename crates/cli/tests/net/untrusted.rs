@@ -43,7 +43,8 @@ impl Watched {
         command
     }
 
-    /// Datagrams to the data port since the last call, and all bytes to the control port.
+    /// The datagrams to the data port since the last call, and the number of all bytes to the
+    /// control port.
     fn left(&self) -> (Vec<Vec<u8>>, usize) {
         let mut data_port = self.rig.relay.address();
         data_port.set_port(data_port.port() + 1);
@@ -56,8 +57,8 @@ impl Watched {
         (before.collect(), self.rig.relay.rules.said.load(Ordering::Relaxed))
     }
 
-    /// Asserts that the data port got only datagrams for which `may` is true, and the control port
-    /// no content.
+    /// Asserts that the data port got only datagrams for which `may` is true, and that the control
+    /// port got only handshakes.
     #[track_caller]
     fn assert_nothing_left(&self, may: fn(&[u8]) -> bool, of: &str) {
         let (datagrams, said) = self.left();

@@ -95,7 +95,7 @@ fn every_dependency_has_its_reason() {
     none(found, "ARCHITECTURE.md names each dependency with its reason");
 }
 
-/// The workspace crates that the command line uses.
+/// The workspace crates that every file of the command line may use.
 const CLI_IMPORTS: [&str; 6] = [
     "longhaul",
     "longhaul_experiments",
@@ -108,7 +108,7 @@ const CLI_IMPORTS: [&str; 6] = [
 /// The folder of `longhaul doctor`, and the crate that its files also use, for sockets and ciphers.
 const CLI_HOST: (&str, &str) = ("crates/cli/src/doctor/", "longhaul_net");
 
-/// The workspace crates in the paths of a source, as `longhaul_net` in `longhaul_net::zone`.
+/// The workspace crates that begin a path in Rust code, as `longhaul_net` in `longhaul_net::zone`.
 fn named_crates(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("longhaul").filter_map(|(at, _)| {
         let before = text[..at].chars().next_back();

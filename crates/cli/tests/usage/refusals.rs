@@ -1,4 +1,5 @@
-//! Errors about invalid input, with advice: the exit status is 2 for wrong usage. Also the help.
+//! Errors about invalid input, with advice: the exit status is 2 for wrong usage. Also the help,
+//! the completions, and `longhaul id`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

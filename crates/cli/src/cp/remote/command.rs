@@ -207,8 +207,8 @@ fn bracketed(destination: &str) -> String {
     if host.contains(':') { format!("{user}[{host}]") } else { destination.to_owned() }
 }
 
-/// Rewrites the path of an ssh location as a local path, relative to the home folder. The result is
-/// never read as a remote location or a pipe.
+/// Rewrites the path of an ssh location as a local path: absolute, or relative to the home folder.
+/// The result is never read as a remote location, a pipe or a flag.
 fn below_home(path: &Path) -> OsString {
     let bytes = path.as_os_str().as_bytes();
     let bytes = match bytes {
