@@ -42,7 +42,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Changes fields of a value; other crates' `#[non_exhaustive]` types permit no literals.
+/// Changes fields of a value, because `#[non_exhaustive]` types of other crates permit no literals.
 #[cfg(test)]
 macro_rules! but {
     ($base:expr, $($field:ident: $value:expr),* $(,)?) => {{

@@ -24,8 +24,8 @@ use crate::screen::Screen;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time for a cancelled copy to end on the other host. After this time, this host kills ssh.
 const ENDING: Duration = Duration::from_secs(10);
-/// Longest line in bytes that is read from the other host; the rest of a longer line is dropped. A
-/// line is an event, which has at most two paths, or a row for each source.
+/// Longest line in bytes that is read from the other host; the rest of a longer line is dropped.
+/// Each line is an event. An event has at most two paths, or it has a row for each source.
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;
@@ -227,7 +227,7 @@ impl Run<'_> {
         error
     }
 
-    /// Returns the error if the other host's output ended without a `summary` or `error` event.
+    /// The error of a copy whose output ended without a `summary` or `error` event.
     fn without_end(&self, status: Option<i32>) -> Error {
         let runner = &self.plan.runner;
         let said = match self.noise.is_empty() {

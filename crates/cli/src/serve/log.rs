@@ -22,8 +22,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Opens the log in `file`. Without a file, text goes to stderr and, with `json`, JSON to
-    /// stdout.
+    /// Opens the log in `file`. Without a file, text goes to stderr unless `quiet`, and JSON to
+    /// stdout if `json`.
     ///
     /// # Errors
     /// The file cannot be opened for appending.
@@ -89,7 +89,7 @@ impl Log {
     }
 
     /// Writes a line to the log file, as JSON or as text. Without a log file, the line goes to
-    /// stdout as JSON and to stderr as text.
+    /// stdout as JSON if `json`, and to stderr as text unless `quiet`.
     fn line(&self, json: impl Fn() -> Option<String>, said: impl Fn() -> Option<String>) {
         let Some((path, file)) = &self.file else {
             if let Some(line) = self.json.then(&json).flatten() {

@@ -65,8 +65,8 @@ fn a_pipe_is_copied_into_a_file_and_a_file_into_a_pipe() {
 #[test]
 fn a_pipe_may_be_larger_than_the_memory_and_is_verified_as_a_whole() {
     let pair = Pair::new();
-    // The first part has 1 MiB, the others have up to 2 MiB (a quarter of the memory). So the last
-    // part has 1 MiB, or one byte.
+    // The content is sent in parts. The first has 1 MiB, the others have up to 2 MiB (a quarter of
+    // the memory). So the last part has 1 MiB, or one byte.
     for size in [32 << 20, (9 << 20) + 1] {
         let (sent, there) = (bytes(size, 4), pair.at("d/x"));
         fs::create_dir_all(pair.there.join("d")).expect("a new folder");

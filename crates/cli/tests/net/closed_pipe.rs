@@ -12,7 +12,7 @@ use crate::rig::{Child, bytes, side_by_side, write};
 /// Prints the status of a command to stderr, and passes its output to a reader.
 const PIPELINE: &str = r#"reader=$1; shift; { "$@"; echo "status $?" >&2; } | $reader"#;
 
-/// A server with a file `large` and a value `key`, for a client with the rights `rights`.
+/// A server with the file `large` and a value of `key`, for a client with the rights `rights`.
 fn with_content(rights: &str) -> Sharing {
     let sharing = pair(rights);
     write(&sharing.pair.there.join("large"), &bytes(30 << 20, 1));

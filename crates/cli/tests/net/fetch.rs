@@ -368,8 +368,8 @@ fn a_server_without_ranges_sends_the_file_whole() {
     let client = Client::new();
     let content = bytes(5 * MEBI + 3, 8);
     let whole = content.clone();
-    // Request 0 asks for the version. The reply to request 1, the first that reads the content,
-    // ends early.
+    // Request 0 asks for the version. Request 1 is the first that reads the content; its reply ends
+    // early.
     let server = Liar::start(move |asked| {
         let head = format!(
             "HTTP/1.1 200 OK\nContent-Length: {}\nETag: \"1\"\nConnection: close\n\n",

@@ -27,7 +27,7 @@ use super::rooms::{Speaker, hears, texts};
 use super::service_faults::{Fault, OUTAGE};
 use crate::rig::{Child, Ended, Pair, bytes, side_by_side};
 
-/// The client whose network is cut, or that is frozen.
+/// The client behind the relay. Every fault except `FrozenServer` concerns this client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Of {
     Sender,
@@ -373,7 +373,7 @@ fn garbage_in_the_datagrams_of_a_channel_reaches_no_subscriber_and_delays_no_mes
         for datagram in datagrams {
             flow.send(datagram.block, &datagram.payload);
         }
-        // Keep the session open until the subscriber has ended, which happens after one message.
+        // The session stays open until the subscriber has ended, which happens after one message.
         tokio::task::spawn_blocking(move || {
             let came = subscriber.end();
             assert_eq!(texts(came.is(0, &[])), ["honest"], "{came}");

@@ -24,7 +24,7 @@ pub(super) struct Star {
     pub(super) servers: Vec<Server>,
     pub(super) roots: Vec<PathBuf>,
     hosts: Vec<Host>,
-    // The last field, so the folder is removed after the servers have ended.
+    // This is the last field, so that the folder is removed after the servers have ended.
     _scratch: TempDir,
 }
 
@@ -258,7 +258,7 @@ fn a_replica_that_slows_down_is_named_and_the_others_deliver_the_rest() {
     let (id, stop) = (star.servers[0].child().id(), &over);
     let ended = thread::scope(|scope| {
         let mut copy = star.replicas(&["--rate=60M"], &[0, 1, 2]);
-        // Wait until the source's usual rate is known.
+        // Waits until the source's usual rate is known.
         copy.progressed(60_000_000);
         let (on, off) = (Duration::from_millis(15), Duration::from_millis(285));
         scope.spawn(move || slow_down(id, on, off, stop));

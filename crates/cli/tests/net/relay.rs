@@ -22,12 +22,12 @@ const CHUNKS: usize = 128 << 10;
 /// A connection that sends nothing for this time counts as finished.
 const SILENT: Duration = Duration::from_millis(500);
 
-/// A callback that runs in the relay's thread.
+/// A callback that runs in a thread of the relay.
 type Action = Box<dyn FnOnce() + Send>;
 
 /// Settings and counters of the relay.
 pub(super) struct Rules {
-    /// Drops data datagrams with UDP payloads above this length.
+    /// Drops datagrams of the data port with UDP payloads above this length.
     pub(super) longest: AtomicUsize,
     /// Number of data datagrams to damage.
     pub(super) damaged: AtomicUsize,
@@ -69,7 +69,7 @@ pub(super) struct Rules {
     both_ways: AtomicBool,
     /// Number of data datagrams that the tap has seen.
     tapped: AtomicUsize,
-    /// Callback to run in the relay's thread after this many datagrams at the tap.
+    /// Callback to run after this many data datagrams at the tap.
     once: Mutex<Option<(usize, Action)>>,
     gone: AtomicBool,
 }
@@ -144,8 +144,8 @@ impl Relay {
         self.tap()
     }
 
-    /// Runs `what` at the next data datagram after `datagrams` datagrams at the tap; the relay
-    /// passes nothing until `what` returns.
+    /// Runs `what` at the next data datagram after `datagrams` data datagrams at the tap. The relay
+    /// passes no further datagrams to the data port until `what` returns.
     pub(super) fn once_tapped(&self, datagrams: usize, what: impl FnOnce() + Send + 'static) {
         *self.rules.once.lock().expect("no holder panics") = Some((datagrams, Box::new(what)));
     }
@@ -236,7 +236,7 @@ impl Rules {
     }
 }
 
-/// Returns a port that is free for TCP and UDP, and whose successor is free for UDP.
+/// Binds a port for TCP and UDP, and the next port for UDP.
 fn neighbours() -> (TcpListener, UdpSocket, UdpSocket) {
     for _ in 0..100 {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");

@@ -10,7 +10,7 @@ use super::skip::{self, Skipped};
 /// Delay of each call of a disk that hangs, in microseconds (60 s).
 pub(crate) const HANGS: u32 = 60_000_000;
 
-/// Delay of a call that is longer than any test, in microseconds (an hour).
+/// A delay longer than any test, in microseconds (an hour).
 const FOREVER: u32 = 60 * HANGS;
 
 /// Returns the words to put before a command line, so that each `call` of the program takes
@@ -36,7 +36,7 @@ pub(crate) fn has_hung(log: &Path) -> bool {
 /// A running process whose calls hang until this value is dropped.
 pub(crate) struct Hanging {
     strace: Child,
-    /// Open, so that strace can report further threads.
+    /// Stays open, so that strace can report further threads.
     _said: BufReader<ChildStderr>,
 }
 

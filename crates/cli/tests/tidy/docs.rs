@@ -1,5 +1,5 @@
 //! Checks of the Markdown pages: the flags, files and tests that they name exist, and each
-//! subcommand, exit status and page of `docs` is named.
+//! subcommand, exit status and page of `docs` is named. Also checks that the manual has each flag.
 
 use std::collections::BTreeSet;
 use std::fs;

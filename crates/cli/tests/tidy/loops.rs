@@ -1,5 +1,5 @@
 //! No two modules of a crate import each other, directly or indirectly. The modules of `transfer`
-//! have levels, and import only modules of lower levels.
+//! have levels, and import only modules of lower levels; those of level 0 may import each other.
 //!
 //! A module here is a file or folder right below `src/`. A module's imports are the paths that
 //! start with `crate::` in any of its files, or with `super::` in its front page (`NAME.rs` or

@@ -51,8 +51,8 @@ fn every_protocol_has_its_own_tests() {
     none(lost.map(|row| row.name.to_owned()).collect(), "a protocol has tests");
 }
 
-/// No file is exempt: the equations of RBUDP (`longhaul model`) and its receive strategies
-/// (`--receive`) do not need its name either.
+/// No file is exempt. Even the equations of RBUDP (`longhaul model`) and its receive strategies
+/// (`--receive`) do not need its name.
 #[test]
 fn transfer_and_cli_branch_on_no_protocols_name() {
     let crates = ["crates/transfer/src/", "crates/cli/src/"];
