@@ -8,7 +8,7 @@ use crate::calls::{cancelled, or_cancelled};
 use crate::error::Error;
 use crate::reactor;
 use crate::session::random_u64;
-use crate::stream::Ways;
+use crate::stream::Connector;
 
 /// A sender: its input, and its status.
 pub(crate) type Sending = (publish::Source, watch::Receiver<publish::Status>);
@@ -16,7 +16,7 @@ pub(crate) type Sending = (publish::Source, watch::Receiver<publish::Status>);
 /// Sends messages until the source is finished. Reports on `ready` when it can take messages, or
 /// why it cannot.
 pub(crate) fn send_channel(
-    ways: &Ways,
+    connector: &Connector,
     wish: publish::Wish,
     ready: oneshot::Sender<Result<Sending, Error>>,
 ) -> Result<publish::Status, Error> {
@@ -25,10 +25,10 @@ pub(crate) fn send_channel(
             let (source, control, status) = publish::new(wish, random_u64());
             Ok(((source, status), control))
         };
-        let (first, control) = ways.begin(ready, make).await?;
-        let again = async || ways.again().await;
-        let sent = async { Ok(control.run(first, again, ways.retry_for).await?) };
-        or_cancelled(sent, &ways.cancel).await
+        let (first, control) = connector.begin(ready, make).await?;
+        let again = async || connector.again().await;
+        let sent = async { Ok(control.run(first, again, connector.retry_for).await?) };
+        or_cancelled(sent, &connector.cancel).await
     };
     reactor::block_on("the channel", work)
 }
@@ -38,7 +38,7 @@ pub(crate) type Receiving = (mpsc::Receiver<subscribe::Item>, subscribe::Board);
 
 /// Receives messages until the program drops the receiver. Reports on `ready` when it is connected.
 pub(crate) fn receive_channel(
-    ways: &Ways,
+    connector: &Connector,
     wish: subscribe::Wish,
     ready: oneshot::Sender<Result<Receiving, Error>>,
 ) -> Result<(), Error> {
@@ -47,11 +47,11 @@ pub(crate) fn receive_channel(
             let (items, control, board) = subscribe::new(wish);
             Ok(((items, board), control))
         };
-        let (first, control) = ways.begin(ready, make).await?;
-        let again = async || ways.again().await;
-        control.run(first, again, ways.retry_for, ways.cancel.wished()).await?;
+        let (first, control) = connector.begin(ready, make).await?;
+        let again = async || connector.again().await;
+        control.run(first, again, connector.retry_for, connector.cancel.wished()).await?;
         // A cancelled receiver has already told the server that it leaves.
-        if ways.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
+        if connector.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
     };
     reactor::block_on("the channel", work)
 }

@@ -237,16 +237,16 @@ pub(crate) struct Found {
 
 impl KnownPath {
     fn is_of(&self, peer: IpAddr, own: IpAddr, receives: bool) -> bool {
-        let is_same_way = self.receives == receives;
-        is_same_way && self.own_address == own && self.network == network_of(peer)
+        let is_same_direction = self.receives == receives;
+        is_same_direction && self.own_address == own && self.network == network_of(peer)
     }
 
     fn line(&self) -> String {
         let date = self.date.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (rate, rtt) = (self.rate.as_bps(), self.rtt.as_nanos());
         let KnownPath { network, own_address, loss, .. } = self;
-        let way = if self.receives { "in" } else { "out" };
-        format!("{network} {own_address} {rate} {rtt} {loss:.6} {date} {way}\n")
+        let direction = if self.receives { "in" } else { "out" };
+        format!("{network} {own_address} {rate} {rtt} {loss:.6} {date} {direction}\n")
     }
 }
 
@@ -255,8 +255,8 @@ impl FromStr for KnownPath {
 
     fn from_str(line: &str) -> Result<KnownPath, ()> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let &[network, own, rate, rtt, loss, date, way] = &words[..] else { return Err(()) };
-        let receives = match way {
+        let &[network, own, rate, rtt, loss, date, direction] = &words[..] else { return Err(()) };
+        let receives = match direction {
             "in" => true,
             "out" => false,
             _ => return Err(()),

@@ -18,15 +18,15 @@ use crate::reach::{self, Look, Reached};
 use crate::reactor;
 use crate::session::{self, random_u64};
 
-/// The means to reach a server repeatedly.
-pub(crate) struct Ways {
+/// Connects to a server, again after each lost connection.
+pub(crate) struct Connector {
     pub(crate) options: HostOptions,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) cancel: Cancel,
     pub(crate) retry_for: Duration,
 }
 
-impl Ways {
+impl Connector {
     pub(crate) async fn connect(&self) -> Result<Link, Error> {
         let reached = reach::open_rooms(&self.options, &*self.observer, Look::Beside).await?;
         let Reached { session, data: port, contact, datagram } = reached;
@@ -69,7 +69,7 @@ pub(crate) type Sending = (Source, watch::Receiver<Status>);
 
 /// Sends a stream until `finished`. Reports on `ready` when it can take frames, or why it cannot.
 pub(crate) fn send_stream(
-    ways: &Ways,
+    connector: &Connector,
     wish: Wish,
     ready: oneshot::Sender<Result<Sending, Error>>,
     finished: impl Future<Output = u32>,
@@ -79,10 +79,10 @@ pub(crate) fn send_stream(
             let (source, control, status) = send::new(wish, random_u64(), link)?;
             Ok(((source, status), control))
         };
-        let (first, control) = ways.begin(ready, make).await?;
-        let again = async || ways.again().await;
-        let sent = async { Ok(control.run(first, again, ways.retry_for, finished).await?) };
-        or_cancelled(sent, &ways.cancel).await
+        let (first, control) = connector.begin(ready, make).await?;
+        let again = async || connector.again().await;
+        let sent = async { Ok(control.run(first, again, connector.retry_for, finished).await?) };
+        or_cancelled(sent, &connector.cancel).await
     };
     reactor::block_on("the stream", work)
 }
@@ -92,7 +92,7 @@ pub(crate) type Receiving = (mpsc::Receiver<receive::Item>, receive::Board);
 
 /// Receives the stream `name` until it ends. Reports on `ready` when it has requested the stream.
 pub(crate) fn receive_stream(
-    ways: &Ways,
+    connector: &Connector,
     name: Key,
     ready: oneshot::Sender<Result<Receiving, Error>>,
 ) -> Result<(), Error> {
@@ -101,11 +101,11 @@ pub(crate) fn receive_stream(
             let (items, control, board) = receive::new(name)?;
             Ok(((items, board), control))
         };
-        let (first, control) = ways.begin(ready, make).await?;
-        let again = async || ways.again().await;
-        control.run(first, again, ways.retry_for, ways.cancel.wished()).await?;
+        let (first, control) = connector.begin(ready, make).await?;
+        let again = async || connector.again().await;
+        control.run(first, again, connector.retry_for, connector.cancel.wished()).await?;
         // A cancelled receiver has already told the server that it leaves.
-        if ways.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
+        if connector.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
     };
     reactor::block_on("the stream", work)
 }

@@ -122,11 +122,13 @@ pub struct Summary {
     /// the sender sent more than it was granted. The path did carry them, but like all dropped
     /// datagrams they are included in `path_lost`.
     pub memory_lost: u64,
-    /// Datagrams with data that arrived before the receiver admitted the copy, and that did not fit
-    /// the memory for early datagrams. Included in `path_lost`, like `memory_lost`.
+    /// Datagrams with data that arrived before the receiver admitted the copy, and that it dropped:
+    /// they did not fit the memory for early datagrams, or were kept for more than 2 s. Included in
+    /// `path_lost`, like `memory_lost`.
     pub early_lost: u64,
-    /// Datagrams that the receiver refused: of an unknown flow, forged, malformed, or replayed.
-    /// Datagrams of unknown flows count for every transfer of the port.
+    /// Datagrams that the receiver refused: forged, malformed, replayed, too old to check, of an
+    /// unknown flow, or early and beyond the limits. Datagrams of the last two kinds count for every
+    /// transfer of the port.
     pub refused_datagrams: u64,
     /// The sender's counters.
     pub sender: SenderAccounting,

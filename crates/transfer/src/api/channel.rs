@@ -167,12 +167,12 @@ impl IntoFuture for SendChannelRequest {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (mode, code, interface) = self.settings.checked()?;
-            let (ways, name, cancel) = self.target.ways()?;
+            let (connector, name, cancel) = self.target.connector()?;
             let datagram = self.settings.datagram;
             let wish = publish::Wish { name, mode, code, datagram, interface };
             let (tell, ready) = oneshot::channel();
             let mut ending = Ending(Some(cancel));
-            let done = engine::start(NAME, move || send_channel(&ways, wish, tell))?;
+            let done = engine::start(NAME, move || send_channel(&connector, wish, tell))?;
             let (source, mut status) = ready.await.map_err(|_| engine::vanished(NAME))??;
             if status.wait_for(|status| status.connected).await.is_err() {
                 return Err(ended(done.await).err().unwrap_or_else(|| engine::vanished(NAME)));
@@ -327,12 +327,12 @@ impl IntoFuture for ReceiveChannelRequest {
         Box::pin(async move {
             let (mode, code, interface) = self.settings.checked()?;
             let keys = Prefix::new(&self.settings.keys).map_err(no_key)?;
-            let (ways, name, cancel) = self.target.ways()?;
+            let (connector, name, cancel) = self.target.connector()?;
             let datagram = self.settings.datagram;
             let wish = subscribe::Wish { name, mode, keys, code, datagram, interface };
             let (tell, ready) = oneshot::channel();
             let ending = Ending(Some(cancel));
-            let done = engine::start(NAME, move || receive_channel(&ways, wish, tell))?;
+            let done = engine::start(NAME, move || receive_channel(&connector, wish, tell))?;
             let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
             Ok(ChannelReceiver { items, board, done: Some(done), ending })
         })

@@ -126,7 +126,8 @@ pub enum Edited {
     /// may read it.
     Conflict(Option<SharedValue>),
     /// The outcome is unknown: the connection was lost before the answer arrived, and the server
-    /// has discarded the outcome meanwhile. Read the key and decide again.
+    /// has discarded the outcome meanwhile. Read the key and decide again. An edit that the server
+    /// refuses is an error instead.
     Unknown,
 }
 
@@ -266,14 +267,16 @@ impl IntoFuture for EditRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The key is invalid, this client may not change it, or the server cannot store the value. If
-    /// the connection cannot be restored in time, the outcome is unknown.
+    /// The key is invalid, or the server refuses the edit: this client may not change the key, the
+    /// tree is full, or the server cannot store the value. If the connection cannot be restored in
+    /// time, this is an error too, and it is unknown whether the edit was made.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let wish = self.wish?;
             Ok(match self.share.ask(|sender| Order::Edit(wish, sender)).await? {
                 Answer::Made(version) => Edited::Made(version),
                 Answer::Conflict(now) => Edited::Conflict(now.map(SharedValue::of)),
+                // A refused edit is an error of `ask`, so `Refused` does not occur here.
                 Answer::Unknown | Answer::Refused => Edited::Unknown,
             })
         })

@@ -23,7 +23,7 @@ use crate::error::public::{Error, ErrorKind};
 use crate::options::{HostOptions, ReachOptions};
 use crate::progress::Cancel;
 use crate::serve::LinkTo;
-use crate::stream::{Ways, receive_stream, send_stream};
+use crate::stream::{Connector, receive_stream, send_stream};
 
 /// Name of the engine's thread.
 const NAME: &str = "longhaul stream";
@@ -115,19 +115,19 @@ impl Target {
 
     /// Returns the link of a server to this room.
     pub(super) fn link(self) -> Result<LinkTo, Error> {
-        let (Ways { options, observer, .. }, room, _) = self.ways()?;
+        let (Connector { options, observer, .. }, room, _) = self.connector()?;
         Ok(LinkTo { options, room, observer })
     }
 
-    /// Returns how connections are made, the stream's name, and the handle that ends the stream.
-    pub(super) fn ways(self) -> Result<(Ways, Key, Cancel), Error> {
+    /// Returns the connector, the name of the stream or room, and the handle that ends the stream.
+    pub(super) fn connector(self) -> Result<(Connector, Key, Cancel), Error> {
         let (options, name) = self.options?;
         let cancel = self.cancel.child();
         // A stream has its own events, so nothing reads this queue.
         let unread: Sink<Event> = Sink::Queue(Queue::new(1));
         let reporter = Reporter::new(unread, self.client.trust.clone(), cancel.clone());
         let (observer, retry_for) = (Arc::new(reporter), self.retry_for);
-        Ok((Ways { options, observer, cancel: cancel.clone(), retry_for }, name, cancel))
+        Ok((Connector { options, observer, cancel: cancel.clone(), retry_for }, name, cancel))
     }
 }
 
@@ -196,7 +196,7 @@ impl SendStreamRequest {
             StreamWay::Repair => Some(Way::Repair),
             StreamWay::Code => Some(Way::Code),
         };
-        let (ways, name, cancel) = self.target.ways()?;
+        let (connector, name, cancel) = self.target.connector()?;
         let overflow = match self.settings.when_behind {
             WhenBehind::Block => Overflow::Block,
             WhenBehind::Skip => Overflow::Skip,
@@ -215,7 +215,7 @@ impl SendStreamRequest {
         };
         let done = engine::start(NAME, move || {
             let finished = std::pin::pin!(finished);
-            send_stream(&ways, wish, tell, finished)
+            send_stream(&connector, wish, tell, finished)
         })?;
         let mut ending = Ending(Some(cancel));
         let (source, mut status) = ready.await.map_err(|_| engine::vanished(NAME))??;
@@ -406,10 +406,10 @@ impl IntoFuture for ReceiveStreamRequest {
     /// The host cannot be reached or is not trusted, or it does not let this client receive.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (ways, name, cancel) = self.target.ways()?;
+            let (connector, name, cancel) = self.target.connector()?;
             let (tell, ready) = oneshot::channel();
             let ending = Ending(Some(cancel));
-            let mut done = engine::start(NAME, move || receive_stream(&ways, name, tell))?;
+            let mut done = engine::start(NAME, move || receive_stream(&connector, name, tell))?;
             let (items, board) = ready.await.map_err(|_| engine::vanished(NAME))??;
             let done = tokio::select! {
                 biased;

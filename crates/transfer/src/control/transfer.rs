@@ -219,7 +219,9 @@ pub struct Status {
     /// receiving thread.
     #[prost(uint64, tag = "19")]
     pub busy_nanos: u64,
-    /// Datagrams refused as forged, malformed, replayed, or of an unknown flow (receiving end).
+    /// Datagrams that the flow refused as forged, malformed, replayed or too old to check, plus the
+    /// port's drops of datagrams of unknown flows and of early datagrams beyond the limits (receiving
+    /// end).
     #[prost(uint64, tag = "21")]
     pub refused: u64,
     /// The part of `disk_nanos` that was CPU time, for hashing and moving bytes.
@@ -244,8 +246,8 @@ pub struct Status {
     /// streams.
     #[prost(uint64, tag = "29")]
     pub carrier_nanos: u64,
-    /// Datagrams with data that arrived before their flow was known and did not fit the memory for
-    /// early datagrams (receiving end).
+    /// Datagrams with data that arrived before the port knew their flow, and that the port dropped
+    /// by the limits of size and age for early datagrams (receiving end).
     #[prost(uint64, tag = "27")]
     pub early_lost: u64,
     /// Number of names examined plus number of chunks read, to find the missing chunks.

@@ -36,7 +36,7 @@ use crate::options::{CopyOptions, Names, PartOfPipe, Protocol, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::random::random_flow;
 use crate::reach::route::{Host, Route};
-use crate::reach::way::Way;
+use crate::reach::transport::Transport;
 use crate::reach::{Look, Reach, Reached, reach, usual_datagram};
 use crate::roles::receiving::{Received, ReceivingRole};
 use crate::roles::sending::SendingRole;
@@ -174,17 +174,17 @@ impl<'a> Attempt<'a> {
 
     /// Returns how to search for the datagram size. The first attempt does not wait for the search.
     /// Later attempts do: the path may have changed, and the earlier size may be too large.
-    fn look(&self, way: Way<'_>) -> Look {
-        match way {
+    fn look(&self, transport: Transport<'_>) -> Look {
+        match transport {
             _ if self.options.datagram.is_some() => Look::No,
-            Way::Datagrams(_) if self.again => Look::Whole,
-            Way::Datagrams(_) => Look::Beside,
-            Way::Streams(_) => Look::No,
+            Transport::Datagrams(_) if self.again => Look::Whole,
+            Transport::Datagrams(_) => Look::Beside,
+            Transport::Streams(_) => Look::No,
         }
     }
 
     /// Copies over one session.
-    pub(super) async fn run(&mut self, way: Way<'_>) -> Result<Finished, End> {
+    pub(super) async fn run(&mut self, transport: Transport<'_>) -> Result<Finished, End> {
         self.hooks.begin_attempt();
         // Walk the source first. An error in the source must not be mistaken for an error of the
         // network.
@@ -192,14 +192,14 @@ impl<'a> Attempt<'a> {
         let cancel = self.hooks.cancel.clone();
         let observer = self.hooks.observer.clone();
         let question = TimedQuestion::new(&*observer);
-        let (reach, settings) = (self.reach(&question), self.settings(way));
+        let (reach, settings) = (self.reach(&question), self.settings(transport));
         let ready = self.part.reached.take();
         let mut reached = match ready {
             Some(reached) => reached,
             None => {
                 let ports = self.part.shared.ports.as_ref();
                 tokio::select! {
-                    reached = reach.open_on(ports, &settings, self.look(way)) => reached?,
+                    reached = reach.open_on(ports, &settings, self.look(transport)) => reached?,
                     () = cancel.wished() => return Err(End::Fatal(interrupted())),
                 }
             }
@@ -226,7 +226,7 @@ impl<'a> Attempt<'a> {
             self.hooks.observer.notice(Notice::Fallback { carrier, advice });
         }
         self.again = true;
-        self.transfer(way, reached, source).await
+        self.transfer(transport, reached, source).await
     }
 
     /// Walks the source on a separate thread. Cancellation and the stall limit then work even if
@@ -258,18 +258,18 @@ impl<'a> Attempt<'a> {
         Ok(Some(source))
     }
 
-    fn settings(&self, way: Way<'_>) -> Settings {
-        Settings { carriers: way.carriers(), ..Settings::default() }
+    fn settings(&self, transport: Transport<'_>) -> Settings {
+        Settings { carriers: transport.carriers(), ..Settings::default() }
     }
 
     async fn transfer(
         &mut self,
-        way: Way<'_>,
+        transport: Transport<'_>,
         reached: Reached,
         source: Option<Source>,
     ) -> Result<Finished, End> {
         let Reached { session, data, contact, datagram } = reached;
-        let terms = self.terms(way, &session, self.options.datagram.or(datagram))?;
+        let terms = self.terms(transport, &session, self.options.datagram.or(datagram))?;
         let (flow, (stream_ends, streams)) = (random_flow(), mpsc::unbounded_channel());
         if session.carrier != "ssh" {
             self.open_streams(&terms, &session, stream_ends);
@@ -368,14 +368,14 @@ impl<'a> Attempt<'a> {
 
     fn terms(
         &self,
-        way: Way<'_>,
+        transport: Transport<'_>,
         session: &Session,
         datagram: Option<u16>,
     ) -> Result<Terms, Error> {
         let options = self.options;
-        let (protocol, streams) = match way {
-            Way::Datagrams(_) if session.carrier == "ssh" => (None, 0),
-            Way::Datagrams(name) => {
+        let (protocol, streams) = match transport {
+            Transport::Datagrams(_) if session.carrier == "ssh" => (None, 0),
+            Transport::Datagrams(name) => {
                 let unknown = || {
                     let names: Vec<_> = registry::all().iter().map(|row| row.name).collect();
                     let what = format!("there is no protocol {name}");
@@ -384,8 +384,8 @@ impl<'a> Attempt<'a> {
                 };
                 (Some(registry::find(name).ok_or_else(unknown)?), 0)
             }
-            Way::Streams(_) if session.carrier == "ssh" => (None, 0),
-            Way::Streams(streams) => (None, u32::from(streams)),
+            Transport::Streams(_) if session.carrier == "ssh" => (None, 0),
+            Transport::Streams(streams) => (None, u32::from(streams)),
         };
         let measured = session.rtt.unwrap_or(Duration::from_millis(100));
         let peer = session.remote.ip();
@@ -472,7 +472,7 @@ impl<'a> Attempt<'a> {
         let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {
             let (identity, trust, ends) = (self.identity.clone(), trust.clone(), ends.clone());
-            let settings = self.settings(Way::Streams(1));
+            let settings = self.settings(Transport::Streams(1));
             let (host, port) = (zone::host(session.remote), session.remote.port());
             let transfer = terms.transfer;
             tokio::task::spawn_local(async move {

@@ -38,7 +38,7 @@ use crate::notices::interrupted;
 use crate::options::{CopyOptions, Receive, TCP_STREAMS};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::reach::route::Route;
-use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE, Way, first_way};
+use crate::reach::transport::{FIRST_PAUSE, LONGEST_PAUSE, Transport, first_transport};
 use crate::reactor;
 use crate::roles::wire::End;
 use crate::summary::Summary;
@@ -154,7 +154,7 @@ async fn run(
     part: CopyPart,
 ) -> Result<Summary, Error> {
     let mut attempt = Attempt::new(options, route, observer.clone(), cancel.clone(), part)?;
-    let mut way = first_way(options);
+    let mut transport = first_transport(options);
     if options.receive == Receive::Fake {
         let receive = CallOption::Receive;
         let what =
@@ -166,7 +166,7 @@ async fn run(
     let mut pause = FIRST_PAUSE;
     loop {
         let before = attempt.progress();
-        let result = attempt.run(way).await;
+        let result = attempt.run(transport).await;
         attempt.hooks.report_last();
         let reason = match result {
             Ok(finished) => match attempt.hooks.read_again() {
@@ -184,7 +184,7 @@ async fn run(
                 if fell_back && error.kind == ErrorKind::Unreachable && !attempt.was_refused() =>
             {
                 fell_back = false;
-                way = Way::Streams(0);
+                transport = Transport::Streams(0);
                 observer.notice(attempt.fallback_notice(0));
                 continue;
             }
@@ -201,7 +201,7 @@ async fn run(
             }
             Err(End::NoDatagrams) => {
                 fell_back = true;
-                way = Way::Streams(TCP_STREAMS);
+                transport = Transport::Streams(TCP_STREAMS);
                 observer.notice(attempt.fallback_notice(TCP_STREAMS));
                 continue;
             }

@@ -25,7 +25,7 @@ use crate::notices::interrupted;
 use crate::options::{CopyOptions, PartOfPipe};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::reach::route::Route;
-use crate::reach::way::first_way;
+use crate::reach::transport::first_transport;
 use crate::reach::{Look, Reached, reach};
 use crate::session::{Connection, Session, Settings, random_u64};
 use crate::summary::{Summary, hex};
@@ -125,7 +125,7 @@ async fn open(
 ) -> Result<Opened, Error> {
     use std::os::unix::ffi::OsStrExt;
     let identity = options.key.identity()?;
-    let carriers = first_way(options).carriers();
+    let carriers = first_transport(options).carriers();
     let settings = Settings { streams: true, carriers, ..Settings::default() };
     let look = if options.datagram.is_some() { Look::No } else { Look::Beside };
     let reached = reach(options, route, &identity, observer).open(&settings, look).await?;

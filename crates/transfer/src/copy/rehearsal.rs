@@ -19,7 +19,7 @@ use crate::options::CopyOptions;
 use crate::progress::{Cancel, Observer};
 use crate::reach::Reached;
 use crate::reach::route::Route;
-use crate::reach::way::first_way;
+use crate::reach::transport::first_transport;
 use crate::reactor;
 use crate::roles::wire::End;
 use crate::session::{PeerId, Session};
@@ -61,7 +61,7 @@ pub fn rehearse(
         let part = CopyPart::alone(Budget::new(options.memory)?, None);
         part.reached.replace(Some(reached));
         let mut attempt = Attempt::new(options, &routes[0], observer, Cancel::default(), part)?;
-        match attempt.run(first_way(options)).await {
+        match attempt.run(first_transport(options)).await {
             Ok(finished) => summing::summary(options, &attempt, finished),
             Err(End::Fatal(error)) => Err(error),
             Err(End::Lost(why)) => Err(Error::new(ErrorKind::Unfinished, why)),

@@ -116,9 +116,9 @@ fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
 fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<Span> {
     let after = Span::from_nanos(finished.outcome.since_last_nanos?);
     // The delay of the outcome on its way to this host.
-    let way = if attempt.hooks.sends { rtt / 2 } else { Span::ZERO };
+    let delay = if attempt.hooks.sends { rtt / 2 } else { Span::ZERO };
     let until_outcome = finished.outcome_at.since(attempt.started);
-    Some(until_outcome.saturating_sub(after).saturating_sub(way))
+    Some(until_outcome.saturating_sub(after).saturating_sub(delay))
 }
 
 /// Returns the error for a failed copy of one file.

@@ -84,12 +84,15 @@ pub(crate) struct ReceiverCounters {
     pub(crate) highest: u64,
     /// Datagrams that the kernel dropped because a buffer was full.
     pub(crate) socket_lost: u64,
-    /// Datagrams with data dropped because they arrived before their flow was known and did not fit
-    /// the memory for early datagrams.
+    /// Datagrams with data that arrived before the port knew their flow, and that the port dropped
+    /// by the limits of size and age for early datagrams.
     pub(crate) early_lost: u64,
     /// Genuine datagrams dropped because there was no memory for their chunk.
     pub(crate) memory_lost: u64,
-    /// Datagrams refused as forged, malformed, replayed, or of an unknown flow.
+    /// Datagrams that the flow refused as forged, malformed, replayed or too old to check; and the
+    /// datagrams that its port dropped since the flow began. The port drops datagrams of unknown
+    /// flows, and early datagrams beyond the limits of size and age. Each of the port's flows counts
+    /// all these drops, in addition to its own `early_lost`.
     pub(crate) refused: u64,
     /// Blocks that were not requested.
     pub(crate) unasked: u64,

@@ -40,7 +40,7 @@ impl Refusals {
 
     /// Returns the datagrams refused since the flow began: by the port (`port` are its counts), and
     /// by the flow's two openers, which decrypt data and control datagrams. The port refuses
-    /// datagrams that have no known flow, or exceed the memory for early datagrams.
+    /// datagrams of unknown flows, and early datagrams beyond the limits of size and age.
     pub(super) fn refused(&self, port: PortStatistics, openers: [OpenCounts; 2]) -> u64 {
         let at_port = |port: PortStatistics| port.foreign + port.dropped;
         let by_flow = openers.map(|seen| seen.replayed + seen.stale + seen.failed + seen.refused);

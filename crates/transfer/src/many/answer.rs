@@ -25,22 +25,22 @@ const SIGN: Duration = Duration::from_secs(1);
 const READING: usize = 4;
 
 /// Limits the surveys that read at the same time.
-pub(crate) struct Seats(Arc<Semaphore>);
+pub(crate) struct Permits(Arc<Semaphore>);
 
-impl Default for Seats {
-    fn default() -> Seats {
-        Seats(Arc::new(Semaphore::new(READING)))
+impl Default for Permits {
+    fn default() -> Permits {
+        Permits(Arc::new(Semaphore::new(READING)))
     }
 }
 
-impl Seats {
-    /// Waits for a seat, and sends the client signs of life meanwhile.
+impl Permits {
+    /// Waits for a permit, and sends the client signs of life meanwhile.
     async fn take(&self, session: &mut Session) -> Result<OwnedSemaphorePermit, Error> {
-        let seat = self.0.clone().acquire_owned();
-        tokio::pin!(seat);
+        let permit = self.0.clone().acquire_owned();
+        tokio::pin!(permit);
         loop {
-            match tokio::time::timeout(SIGN, &mut seat).await {
-                Ok(seat) => return Ok(seat.expect("nobody closes it")),
+            match tokio::time::timeout(SIGN, &mut permit).await {
+                Ok(permit) => return Ok(permit.expect("nobody closes it")),
                 Err(_) => send(session, Surveyed::default()).await?,
             }
         }
@@ -51,8 +51,8 @@ async fn send(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
     Ok(session.write(&Frame::from(Message::Surveyed(piece))).await?)
 }
 
-/// Answers a survey of `places` when there is a seat; afterwards the session can carry a
-/// request. `memory` is charged for the list of files.
+/// Answers a survey of `places` when a permit is free; afterwards the session can carry a request.
+/// `memory` is charged for the list of files.
 ///
 /// # Errors
 /// The client has disconnected, or something cannot be read completely.
@@ -60,7 +60,7 @@ pub(crate) async fn answer(
     session: &mut Session,
     survey: &Survey,
     places: Vec<Place>,
-    seats: &Seats,
+    permits: &Permits,
     memory: Box<dyn ListMemory>,
 ) -> Result<(), Error> {
     let filters = survey.filters.iter().map(Filter::from).collect();
@@ -68,10 +68,10 @@ pub(crate) async fn answer(
     let looked = watch.clone();
     let options = SourceOptions { recursive: survey.recursive, filters, watch };
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
-    let seat = seats.take(session).await?;
+    let permit = permits.take(session).await?;
     let reading = tokio::task::spawn_blocking(move || {
-        // Keep the seat until the reading ends, perhaps some time after the client disconnects.
-        let _seat = seat;
+        // Keep the permit until the reading ends, even if the client disconnects earlier.
+        let _permit = permit;
         read(&places, &options, memory, &pieces_end)
     });
     loop {

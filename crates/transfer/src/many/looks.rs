@@ -24,7 +24,7 @@ use crate::notices::interrupted;
 use crate::options::CopyOptions;
 use crate::progress::{Notice, Observer, Progress, SourceState};
 use crate::reach::route::Route;
-use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE, first_way};
+use crate::reach::transport::{FIRST_PAUSE, LONGEST_PAUSE, first_transport};
 use crate::reach::{Look as Search, Reached, reach};
 use crate::session::{Identity, Settings};
 
@@ -229,7 +229,8 @@ impl Looking {
         let reach = reach(options, route, &self.identity, &*self.observer);
         let search = if options.datagram.is_some() { Search::No } else { Search::Beside };
         let ports = self.shared.ports.as_ref();
-        let settings = Settings { carriers: first_way(options).carriers(), ..Settings::default() };
+        let settings =
+            Settings { carriers: first_transport(options).carriers(), ..Settings::default() };
         let mut reached = reach.open_on(ports, &settings, search).await?;
         self.rows.set_state(self.number, SourceState::Surveying);
         let asked = route.asked(options)?;

@@ -29,15 +29,15 @@ const MOST: usize = 4;
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Limits the concurrent probes.
-pub(crate) struct Seats(Arc<Semaphore>);
+pub(crate) struct Permits(Arc<Semaphore>);
 
-impl Default for Seats {
-    fn default() -> Seats {
-        Seats(Arc::new(Semaphore::new(MOST)))
+impl Default for Permits {
+    fn default() -> Permits {
+        Permits(Arc::new(Semaphore::new(MOST)))
     }
 }
 
-impl Seats {
+impl Permits {
     fn take(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.0.clone().try_acquire_owned().map_err(|_| {
             Error::new(ErrorKind::Unreachable, "others are probing this server")
@@ -50,7 +50,7 @@ impl Seats {
 /// there is one.
 pub(crate) async fn answer(
     port: &PortHandle,
-    seats: &Seats,
+    permits: &Permits,
     mut session: Session,
     probe: &Probe,
     stopped: impl Future<Output = Error>,
@@ -58,7 +58,7 @@ pub(crate) async fn answer(
     // Announce the flow first, because its datagrams are in flight already.
     port.announce(FlowId(probe.flow), session.remote.ip());
     let served = async {
-        let _seat = seats.take()?;
+        let _permit = permits.take()?;
         let serving = Serving::begin(port, &session, probe)?;
         session.write(&Frame::from(Message::ProbeCount(ProbeCount::default()))).await?;
         serving.run(&mut session).await

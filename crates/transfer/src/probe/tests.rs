@@ -17,7 +17,7 @@ use longhaul_proto::wire::header::Kind;
 use super::blast::Blast;
 use super::count::Counter;
 use super::echo::{Asking, Echo, QUESTIONS};
-use super::server::{self, Seats};
+use super::server::{self, Permits};
 use crate::control::{Frame, Message, Probe, ProbeRun};
 use crate::loopback::pair;
 use crate::session::Carriers;
@@ -152,7 +152,7 @@ fn a_flow_in_use_is_refused_to_a_probe_and_keeps_its_owner() {
             let counter = Counter::start(&to, FLOW, opener, false).await.expect("a free flow");
             let (mut near, far) = pair(Carriers::Quic, HOME).await;
             let probe = Probe { probe: 5, flow: echo.0, cipher: "aes-128-gcm".into() };
-            let seats = Seats::default();
+            let permits = Permits::default();
             let asking = async {
                 if let Some(flow) = measured {
                     near.read::<Frame>().await.expect("the server is ready");
@@ -161,7 +161,7 @@ fn a_flow_in_use_is_refused_to_a_probe_and_keeps_its_owner() {
                 }
                 near.read::<Frame>().await.expect_err("it is refused")
             };
-            let answering = server::answer(&to, &seats, far, &probe, std::future::pending());
+            let answering = server::answer(&to, &permits, far, &probe, std::future::pending());
             let (error, ()) = tokio::join!(asking, answering);
             assert!(error.what.contains("the flow id is in use"), "{error}");
             let blasted = blast(&from, &to, 1).start().expect("a thread").ended().await;

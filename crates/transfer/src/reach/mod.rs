@@ -1,9 +1,10 @@
 //! Connects to another host: a session, a port for the data, and a search for the datagram size.
 //!
-//! [`route`] is the direction of a copy and the other host, [`way`] the carrier of the copy's data.
+//! [`route`] gives the direction of a copy and the other host; [`transport`] says whether the data
+//! travel as datagrams or over streams.
 
 pub(crate) mod route;
-pub(crate) mod way;
+pub(crate) mod transport;
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::dispatch::{first, turn_away};
 use super::door::Access;
 use super::events::{Moved, ServedClient, ServerEvent};
-use super::live::Way;
+use super::live::Mode;
 use super::{Server, transfer};
 use crate::control::{self, Direction, Frame, Message, Probe, Request, Survey};
 use crate::error::{Error, ErrorKind};
@@ -103,7 +103,7 @@ impl Copying {
         let client = ServedClient::of_probe(&session).called(server.door.name(&session.peer));
         (server.tell)(ServerEvent::Asked(client));
         let stopped = running.stopped();
-        probe::server::answer(&server.port, &server.seats, session, probe, stopped).await;
+        probe::server::answer(&server.port, &server.probes, session, probe, stopped).await;
     }
 
     /// Answers a survey, and the request that may follow when the client has surveyed all sources.
@@ -161,8 +161,8 @@ impl Copying {
         let shown = client.clone().unwrap_or_else(|| ServedClient::of_request(&session, &request));
         let fixed_rate = request.rate_bps > 0 || request.rate_limit_bps > 0;
         let receives = request.direction() == Direction::Push;
-        let way = Way { receives, fixed_rate };
-        let _seat = self.server.live.enter(shown, way, running.clone());
+        let mode = Mode { receives, fixed_rate };
+        let _entry = self.server.live.enter(shown, mode, running.clone());
         let result = transfer::answer(&self.server, session, request, running.clone()).await;
         if let Some(client) = client {
             (self.server.tell)(client.ended(&result, running.moved()));

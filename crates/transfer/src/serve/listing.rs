@@ -35,7 +35,7 @@ const ATTRIBUTES: usize = 40;
 /// The service of listings.
 pub(super) struct Listing {
     server: Rc<Server>,
-    seats: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Service for Listing {
@@ -69,19 +69,18 @@ impl Service for Listing {
 
 impl Listing {
     pub(super) fn new(server: Rc<Server>) -> Listing {
-        Listing { server, seats: Arc::new(Semaphore::new(READING)) }
+        Listing { server, permits: Arc::new(Semaphore::new(READING)) }
     }
 
     async fn answer(&self, session: &mut Session, asked: &List) -> Result<(), Error> {
         let path = Path::new(OsStr::from_bytes(&asked.path));
         let place = self.server.door.place(&session.peer, path, Access::Read)?;
         let ended = |_| Error::new(ErrorKind::Unfinished, "the listing ended early");
-        let seat = self.seats.clone().acquire_owned().await.map_err(|_| ended(()))?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| ended(()))?;
         let (pieces_end, mut pieces) = mpsc::channel(WAITING);
         let reading = tokio::task::spawn_blocking(move || {
-            // Keep the permit until the reading ends, perhaps some time after the client has
-            // disconnected.
-            let _seat = seat;
+            // Keep the permit until the reading ends, even if the client disconnects earlier.
+            let _permit = permit;
             read(&place, &pieces_end)
         });
         loop {

@@ -59,7 +59,7 @@ impl Ended {
 
 /// The direction and rate setting of a transfer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct Mode {
     /// Whether the server receives.
     pub(super) receives: bool,
     /// Whether the client has set or limited the rate.
@@ -69,7 +69,7 @@ pub(super) struct Way {
 /// A running transfer.
 struct Entry {
     client: ServedClient,
-    way: Way,
+    mode: Mode,
     running: Running,
     since: Instant,
     recent: Recent,
@@ -80,12 +80,12 @@ struct Entry {
 }
 
 /// Keeps a transfer in the list until dropped.
-pub(super) struct Seat {
+pub(super) struct EntryGuard {
     live: Live,
     number: u64,
 }
 
-impl Drop for Seat {
+impl Drop for EntryGuard {
     fn drop(&mut self) {
         let entry = self.live.now.transfers.borrow_mut().remove(&self.number);
         if let Some(mut entry) = entry {
@@ -107,12 +107,12 @@ impl Live {
     }
 
     /// Adds a transfer of `client`.
-    pub(super) fn enter(&self, client: ServedClient, way: Way, running: Running) -> Seat {
+    pub(super) fn enter(&self, client: ServedClient, mode: Mode, running: Running) -> EntryGuard {
         let number = self.now.last.get() + 1;
         self.now.last.set(number);
         let entry = Entry {
             client,
-            way,
+            mode,
             running,
             since: Instant::now(),
             recent: Recent::default(),
@@ -120,7 +120,7 @@ impl Live {
             reported: TransferStatus::default(),
         };
         self.now.transfers.borrow_mut().insert(number, entry);
-        Seat { live: self.clone(), number }
+        EntryGuard { live: self.clone(), number }
     }
 
     /// Counts bytes that a client has read from a remote file, or with `receives` has written to
@@ -170,13 +170,13 @@ impl Entry {
         let (now, board) = (Instant::now(), self.running.board());
         let (mine, theirs) = (board.mine(), board.theirs());
         let (total_bytes, total_files) = board.totals();
-        let (from, to) = if self.way.receives { (theirs, mine) } else { (mine, theirs) };
+        let (from, to) = if self.mode.receives { (theirs, mine) } else { (mine, theirs) };
         let age = span(now.duration_since(self.since));
         let ends = Ends {
             all: &from.times,
             from: &from,
             to: &to,
-            fixed_rate: self.way.fixed_rate,
+            fixed_rate: self.mode.fixed_rate,
             small: is_small(total_bytes, total_files),
         };
         let bound_by = ends.bound(age);
@@ -197,7 +197,7 @@ impl Entry {
             id: id.clone(),
             name: name.clone(),
             wish: wish.clone(),
-            receives: self.way.receives,
+            receives: self.mode.receives,
             age,
             bytes,
             resumed_bytes,

@@ -9,7 +9,7 @@
 //! - other services: `listing` (listings), `pipe` (files of unknown length), `reading` (ranges of
 //!   files), `below` (the shared tree, streams and remote procedure calls), `channeling` (channels;
 //!   `links` connects their rooms to rooms of other servers), and `status` (reports the running
-//!   transfers from `live`). `turns` limits the disk accesses of `reading` for each client.
+//!   transfers from `live`). `disk_permits` limits the disk accesses of `reading` for each client.
 //! - `door` checks rights; `closing` shuts a server down; `over_ssh` serves the one client whose
 //!   ssh started the process.
 //! - `events` are the server's reports; `refusals` limits the reports about refused clients.
@@ -19,6 +19,7 @@ mod below;
 mod channeling;
 mod closing;
 mod copying;
+mod disk_permits;
 mod dispatch;
 mod door;
 mod events;
@@ -35,7 +36,6 @@ mod rehearsal;
 mod running;
 mod status;
 mod transfer;
-mod turns;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -101,9 +101,9 @@ struct Server {
     /// Partial files left by transfers.
     left: Arc<Left>,
     /// Limits the surveys that read at the same time.
-    surveys: answer::Seats,
+    surveys: answer::Permits,
     /// Limits the probes that run at the same time.
-    seats: probe::server::Seats,
+    probes: probe::server::Permits,
     /// Receives the events.
     tell: Tell,
     refusals: Arc<Refusals>,
@@ -127,8 +127,8 @@ impl Server {
             pipes: Pipes::default(),
             protocols: registry::find,
             left: Arc::default(),
-            surveys: answer::Seats::default(),
-            seats: probe::server::Seats::default(),
+            surveys: answer::Permits::default(),
+            probes: probe::server::Permits::default(),
             refusals: Arc::new(Refusals::new(tell.clone())),
             tell,
             live,

@@ -15,11 +15,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Server;
+use super::disk_permits::DiskPermits;
 use super::dispatch::first;
 use super::door::Access;
 use super::events::{Moved, ServedClient};
 use super::running::{Running, attend};
-use super::turns::Turns;
 use crate::control::file::{
     self, Change, FileAsk, FileChange, FileData, FileOpened, PIECE, Portion, portions,
 };
@@ -47,18 +47,18 @@ const UNREAD: Duration = Duration::from_secs(60);
 pub(super) struct Reading {
     server: Rc<Server>,
     open: Rc<RefCell<HashMap<PeerId, usize>>>,
-    disk: Turns,
+    disk: DiskPermits,
     bulk: Arc<Semaphore>,
     values: Arc<ChunkValues>,
 }
 
-/// The seat of an open file, freed on drop.
-struct Seat {
+/// Counts an open file until dropped.
+struct OpenGuard {
     open: Rc<RefCell<HashMap<PeerId, usize>>>,
     peer: PeerId,
 }
 
-impl Drop for Seat {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
         let mut open = self.open.borrow_mut();
         if let Some(count) = open.get_mut(&self.peer) {
@@ -96,8 +96,8 @@ impl Service for Reading {
             let server = &self.server;
             let client = ServedClient::of_file(&session, &asked);
             let access = access_of(&asked);
-            // Taken until the end of the stream is complete, because a client may leave a full
-            // window of data unacknowledged until then.
+            // Hold the permit for a full window until the stream is closed, because the client may
+            // leave a full window of data unacknowledged until then.
             let bulk = Cell::new(None);
             let answer = async |running: &Running, session: &mut Session| {
                 running.or(self.answer(running, session, asked, &bulk)).await
@@ -113,13 +113,13 @@ impl Reading {
         Reading {
             server,
             open: Rc::default(),
-            disk: Turns::new(),
+            disk: DiskPermits::new(),
             bulk: Arc::new(Semaphore::new(BULK)),
             values: Arc::new(ChunkValues::new(VALUES)),
         }
     }
 
-    fn seat(&self, peer: PeerId) -> Result<Seat, Error> {
+    fn count_open(&self, peer: PeerId) -> Result<OpenGuard, Error> {
         let mut open = self.open.borrow_mut();
         let full = |who: String, most: usize| {
             let what = format!("{who} {most} remote files open, which is the limit");
@@ -133,7 +133,7 @@ impl Reading {
             return full(format!("{peer} has"), MOST_OF_ONE);
         }
         *own += 1;
-        Ok(Seat { open: self.open.clone(), peer })
+        Ok(OpenGuard { open: self.open.clone(), peer })
     }
 
     async fn answer(
@@ -145,7 +145,7 @@ impl Reading {
     ) -> Result<(), Error> {
         let (access, path) = (access_of(&asked), Path::new(OsStr::from_bytes(&asked.path)));
         let place = self.server.door.place(&session.peer, path, access)?;
-        let _seat = self.seat(session.peer)?;
+        let _open = self.count_open(session.peer)?;
         let rtt = session.rtt().now().map(|rtt| Span::from_nanos(rtt.as_nanos() as u64));
         // `resume` lets the congestion window jump to half of what the path carried before. Two
         // jumps at the same time would fill the path, so this happens only while the client has no
@@ -211,8 +211,8 @@ impl Reading {
     ) -> Result<Arc<RangeFile>, Error> {
         let disk = with_signs(session, self.disk.take(session.peer)).await?;
         let making = tokio::task::spawn_blocking(move || {
-            // Until the disk answers, perhaps after the client has disconnected, keep the turn, and
-            // keep the hashes of this file out of the cache.
+            // Even if the client disconnects: until the disk answers, keep the permit, and keep the
+            // hashes of this file out of the cache.
             let _kept = (disk, uncached);
             let change = change.check()?;
             // All reads of the file are complete, so nothing else refers to it.
@@ -265,7 +265,7 @@ impl Reading {
         let disk = self.disk.take(peer).await;
         let (file, values) = (file.clone(), self.values.clone());
         Some(tokio::task::spawn_blocking(move || {
-            // Keep the turn until the disk answers, perhaps after the client has disconnected.
+            // Keep the permit until the disk answers, even if the client disconnects earlier.
             let _disk = disk;
             let mut bytes = vec![0; portion.len];
             let value = match portion.is_whole {
@@ -286,7 +286,8 @@ fn ended<E>(_: E) -> Error {
     Error::new(ErrorKind::Unfinished, "the disk thread ended early")
 }
 
-/// Waits for `work` on the disk or for a turn there, and sends signs of life meanwhile.
+/// Waits for `work`, which is a disk access or the wait for its permit. Sends the client signs of
+/// life meanwhile.
 async fn with_signs<T>(session: &mut Session, work: impl Future<Output = T>) -> Result<T, Error> {
     signing(session, SIGN, work).await
 }

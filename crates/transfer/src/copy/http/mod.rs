@@ -28,7 +28,7 @@ use crate::many::part::sink_options;
 use crate::notices::{self, interrupted, stalled};
 use crate::options::{CopyOptions, Names, Protocol, Receive, TCP_STREAMS};
 use crate::progress::{Cancel, Notice, Observer};
-use crate::reach::way::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::reach::transport::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::summary::Summary;
 
 /// Maximum number of versions to try, if the file changes during the copy.

@@ -1,0 +1,42 @@
+//! The transport of the data of a copy's attempt, and the pauses between attempts.
+
+use std::time::Duration;
+
+use crate::options::{CopyOptions, MOST_TRIED, Protocol};
+use crate::session::Carriers;
+
+/// The first pause before a reconnection. Each further pause is twice as long, up to
+/// [`LONGEST_PAUSE`].
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause before a reconnection.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The transport of an attempt's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport<'a> {
+    /// Datagrams, by a protocol of the registry.
+    Datagrams(&'a str),
+    /// The control stream, and this many streams in addition.
+    Streams(u16),
+}
+
+impl Transport<'_> {
+    /// Returns the carriers that the session may use; additional streams need TCP.
+    pub(crate) fn carriers(self) -> Carriers {
+        match self {
+            Transport::Streams(1..) => Carriers::Tcp,
+            Transport::Streams(0) | Transport::Datagrams(_) => Carriers::Both,
+        }
+    }
+}
+
+/// Returns the transport of the first attempt.
+pub(crate) fn first_transport(options: &CopyOptions) -> Transport<'_> {
+    match &options.protocol {
+        // A dry run needs only the control stream.
+        _ if options.dry_run => Transport::Streams(0),
+        Protocol::Registry(name) => Transport::Datagrams(name),
+        Protocol::Tcp { streams } => Transport::Streams(*streams),
+        Protocol::TcpTried => Transport::Streams(MOST_TRIED),
+    }
+}
