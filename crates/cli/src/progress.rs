@@ -11,6 +11,7 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 
 use crate::console;
 use crate::plain;
+use crate::report::count;
 
 /// Interval between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -239,8 +240,9 @@ fn source_line(row: &SourceRow) -> String {
     let SourceRow { state, received_bytes, rate, share, loss, resent, .. } = row;
     let source = plain::text(&row.source);
     let (state, bytes) = (state.name(), Bytes::new(*received_bytes));
+    let resent = count(*resent, "block");
     format!(
-        "  {source}: {state}, {rate} ({:.0} %), {bytes}, loss {loss}, resent {resent} blocks",
+        "  {source}: {state}, {rate} ({:.0} %), {bytes}, loss {loss}, resent {resent}",
         share * 100.0
     )
 }
@@ -285,8 +287,8 @@ fn how(progress: &Progress) -> String {
     let Progress { files, total_files, .. } = *progress;
     let first = progress.sent.saturating_sub(progress.retransmitted);
     let loss = LossRatio::of(progress.blocks_lost, first);
-    let (average, resent) = (progress.rate_average, progress.retransmitted);
-    let mut line = format!("loss {loss}, resent {resent} blocks, average {average}");
+    let (average, resent) = (progress.rate_average, count(progress.retransmitted, "block"));
+    let mut line = format!("loss {loss}, resent {resent}, average {average}");
     if total_files > 1 {
         line += &format!(", {files} of {total_files} files");
     }

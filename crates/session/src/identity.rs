@@ -75,11 +75,6 @@ impl Identity {
 
     /// Returns a new identity, which is not stored.
     pub fn generate() -> Identity {
-        Identity::ephemeral()
-    }
-
-    /// Returns a key pair for this process only, which is not stored.
-    pub fn ephemeral() -> Identity {
         Identity::from_pkcs8(&generate()).expect("a key just made is a key")
     }
 

@@ -389,7 +389,7 @@ pub async fn judge_alone(
     judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
 ) -> Option<Session> {
     let (sessions, _) = mpsc::channel(1);
-    let door = Door::new(&Identity::ephemeral(), &Settings::default(), sessions);
+    let door = Door::new(&Identity::generate(), &Settings::default(), sessions);
     let _ = door.admission.set(Box::new(judge));
     match Arc::new(door).greeted(session).await {
         Arrival::Session(session) => Some(*session),
@@ -712,7 +712,7 @@ mod tests {
 
     fn door() -> Arc<Door> {
         let (sessions, _) = mpsc::channel(1);
-        Arc::new(Door::new(&Identity::ephemeral(), &Settings::default(), sessions))
+        Arc::new(Door::new(&Identity::generate(), &Settings::default(), sessions))
     }
 
     /// Returns both ends of the first stream of a connection that no listener serves.
@@ -723,7 +723,7 @@ mod tests {
             Under { remote: address("192.0.2.1:9"), local_ip: None, carrier: "tls", rtt, tcp: None }
         };
         let settings = Settings { streams: true, ..Settings::default() };
-        let [client, server] = [Identity::ephemeral(), Identity::ephemeral()];
+        let [client, server] = [Identity::generate(), Identity::generate()];
         let config = Arc::new(tls::server(&server, settings.fast_aes));
         let near = async {
             let expect = tls::Expect::Only(server.id());
@@ -788,13 +788,13 @@ mod tests {
     #[test]
     fn a_dropped_listener_frees_its_port_and_keeps_its_sessions() {
         run(async {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let settings = Settings::default();
             let mut listener = Listener::bind((LOOPBACKS[0], 0).into(), &server, &settings)
                 .expect("loopback can be listened on");
             let to = listener.local_addr();
             assert_eq!(format!("{listener:?}"), format!("Listener({to})"));
-            let (client, expect) = (Identity::ephemeral(), tls::Expect::Only(server.id()));
+            let (client, expect) = (Identity::generate(), tls::Expect::Only(server.id()));
             let near = stream::connect(to, &client, expect, &settings).await;
             let mut near = near.expect("it listens");
             near.write(&1u32).await.expect("open");

@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn an_expectation_accepts_one_id_any_id_or_none() {
-        let [one, other] = [Identity::ephemeral().id(), Identity::ephemeral().id()];
+        let [one, other] = [Identity::generate().id(), Identity::generate().id()];
         assert!(Expect::Only(one).accepts(one) && !Expect::Only(one).accepts(other));
         assert!(Expect::Anyone.accepts(one) && Expect::Anyone.accepts(other));
         assert!(!Expect::Nobody.accepts(one));
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_peer_shows_exactly_one_key() {
-        let identity = Identity::ephemeral();
+        let identity = Identity::generate();
         let key = &identity.key.cert[0];
         for expect in [Expect::Anyone, Expect::Only(identity.id())] {
             let verifier = Verifier::new(expect, Seen::default(), &provider());

@@ -25,12 +25,12 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
 /// Returns the client's and the server's end of one session.
 pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
     let settings = |carriers| Settings { carriers, handshake: LONG, ..Settings::default() };
-    let server = Identity::ephemeral();
+    let server = Identity::generate();
     let mut listener =
         Listener::bind(SocketAddr::new(ip, 0), &server, &settings(Carriers::Both)).unwrap();
     let nowhere = Trust { config_dir: "/".into(), pins: Vec::new(), accept_new: false };
     let (trust, port) = (nowhere.only(server.id().to_string()), listener.local_addr().port());
-    let (client, host) = (Identity::ephemeral(), ip.to_string());
+    let (client, host) = (Identity::generate(), ip.to_string());
     let settings = settings(carriers);
     let connecting = connect(&host, port, &client, &trust, &ask_nobody, &settings);
     let mut near = connecting.await.expect("a server that listens");

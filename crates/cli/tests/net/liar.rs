@@ -53,7 +53,7 @@ pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
     let (ready, is_ready) = std::sync::mpsc::channel();
     let server = thread::spawn(move || {
         block_on(async {
-            let identity = Identity::ephemeral();
+            let identity = Identity::generate();
             let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
             let mut listener =
                 Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
@@ -227,7 +227,7 @@ impl LyingServer {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.expect("a runtime for the test");
             runtime.block_on(async {
-                let identity = Identity::ephemeral();
+                let identity = Identity::generate();
                 let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
                 let mut listener =
                     Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");

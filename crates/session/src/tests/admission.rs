@@ -24,7 +24,7 @@ async fn refused(server: &Identity, to: SocketAddr, carriers: Carriers, said: &[
 #[test]
 fn a_client_without_rights_is_refused_for_every_request() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let client = Client::pinned(Carriers::Both, &server);
         let mut listener = listener(&server, &client, &settings(Carriers::Both));
         let to = listener.local_addr();
@@ -46,7 +46,7 @@ fn a_client_without_rights_is_refused_for_every_request() {
 #[test]
 fn a_network_of_clients_without_rights_has_to_pause_and_an_allowed_one_among_them_gets_in() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let client = Client::pinned(Carriers::Quic, &server);
         let mut listener = listener(&server, &client, &settings(Carriers::Both));
         let to = listener.local_addr();
@@ -90,7 +90,7 @@ fn a_session_without_a_request_gives_up_its_place_to_a_newcomer() {
     run(async {
         const PLACES: usize = 4;
         for carriers in [Carriers::Quic, Carriers::Tcp] {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let settings = Settings { waiting: PLACES, ..settings(Carriers::Both) };
             let client = Client::pinned(carriers, &server);
             let mut listener = listener(&server, &client, &settings);
@@ -116,7 +116,7 @@ fn a_session_without_a_request_gives_up_its_place_to_a_newcomer() {
 fn a_client_that_knocks_learns_whether_it_is_admitted() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let mut client = Client::pinned(carriers, &server);
             client.settings.streams = true;
             let mut listener = listener(&server, &client, &settings(Carriers::Both));
@@ -140,7 +140,7 @@ fn a_client_that_knocks_learns_whether_it_is_admitted() {
 #[test]
 fn a_listener_reports_arrivals_and_holds_clients_until_it_knows_the_admitted_ids() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let client = Client::pinned(Carriers::Both, &server);
         let mut listener = listener(&server, &client, &settings(Carriers::Both));
         let (arrived, mut arrivals) = tokio::sync::mpsc::unbounded_channel();

@@ -35,7 +35,7 @@ fn either_carrier_gives_ids_keys_and_messages_both_ways() {
 #[test]
 fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let settings = settings(Carriers::Tcp);
         // One connection fills the queue: the kernel drops the first packet of the next one.
         let listener = tokio::net::TcpSocket::new_v4().expect("a socket");
@@ -44,7 +44,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
         let to = listener.local_addr().expect("it is bound");
         let _first = tokio::net::TcpStream::connect(to).await.expect("there is room for one");
         let begun = Instant::now();
-        let client = Identity::ephemeral();
+        let client = Identity::generate();
         let near = stream::connect(to, &client, tls::Expect::Only(server.id()), &settings);
         let far = async {
             let _first = listener.accept().await.expect("the one that fills the queue");
@@ -68,7 +68,7 @@ fn a_connection_that_took_a_second_to_be_made_has_the_round_trip_of_its_path() {
 fn each_side_knows_the_other_by_its_key() {
     run(async {
         for (carriers, _) in EACH {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let mut listener = listen(LOOPBACKS[0], &server);
             let client = Client::pinned(carriers, &server);
             let mut near = client.connect(listener.local_addr()).await.expect("it listens");
@@ -86,7 +86,7 @@ fn both_sides_know_whether_both_have_aes_in_hardware() {
         for (carriers, _) in EACH {
             for (near_has, far_has) in [(true, true), (true, false), (false, true), (false, false)]
             {
-                let server = Identity::ephemeral();
+                let server = Identity::generate();
                 let settings = Settings { fast_aes: far_has, ..settings(Carriers::Both) };
                 let mut listener =
                     Listener::bind(SocketAddr::new(LOOPBACKS[0], 0), &server, &settings)
@@ -233,7 +233,7 @@ fn a_read_that_is_cancelled_loses_nothing() {
 #[test]
 fn a_session_over_several_tcp_connections_works_like_one_over_a_single_connection() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
         let mut client = Client::pinned(Carriers::Tcp, &server);
         for (lanes, streams) in [(2, false), (16, false), (200, false), (3, true)] {
@@ -270,7 +270,7 @@ fn tcp_alone(server: &Identity) -> (UdpSocket, Listener) {
 #[test]
 fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let listener = listen(LOOPBACKS[0], &server);
         let client = Client::pinned(Carriers::Both, &server);
         let session = client.connect(listener.local_addr()).await.expect("it listens");
@@ -287,7 +287,7 @@ fn udp_is_preferred_and_a_udp_black_hole_leads_to_tcp() {
 #[test]
 fn tcp_is_not_tried_before_its_time() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let (_unread, listener) = tcp_alone(&server);
         let mut client = Client::pinned(Carriers::Both, &server);
         client.settings.handshake = Duration::from_millis(300);
@@ -300,7 +300,7 @@ fn tcp_is_not_tried_before_its_time() {
 #[test]
 fn udp_may_answer_after_tcp_was_refused() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let quic_only = settings(Carriers::Quic);
         let to = SocketAddr::new(LOOPBACKS[0], 0);
         let listener = Listener::bind(to, &server, &quic_only).expect("a free port");
@@ -317,7 +317,7 @@ fn an_error_without_a_listener_names_the_attempts_and_the_ports_to_open() {
         let (udp, tcp) = listen::bind_both(SocketAddr::new(LOOPBACKS[0], 0)).expect("free ports");
         let address = udp.local_addr().expect("bound");
         drop((udp, tcp));
-        let mut client = Client::pinned(Carriers::Both, &Identity::ephemeral());
+        let mut client = Client::pinned(Carriers::Both, &Identity::generate());
         client.settings.handshake = Duration::from_secs(1);
         let error = client.connect(address).await.expect_err("nothing listens");
         let text = error.to_string();
@@ -337,7 +337,7 @@ fn an_error_without_a_listener_names_the_attempts_and_the_ports_to_open() {
 #[test]
 fn a_given_socket_is_the_one_used() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
         let mut client = Client::pinned(Carriers::Quic, &server);
         let socket = UdpSocket::bind((LOOPBACKS[0], 0)).expect("a free port");
@@ -352,7 +352,7 @@ fn a_given_socket_is_the_one_used() {
 #[test]
 fn a_server_at_the_unspecified_ipv6_address_serves_ipv4_and_reports_ipv4_addresses() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(IpAddr::V6(Ipv6Addr::UNSPECIFIED), &server);
         for (carriers, _) in EACH {
             let client = Client::pinned(carriers, &server);
@@ -368,7 +368,7 @@ fn a_server_at_the_unspecified_ipv6_address_serves_ipv4_and_reports_ipv4_address
 #[test]
 fn a_restarted_server_ends_the_sessions_of_the_old_one_immediately() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let (near, far) = (settings(Carriers::Quic), settings(Carriers::Quic));
         let (udp, tcp) = listen::bind_both((LOOPBACKS[0], 0).into()).expect("a free port");
         let address = udp.local_addr().expect("bound");
@@ -421,7 +421,7 @@ fn each_carrier_reports_its_datagrams_or_segments() {
 fn data_written_before_the_close_arrive_although_this_side_stops_immediately() {
     run(async {
         for (carriers, _) in EACH {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let mut listener = listen(LOOPBACKS[0], &server);
             let (to, client) = (listener.local_addr(), Client::pinned(carriers, &server));
             let stopped = std::thread::spawn(move || {

@@ -26,7 +26,7 @@ async fn still_serves(listener: &mut Listener, server: &Identity) {
 #[test]
 fn bytes_of_other_programs_on_the_tcp_port_are_dropped_and_counted() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
         let random: Vec<u8> =
             (0..2000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -55,9 +55,9 @@ fn bytes_of_other_programs_on_the_tcp_port_are_dropped_and_counted() {
 #[test]
 fn tls_clients_of_another_kind_are_dropped() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
-        let me = Identity::ephemeral();
+        let me = Identity::generate();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         // Three TLS clients: one supports X.509 certificates but no raw public keys, one offers
         // another protocol in ALPN, one offers none.
@@ -87,7 +87,7 @@ fn tls_clients_of_another_kind_are_dropped() {
 #[test]
 fn silent_and_stalling_connections_keep_nobody_out_and_are_dropped_in_the_end() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut settings = settings(Carriers::Both);
         settings.handshake = Duration::from_secs(2);
         settings.waiting = 64;
@@ -119,9 +119,9 @@ fn silent_and_stalling_connections_keep_nobody_out_and_are_dropped_in_the_end() 
 #[test]
 fn quic_clients_of_another_kind_are_dropped() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
-        let (mut config, _) = tls::client(&Identity::ephemeral(), tls::Expect::Anyone, true);
+        let (mut config, _) = tls::client(&Identity::generate(), tls::Expect::Anyone, true);
         config.alpn_protocols = vec![b"h3".to_vec()];
         let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(config).expect("a suite");
         let config = quinn::ClientConfig::new(Arc::new(crypto));
@@ -139,7 +139,7 @@ const CROWD: usize = 100;
 #[test]
 fn a_crowd_from_one_address_is_served_to_the_last() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
         let mut clients = tokio::task::JoinSet::new();
         for _ in 0..CROWD {
@@ -161,7 +161,7 @@ fn a_crowd_from_one_address_is_served_to_the_last() {
 #[test]
 fn junk_on_the_udp_port_disturbs_no_client() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
         let socket = UdpSocket::bind((LOOPBACKS[0], 0)).expect("a free port");
         for n in 0..300u32 {

@@ -77,7 +77,7 @@ impl Path {
 
 /// Starts a server behind `path` that echoes each message. Returns a client's session with it.
 async fn echo(path: Path) -> Session {
-    let server = Identity::ephemeral();
+    let server = Identity::generate();
     let mut listener = listen(LOOPBACKS[0], &server);
     let address = path.relay(listener.local_addr()).await;
     tokio::spawn(async move {
@@ -160,7 +160,7 @@ fn long_messages_fill_a_long_path_only_if_both_sides_expect_much_data() {
         run(async move {
             let delay = Duration::from_millis(60);
             let path = Path { delay, one_in, state: 3, flying, ..Path::default() };
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let mut listener = listen(LOOPBACKS[0], &server);
             let address = path.relay(listener.local_addr()).await;
             let read = tokio::spawn(async move {

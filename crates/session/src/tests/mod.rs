@@ -109,7 +109,7 @@ fn listen(ip: IpAddr, identity: &Identity) -> Listener {
 
 /// Returns the client's end and the server's end of one session.
 pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
-    let server = Identity::ephemeral();
+    let server = Identity::generate();
     let mut listener = listen(ip, &server);
     let client = Client::pinned(carriers, &server);
     let mut near = client.connect(listener.local_addr()).await.expect("a server that listens");

@@ -24,7 +24,7 @@ fn far_side_of_a_copy_over_ssh() {
 }
 
 async fn far_side(ports: &str) {
-    let identity = Identity::ephemeral();
+    let identity = Identity::generate();
     let ports = ports
         .split_once('-')
         .map(|(first, last)| (first.parse().expect("a port"), last.parse().expect("a port")));
@@ -109,7 +109,7 @@ impl Host {
             ports,
             arguments: &[],
         };
-        connect_ssh(&target, &Identity::ephemeral(), &settings(Carriers::Both), |_| {}).await
+        connect_ssh(&target, &Identity::generate(), &settings(Carriers::Both), |_| {}).await
     }
 
     /// Waits until the remote side has ended by itself.
@@ -194,7 +194,7 @@ fn a_message_that_is_no_switch_does_not_start_a_session_through_ssh() {
             .spawn()
             .expect("a script");
         let mut input = far.stdin.take().expect("it is piped");
-        let client = Identity::ephemeral().id();
+        let client = Identity::generate().id();
         let messages = format!("longhaul-ssh/1 client id={client}\nlonghaul-ssh/1 newer\n");
         tokio::io::AsyncWriteExt::write_all(&mut input, messages.as_bytes()).await.expect("open");
         drop(input);

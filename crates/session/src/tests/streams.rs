@@ -8,7 +8,7 @@ const EACH: [Carriers; 2] = [Carriers::Quic, Carriers::Tcp];
 
 /// Returns a server, the client's first session with it, and the server's end of that session.
 async fn open(carriers: Carriers) -> (Listener, Session, Session) {
-    let server = Identity::ephemeral();
+    let server = Identity::generate();
     let mut listener = listen(LOOPBACKS[0], &server);
     let mut client = Client::pinned(carriers, &server);
     client.settings.streams = true;
@@ -149,7 +149,7 @@ fn streams_beyond_the_limit_wait_over_quic_and_fail_over_tcp() {
 fn a_connection_of_several_streams_reports_refusals_and_other_versions() {
     run(async {
         for carriers in EACH {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let listener = listen(LOOPBACKS[0], &server);
             listener.admit_by(|_| Err(Error::new(Kind::Unreachable, "nobody is allowed here")));
             let mut client = Client::pinned(carriers, &server);
@@ -192,7 +192,7 @@ fn a_connection_ends_only_when_one_side_drops_it() {
 #[test]
 fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediately() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
         let (to, mut client) = (listener.local_addr(), Client::pinned(Carriers::Quic, &server));
         client.settings.streams = true;
@@ -222,7 +222,7 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
 /// another stream of the connection can send afterwards, and how many parts of the data the client
 /// reads before the end.
 async fn end_with_a_frozen_client(is_done: bool) -> (Result<(), Error>, bool, Result<u32, Error>) {
-    let server = Identity::ephemeral();
+    let server = Identity::generate();
     let mut listener = listen(LOOPBACKS[0], &server);
     let (to, mut client) = (listener.local_addr(), Client::pinned(Carriers::Quic, &server));
     client.settings.streams = true;

@@ -7,9 +7,9 @@ use crate::known::{KnownServers, server_name};
 fn a_wrong_pin_ends_before_anything_is_sent() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let listener = listen(LOOPBACKS[0], &server);
-            let pinned = Identity::ephemeral();
+            let pinned = Identity::generate();
             let client = Client::pinned(carriers, &pinned);
             let error = client.connect(listener.local_addr()).await.expect_err("another id");
             assert_eq!(error.kind, Kind::Unreachable);
@@ -34,7 +34,7 @@ fn a_pin_that_is_no_id_is_a_usage_error() {
 fn a_new_server_needs_one_confirmation() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let listener = listen(LOOPBACKS[0], &server);
             let client = Client::new(carriers);
             let user = User::who(true);
@@ -51,7 +51,7 @@ fn a_new_server_needs_one_confirmation() {
 #[test]
 fn a_new_server_that_the_user_does_not_accept_is_not_remembered() {
     run(async {
-        let mut listener = listen(LOOPBACKS[0], &Identity::ephemeral());
+        let mut listener = listen(LOOPBACKS[0], &Identity::generate());
         let client = Client::new(Carriers::Both);
         let user = User::who(false);
         let error = client.connect_as(&user, listener.local_addr()).await.expect_err("refused");
@@ -65,7 +65,7 @@ fn a_new_server_that_the_user_does_not_accept_is_not_remembered() {
 #[test]
 fn accept_new_remembers_without_asking() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let listener = listen(LOOPBACKS[0], &server);
         let mut client = Client::new(Carriers::Both);
         client.trust.accept_new = true;
@@ -81,11 +81,11 @@ fn accept_new_remembers_without_asking() {
 #[test]
 fn a_changed_key_is_refused_with_a_warning_under_all_options() {
     run(async {
-        let listener = listen(LOOPBACKS[0], &Identity::ephemeral());
+        let listener = listen(LOOPBACKS[0], &Identity::generate());
         let mut client = Client::new(Carriers::Both);
         client.trust.accept_new = true;
         let name = server_name("127.0.0.1", listener.local_addr().port());
-        let before = Identity::ephemeral().id();
+        let before = Identity::generate().id();
         KnownServers::new(client.folder.path()).remember(&name, before).expect("writable");
         let user = User::who(true);
         let error = client.connect_as(&user, listener.local_addr()).await.expect_err("changed");
@@ -101,7 +101,7 @@ fn a_changed_key_is_refused_with_a_warning_under_all_options() {
 fn both_sides_report_versions_without_overlap() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let listener = listen(LOOPBACKS[0], &server);
             let told = Arc::new(Mutex::new(String::new()));
             let telling = told.clone();
@@ -141,7 +141,7 @@ fn a_refused_id_gets_the_reason() {
 #[test]
 fn a_client_that_only_shook_hands_is_no_session_yet() {
     run(async {
-        let server = Identity::ephemeral();
+        let server = Identity::generate();
         let mut listener = listen(LOOPBACKS[0], &server);
         let client = Client::pinned(Carriers::Both, &server);
         let mut session = client.connect(listener.local_addr()).await.expect("it listens");
@@ -157,7 +157,7 @@ fn a_client_that_only_shook_hands_is_no_session_yet() {
 fn look_returns_the_id_that_answers_or_an_error_if_nobody_answers() {
     run(async {
         for carriers in [Carriers::Quic, Carriers::Tcp] {
-            let server = Identity::ephemeral();
+            let server = Identity::generate();
             let listener = listen(LOOPBACKS[0], &server);
             let (client, to) = (Client::new(carriers), listener.local_addr());
             let found = connect::look(&[to], &client.identity, &client.settings).await;

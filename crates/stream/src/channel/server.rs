@@ -177,7 +177,8 @@ impl Channels {
             parts: Parts::default(),
             seat,
             rtt: LeastRtt::new(about.rtt.clone()),
-            dropped: 0,
+            refused: 0,
+            lost: 0,
             late: 0,
             count: 0,
         };
@@ -282,7 +283,10 @@ struct Taking {
     parts: Parts,
     seat: Seat,
     rtt: LeastRtt,
-    dropped: u64,
+    /// Messages that the room refused, because it has no memory for them.
+    refused: u64,
+    /// Messages that were lost on the path or in this server's queues.
+    lost: u64,
     /// Messages that arrived after their deadline.
     late: u64,
     /// Number of messages received.
@@ -298,7 +302,7 @@ impl Taking {
             via => Message { hops: message.hops + 1, via, ..message },
         };
         if self.seat.room.publish(message) == Published::Full {
-            self.dropped += 1;
+            self.refused += 1;
         }
     }
 
@@ -356,7 +360,7 @@ impl Taking {
 
     /// Sends an acknowledgement.
     async fn say(&self, writer: &mut FrameWriter) -> Result<(), Error> {
-        let taken = Taken { count: self.count, dropped: self.dropped, late: self.late };
+        let taken = Taken { count: self.count, dropped: self.refused + self.lost, late: self.late };
         send(writer, ChannelTold::Taken(taken)).await
     }
 
@@ -374,7 +378,7 @@ impl Taking {
                 Some(came) = came.recv() => self.publish(came.message.clone()),
                 _ = tick.tick() => {
                     counts.set_rtt(self.rtt.now());
-                    self.dropped = counts.lost.load(Ordering::Relaxed)
+                    self.lost = counts.lost.load(Ordering::Relaxed)
                         + counts.dropped.load(Ordering::Relaxed);
                     self.late = counts.late.load(Ordering::Relaxed);
                     self.say(writer).await?;

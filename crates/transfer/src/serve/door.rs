@@ -315,7 +315,7 @@ mod tests {
     fn a_right_ends_with_its_entry_its_mode_or_its_folder() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("sub")).unwrap();
-        let peer = crate::session::Identity::ephemeral().id();
+        let peer = crate::session::Identity::generate().id();
         let entry = |rights: &str| allow::parse(&format!("{peer}{rights}")).unwrap();
         let options = ServeOptions {
             root: root.path().to_owned(),
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn an_id_twice_is_refused_and_the_old_list_stays() {
         let root = tempfile::tempdir().unwrap();
-        let peer = crate::session::Identity::ephemeral().id();
+        let peer = crate::session::Identity::generate().id();
         let entry = |rights: &str| allow::parse(&format!("{peer}{rights}")).unwrap();
         let options = ServeOptions {
             root: root.path().to_owned(),
@@ -366,7 +366,7 @@ mod tests {
         }
         assert_eq!(at_home(Path::new("~/x"), None), Path::new("~/x"));
         let home = std::env::var_os("HOME").map_or("~".into(), PathBuf::from);
-        let peer = crate::session::Identity::ephemeral().id();
+        let peer = crate::session::Identity::generate().id();
         let place = Door::of_user().place(&peer, Path::new("~/x"), Access::Write).unwrap();
         assert_eq!(place.path(), home.join("x"));
     }

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_streams_of_a_transfer_are_bounded() {
         let register = Register::default();
-        let peer = crate::session::Identity::ephemeral().id();
+        let peer = crate::session::Identity::generate().id();
         let _registered = register.enter(peer, 7, 0, None, u32::MAX);
         let transfers = register.transfers.borrow();
         let entry = transfers.values().next().unwrap();
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn dead_transfers_of_the_same_client_give_way_and_no_others() {
         run(async {
-            let [client, other] = [(); 2].map(|()| crate::session::Identity::ephemeral().id());
+            let [client, other] = [(); 2].map(|()| crate::session::Identity::generate().id());
             let place = || Some(PathBuf::from("to"));
             for (peer, transfer, lives, held, left) in [
                 (client, 5, false, false, false),
@@ -265,7 +265,7 @@ mod tests {
     fn a_transfer_to_another_destination_is_not_asked() {
         run(async {
             let register = Register::default();
-            let client = crate::session::Identity::ephemeral().id();
+            let client = crate::session::Identity::generate().id();
             // This transfer answers no questions: a question would wait for [`ASKED`].
             let _earlier = register.enter(client, 1, 0, Some(PathBuf::from("a")), 0);
             let newcomer = register.enter(client, 2, 0, Some(PathBuf::from("b")), 0);

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use longhaul::accounting::{Origin, ReceiveCapacity};
-use longhaul::{BoundBy, Event, Progress, SourceRow, SourceState, Summary};
+use longhaul::{BoundBy, Event, Progress, Segments, SourceRow, SourceState, Summary};
+use longhaul_proto::law::Found;
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{LossRatio, Rate};
 use serde_json::Value;
@@ -144,8 +145,25 @@ pub(super) fn summary(value: &Value) -> Summary {
     summary.blake3 = value["blake3"].as_str().map(plain::text);
     summary.bound_by = bound(&value["bound_by"]);
     summary.receives = receives(&value["receives"]);
+    summary.found = found(&value["found"]);
+    summary.segments = segments(&value["tcp_segments"]);
     summary.sources = sources(value);
     summary
+}
+
+fn found(value: &Value) -> Option<Found> {
+    Some(Found {
+        rate: Rate::from_bps(value["rate_bps"].as_u64()?),
+        after: span(&value["after_seconds"]),
+        loss_ppm: (value["path_loss"].as_f64().unwrap_or_default() * 1e6).round() as u32,
+        shared: value["shared_seconds"].as_f64().map(Span::from_secs_f64),
+        phase: None,
+    })
+}
+
+fn segments(value: &Value) -> Option<Segments> {
+    let sent = value["sent"].as_u64()?;
+    Some(Segments { sent, retransmitted: number(&value["retransmitted"]) })
 }
 
 fn receives(value: &Value) -> Option<ReceiveCapacity> {
@@ -296,6 +314,16 @@ mod tests {
         let mut expected = report::tests::example();
         expected.bound_by = BoundBy::SourceDisk;
         expected.sources = vec![SourceRow::default()];
+        let shared = Some(Span::from_secs(3));
+        let after = Span::from_millis(200);
+        expected.found = Some(Found {
+            rate: Rate::from_mbps(900),
+            after,
+            loss_ppm: 10_001,
+            shared,
+            phase: None,
+        });
+        expected.segments = Some(Segments { sent: 9_000, retransmitted: 7 });
         let back = summary(&read(&json::summary(&expected, 0)));
         let lines = |summary: &Summary| report::lines(summary, report::Kind::Copy, true);
         assert_eq!(lines(&back), lines(&expected));

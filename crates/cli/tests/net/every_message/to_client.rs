@@ -124,7 +124,7 @@ fn hostile(moment: Moment, shared: Shared) -> (SocketAddr, String) {
         let runtime = runtime.expect("a runtime for the test");
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
-            let identity = Identity::ephemeral();
+            let identity = Identity::generate();
             let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
             let mut listener =
                 Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
