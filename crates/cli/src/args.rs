@@ -86,8 +86,8 @@ pub(crate) fn run() -> u8 {
             return exit::fail(&error);
         }
     };
-    // The flags of the settings are inserted after the innermost subcommand, as in `longhaul share
-    // get`.
+    // The flags of the settings are inserted after the innermost subcommand, such as `get` in
+    // `longhaul share get`.
     let at = 1 + depth(&own);
     let mut words = argv.clone();
     words.splice(at..at, settings.iter().flat_map(|setting| setting.words.iter().cloned()));

@@ -265,7 +265,8 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     read.map(|()| exit::DONE)
 }
 
-/// Prints the messages and events of the channel, until it has printed enough messages.
+/// Prints the messages and events of the channel, until the channel ends or enough messages are
+/// printed.
 fn read(channel: &mut ChannelReceiver, args: &ReceiveArgs, lines: &Lines) -> Result<(), Error> {
     let most = if args.whole { 1 } else { args.count.unwrap_or(u64::MAX) };
     let (mut count, mut is_admitted) = (0, false);

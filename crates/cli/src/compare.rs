@@ -96,7 +96,7 @@ pub(crate) struct CompareArgs {
 struct Setting {
     /// Host or scenario, size, number of runs.
     title: String,
-    /// Notes on the figures.
+    /// Notes below the table.
     notes: Vec<String>,
     /// Label of the plot's vertical axis.
     rates: &'static str,

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_of_a_file_come_last() {
+    fn filters_of_a_configuration_file_come_last() {
         let setting = Setting {
             key: "exclude".into(),
             words: vec!["--exclude=f".into(), "--exclude=g".into()],

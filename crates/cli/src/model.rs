@@ -104,7 +104,7 @@ struct Row {
     key: &'static str,
     /// The number of the paper's equation; empty if the quantity has none.
     equation: &'static str,
-    /// The quantity's symbol in the paper; empty if it has none.
+    /// The quantity's symbol in the paper; empty if the paper has no symbol for it.
     symbol: &'static str,
     /// The description.
     what: &'static str,

@@ -18,7 +18,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Highest number of redraws of the bar per second.
 const DRAWS: u8 = 10;
 
-/// Highest number of sources with their own line. If there are more sources, the fastest have one.
+/// Highest number of sources with their own line. If there are more, only the fastest have a line.
 const LINES: usize = 8;
 
 /// How progress is shown.

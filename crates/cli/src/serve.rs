@@ -42,9 +42,9 @@ ID is the output of `longhaul id` on the client's host.
 
 /// Serve a folder, and more services, to the ids that are allowed
 ///
-/// Clients copy, list, read and mount the files of the folder. With the rights for it they also
-/// meet in rooms (`longhaul channel`), send streams, call procedures, share values (--share), and
-/// watch the server (`longhaul top`).
+/// Clients copy, list, read and mount the files of the folder. With further rights they also meet
+/// in rooms (`longhaul channel`), send streams, call procedures, share values (--share), and watch
+/// the server (`longhaul top`).
 ///
 /// When the server is ready, it prints one line with address and id, and one more each for --http
 /// and --ui; with --json, it prints one line for all. It needs the inbound ports UDP P (control),
@@ -127,7 +127,8 @@ pub(crate) struct ServeArgs {
 /// The value of `--rooms` for the one process that serves all clients of ssh.
 const SERVE_ROOMS: &str = "serve";
 
-/// Serves until a signal comes; `--once` and `--ssh` end the server earlier.
+/// Serves until a signal ends the server; `--once` ends it after one transfer, and `--ssh` after
+/// its client.
 pub(crate) fn run(args: &ServeArgs) -> u8 {
     match start(args) {
         Ok(()) => exit::DONE,

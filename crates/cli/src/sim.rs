@@ -43,7 +43,7 @@ pub(crate) struct SimArgs {
     /// Print one JSON object a run
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print comma-separated values, one line a flow, after a line of names
+    /// Print comma-separated values, one line a flow, after a line of column names
     #[arg(long)]
     csv: bool,
     /// Plot each flow's receive rate over time to an SVG file; a point every 100 ms unless the
@@ -55,7 +55,7 @@ pub(crate) struct SimArgs {
 /// Default interval of a plot's points.
 const PLOT_EVERY: Span = Span::from_millis(100);
 
-/// One run: its settings from the command line, and its outcome.
+/// One run: its settings from `--sweep`, and its outcome.
 struct Run {
     settings: Vec<Setting>,
     outcome: SimOutcome,

@@ -46,8 +46,7 @@ impl Course {
         self.with(|points| rates(points))
     }
 
-    /// Locks the samples. Ignores that a lock is poisoned, because the samples stay valid if a
-    /// thread panics.
+    /// Locks the samples. Uses a poisoned lock too: the samples stay valid if a thread panics.
     fn with<T>(&self, act: impl FnOnce(&mut Vec<(f64, u64)>) -> T) -> T {
         act(&mut self.points.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn rates_are_averages_between_samples() {
-        // Two samples have the same time, and the last one has fewer bytes than the one before.
+        // The second and third samples have the same time; the fourth has fewer bytes.
         let points = [(0.0, 0), (0.5, 500_000), (0.5, 500_001), (1.0, 500_000)];
         assert_eq!(rates(&points), [(0.5, 8.0), (1.0, 0.0)]);
         assert!(rates(&[]).is_empty());

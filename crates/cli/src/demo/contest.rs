@@ -1,5 +1,5 @@
-//! The race: one file over an emulated long path, first by the kernel's TCP, then by longhaul. A
-//! lap is one transfer of the file.
+//! The race: transfers of equal size over an emulated long path. The kernel's TCP sends bytes from
+//! memory, with one stream and with eight; then longhaul copies a file. A lap is one transfer.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ use super::{goodput, interrupted, local, step};
 use crate::console::{self, bold};
 use crate::progress::duration;
 
-/// Size of the file.
+/// Size of each transfer.
 const SIZE: Bytes = Bytes::new(200_000_000);
 const RATE: Rate = Rate::from_mbps(1_000);
 const RTT: Span = Span::from_millis(100);
@@ -30,7 +30,7 @@ const LOSS: f64 = 0.001;
 /// Time limit of a lap by the kernel's TCP.
 const PATIENCE: Span = Span::from_secs(20);
 const PORT: u16 = 5001;
-/// Redraw interval of the bars.
+/// Redraw interval of the bar of a lap by the kernel's TCP.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The emulated path, if this host permits emulation.
@@ -243,8 +243,8 @@ mod tests {
 
     use super::*;
 
-    /// A terminal: its lines, and the line of the cursor. Text after a full line continues
-    /// in the next one.
+    /// A terminal in memory: its lines, and the line of the cursor. Text after a full line
+    /// continues in the next one.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<(Vec<String>, usize)>>);
 

@@ -1,5 +1,5 @@
 //! A realistic tree: many small files in folders, some large ones, and special cases (an empty
-//! file, an empty folder, a link, names beyond ASCII).
+//! file, an empty folder, a link, a name beyond ASCII).
 
 use std::fmt;
 use std::fs::{self, File};

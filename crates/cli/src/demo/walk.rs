@@ -1,5 +1,5 @@
-//! Compares two trees by name, type, permissions and every byte, independently of the code that
-//! copies.
+//! Compares two trees by names, types, permissions, link targets and every byte, independently of
+//! the code that copies.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_difference_is_found() {
+    fn different_contents_lengths_names_and_link_targets_are_found() {
         let place = tempfile::tempdir().unwrap();
         let (left, right) = (place.path().join("l"), place.path().join("r"));
         let found = || compare(&left, &right, &CancelHandle::default()).unwrap().differences;

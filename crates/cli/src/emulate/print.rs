@@ -16,7 +16,7 @@ use crate::{link_tally, table};
 const HEAD: [&str; 9] =
     ["flow", "by", "delivered", "goodput", "seconds", "sent", "lost", "resent", "waste"];
 
-/// Number of text columns.
+/// Number of columns with text, at the left; the other columns have numbers.
 const WORDS: usize = 2;
 
 /// The flows as a table: headings, then a line for each flow. If a flow failed or did not finish,

@@ -52,7 +52,7 @@ pub(super) enum Event {
 /// Catches the signals that end a run, so that none is lost from now on.
 ///
 /// A shell starts its background jobs with SIGINT ignored. SIGINT is caught even then, because a
-/// user who sends it intends the effect. If SIGHUP was ignored at the start, it stays ignored,
+/// user who sends it wants to end the run. If SIGHUP was ignored at the start, it stays ignored,
 /// because that is the purpose of `nohup`.
 pub(super) struct CaughtSignals(Signals);
 
@@ -208,7 +208,7 @@ impl Watch<'_> {
             }
             Event::Flows => Ok(0),
             Event::Signal(signal) => {
-                // Ctrl-C also goes to the terminal's programs; other signals arrive only here.
+                // A terminal sends SIGINT to the programs too; other signals arrive only here.
                 if signal != SIGINT
                     && let (Some(pid), Some(signal)) = (decides, Signal::from_named_raw(signal))
                 {

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::rig::{Pair, bytes, write};
 
 #[test]
-fn a_link_to_a_pipe_or_device_is_kept_and_a_link_to_a_file_is_replaced() {
+fn a_link_to_a_pipe_is_kept_and_links_to_a_file_or_to_nothing_are_replaced() {
     let pair = Pair::new();
     write(&pair.here.join("file"), b"new");
     write(&pair.there.join("file"), b"new");

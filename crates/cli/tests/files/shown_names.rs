@@ -9,6 +9,7 @@ use crate::rig::{Child, Ended, Pair, Terminal, write};
 
 /// Clears the screen, sets the title, and starts a new line.
 const HOSTILE: &str = "\x1b[2J\x1b]0;owned\x07\nlonghaul: copied 9 files";
+/// [`HOSTILE`] as longhaul prints it.
 const SHOWN: &str = "\\u{1b}[2J\\u{1b}]0;owned\\u{7}\\nlonghaul: copied 9 files";
 
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
@@ -32,8 +33,8 @@ fn a_hostile_name_is_shown_on_one_line_and_cannot_move_the_cursor() {
     list.is(0, &[]);
     assert_eq!(list.stdout.len(), 3, "{list}");
     assert!(list.stdout.iter().any(|line| line.ends_with(SHOWN)), "{list}");
-    // The destination has a folder with the name of the file, so the file fails, and an error shows
-    // the name.
+    // The destination has a folder with the name of the file, so the file cannot be copied, and an
+    // error shows the name.
     fs::create_dir_all(pair.here.join("copy/tree").join(HOSTILE)).unwrap();
     for (flag, status) in [("-rv", 8), ("-r", 8)] {
         let (ended, text) = Terminal::start(cp(&pair, &[&flag, &from, &"copy/"])).end();

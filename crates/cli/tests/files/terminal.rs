@@ -191,7 +191,7 @@ fn a_compared_equal_tree_is_not_reported_as_copied() {
 }
 
 #[test]
-fn resumed_bytes_are_reported_once() {
+fn a_copy_of_an_equal_file_prints_one_line() {
     let pair = Pair::new();
     let id = pinned(&pair);
     write(&pair.here.join("file"), &bytes(2_000_000, 1));

@@ -139,7 +139,7 @@ fn ctrl_c_here_ends_the_copy_of_the_other_host_and_the_same_command_resumes() {
 }
 
 #[test]
-fn each_unreachable_host_is_named_with_its_user() {
+fn errors_name_the_host_that_cannot_be_reached_or_that_fails() {
     let ssh = need!(hosts());
     let (to, _) = of_gate(&ssh, "copy");
     let run = |words: &str, args: &[&str]| ssh.start(words, args).end();

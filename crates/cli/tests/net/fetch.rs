@@ -277,7 +277,7 @@ fn a_killed_copy_resumes_the_same_version_and_no_other() {
         let fields = Arc::new(Mutex::new(format!("{before}{}", sha256(&content))));
         let (server, gate) = gated(&content, &fields);
         let child = Child::spawn(&mut client.command(&[], &server.url("f"), "f"));
-        // Chunks in the journal are on disk.
+        // The journal lists only chunks that are on disk, so the next copy can use these chunks.
         let journal = client.path(".f.lh-journal");
         wait_until("chunks are in the journal", || {
             fs::metadata(&journal).is_ok_and(|file| file.len() > 500)

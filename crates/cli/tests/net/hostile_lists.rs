@@ -20,6 +20,7 @@ struct Head {
 /// An entry, as encoded on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Entry {
+    /// Number of leading bytes that the path shares with the previous entry's path.
     #[prost(uint32, tag = "1")]
     shared: u32,
     #[prost(bytes = "vec", tag = "2")]
@@ -197,7 +198,7 @@ fn an_impossible_offer_is_refused_with_its_numbers() {
 }
 
 /// An offer that announces a list of `announced` bytes on the stream, then the list, then a `Pass`.
-/// On the stream the `Pass` cannot overtake the list.
+/// The stream keeps the order, so the `Pass` shows that the list has ended.
 fn cut_short(encoded: &[u8], announced: u64) -> Vec<Message> {
     let manifest_digest = blake3::hash(encoded).as_bytes().to_vec();
     let offer = Offer { streamed_len: announced, manifest_digest, ..Offer::default() };

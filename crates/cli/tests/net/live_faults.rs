@@ -69,8 +69,8 @@ impl Far {
     }
 }
 
-/// Asserts that each frame was delivered once or reported as missed, in order. No frame that was
-/// sent before the fault may be delivered after it: its delay would be at least half the outage.
+/// Asserts that each frame was delivered once or reported as missed, in order, and that each delay
+/// is below half the outage: so no frame that was sent before the fault arrived after the fault.
 fn assert_no_old_frame(came: &Ended, case: (Fault, Of)) {
     let number = |event: &Value, field: &str| event[field].as_u64().expect("a number");
     let mut next = None;

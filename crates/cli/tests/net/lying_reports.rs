@@ -70,7 +70,7 @@ fn reports() -> Vec<Vec<u8>> {
         Control::Pulse(pulse(u64::MAX)),
         Control::Pulse(pulse(1 << 40)),
     ];
-    for control in well_formed.into_iter().chain(of_some()) {
+    for control in well_formed.into_iter().chain(of_other_protocols()) {
         let mut out = Vec::new();
         control.encode(&mut out);
         reports.push(out);
@@ -81,7 +81,7 @@ fn reports() -> Vec<Vec<u8>> {
 }
 
 /// Messages of the receivers of other protocols, about blocks that do not exist.
-fn of_some() -> Vec<Control> {
+fn of_other_protocols() -> Vec<Control> {
     const MUCH: u64 = u64::MAX;
     let far = || [0..1_u64, 1 << 40..1 << 41].into_iter().peekable();
     let report = || Report::fill(u32::MAX, 1, 0..4000, std::iter::once(0..4000));

@@ -114,7 +114,7 @@ impl Relayed {
     }
 }
 
-/// From the client to the server, or from the server to the client.
+/// The direction of a copy: from the client to the server, or from the server to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Push,

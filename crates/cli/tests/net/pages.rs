@@ -17,12 +17,13 @@ use crate::rig::{Child, Ended, Host, Server, binary, need};
 
 /// The host on the page that runs the server.
 const SERVER: &str = "dtn.example.org";
-/// The prompt of that host's shell. `$ ` is the prompt of the reader's own host.
+/// The prompt of the shell on [`SERVER`]. `$ ` is the prompt of the reader's own host.
 const SERVER_PROMPT: &str = "dtn$ ";
 /// Begins the line that a shell prints after a command's output; the command's exit status follows.
 const MARK: &str = "the-command-ended-with";
 
-/// A command of a page, and the output that the page shows below it, where `…` is any text.
+/// A command of a page, and the output that the page shows below it. In the output, `…` stands for
+/// any text.
 #[derive(Debug)]
 struct Step {
     command: String,

@@ -123,8 +123,8 @@ fn list(size: u64, holes: Box<[std::ops::Range<u64>]>) -> Vec<u8> {
     Manifest::new(Shape::File, vec![listed]).expect("it is sound").encode()
 }
 
-/// Requests on a new stream to push a part (one file of a pipe's content) at `offset` of pipe
-/// `pipe`, then sends `said`. Returns the error with which the server refuses.
+/// Requests on a new stream to push a part (a piece of a pipe's content, sent as a file) at
+/// `offset` of pipe `pipe`, then sends `said`. Returns the error with which the server refuses.
 fn part(pair: &Pair, pipe: u64, offset: u64, said: Vec<Message>) -> Error {
     let request = liar::request(Direction::Push, "x");
     let request = Request { extent: Some(Extent { pipe, offset }), ..request };

@@ -113,7 +113,8 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
         End::Server => {
             pair.server.child().signal(Signal::KILL);
             pair.server.child().ended();
-            // A broken TCP connection is detected immediately.
+            // The client notices a broken TCP connection immediately (status 1), but silence after
+            // datagrams only when its time limit expires (status 7).
             copy.end().is(if cell.row().is_some() { 7 } else { 1 }, &["same command"]);
             pair.restart(&[]);
         }
@@ -128,7 +129,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 }
 
 #[test]
-fn a_disk_slower_than_the_network_bounds_memory_without_losses() {
+fn with_a_disk_slower_than_the_network_memory_is_bounded_and_nothing_is_lost() {
     // Each write of 1 MiB takes at least 100 ms, so the disk takes at most 10.5 MB/s. The sender
     // sends 50 MB/s (400 Mbit/s).
     let slow = need!(faults::slow_disk(100));

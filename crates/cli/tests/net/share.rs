@@ -247,7 +247,8 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
     let share = library(&pair.client, &pair.server);
     let (made, ends) = (Made::default(), AtomicBool::new(false));
     let mut seed = 0x9e37_79b9_u64;
-    // The writers end before the server, because they retry while it is unreachable.
+    // The scope ends the writers before the server ends, because the writers retry while the
+    // server is unreachable.
     thread::scope(|scope| {
         for writer in 0..4 {
             let (share, made, ends) = (&share, &made, &ends);

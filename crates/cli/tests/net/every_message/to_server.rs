@@ -10,7 +10,8 @@ use super::{LEN, Lie, NAME, all_lies, content, manifest, pass};
 use crate::net::liar::{self, block_on, meet, offer};
 use crate::rig::{Pair, write};
 
-/// The moment of a lie. The sender of a copy offers its list of files before the chunks.
+/// The moment of a lie (a wrong message). The sender of a copy offers its list of files before the
+/// chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// As the first message of the session.
