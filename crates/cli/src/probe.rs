@@ -267,8 +267,8 @@ fn path_fields(path: &PathFound) -> Value {
     })
 }
 
-/// The path, and the highest received rate by each protocol and direction: `udp_up_bps`,
-/// `tcp_down_bps`.
+/// The path, and the highest received rate of each kind of measurement in each direction, such as
+/// `udp_up_bps` or `tcp_down_bps`.
 fn summary(path: Option<&PathFound>, all: &[Measured], status: u8) -> Value {
     let mut summary = path.map_or_else(|| json!({}), path_fields);
     for measured in all {

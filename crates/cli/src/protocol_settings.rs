@@ -10,7 +10,7 @@ use longhaul_proto::settings::{ProtocolOption, SettingError, Settings};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProtocolSettings(Vec<(&'static str, Given)>);
 
-/// A value in base units for all sources, or one for each.
+/// A value for all sources, or one for each; rates in bits a second, times in seconds.
 #[derive(Clone, Debug, PartialEq)]
 enum Given {
     /// For all sources; `None` for `auto`, the default.

@@ -227,8 +227,8 @@ fn put(tree: &Tree, args: &PutArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps a presence, the value of `put` that exists only while the command runs. Returns when the
-/// presence is lost or a signal comes, with the reason.
+/// Keeps a presence, the value of `put` that exists only while the command runs. Returns the
+/// reason when the presence is lost or a signal arrives.
 fn hold(tree: &Tree) -> Error {
     let lost = blocking::wait(tree.share.presence_lost(&tree.key));
     let now = match lost {

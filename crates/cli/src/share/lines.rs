@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 
-/// The line of a value. Bytes that are not UTF-8 are in `value_hex`.
+/// The line of a value. If the value is not UTF-8, the field `value_hex` has its bytes.
 pub(super) fn value(key: &str, value: &SharedValue) -> String {
     let mut line = json!({"event": "value", "key": key, "version": value.version});
     json::put_path(&mut line, "value", Path::new(OsStr::from_bytes(&value.bytes)));

@@ -14,7 +14,7 @@ use crate::{link_tally, table};
 const HEAD: [&str; 9] =
     ["flow", "by", "goodput", "waste", "dropped", "reported", "duplicates", "finished", "known"];
 
-/// Number of text columns.
+/// Number of columns with text, at the left; the other columns have numbers.
 const WORDS: usize = 2;
 
 /// The scenario, the seed, and other settings.
@@ -148,7 +148,7 @@ pub(super) fn json(run: &Run) -> Value {
     })
 }
 
-/// All runs as comma-separated values: a line of names, then one line for each flow.
+/// All runs as comma-separated values: a line of column names, then one line for each flow.
 pub(super) fn csv(runs: &[Run]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for run in runs {

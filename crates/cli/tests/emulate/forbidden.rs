@@ -28,7 +28,7 @@ fn a_device_closed_to_this_user_is_reported_with_the_fix() {
     need!(skip::unless(is_root, "only root can switch to a user without access to the device"));
     need!(have(&["unshare", "setpriv"]));
     let longhaul = env!("CARGO_BIN_EXE_longhaul");
-    // 10 200 is the number of the TUN device.
+    // 10 and 200 are the major and the minor number of the TUN device.
     let device = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200";
     // The program is mounted elsewhere, because the unprivileged user may have no access to its
     // folder.

@@ -461,7 +461,7 @@ fn mkpath_creates_nothing_outside_the_root_of_a_server() {
     assert!(!pair.there.parent().unwrap().join("up").exists());
 }
 
-/// A server with names that patterns match.
+/// A pair whose server has names that patterns match.
 fn pair_with_runs() -> Pair {
     let pair = Pair::new();
     for file in ["run1/x.h5", "run2/x.h5", "run2/y.h5", "run3/other", ".run4/x.h5", "run5"] {

@@ -1,4 +1,4 @@
-//! The same command again while the first copy still holds the destination, or seems to.
+//! The same command runs again while the first copy still holds the destination, or seems to.
 
 use std::fs::{self, File};
 

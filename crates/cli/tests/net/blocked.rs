@@ -226,7 +226,7 @@ impl Lateness {
 /// session (30 s).
 const SOON: f64 = 12.0;
 
-/// Asserts that a short copy over TCP ended soon by its own clock, minus this machine's lateness.
+/// Asserts that a short copy over TCP took less than [`SOON`], this machine's lateness subtracted.
 /// The time includes the detection of blocked UDP.
 #[track_caller]
 fn assert_ended_soon(summary: &Value, late: Lateness) {

@@ -28,7 +28,7 @@ fn receive(pair: &Pair, name: &str, more: &[&str]) -> Child {
     child
 }
 
-/// Sends `input`.
+/// Runs `longhaul channel send` to its end, with `input` as its stdin.
 fn send(pair: &Pair, name: &str, more: &[&str], input: &[u8]) -> Ended {
     fs::write(pair.here.join("input"), input).unwrap();
     let mut command = command(pair, "send", name, more);

@@ -27,7 +27,7 @@ pub(super) struct Ssh {
     pub(super) here: PathBuf,
     there: PathBuf,
     pub(super) content: Vec<u8>,
-    // sshd. The drop of this field kills it, before the drop of `scratch` removes its folder.
+    // Declared before `scratch`, so that sshd is killed before its folder is removed.
     _daemon: Option<Child>,
     scratch: TempDir,
 }

@@ -22,7 +22,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// The first packets of this many handshakes by real clients, which are then killed.
+/// The first packets of `count` handshakes by real clients, which are then killed.
 fn first_packets(pair: &Pair, count: usize) -> Vec<Vec<u8>> {
     let mute = socket();
     let to = format!("lh://{}/", mute.local_addr().expect("bound"));
@@ -62,7 +62,7 @@ fn stalled_handshakes_do_not_block_other_clients() {
     drop(stalled);
 }
 
-/// The server's answer to a client without longhaul's keys that uses `protocol` inside QUIC.
+/// The server's answer to a client without a longhaul key that offers the ALPN name `protocol`.
 fn refusal(server: SocketAddr, protocol: &[u8]) -> ConnectionError {
     let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])

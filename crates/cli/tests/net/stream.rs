@@ -254,7 +254,7 @@ fn a_frozen_receiver_loses_its_own_frames_and_delays_nobody() {
 #[test]
 fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() {
     let pair = Pair::of_services("stream=rw");
-    // This pipe has no reader: its writer blocks after 64 KiB.
+    // Nobody reads from this pipe, so its writer blocks after 64 KiB.
     let mut stuck = command(&pair, "receive", "x", &["-o", "-"]);
     let mut stuck = stuck.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let other = receive(&pair, "x", &["--json", "--check"]);

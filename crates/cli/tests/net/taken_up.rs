@@ -1,5 +1,5 @@
-//! A killed copy from several replicas of one object: the same command completes the copy, also
-//! from other sources.
+//! A killed copy from several replicas of one object: a second run completes the copy, also from
+//! other sources.
 
 use rustix::process::Signal;
 

@@ -1,4 +1,5 @@
-//! Unknown servers, and servers with a wrong id: a client sends them only the handshake.
+//! Unknown servers, and servers with a wrong id: a client sends them only handshakes, and empty
+//! probes of the packet size if it expects a certain id.
 
 use std::ffi::OsString;
 use std::fs;
@@ -34,7 +35,7 @@ impl Watched {
         Watched { rig, tapped }
     }
 
-    /// A copy that trusts only as `flags` say; not started yet.
+    /// A copy with `flags`, which choose the trusted servers; not started yet.
     fn command(&self, way: Way, flags: &[&str]) -> Command {
         let (from, to, _) = self.rig.way(way);
         let words = ["cp", "--rate=100M"].iter().chain(flags).map(OsString::from);
@@ -86,7 +87,7 @@ fn nothing(_: &[u8]) -> bool {
 }
 
 /// Whether a datagram is an empty probe. During the handshake the client probes the packet size of
-/// the path to a pinned server.
+/// the path to a pinned or known server.
 fn empty_probes(datagram: &[u8]) -> bool {
     let is_probe = Header::decode(datagram).is_some_and(|header| header.kind == Kind::Probe);
     is_probe && datagram[Header::LEN..].iter().all(|byte| *byte == 0)

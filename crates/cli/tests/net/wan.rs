@@ -226,7 +226,7 @@ fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
 }
 
 #[test]
-fn every_packet_size_is_found_and_used() {
+fn packet_sizes_of_576_1280_and_9000_bytes_are_found_and_used() {
     // The largest UDP payload is the MTU minus 28 bytes of IP and UDP headers.
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));

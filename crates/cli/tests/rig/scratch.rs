@@ -22,7 +22,7 @@ fn has_room() -> bool {
     Path::new(IN_MEMORY).is_dir() && room.min(free_memory()) > ENOUGH
 }
 
-/// Memory that programs may use.
+/// Memory that programs may still use, in bytes.
 fn free_memory() -> u64 {
     let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -115,7 +115,7 @@ impl Drop for Terminal {
     }
 }
 
-/// A terminal's two ends.
+/// A terminal's two ends: the near one for the simulated user, the far one for the child.
 fn pair() -> (OwnedFd, OwnedFd) {
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("the system has terminals");
     grantpt(&near).and_then(|()| unlockpt(&near)).expect("it is ours");

@@ -1,5 +1,6 @@
 //! No two modules of a crate import each other, directly or indirectly. The modules of `transfer`
-//! have levels, and import only modules of lower levels; those of level 0 may import each other.
+//! have levels, and import only modules of lower levels; a module of level 0 may import others of
+//! level 0.
 //!
 //! A module here is a file or folder right below `src/`. A module's imports are the paths that
 //! start with `crate::` in any of its files, or with `super::` in its front page (`NAME.rs` or
@@ -138,7 +139,7 @@ const TRANSFER: [(&str, u8); 19] = [
     ("control", 1),
 ];
 
-/// Imports that do not point downwards. The leaves (level 0) may import each other.
+/// Imports that do not point downwards. A leaf (level 0) may import other leaves.
 fn upward(imports: &Imports, level: impl Fn(&str) -> u8) -> Vec<String> {
     let all = imports.iter().flat_map(|(module, names)| names.iter().map(move |n| (module, n)));
     let wrong = all.filter(|(module, name)| level(name) >= level(module).max(1));

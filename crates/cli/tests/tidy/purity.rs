@@ -21,7 +21,8 @@ const FOREIGN: [Words; 9] = [
     ("unchecked code", &["unsafe"]),
 ];
 
-/// Words whose results differ between machines; the simulation and its pages must not use them.
+/// Words that the simulation and its pages must not contain, because results would differ between
+/// machines.
 const UNLIKE: [Words; 2] = [
     HASH_ORDER,
     (

@@ -18,7 +18,7 @@ fn named(line: &str) -> Option<&'static str> {
     names.find(|name| is_string(name) || is_folder(protocol(name)))
 }
 
-/// The protocol that `name` names, directly or as a variant.
+/// The protocol of a name in the registry: `fobs` for `fobs` and for its variant `fobs-table`.
 fn protocol(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
 }

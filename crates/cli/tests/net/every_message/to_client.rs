@@ -26,9 +26,9 @@ use super::{LEN, Lie, NAME, all_lies, content, control_lies, digests, manifest};
 use crate::net::liar::{Nobody, offer};
 use crate::rig::{DEADLINE, scratch};
 
-/// The moment of a lie. The sender of a copy offers its list of files, and the receiver answers
-/// with a plan: the chunks that exist there. A replica answers a survey with the hashes of its
-/// chunks.
+/// The moment of a lie (a wrong message). The sender of a copy offers its list of files, and the
+/// receiver answers with a plan: the chunks that the receiver has. A replica answers a survey with
+/// the hashes of its chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// Instead of an offer.
