@@ -77,7 +77,7 @@ pub const LONGEST: Span = Span::from_secs(360);
 /// A figure of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// The suffix to the experiment's id in the file name; empty for the only figure.
+    /// The suffix to the experiment's id in the file name; empty for the main or only figure.
     pub name: &'static str,
     /// The plotted quantity.
     pub plot: Plot,

@@ -204,9 +204,9 @@ pub(crate) static FIG1: Experiment = Experiment {
               acknowledgement. Frequent acknowledgements therefore reduced its throughput, but the \
               paper does not say how long an acknowledgement took. The millisecond and the buffer \
               of 8 kB are assumptions that give the curve its shape. An acknowledgement may have \
-              taken so long, because it describes all 39,063 packets: in a bitmap of 5 kB, or in \
-              39 kB with a byte for each packet. longhaul acknowledges after a quarter of a round \
-              trip at the latest, which is about every 72 packets at 26 ms and every 180 at 65 ms. \
+              taken a millisecond, because it describes all 39,063 packets: in a bitmap of 5 kB, \
+              or in 39 kB with a byte for each packet. longhaul acknowledges after a quarter of a \
+              round trip at the latest, which is about every 72 packets at 26 ms and every 180 at 65 ms. \
               longhaul cannot be configured to acknowledge less often. Framing, headers and tag \
               leave 91.3 % of the card's rate for the object.",
     learned: "If an acknowledgement costs nothing, FOBS on an empty path fills the card at every \
@@ -338,14 +338,14 @@ pub(crate) static FIG3: Experiment = Experiment {
     differs: "The paper's packets grow beyond a frame and are fragmented; longhaul's packets never \
               exceed a frame. The cost in the paper's hosts is modelled as a cost per datagram; \
               the paper says only that the size makes a tremendous difference.",
-    learned: "If each datagram costs the host the same time, throughput grows in proportion to the \
-              size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 bytes} % \
-              of the link. Batching (GSO, GRO) exists for that reason. longhaul is {-[packets of \
-              1440 bytes | difference] | 1} points below the peak because of the last round trip. \
-              That it is near the peak proves nothing, because the host's cost was derived from \
-              that peak. The page shows only that throughput grows in a straight line with the \
-              size. Over real sockets the shares are the same within {off [* | from simulated] | \
-              2} points.",
+    learned: "If each datagram costs the host the same time, throughput grows in proportion to \
+              the size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 \
+              bytes} % of the link. Batching (GSO, GRO) exists for that reason. longhaul is \
+              {-[packets of 1440 bytes | difference] | 1} points below the peak because of the \
+              last round trip. This agreement proves nothing, because the host's cost was \
+              derived from the peak. The page shows only that throughput grows in a straight \
+              line with the size. Over real sockets the shares are the same within {off [* | \
+              from simulated] | 2} points.",
     set: Set::Quick,
 };
 

@@ -4,8 +4,8 @@ use longhaul_proto::units::Rate;
 
 /// Bytes of a datagram besides its block: header and tag.
 pub(crate) const OVERHEAD: u32 = 32;
-/// Bytes of object data in a datagram that fills a 1500-byte packet: without 28 of IP and UDP, and
-/// without [`OVERHEAD`].
+/// Bytes of object data in a datagram that fills a 1500-byte packet: 1500 without the 28 bytes of
+/// the IP and UDP headers, and without [`OVERHEAD`].
 pub(crate) const BLOCK: u32 = 1_440;
 /// Wire bytes of a full packet: 1500 and Ethernet's 38.
 const FRAME: f64 = 1_538.0;

@@ -15,7 +15,7 @@ const HEIGHT: u32 = 440;
 /// The width of the legend on the right.
 const LEGEND: u32 = 230;
 const LEGEND_LINE: i32 = 20;
-/// A linear axis whose values are all below this shows 0 to 1.
+/// A linear axis whose values are all closer to zero than this shows 0 to 1.
 const LEAST: f64 = 1e-9;
 /// Characters per line of the legend; longer labels are folded.
 const LEGEND_COLUMNS: usize = 30;
@@ -63,7 +63,8 @@ pub enum Scale {
     /// Logarithmic; values of zero and below are omitted.
     Log,
     /// By name: the value 0 is the first name, 1 the second. For the horizontal axis of bars, and
-    /// for both axes of a map: coloured tiles, with one series (colour) for each range of values.
+    /// for both axes of a map. A map has coloured tiles; each series has one colour, which stands
+    /// for a range of values.
     Names(Vec<String>),
 }
 

@@ -60,7 +60,7 @@ fn capacity() -> f64 {
     payload_ceiling(LINK).as_bps() as f64 / 1e6
 }
 
-/// The goals for large objects: the share of the available capacity, and the waste.
+/// The aims for large objects: the share of the available capacity, and the waste.
 fn aims(flow: &str, megabytes: u64, loss: u64) -> (Option<Aim>, Option<Aim>) {
     let share = loss as f64 / 1e3;
     // Percentage of data that must be sent again because of loss.
@@ -184,7 +184,7 @@ pub(crate) static COMPARE: Experiment = Experiment {
               of the capacity after loss for the small object and {GTP, 3000 MB, loss 5 % | \
               goodput of C·(1 − L)} for the large one. SABUL, CUBIC and NewReno, which treat any \
               loss as congestion, have 5 % or less at one lost packet in a thousand.\n\n\
-              All goals for 3 GB are met in the simulator and in every valid emulated run. Over \
+              All aims for 3 GB are met in the simulator and in every valid emulated run. Over \
               real sockets, RBUDP, greedy FOBS and NETBLT with a given rate are within 1 % of the \
               simulated values for 3 GB at all four losses; FOBS with its table and Tsunami, which \
               slow down on loss, are {-[Tsunami, 3000 MB, loss 5 % | goodput | from simulated]} to \

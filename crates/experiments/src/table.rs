@@ -38,7 +38,7 @@ pub struct Row {
     pub fitted: bool,
     /// An equation's prediction for this case.
     pub model: Option<f64>,
-    /// The goal.
+    /// The aim.
     pub aim: Option<Aim>,
     /// Our simulated value; `None` if the case cannot be simulated.
     pub simulated: Option<f64>,
@@ -97,7 +97,7 @@ impl Published {
     }
 }
 
-/// A goal for our value.
+/// An aim for our value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aim {
     /// At least this value.
@@ -162,13 +162,13 @@ impl Row {
         Row { model: Some(value), ..self }
     }
 
-    /// Adds a goal.
+    /// Adds an aim.
     pub fn aim(self, aim: Aim) -> Row {
         Row { aim: Some(aim), ..self }
     }
 
-    /// Returns whether the simulated and the emulated value meet the goal, in words; empty without
-    /// a goal.
+    /// Returns whether the simulated and the emulated value meet the aim, in words; empty without
+    /// an aim.
     fn met(&self) -> String {
         let Some(aim) = self.aim else { return String::new() };
         let say = |value: Option<f64>, of: &str| {

@@ -62,7 +62,8 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
 }
 
 /// Returns whether the ETags in all headers `name` contain the ETag of the version; `None` without
-/// such a header. `*` matches any existing file. If not `strongly`, a weak ETag matches too.
+/// such a header. `*` matches any version, so anything that exists. If not `strongly`, a weak ETag
+/// matches too.
 fn lists(
     headers: &HeaderMap,
     name: HeaderName,
@@ -83,8 +84,8 @@ fn lists(
     Some(lists.any(&mut names_it))
 }
 
-/// Evaluates the conditions of a request. `version` is the version of the file, `None` if there is
-/// no file. `reads` says whether the method is GET or HEAD.
+/// Evaluates the conditions of a request. `version` is the version of the file (without an ETag for
+/// a folder), `None` if nothing exists there. `reads` says whether the method is GET or HEAD.
 pub(crate) fn judge(headers: &HeaderMap, version: Option<&Version>, reads: bool) -> Judged {
     let modified = version.and_then(|version| version.modified);
     let holds = match lists(headers, header::IF_MATCH, version, true) {

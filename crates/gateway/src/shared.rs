@@ -19,12 +19,13 @@ const LISTINGS: usize = 16;
 /// How long a listing waits while [`LISTINGS`] others run.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of refusals, and of disconnected clients, that are reported in a minute. Without
-/// a limit, strangers and readers could fill the log.
+/// a limit, clients could fill the log.
 const REPORTS_PER_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A request and the status of its reply. A gateway reports a request that was refused, that
-/// changed the folder, or whose client was disconnected for receiving or sending no byte.
+/// changed the folder, or whose client was disconnected because it neither received nor sent a
+/// byte until the time limit.
 #[derive(Clone, Debug)]
 pub struct AccessRecord {
     /// The client's address.

@@ -15,15 +15,15 @@ use longhaul_testbed::scenario::{Reading, Scenario};
 use longhaul_testbed::sim;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The goals: events a second of CPU time, and CPU seconds for 10 GB at 1 Gbit/s.
+/// The aims: events a second of CPU time, and CPU seconds for 10 GB at 1 Gbit/s.
 const AIM_EVENTS: f64 = 2e6;
 const AIM_SECONDS: f64 = 15.0;
 
-/// A run and its goal.
+/// A run and its aim.
 struct Case {
     what: String,
     text: String,
-    /// The limit in CPU seconds; `None` if the goal is [`AIM_EVENTS`].
+    /// The limit in CPU seconds; `None` if the aim is [`AIM_EVENTS`].
     below: Option<f64>,
 }
 
@@ -124,7 +124,7 @@ fn peak() -> f64 {
     number.unwrap_or(0.0) / 1e3
 }
 
-/// A table row, and the missed goal if there is one.
+/// A table row, and the missed aim if there is one.
 fn run(case: &Case) -> Result<(String, Option<String>), Box<dyn Error>> {
     let scenario = Scenario::parse("speed", &case.text, &Reading::PLAIN)?;
     let started = Instant::now();
@@ -151,7 +151,7 @@ fn run(case: &Case) -> Result<(String, Option<String>), Box<dyn Error>> {
         peak(),
     );
     let missed = match case.below {
-        Some(below) if best > below => Some(format!("{}: {best:.1} s, goal {below:.1}", case.what)),
+        Some(below) if best > below => Some(format!("{}: {best:.1} s, aim {below:.1}", case.what)),
         None if rate < AIM_EVENTS => {
             Some(format!("{}: {:.2} million events a second", case.what, rate / 1e6))
         }
@@ -162,7 +162,7 @@ fn run(case: &Case) -> Result<(String, Option<String>), Box<dyn Error>> {
 
 fn verdict(missed: &[String]) -> String {
     match missed {
-        [] => "Every run meets its goal.".into(),
-        missed => format!("Missed goals:\n\n- {}", missed.join("\n- ")),
+        [] => "Every run meets its aim.".into(),
+        missed => format!("Missed aims:\n\n- {}", missed.join("\n- ")),
     }
 }

@@ -1,4 +1,4 @@
-//! Runs a test in a process of its own: the program of the tests, started again.
+//! Runs a test in its own process, by starting the test program again.
 
 use std::process::{Command, Output};
 

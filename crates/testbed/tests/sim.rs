@@ -40,7 +40,7 @@ fn the_same_seed_gives_the_same_outcome_and_another_one_another() {
 }
 
 #[test]
-fn a_copy_that_lasts_has_an_object_for_the_fastest_that_its_path_becomes() {
+fn a_copy_that_lasts_has_an_object_for_the_highest_rate_of_its_path() {
     let link = r#"rate = "10M", delay = "5ms", changes = [{ at = "1s", rate = "40M" }]"#;
     let outcome = run(&pair(link, &["protocol = \"rbudp\"\nlasts = \"3s\""]));
     let delivered = outcome.flows[0].delivered;
@@ -322,7 +322,7 @@ fn mice_by_interval(arrivals: &str) -> Vec<f64> {
 }
 
 #[test]
-fn mice_that_come_at_random_are_as_many_on_average_and_scatter_as_poisson_says() {
+fn mice_at_random_times_have_the_same_mean_number_and_the_variance_of_poisson() {
     for (arrivals, scatter) in [("regular", 0.0), ("poisson", 1.0)] {
         let intervals = mice_by_interval(arrivals);
         let count = intervals.len() as f64;

@@ -49,7 +49,8 @@ fn is_accounted_for(stream: &StreamRun, outcome: &StreamOutcome) {
     assert!(outcome.memory <= stream.memory, "{}", outcome.memory);
 }
 
-/// Also checks deadlines, for a path with the configured delay.
+/// Checks the same as [`is_accounted_for`], and that no frame is late. The path must have the
+/// configured delay.
 fn keeps_its_promises(stream: &StreamRun, outcome: &StreamOutcome) {
     is_accounted_for(stream, outcome);
     assert_eq!(outcome.late, 0, "{stream:?}");

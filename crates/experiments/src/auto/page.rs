@@ -269,8 +269,8 @@ pub(super) static GRID: Experiment = Experiment {
             cells); an object that takes 2 s or twelve round trips, whichever is longer. *Beside \
             TCP and another copy*: six paths and four queues (24 cells), for 30 s; all flows start \
             together, or the second copy starts later. *Troubles*: each disturbance on six paths, \
-            observed for 10 s. *Mice* are short TCP connections, a *hole* is an outage; per cents \
-            are shares of the path's rate, except those of reports.\n\n\
+            observed for 10 s. *Mice* are short TCP connections, a *hole* is an outage. \
+            Percentages are shares of the path's rate; only those of reports count reports.\n\n\
             Each cell is run with 20 seeds (41 to 60), which also change round trip and queue by \
             up to 2 %. A cell has the value of its third worst seed, so two of the 20 seeds (a \
             tenth) are worse. A hash of the cells' names (FNV-1a, bit 32) splits the cells into \
@@ -313,7 +313,7 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        the shadow window is the law of every copy without a given rate.\n\n\
                        Without other traffic the means are 88 to 89 % for both laws. But with the \
                        shadow window 3 of the 360 cells are more than 2 points below trains, so \
-                       the goal (no such cell) is missed.\n\n\
+                       the aim (no such cell) is missed.\n\n\
                        Before the shadow window concludes that other flows are present, it \
                        requests a train, but only if the train takes less than a quarter of a \
                        round trip: a longer train would overfill a short queue. The shadow window \
@@ -324,9 +324,9 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        last two rules it had 81 %.\n\n\
                        The shadow window's harm to one CUBIC connection is 1.25 and 1.24 in the \
                        two halves (trains 1.11 and 1.27), to four connections 2.77 and 2.63 \
-                       (trains 2.33 and 3.08): the goal of 1.1 is missed. Jain's index of two \
+                       (trains 2.33 and 3.08): the aim of 1.1 is missed. Jain's index of two \
                        copies with the shadow window is 0.91 to 0.96 on average in each half; one \
-                       of the six values reaches the goal of 0.95.\n\n\
+                       of the six values reaches the aim of 0.95.\n\n\
                        [transfer](transfer.md) has measurements over the emulator, with real \
                        hosts, alone and with the kernel's TCP. The BBR model is 3 % above and 5 % \
                        below single emulated runs of the kernel's BBR at 0.1 and 1 % loss \

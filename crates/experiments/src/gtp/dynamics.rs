@@ -120,8 +120,7 @@ pub(super) static FIG7: Experiment = Experiment {
     differs: "The paper's ns-2 counts the rate of packets. Here rates count the object, for which \
               1 Gbit/s leaves 936 Mbit/s. In the emulation each flow is a copy by the real binary. \
               All copies go to one server, in which one receiver schedules them. The first seconds \
-              of a real flow are slower, because its copy starts while the sessions of the others \
-              begin on the same two cores.",
+              of the first flow are slower there than in the simulator.",
     learned: "A receiver that sets the rate of each sender makes the shares independent of \
               round-trip times: a second after the last join, four flows from 20 to 80 ms have \
               {[GTP, 5 to 10 s] / 4 | 1} Mbit/s each, together all that the link carries. Nothing \

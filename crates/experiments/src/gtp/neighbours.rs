@@ -133,7 +133,7 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
     differs: "The paper publishes no values. The controller allows a queue of a quarter of the \
-              round trip (`queue`), which is 12.5 ms here, and treats a longer queue as loss.",
+              round trip (12.5 ms here), and treats a longer queue as loss.",
     learned: "Where the queue (512 kB) is shorter than `delay-control` allows, the setting changes \
               nothing. With 6 MB it costs GTP {100 - 100 * [queue of 6 MB, delay-control] / [queue \
               of 6 MB, loss alone]} % of its goodput and raises the TCP flow from {queue of 6 MB, \

@@ -182,7 +182,7 @@ fn hold_back(device: i32, rate: Rate, mtu: u16) -> io::Result<()> {
 /// Whether this process may emulate; changes nothing.
 ///
 /// # Errors
-/// The reason, for a skipped test to print.
+/// The reason why this process may not emulate; a skipped test prints this reason.
 pub fn available() -> Result<(), String> {
     let tried = in_new_thread(|| {
         sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS)

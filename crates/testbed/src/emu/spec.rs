@@ -9,7 +9,7 @@ use super::EmulationError;
 use crate::link::{ETHERNET_FRAMING, LinkSpec, UDP_IP};
 use crate::scenario::{Host, LinkBetween, Network, Record, Scenario};
 
-/// Maximum number of hosts: each has one value of an address's last byte.
+/// Maximum number of hosts: each host has its own value of the address's last byte.
 pub(crate) const MAX_HOSTS: usize = 200;
 
 /// Full packets that can wait for a host's card: a device queue's usual length.
@@ -28,8 +28,8 @@ pub struct EmulationSpec {
     /// run to run.
     pub seed: u64,
     /// Hosts whose programs are limited by a network card: the host's index, and the card's rate
-    /// including framing. Packets that wait for the card fill the programs' sockets. If the kernel
-    /// does not support this, a notice says so.
+    /// including framing. Packets that wait for the card occupy the programs' send buffers, so the
+    /// programs wait. If the kernel does not support this, a notice says so.
     pub cards: Vec<(usize, Rate)>,
 }
 

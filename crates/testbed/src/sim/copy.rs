@@ -98,14 +98,14 @@ pub(super) struct CopyAgent {
     pub(super) replayed: u64,
     pub(super) corrupted: u64,
     pub(super) socket_lost: u64,
-    /// Datagrams that arrived after the accounts were closed.
+    /// Datagrams that arrived after the receiver had forgotten the flow.
     pub(super) late: u64,
     /// When the object was complete at the receiving host (`whole`), when it was complete on the
     /// disk (`stored`), and when the sender knew (`known`).
     pub(super) whole: Option<Time>,
     pub(super) stored: Option<Time>,
     pub(super) known: Option<Time>,
-    /// The receiver's accounts, once it has forgotten the flow.
+    /// The receiver's counters, kept when the receiver forgets the flow.
     pub(super) closed: Option<ReceiverAccounting>,
     stopped: bool,
 }

@@ -33,8 +33,8 @@ impl Memory {
         self.held.remove(&agent);
     }
 
-    /// The memory that a copy may hold now, given that its grants exceed its drained bytes by
-    /// `held`; never less than `held`.
+    /// The memory that a copy may hold now; at least `held`, the granted bytes that have not left
+    /// the memory.
     pub(super) fn room(&mut self, agent: u32, held: Bytes) -> Bytes {
         let count = self.held.len().max(1) as u64;
         let others = self.held.iter().filter(|(other, _)| **other != agent);

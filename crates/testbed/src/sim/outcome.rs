@@ -105,7 +105,8 @@ pub struct Accounts {
     pub replayed: u64,
     /// Arrived with a flipped bit and was discarded.
     pub corrupted: u64,
-    /// On a link or in a socket buffer when the flow's accounts were closed.
+    /// On a link or in a socket buffer at the end of the run, or arrived after the receiver had
+    /// forgotten the flow.
     pub in_flight: u64,
     /// Rounds of a protocol that has them.
     pub rounds: u32,

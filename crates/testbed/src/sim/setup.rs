@@ -19,7 +19,7 @@ pub(super) const OVERHEAD: u32 = 32;
 const CHUNK: Bytes = Bytes::mebi(1);
 const SEGMENT: Bytes = Bytes::mebi(16);
 /// The memory of a copy that writes to a disk, at a receiving host without a memory limit: its
-/// first grant, and the data that it may hold beyond those written.
+/// first grant, and the maximum amount of received data that wait for the disk.
 pub(super) const MEMORY: Bytes = Bytes::mebi(512);
 
 /// The protocol that a copy names.

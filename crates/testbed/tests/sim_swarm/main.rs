@@ -1,10 +1,10 @@
 //! A swarm test: random scenarios with random faults, for every protocol of the registry.
 //!
-//! The simulator itself checks a run's invariants: complete objects, balanced accounts, no link
-//! that loses track of a packet, nothing sent after the end, no endless polling. This test adds
-//! time limits, except in runs with extreme settings: no copy may take longer, or stall for longer,
-//! than its rate, losses and faults explain. A failure prints the command that repeats it, and
-//! writes its scenario to a file.
+//! The simulator itself checks a run's invariants: complete objects, counters that agree (each sent
+//! packet arrived, was lost or is in flight), nothing sent after the end, no endless polling. This
+//! test adds time limits, except in runs with extreme settings: no copy may take longer, or stall
+//! for longer, than its rate, losses and faults explain. A failed test prints the command that
+//! repeats the run, and writes the run's scenario to a file.
 //!
 //! `SWARM_RUNS=N` draws N scenarios for each protocol, `SWARM=PROTOCOL:SEED` repeats one.
 
@@ -68,7 +68,7 @@ fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     if own == 0 { Err("the protocol sent nothing".into()) } else { Ok(outcome) }
 }
 
-/// Prints how to repeat a failed run, also after a panic in a core.
+/// Prints how to repeat a failed run, also if a protocol's state machine panicked.
 struct Replay<'r> {
     row: &'r Row,
     seed: u64,
@@ -178,7 +178,7 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
         reorder,
         corrupt,
         framing: _,       // No protocol sees it.
-        swallow_above: _, // A path without full packets delivers nothing.
+        swallow_above: _, // A path that drops full packets delivers nothing.
         up: _,            // Outages come and go by the schedule.
         schedule,
     } = link;

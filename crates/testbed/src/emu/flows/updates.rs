@@ -22,8 +22,8 @@ use crate::emu::{Emulation, EmulationError, EmulationSpec, Verdict};
 use crate::link::LinkSpec;
 use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
 
-/// After this long without an arrival, missing updates count as lost. This is longer than TCP's
-/// pause after several losses of a segment.
+/// Missing updates count as lost if nothing arrives for this long after the last update is due.
+/// This is longer than TCP's pause after several losses of a segment.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Interval at which a sender tests whether its channel is open. Also the pause before the first
 /// update.
