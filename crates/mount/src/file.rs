@@ -114,7 +114,8 @@ impl OpenFile {
                 let mut state = self.state();
                 match state.pending.get(&chunk) {
                     Some(Some(_)) => state.pending.remove(&chunk).flatten(),
-                    // The chunk arrived, but the cache dropped it before this read.
+                    // The chunk arrived after the look into the cache, the cache has dropped it
+                    // since, or its read-ahead has ended. Look and request again.
                     None => continue,
                     Some(None) => None,
                 }

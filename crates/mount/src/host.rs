@@ -146,7 +146,7 @@ impl Host {
     /// Handles a failed call over connection `number`. Returns `Ok` if the call may be tried again.
     ///
     /// # Errors
-    /// The error is final, or the time for retries is over.
+    /// The error is final, the time for retries is over, or the mount is cancelled.
     pub(crate) async fn failed(
         &self,
         number: Option<u64>,

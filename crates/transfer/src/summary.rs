@@ -127,8 +127,8 @@ pub struct Summary {
     /// `path_lost`, like `memory_lost`.
     pub early_lost: u64,
     /// Datagrams that the receiver refused: forged, malformed, replayed, too old to check, of an
-    /// unknown flow, or early and beyond the limits. Datagrams of the last two kinds count for every
-    /// transfer of the port.
+    /// unknown flow, or early and beyond the limits. Datagrams of the last two kinds count for
+    /// every transfer of the port.
     pub refused_datagrams: u64,
     /// The sender's counters.
     pub sender: SenderAccounting,

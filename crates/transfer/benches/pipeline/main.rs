@@ -15,7 +15,7 @@
 //!
 //! Just before each run, the receiver touches and frees more memory than the file takes. On a
 //! virtual machine, the first write to a page that the hypervisor has reclaimed costs ten times as
-//! much as to another page, and would dominate the measurement.
+//! much as a write to another page. Such writes would dominate the measurement.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::collections::HashMap;
@@ -218,7 +218,7 @@ struct Pacer {
     sent: Bytes,
     spun: Span,
     lost: u64,
-    /// A channel without messages: a wait that only the timeout ends.
+    /// A channel that never gets a message, so a wait for one ends only by its timeout.
     silence: (Sender<()>, std::sync::mpsc::Receiver<()>),
 }
 

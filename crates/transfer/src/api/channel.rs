@@ -204,8 +204,8 @@ pub struct ChannelInput {
 impl ChannelInput {
     /// Sends a message of up to 16 MiB, with a key (words joined by slashes) or without one. In the
     /// mode `Latest` the call never waits, and the message replaces a waiting message with the same
-    /// key. In the other modes the call waits while 64 MiB, with 1 KiB added for each message, wait
-    /// for the server.
+    /// key. In the other modes the call waits while 64 MiB of messages wait for the server; each
+    /// message counts with 1 KiB more than its length.
     ///
     /// # Errors
     /// The key is invalid, the message is too long; or the channel has ended, and
@@ -395,7 +395,7 @@ pub struct ChannelReceived {
     pub messages: u64,
     /// Bytes of the delivered messages.
     pub bytes: Bytes,
-    /// Messages that were lost: on the path, or because this client was too slow.
+    /// Messages that were lost: on the path, or because this client was too slow or disconnected.
     pub lost: u64,
     /// The fraction of messages that were lost, from 0 to 1.
     pub loss: f64,

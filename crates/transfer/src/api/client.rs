@@ -155,8 +155,9 @@ impl ClientBuilder {
     }
 }
 
-/// A value that names a source or the destination of a copy. Text is parsed as on the command line
-/// (`lh://host/path`, `host:path` over ssh, or a local path); a [`Path`] is always local.
+/// A value that names a source or the destination of a copy. Text is parsed as on the command line:
+/// `lh://host/path`, `host:path` over ssh, `https://host/path`, or a local path. A [`Path`] is
+/// always local.
 pub trait IntoLocation {
     /// Returns the location.
     ///

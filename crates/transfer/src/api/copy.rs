@@ -200,7 +200,8 @@ impl CopyRequest {
     }
 
     /// Sets how many events may wait for a slow reader, by default 1,024. Further events are
-    /// dropped, and [`Event::Lagged`](super::Event::Lagged) counts them.
+    /// dropped, except failures of files and sources;
+    /// [`Event::Lagged`](super::Event::Lagged) counts the dropped events.
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }
     }

@@ -167,7 +167,7 @@ impl fmt::Debug for WriteRequest<'_> {
     }
 }
 
-/// Returns the last component of a path. The other end uses it as the name of the file.
+/// Returns the last component of a path, under which the copy finds the content in memory.
 fn name(location: &Location) -> OsString {
     location.path().file_name().unwrap_or(NAME.as_ref()).to_owned()
 }

@@ -320,8 +320,7 @@ impl Server {
     /// Waits until the server has ended.
     ///
     /// # Errors
-    /// The reason why the server ended; with [`ServerBuilder::once`], the reason why its transfer
-    /// failed.
+    /// The failure that ended the server; with [`ServerBuilder::once`], the failure of its transfer.
     pub async fn ended(&mut self) -> Result<(), Error> {
         if let Some(done) = &mut self.done {
             self.result = done.await.unwrap_or_else(|_| Err(engine::vanished("a server")));

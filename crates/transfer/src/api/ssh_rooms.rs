@@ -24,7 +24,7 @@ use crate::session::ssh::{Word, offer};
 use crate::session::{PeerId, allow};
 
 /// Files that identify this host by its name and its machine id, so that hosts that share a home
-/// folder differ. Systems other than Linux have neither file.
+/// folder differ. Systems other than Linux may lack these files.
 const HOST: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/machine-id"];
 /// How long a server without clients waits for a new client.
 const IDLE: Duration = Duration::from_secs(5);
@@ -230,7 +230,7 @@ impl Clients {
                 Ok((stream, _)) => {
                     let clients = self.clone();
                     let _ = thread::Builder::new().name("ssh client".into()).spawn(move || {
-                        // A client without a valid id is not admitted.
+                        // A failure ends only the connection of this client.
                         let _ = clients.attend(&stream);
                     });
                 }

@@ -170,7 +170,7 @@ pub struct FileOpened {
 }
 
 /// The opened file, in the first message; or the next bytes of a range, never from two chunks of 1
-/// MiB. An empty message says that the server is still reading.
+/// MiB. An empty message says that the server still waits for its disk.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileData {
     /// The bytes, at most 256 KiB.

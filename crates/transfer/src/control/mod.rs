@@ -8,7 +8,7 @@
 //! | from | message | when |
 //! | --- | --- | --- |
 //! | client | [`Request`] | first |
-//! | sending end | [`Offer`], then [`Pass`] | immediately; again when chunks must be resent |
+//! | sending end | [`Offer`], then [`Pass`] | immediately; another `Pass` resends chunks |
 //! | receiving end | [`Card`] | immediately, if it knows its network card |
 //! | receiving end | [`Plan`] | when it knows the list of files: the chunks that need not be sent |
 //! | sending end | [`Digests`] | with the data: the expected digest of each chunk |

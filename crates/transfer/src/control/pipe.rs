@@ -47,7 +47,7 @@ pub struct Piped {
     pub done: bool,
 }
 
-/// In a request: the object is one file, which is a part of a pipe.
+/// In a request: the object is one file, whose content is a part of a pipe.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Extent {
     /// The pipe's id.

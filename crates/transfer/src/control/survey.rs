@@ -19,7 +19,7 @@ pub struct Survey {
 }
 
 /// A piece of the answer: first the manifest, then the values. An empty piece says that the server
-/// is still reading.
+/// is still waiting or reading.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Surveyed {
     /// The next bytes of the encoded manifest. The manifest treats holes as zeros, so the chunks of

@@ -82,7 +82,7 @@ pub struct Plan {
     /// Chunks of the virtual object that the receiver has.
     #[prost(message, optional, tag = "1")]
     pub have: Option<Ranges>,
-    /// Partial files whose chunks must be compared before the missing chunks are known.
+    /// Partial or existing files whose chunks must be compared before the missing chunks are known.
     #[prost(message, repeated, tag = "2")]
     pub compare: Vec<Compare>,
     /// Entries skipped because equal ones exist, including existing folders; by index.
@@ -99,7 +99,7 @@ pub struct Plan {
     pub takes_coded: bool,
 }
 
-/// Chunks of a partial file that only the source can verify.
+/// Chunks of a partial or existing file that only the source can verify.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Compare {
     /// The entry, by index in the manifest.
@@ -219,9 +219,9 @@ pub struct Status {
     /// receiving thread.
     #[prost(uint64, tag = "19")]
     pub busy_nanos: u64,
-    /// Datagrams that the flow refused as forged, malformed, replayed or too old to check, plus the
-    /// port's drops of datagrams of unknown flows and of early datagrams beyond the limits (receiving
-    /// end).
+    /// Datagrams that the flow refused as forged, malformed, replayed or too old to check, plus
+    /// the port's drops of datagrams of unknown flows and of early datagrams beyond the limits
+    /// (receiving end).
     #[prost(uint64, tag = "21")]
     pub refused: u64,
     /// The part of `disk_nanos` that was CPU time, for hashing and moving bytes.

@@ -135,7 +135,7 @@ fn check_output(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Usage, what).advise("name one source, and no folder"))
 }
 
-/// Copies from one of several sources.
+/// Copies from one of several sources, or copies one part of a pipe.
 fn one(
     options: CopyOptions,
     route: Route,

@@ -107,7 +107,7 @@ fn was_there(state: &State, outcome: &Outcome) -> (u64, u64) {
     match state.resumed {
         // The outcome of a later attempt counts bytes that the earlier attempts copied.
         Some(resumed) if state.attempts > 1 => (resumed, state.skipped),
-        // The outcome may arrive before the plan, which also names the resumed bytes.
+        // The plan and the outcome both give the resumed bytes, and the outcome may arrive first.
         resumed => (resumed.unwrap_or(0).max(outcome.resumed_bytes), outcome.skipped),
     }
 }

@@ -89,9 +89,9 @@ pub(crate) struct ReceiverCounters {
     pub(crate) early_lost: u64,
     /// Genuine datagrams dropped because there was no memory for their chunk.
     pub(crate) memory_lost: u64,
-    /// Datagrams that the flow refused as forged, malformed, replayed or too old to check; and the
+    /// Datagrams that the flow refused as forged, malformed, replayed or too old to check; and
     /// datagrams that its port dropped since the flow began. The port drops datagrams of unknown
-    /// flows, and early datagrams beyond the limits of size and age. Each of the port's flows counts
+    /// flows, and early datagrams beyond the limits of size and age. Each flow of the port counts
     /// all these drops, in addition to its own `early_lost`.
     pub(crate) refused: u64,
     /// Blocks that were not requested.

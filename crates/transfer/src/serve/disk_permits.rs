@@ -36,8 +36,8 @@ impl DiskPermits {
     pub(super) async fn take(&self, peer: PeerId) -> DiskPermit {
         let own = {
             let mut each = self.each.borrow_mut();
-            // Forget clients that neither have nor await a permit: each permit and each waiting call
-            // holds a reference to the client's semaphore.
+            // Forget clients that neither have nor await a permit: each permit and each waiting
+            // call holds a reference to the client's semaphore.
             each.retain(|_, own| Arc::strong_count(own) > 1);
             each.entry(peer).or_insert_with(|| Arc::new(Semaphore::new(OF_ONE))).clone()
         };
