@@ -67,8 +67,8 @@ impl fmt::Debug for Mount {
 
 impl Mount {
     /// Mounts the remote folder `location` on the empty local folder `at`. Blocks until the host
-    /// has listed the remote folder. `warn` gets warnings about the connection. `cancel` ends all
-    /// requests.
+    /// has listed the remote folder. `warn` gets warnings about lost connections and failed
+    /// requests. `cancel` ends all requests.
     ///
     /// # Errors
     /// FUSE is missing on this system or refuses the mount; `at` is not an empty folder; the host

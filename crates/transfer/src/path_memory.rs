@@ -94,7 +94,7 @@ impl PathMemory {
         };
         let mut entries = match host {
             Some(_) => self.entries()?,
-            // To forget all paths, an invalid file need not be read.
+            // An invalid file does not prevent this call from removing all paths.
             None => self.entries().unwrap_or_default(),
         };
         let (network, before) = (host.map(network_of), entries.len());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_keeps_the_newest_thousand_and_forgets_by_network() {
+    fn the_file_keeps_the_newest_thousand_paths() {
         // One entry per second, the newest last: the first hundred are dropped.
         let lines: String = (0..1_100u64)
             .map(|n| entry(&format!("10.{}.{}.0/24", n / 256, n % 256), NOW + n).line())

@@ -113,7 +113,10 @@ pub enum Event {
 
 impl Queued for Event {
     fn must_arrive(&self) -> bool {
-        matches!(self, Event::FileFailed { .. } | Event::SourceFailed { .. })
+        match self {
+            Event::OfSource { event, .. } => event.must_arrive(),
+            event => matches!(event, Event::FileFailed { .. } | Event::SourceFailed { .. }),
+        }
     }
 
     fn is_latest_only(&self) -> bool {

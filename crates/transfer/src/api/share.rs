@@ -191,8 +191,8 @@ impl Share {
         Ok(self.ask(|sender| Order::Lost(key, sender)).await?.map(SharedValue::of))
     }
 
-    /// Returns all values below `prefix` at one moment, in the order of the keys. An empty prefix
-    /// is the whole tree.
+    /// Returns the values of `prefix` and of all keys below it at one moment, in the order of the
+    /// keys. An empty prefix is the whole tree.
     ///
     /// # Errors
     /// As [`Share::get`].

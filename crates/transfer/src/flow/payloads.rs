@@ -6,7 +6,7 @@
 //! its chunk.
 //!
 //! The first transmission of a chunk reads the whole chunk and hashes it. The chunk stays in a
-//! buffer until another chunk has been read. A retransmission reads only its block.
+//! buffer until another chunk has been read. A retransmission after that reads only its block.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

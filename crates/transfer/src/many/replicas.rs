@@ -252,8 +252,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Processes the end or a failed attempt of a survey (the hashes of a source), while other
-    /// sources already send.
+    /// Processes the end or a failed attempt of a survey (a request for the hashes of a source),
+    /// while other sources already send.
     fn on_look(&mut self, jobs: &Jobs, reference: &Found, number: usize, look: Look) {
         match look {
             Look::Trouble(error) => looks::report_trouble(self.sources, number, &error),

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_sent_in_pieces_of_any_size() {
+    fn an_answer_may_arrive_in_pieces_of_any_size() {
         let encoded = encoded(Vec::new());
         let (first, second) = encoded.split_at(3);
         let manifest = |bytes: &[u8]| Surveyed { manifest: bytes.to_vec(), ..Surveyed::default() };

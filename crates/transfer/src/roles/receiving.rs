@@ -60,7 +60,7 @@ pub(crate) struct ReceivingRole<'a> {
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,
     pub(crate) receive: Receive,
-    /// The core (the protocol's state machine) that flows to this host share, if there is one.
+    /// The core (the protocol's state machine) shared by the flows to this host, if there is one.
     pub(crate) core: Option<SharedCore>,
     /// The writing thread, if several sources of the copy share it.
     pub(crate) writer: Option<Jobs>,

@@ -36,7 +36,7 @@ use crate::write::skip::{blocks_of, blocks_within, without};
 use longhaul_files::watch::Held;
 use longhaul_files::{Manifest, Source, VirtualObject};
 
-/// Maximum number of passes that repeat chunks whose verification failed.
+/// Maximum number of passes that repeat chunks whose verification or sync failed.
 const MAX_REPEATS: u32 = 3;
 /// Interval of status messages to the other end.
 const TICK: Duration = Duration::from_millis(100);
@@ -89,7 +89,7 @@ struct Running<'a, 'b> {
     flows: Flows,
     /// The number of the lease that the current pass serves.
     lease: u32,
-    /// The number of passes that repeated chunks with wrong digests.
+    /// The number of passes that repeated chunks whose verification or sync failed.
     repeats: u32,
     datagram: u16,
     /// Chunks of the current pass; `None` for all.
@@ -347,7 +347,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Repeats chunks that failed verification, in another pass.
+    /// Repeats chunks whose verification or sync failed, in another pass.
     async fn repeat(&mut self, failed: Vec<Range<u64>>) -> Result<(), End> {
         if self.repeats >= MAX_REPEATS {
             let count: u64 = failed.iter().map(|range| range.end - range.start).sum();

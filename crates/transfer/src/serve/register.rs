@@ -248,12 +248,12 @@ mod tests {
                 let earlier = transfer_of(earlier, lives);
                 tokio::pin!(earlier);
                 let mut gave_way = false;
-                let way = newcomer.make_way();
-                tokio::pin!(way);
+                let yielding = newcomer.make_way();
+                tokio::pin!(yielding);
                 let is_held = loop {
                     tokio::select! {
                         () = &mut earlier, if !gave_way => gave_way = true,
-                        is_held = &mut way => break is_held,
+                        is_held = &mut yielding => break is_held,
                     }
                 };
                 assert_eq!((is_held, !gave_way), (held, left), "{transfer} {lives}");

@@ -147,15 +147,15 @@ async fn enter(
 /// Waits as [`Registered::make_way`], and tells the client if that takes long. Returns whether a
 /// transfer with a living client holds the destination.
 async fn make_way(registered: &Registered<'_>, wire: &Wire, request: &Request) -> bool {
-    let way = registered.make_way();
-    tokio::pin!(way);
+    let yielding = registered.make_way();
+    tokio::pin!(yielding);
     tokio::select! {
-        is_held = &mut way => return is_held,
+        is_held = &mut yielding => return is_held,
         () = tokio::time::sleep(HELD_NOTICE) => {}
     }
     let path = request.paths.first().map(|path| show(path)).unwrap_or_default();
     wire.outbox().send(Message::Held(Held { path, seconds: ASKED.as_secs() as u32 }));
-    way.await
+    yielding.await
 }
 
 /// Waits until the client disconnects. `mark` is the mark of the folder that the copy has created:
