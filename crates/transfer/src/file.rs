@@ -76,7 +76,7 @@ pub(crate) struct Read {
     pub(crate) tell: mpsc::UnboundedSender<Result<Bytes, Error>>,
 }
 
-/// The next bytes of a read. They count as taken when the permit is dropped.
+/// The next bytes of a read. They count as taken when `_credit` is dropped.
 pub(crate) struct Bytes {
     pub(crate) bytes: Vec<u8>,
     pub(crate) _credit: OwnedSemaphorePermit,

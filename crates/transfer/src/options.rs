@@ -272,7 +272,7 @@ pub struct CopyOptions {
     pub retry_for: Duration,
     /// Timeout for a copy that makes no progress.
     pub stall: Duration,
-    /// The way to reach the other hosts.
+    /// How the other hosts are reached.
     pub reach: ReachOptions,
     /// The token for an HTTP source.
     pub token: Option<String>,

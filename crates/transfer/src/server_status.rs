@@ -71,7 +71,8 @@ pub struct TransferStatus {
     pub path_lost: u64,
     /// Datagrams lost in the receiving socket, whose buffer was full.
     pub socket_lost: u64,
-    /// Datagrams that the receiving end dropped for lack of memory.
+    /// Datagrams that the receiving end dropped for lack of memory, or because they waited too long
+    /// for the transfer to start.
     pub memory_lost: u64,
     /// For each of at most 256 equal parts of the object, in order: how many per cent of this part
     /// are at the destination. Empty if the server sends, and before the object is known.
@@ -152,7 +153,8 @@ pub struct ServerTotals {
     pub path_lost: u64,
     /// Datagrams lost in a receiving socket.
     pub socket_lost: u64,
-    /// Datagrams that receiving ends dropped for lack of memory.
+    /// Datagrams that receiving ends dropped for lack of memory, or because they waited too long
+    /// for the transfer to start.
     pub memory_lost: u64,
     /// Messages of all rooms.
     pub room_messages: u64,

@@ -97,7 +97,7 @@ impl<E: Queued> Queue<E> {
         Reader { queue: self.clone(), number }
     }
 
-    /// A poisoned lock means that a waker panicked; the state is consistent.
+    /// Locks the state. A poisoned lock means that a waker panicked; the state is consistent.
     fn lock(&self) -> MutexGuard<'_, State<E>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

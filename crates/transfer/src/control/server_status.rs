@@ -155,7 +155,8 @@ pub struct TransferReport {
     /// Datagrams lost in the receiving socket, whose buffer was full.
     #[prost(uint64, tag = "22")]
     pub socket_lost: u64,
-    /// Datagrams that the receiving end dropped for lack of memory.
+    /// Datagrams that the receiving end dropped for lack of memory, or because they waited too long
+    /// for the transfer to start.
     #[prost(uint64, tag = "23")]
     pub memory_lost: u64,
     /// The bottleneck, by its name in the events.
@@ -330,7 +331,8 @@ pub struct TotalsReport {
     /// Datagrams lost in a receiving socket.
     #[prost(uint64, tag = "13")]
     pub socket_lost: u64,
-    /// Datagrams that receiving ends dropped for lack of memory.
+    /// Datagrams that receiving ends dropped for lack of memory, or because they waited too long
+    /// for the transfer to start.
     #[prost(uint64, tag = "14")]
     pub memory_lost: u64,
     /// Messages of all rooms.

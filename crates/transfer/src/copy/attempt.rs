@@ -64,7 +64,7 @@ pub(super) struct Attempt<'a> {
     pub(super) started: Time,
     part: CopyPart,
     refused: Cell<bool>,
-    /// Whether this is not the first attempt.
+    /// Whether an earlier attempt has opened a session.
     again: bool,
     /// The id of the last attempt's transfer; zero before the first attempt.
     transfer: Cell<u64>,
@@ -172,8 +172,8 @@ impl<'a> Attempt<'a> {
         self.hooks.state.borrow_mut().started += waited;
     }
 
-    /// Returns how to search for the datagram size. The first attempt does not wait for the search.
-    /// Later attempts do: the path may have changed, and the earlier size may be too large.
+    /// Returns how to search for the datagram size. Once a session has been open, further attempts
+    /// wait for the search: the path may have changed, and the earlier size may be too large.
     fn look(&self, transport: Transport<'_>) -> Look {
         match transport {
             _ if self.options.datagram.is_some() => Look::No,

@@ -266,9 +266,10 @@ impl Hooks for ClientHooks {
                 .advise("copy in several parts")
                 .into());
         }
-        // No data arrive before the plan is complete, and planning may take long. So each side
-        // reports how many names and chunks it has examined, and these counts are progress. A sign
-        // of life is no progress: the disk of a side may hang while its control stream still works.
+        // At most the first grant arrives before the plan is complete, and planning may take long.
+        // So each side reports how many names and chunks it has examined, and these counts are
+        // progress. A sign of life is no progress: the disk of a side may hang while its control
+        // stream still works.
         // The end of the copy needs no extra time, because written data are synced continuously.
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;

@@ -3,7 +3,7 @@
 //!
 //! On a stream, a lost packet delays all later data for more than a round trip. So messages that a
 //! protocol waits for are sent twice: in a separate sealed datagram, and reliably on the stream.
-//! All messages that are sent twice are idempotent.
+//! A message of this kind that arrives twice has the same effect as one that arrives once.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -99,7 +99,7 @@ impl FlowSink for Counting {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// No thread panics while it holds the lock.
+/// Locks the counts. No thread panics while it holds the lock.
 fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
     counted.lock().unwrap_or_else(PoisonError::into_inner)
 }

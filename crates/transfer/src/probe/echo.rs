@@ -77,8 +77,8 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Sends questions over `path`. The receiver gets their round trips after the last, with `None`
-    /// for a lost one.
+    /// Sends questions over `path`. After the last answer, or a timeout, the returned receiver gets
+    /// the round trip of each question; `None` for a question without an answer.
     pub(super) fn new(
         now: Time,
         questions: Sealer,

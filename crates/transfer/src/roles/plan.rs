@@ -32,7 +32,7 @@ impl PlanSoFar {
     /// Returns an empty plan for an object with `chunks` and `entries`.
     pub(super) fn new(chunks: u64, entries: u64) -> PlanSoFar {
         // A chunk of several small files is compared once for each file. So there are at most as
-        // many comparisons as chunks and entries.
+        // many comparisons as chunks and entries together.
         let left = chunks.saturating_add(entries).saturating_mul(2).saturating_add(1);
         let (have, skipped) = (Vec::new(), Vec::new());
         PlanSoFar { have, skipped, asks: false, complete: false, chunks, entries, left }

@@ -92,7 +92,8 @@ struct Running<'a, 'b> {
     on_wire: Pieces,
     /// A chunk from the control stream that waits for memory. Meanwhile no message is read.
     waiting: Option<(u64, Vec<u8>)>,
-    /// The request for memory for `waiting`. Requests of all transfers are served in turn.
+    /// The request for memory for `waiting`. It waits in order with the requests of the additional
+    /// streams.
     room_request: Option<RoomRequest>,
     /// Permits for the memory of chunks from streams.
     room: Arc<Semaphore>,

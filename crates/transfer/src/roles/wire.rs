@@ -19,8 +19,8 @@ use crate::write::budget::MessageCharge;
 pub(super) const BULK: usize = 4;
 /// Maximum number of unread messages from datagrams. It limits the memory that a peer can fill.
 const INLET: usize = 1024;
-/// Before a side closes the session, it waits at most this long until its queued messages are sent.
-/// The other side no longer needs them.
+/// A side that leaves the session waits at most this long until its queued messages are sent. The
+/// other side no longer needs them.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How long to wait for the final message to be sent, if the other side does not read.
 const CLOSING: Duration = Duration::from_secs(30);

@@ -44,7 +44,8 @@ pub enum ServerEvent {
         /// Why the request was refused or not finished.
         error: Option<Error>,
     },
-    /// A link to a room of another server was refused. The server tries the link again later.
+    /// A link to a room of another server failed: the other server refuses it, or a limit of this
+    /// server is reached. The server tries the link again later.
     LinkFailed {
         /// The other server, and the room.
         to: String,

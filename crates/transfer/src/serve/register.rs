@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_transfers_of_the_same_client_give_way_and_no_others() {
+    fn dead_or_resumed_transfers_of_the_same_client_give_way_and_no_others() {
         run(async {
             let [client, other] = [(); 2].map(|()| crate::session::Identity::generate().id());
             let place = || Some(PathBuf::from("to"));

@@ -129,7 +129,7 @@ pub(crate) trait Opened: Send {
     /// exist at the source.
     fn source_is_incomplete(&mut self) {}
 
-    /// Starts a pass, which repeats the chunks that failed in the previous pass.
+    /// Starts another pass, for example over the chunks that failed in the previous pass.
     fn begin_pass(&mut self) {}
 
     /// Does pending work, after each job and several times a second. Returns true once everything

@@ -38,7 +38,7 @@ pub(crate) enum Job {
         /// pass sends.
         lease: u32,
     },
-    /// The core has received every block.
+    /// The flow's core (the protocol's state machine) has received every block.
     AllArrived,
     /// The flow has reached the AEAD forgery limit.
     Forged,
@@ -75,7 +75,7 @@ pub(crate) enum WriterEvent {
     Asks(Vec<Plan>),
     /// These chunks are no longer needed; the source has to be told.
     Needless(Vec<Range<u64>>),
-    /// These chunks are equal at the source; the source found this itself.
+    /// These chunks are equal at the source. The source has compared them, so it need not be told.
     Same(Vec<Range<u64>>),
     /// A dry run would create these entries.
     WouldCopy { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
@@ -246,8 +246,8 @@ mod tests {
             let (chunks, values) = (vec![1; 20], vec![7; 640]);
             Job::Digests(Digests { chunks, values })
         };
-        // A job has more than 800 bytes, so fewer than 80 fit. Of these 200, each is received
-        // before the next is sent.
+        // A job has more than 800 bytes, so fewer than 80 fit. This loop sends 200 jobs, and
+        // receives each before it sends the next.
         for _ in 0..MOST / 640 * 2 {
             first.send(digests());
             assert!(inbox.recv_timeout(Duration::ZERO).is_ok());

@@ -308,7 +308,7 @@ impl<S: Store> Opened for Writing<S> {
         let Some(store) = &mut self.store else { return Ok(()) };
         let Some((entry, answers)) = self.questions.take(answer) else { return Ok(()) };
         let needless = store.compare_result(entry, &answers)?;
-        // Chunks that changed after the comparison. The source sends them only in another pass.
+        // These chunks changed after the comparison. The source sends them only in another pass.
         let changed = store.take_changed().into_iter();
         self.failed.extend(changed.filter(|chunk| store.needs(*chunk)));
         let there = |range: &Range<u64>| {

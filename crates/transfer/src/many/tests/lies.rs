@@ -246,7 +246,7 @@ fn a_replica_that_sends_other_sources_blocks_is_excluded_and_the_others_deliver_
 }
 
 #[test]
-fn a_replica_that_sends_each_block_ten_times_is_excluded_without_a_failure() {
+fn a_replica_that_sends_each_block_ten_times_is_excluded_and_the_copy_succeeds() {
     let again = |name: &str| (name == AGAIN.name).then_some(&*AGAIN);
     copy_with_liar(again, true, "useless data", OF_A_THIRD);
 }

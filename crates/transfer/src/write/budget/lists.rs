@@ -163,7 +163,7 @@ mod tests {
         assert!(refused.what.contains("353 MiB") && refused.what.contains("352 MiB"), "{refused}");
         assert_eq!(refused.kind, FileErrorKind::Request);
         assert!(refused.to_string().contains("514Mi"));
-        // Another list waits for this list: the same command may succeed later.
+        // Another list finds no memory beside this list, but the same command may succeed later.
         let refused = budget.list().hold(10 * CHUNK).unwrap_err();
         assert_eq!(refused.kind, FileErrorKind::Unfinished);
         assert!(budget.list().hold(u64::MAX).is_err());
