@@ -302,7 +302,7 @@ impl Fabric {
     }
 }
 
-/// How late QUIC's peer may acknowledge (RFC 9000, section 18.2).
+/// How long a QUIC peer may delay an acknowledgement (RFC 9000, section 18.2).
 const MAX_ACK_DELAY: Span = Span::from_millis(25);
 /// Upper limit of the stream's probe timeout, unless three round trips are longer.
 const MAX_PROBE: Span = Span::from_secs(4);
