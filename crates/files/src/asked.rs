@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::manifest::{FileTime, Listed};
 
-    /// `x` is a file, `x/` a folder, `x@` a symbolic link.
+    /// Returns the entry that `text` names: `x` is a file, `x/` a folder, `x@` a symbolic link.
     fn entry(text: &str) -> Listed {
         let (path, kind) = match text.as_bytes().split_last() {
             Some((b'/', path)) => (path, Kind::Folder),

@@ -160,9 +160,9 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
 /// content keeps its temporary name.
 pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
     let (folder, name) = parent_and_name(to)?;
-    // rename(2) replaces neither a file with a folder nor a folder with a file, and no folder with
-    // content. So the old content gets another name first: if `from` is in it, or the rename fails
-    // for another reason, nothing is lost.
+    // rename(2) cannot replace a file by a folder, a folder by a file, or a folder that has
+    // content. So the old content gets a temporary name first. Nothing is lost if `from` is in the
+    // old content, or if the rename fails for another reason.
     let is_folder = |place: &Place| io::Result::Ok(look(place)?.kind == NameKind::Folder);
     if !is_folder(from)? && folder.look(&name)?.kind != FileKind::Folder {
         return rename(from, to);

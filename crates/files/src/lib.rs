@@ -8,7 +8,8 @@
 //! - [`place`]: paths given by a user or, below a [`Root`], by a peer. [`filter`]: selects the
 //!   files of a tree. [`Asked`]: the request, which limits the entries that a peer may send.
 //! - `store`: the traits through which a source and a sink access files.
-//! - [`edit`]: creates, replaces, renames and removes single files and folders.
+//! - [`edit`]: creates, replaces, renames and removes single files and folders. [`list`]: the names
+//!   in a folder.
 //! - [`Source`]: walks and reads. [`RangeFile`]: one version of a file, read by ranges.
 //!   [`journal`]: the record of written chunks that survives a kill. [`sink`]: verifies, writes,
 //!   resumes, names. [`watch`]: progress of long work.
@@ -63,7 +64,8 @@ pub use watch::Watch;
 /// The unit that is hashed, written and journalled, in bytes.
 pub const CHUNK: u64 = 1 << 20;
 
-/// Files of at least this size, in bytes, start on a chunk boundary and have a journal.
+/// Files of at least this size, in bytes, start on a chunk boundary and have a journal. So does a
+/// file of any size (except zero) that is copied alone.
 pub const LARGE: u64 = 8 << 20;
 
 /// A file, folder or link that failed, while the copy continues.

@@ -109,7 +109,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// A regular file of `size` bytes, without holes.
+    /// Returns the kind of a regular file of `size` bytes without holes.
     pub fn file(size: u64) -> Kind {
         Kind::File { size, sparse: false, holes: Box::default() }
     }

@@ -32,9 +32,9 @@ impl Reading {
     }
 
     /// Converts the kernel's timestamp (since 1970) of a message that arrived after `since` and
-    /// before this reading. Without a timestamp, returns the time of this reading. The result is
-    /// always between `since` and the time of this reading, because the system's clock may have
-    /// been set meanwhile.
+    /// before this reading. Without a timestamp, returns the time of this reading. The system's
+    /// clock may have been set meanwhile, so the result is limited to the time between `since` and
+    /// this reading.
     pub(crate) fn at(&self, stamp: Option<Duration>, since: Time) -> Time {
         let came = stamp.and_then(|stamp| SystemTime::UNIX_EPOCH.checked_add(stamp));
         let age = came.and_then(|came| self.wall.duration_since(came).ok()).unwrap_or_default();

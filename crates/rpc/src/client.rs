@@ -33,7 +33,8 @@ impl Program {
         Program { orders, own: Rpc::new(order.clone()), order, methods }
     }
 
-    /// Returns the program's handle. The connection ends when the last clone is dropped.
+    /// Returns the program's handle. The connection ends when the last clone is dropped and no call
+    /// is pending.
     pub fn handle(&self) -> Rpc {
         self.own.holding()
     }

@@ -5,7 +5,7 @@ use longhaul_session::{Error, Kind};
 
 use crate::messages::{Answer, Call, Cancel, Credit, Finish, Have, Item, Said, Say};
 
-/// Maximum characters of a reason.
+/// Maximum characters of the reason of a failed call.
 const REASON: usize = 1000;
 
 /// Returns the message of the other side; `None` for a kind that this version does not know.

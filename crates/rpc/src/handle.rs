@@ -48,7 +48,7 @@ pub(crate) enum Order {
     Cancel(u64),
     /// Sends an item of a call.
     Item(Whose, Vec<u8>),
-    /// Sends no more items of a call.
+    /// Declares that no more items of a call follow.
     Finish(u64),
     /// An item was read.
     Read(Whose),

@@ -110,13 +110,12 @@ fn muxed(stream: mux::Stream) -> (Stream, String) {
     (Stream { out: Box::new(out), input: Box::new(input), delivered: None }, number)
 }
 
-/// The number of consecutive periods that ended with an idle connection.
+/// The number of consecutive checks that found the connection idle.
 #[derive(Default)]
 pub(super) struct Idle(u32);
 
 impl Idle {
-    /// Records the end of a period. Returns whether the last two periods ended with an idle
-    /// connection.
+    /// Records a check. Returns whether the last two checks found the connection idle.
     pub(super) fn is_over(&mut self, is_idle: bool) -> bool {
         self.0 = if is_idle { self.0 + 1 } else { 0 };
         self.0 >= 2
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_ends_when_two_periods_in_sequence_end_without_a_stream() {
+    fn a_connection_ends_when_two_checks_in_a_row_find_it_idle() {
         let mut idle = Idle::default();
         let ends = [true, false, false, true, true];
         assert_eq!(ends.map(|is_idle| idle.is_over(is_idle)), [false, false, false, false, true]);

@@ -24,7 +24,8 @@ pub(super) const MUCH: u32 = 4 << 20;
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Pauses before the three pulses after a write: before the first, the second and the third. QUIC
-/// declares a packet lost when the third later packet is acknowledged (RFC 9002 section 6.1.1).
+/// declares a packet lost when the third later packet is acknowledged (RFC 9002 section 6.1.1), so
+/// three pulses reveal the loss of the last packet of a write.
 const PULSES: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
 
@@ -94,7 +95,7 @@ impl Keeper {
         self.connection.accept_bi().await.ok()
     }
 
-    /// Records a write to a stream.
+    /// Schedules the pulses that follow a write to a stream.
     pub(super) fn wrote(&self) {
         self.wrote.notify_one();
     }
@@ -126,7 +127,7 @@ impl Keeper {
         self.connection.set_send_window(window.bytes());
     }
 
-    /// The limit on unacknowledged bytes.
+    /// Returns the limit on unacknowledged bytes.
     #[cfg(test)]
     pub(super) fn send_window(&self) -> u64 {
         self.window.lock().unwrap().bytes()
@@ -297,8 +298,8 @@ mod tests {
         taken
     }
 
-    /// Whether `bytes` is at most `limit`, and at most 64 KiB less: the first messages and one part
-    /// account for the gap.
+    /// Returns whether `bytes` is at most `limit`, and at most 64 KiB less: the first messages and
+    /// one part account for the gap.
     fn is_near(bytes: u32, limit: u32) -> bool {
         (limit - (64 << 10)..=limit).contains(&bytes)
     }

@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(Preface::decode(&other), None);
     }
 
-    /// Both ends of a stream with this many lanes, each of which holds 100 bytes.
+    /// Returns both ends of a stream with this many lanes, each of which holds 100 bytes.
     fn ends(lanes: usize) -> [Lanes<tokio::io::DuplexStream>; 2] {
         let (near, far) = (0..lanes).map(|_| tokio::io::duplex(100)).unzip();
         [Lanes::new(near), Lanes::new(far)]
@@ -373,7 +373,7 @@ mod tests {
         });
     }
 
-    /// Both ends of a TCP connection.
+    /// Returns both ends of a TCP connection.
     async fn tcp() -> (TcpStream, TcpStream) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).await;

@@ -6,13 +6,14 @@
 //! only the two ends know. Higher layers do not depend on the carrier.
 //!
 //! Modules in reading order:
-//! - keys and trust: `id` and `identity` (the keys), `tls` (their proof), [`known`] and [`allow`]
-//!   (trust and rights), `strict` (permissions of these files).
+//! - keys and trust: `id` and `identity` (the keys), `tls` (their proof), [`trust`], [`known`] and
+//!   [`allow`] (trust and rights), `strict` and `rewritten` (permissions and updates of the files
+//!   that hold trust and rights), `random`.
 //! - streams: [`hello`] and [`frame`] (messages), `line` (the two halves of a stream), `export`
-//!   (keys for the data), `connection` (additional streams) over `below`, `service` (the services
-//!   of streams).
+//!   (keys for the data), `connection` (additional streams) over `below` and `bytes` (what carries
+//!   a stream), `service` (the services of streams).
 //! - carriers: `quic` with `keeper`, `window` and `twice`; `stream` with `segments`, `lanes` and
-//!   `mux`; [`ssh`].
+//!   `mux`; [`ssh`] with `child` (the ssh process).
 //! - opening sessions: [`mod@connect`] with `race` and `failure`, [`listen`] with `gate`,
 //!   [`retry`] (reconnecting to a lost server).
 //! - waiting: [`when`] (an event that may not be due).

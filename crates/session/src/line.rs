@@ -120,9 +120,9 @@ impl FrameWriter {
 
     /// Sends a goodbye and ends this direction after the earlier writes. `why` is the error that
     /// the other side's next read returns; `None` for a normal end. Waits up to three seconds for
-    /// the writes, and up to three more for the delivery unless the other side has ended already.
-    /// TCP and ssh do not report the delivery: the call then reads `reader` until the other side
-    /// ends too.
+    /// the writes, and up to three more for the delivery. Does not wait for the delivery if the
+    /// other side has ended already, unless this stream sends the content of files. TCP and ssh do
+    /// not report the delivery: the call then reads `reader` until the other side ends too.
     ///
     /// # Errors
     /// The session is lost, or a wait is over, before everything was delivered (over QUIC) or given

@@ -377,8 +377,8 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
 enum Arrival {
     Session(Box<Session>),
     Foreign,
-    /// A longhaul client whose connection ends here: the client was refused, there is no common
-    /// version, or this was a second attempt and the first one won.
+    /// A connection of a longhaul client that needs no further work: the client has left, was
+    /// refused or has no common version, or another connection of the client has the session.
     Done,
 }
 
@@ -540,8 +540,8 @@ impl Door {
         Arrival::Session(Box::new(session))
     }
 
-    /// Accepts the additional streams of a connection, until it ends or was idle at two checks in a
-    /// row, at this interval.
+    /// Accepts the additional streams of a connection. Returns when the connection has ended, or
+    /// when two checks in a row, at this interval, have found it idle.
     async fn further(self: Arc<Door>, connection: Connection, interval: Duration) {
         let mut idle = Idle::default();
         loop {

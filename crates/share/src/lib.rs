@@ -4,9 +4,10 @@
 //! its next revision; the version of a key is the revision of its last change. A presence is a
 //! value that the server deletes when its writer disconnects. The modules of this crate:
 //! - [`messages`]: the wire messages; [`convert`] validates them.
-//! - `disk`: the file; `store`: the thread that owns the tree and the file.
+//! - `disk`: the file that keeps the tree; `store`: the thread that owns the tree and the file.
 //! - `server` and [`client`]: the two sides of a session's streams.
-//! - `turns` and `unread`: memory limits of both sides.
+//! - `turns` (pending calls at the server) and `unread` (data of a client that its program has not
+//!   read): memory limits.
 //!
 //! [`Right`] describes a client's right.
 

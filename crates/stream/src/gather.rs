@@ -32,6 +32,7 @@ pub(crate) struct Frame {
     pub(crate) shape: Shape,
     /// The originals at their offsets; missing originals are zeros.
     pub(crate) originals: Vec<u8>,
+    /// Whether each original has been received.
     pub(crate) here: Vec<bool>,
     /// The numbers of the received repairs.
     pub(crate) numbers: Vec<u16>,

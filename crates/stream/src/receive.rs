@@ -40,7 +40,7 @@ pub struct Status {
     pub on_time: u64,
     /// Frames delivered after their deadline.
     pub late: u64,
-    /// Frames that were not complete within their deadline.
+    /// Frames that were never delivered, because they were not complete within their deadline.
     pub missed: u64,
     /// Missed frames whose datagrams arrived too late. The other missed frames lack datagrams.
     pub overdue: u64,

@@ -1,4 +1,4 @@
-//! The streams of a server: the sender and the receivers of each.
+//! The streams of a server. A room is a stream with its sender, if it has one, and its receivers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl Member {
         self.epoch > 0 && self.place.epoch() == self.epoch
     }
 
-    /// Forwards `live` to this member, under new keys.
+    /// Makes the relay forward the stream of `live` to this member, under new keys.
     fn attach(&mut self, number: u64, live: &Live) {
         self.epoch += 1;
         self.ended = None;

@@ -1,4 +1,6 @@
-//! The thread that sends a stream: codes, seals and paces its frames.
+//! The thread that sends a stream: codes, seals and paces its frames. A datagram has one symbol of
+//! a frame: an original (a part of the frame's bytes), or a repair (a symbol of an erasure code,
+//! which can replace a lost original).
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};

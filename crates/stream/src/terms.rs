@@ -39,7 +39,7 @@ fn wrong(what: String) -> Error {
 /// A sender's parameters of its stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Bytes of a symbol, the payload of one datagram.
+    /// Bytes of a symbol, which is a piece of a frame or payload in one datagram.
     pub symbol: u16,
     /// Maximum bytes of a frame.
     pub frame: u32,

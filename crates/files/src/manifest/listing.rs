@@ -9,7 +9,7 @@ use super::{Entry, FIXED, Manifest, ManifestError, Shape, TOP, at_path, whole};
 pub(crate) struct Listing {
     entries: Vec<Entry>,
     names: Vec<u8>,
-    /// Bytes of holes and link targets.
+    /// Memory of the lists of holes and of the link targets, in bytes.
     extra: u64,
 }
 

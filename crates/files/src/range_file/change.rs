@@ -10,7 +10,8 @@ use crate::store::{self, Access, FileKind, SharedFolder};
 
 impl RangeFile {
     /// Opens the file at `place` for reads and changes in place, and creates it if it is missing.
-    /// The file is locked until the value is dropped, so longhaul never has two writers of a file.
+    /// The file is locked until the value is dropped. So, if the file system has locks, longhaul
+    /// never has two writers of a file.
     ///
     /// # Errors
     /// `File`: `place` is not a regular file, the system refuses, another writer has locked the

@@ -138,8 +138,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Keeps a file whose content equals the source's; sets its time and, if they are kept, its
-    /// permissions.
+    /// Keeps a file whose content equals the source's; sets its time, and also its permissions if
+    /// the copy keeps permissions.
     fn leave_final(&mut self, entry: u32, basis: &Basis) -> io::Result<()> {
         let manifest = self.ground.manifest.clone();
         self.keep.repair(basis.file(), &manifest.entries()[entry as usize])?;

@@ -42,8 +42,8 @@ pub struct SinkOutcome {
     /// For one file: its BLAKE3 hash, as `b3sum` prints it. For a tree: BLAKE3 of three
     /// concatenated hashes. The first covers the encoded manifest without version stamps, the
     /// second the roots of the large files in the manifest's order, the third the values of the
-    /// packed chunks (which hold small files) in order. `None` if a part was not hashed because it
-    /// existed already or failed.
+    /// packed chunks (which hold small files) in order. `None` if this run has not copied every
+    /// file, or if the holes of a file exceed the limit on hashed holes.
     pub digest: Option<Digest>,
 }
 

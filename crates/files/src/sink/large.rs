@@ -1,5 +1,6 @@
 //! A large file in progress: its partial file, its journal (the list of the chunks that are on
-//! disk), and its root (the hash of the whole file).
+//! disk), and its root (the hash of the whole file). The value of a chunk is the chunk's hash, or
+//! its chaining value in the tree of BLAKE3.
 
 mod read_back;
 mod restart;
@@ -18,8 +19,9 @@ use crate::manifest::FileTime;
 use crate::store::{self, Access, File, Folder, OpenFile};
 use crate::{CHUNK, Entry, Watch, names};
 
-/// Bytes of holes that a copy always hashes. BLAKE3 hashes the position of every KiB along with its
-/// content, so each subtree of zeros has a different value and costs CPU time.
+/// Bytes of holes that a copy may hash in addition to one byte for each byte of received content.
+/// BLAKE3 hashes the position of every KiB along with its content, so each subtree of zeros has a
+/// different value and costs CPU time.
 const HASHED_HOLES: u64 = 4 << 30;
 
 /// Counts the bytes of hashed holes, and limits them: a few bytes on the wire can announce holes

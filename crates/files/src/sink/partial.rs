@@ -157,7 +157,7 @@ pub(super) fn is_lockable(mode: u32) -> bool {
     mode & 0o400 != 0
 }
 
-/// Returns whether this is a regular file of this user without a second name.
+/// Returns whether this is a regular file of this user without another hard link.
 fn is_own(found: &Attributes) -> bool {
     found.kind == FileKind::File && found.links <= 1 && found.is_own()
 }

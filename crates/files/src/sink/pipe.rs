@@ -119,8 +119,8 @@ impl PipeFile {
         }
     }
 
-    /// Gives the file its name if it has `total` bytes and the digest `digest`; otherwise returns
-    /// `false`.
+    /// Gives the file its name if it has `total` bytes and the digest `digest`, and no write has
+    /// failed; otherwise returns `false`.
     ///
     /// # Errors
     /// The system refuses (`File`). An existing file is unchanged, unless only the sync of the

@@ -131,7 +131,7 @@ fn lock(handle: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Returns the node of a block device.
+/// Returns the path of the node of a block device.
 fn device_node(major: u32, minor: u32) -> Option<String> {
     let reported = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
     reported
@@ -140,7 +140,8 @@ fn device_node(major: u32, minor: u32) -> Option<String> {
         .map(|name| format!("/dev/{name}"))
 }
 
-/// Returns what is mounted under a device number that has no node, as with btrfs and NFS.
+/// Returns the source of the mount with this device number. Serves file systems whose device number
+/// has no node in `/dev`, such as btrfs and NFS.
 fn mounted(major: u32, minor: u32) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let number = format!("{major}:{minor}");

@@ -111,7 +111,7 @@ impl Assembly {
         &self.layout
     }
 
-    /// Returns the number of partly received chunks.
+    /// Returns the number of chunks that have a buffer.
     #[cfg(test)]
     pub(crate) fn open_chunks(&self) -> usize {
         self.open.len()

@@ -111,8 +111,8 @@ impl Scatter {
         }
     }
 
-    /// Receives one train and appends blocks that are in place to `arrivals`. The rest of the
-    /// train goes to the call's spill, for [`Placer::place`].
+    /// Receives one train, and adds the blocks that are in their places to `arrivals`. The rest of
+    /// the train goes to the call's spill, for [`Placer::place`].
     ///
     /// # Errors
     /// The socket's error; `WouldBlock` if no data wait.

@@ -1,4 +1,4 @@
-//! Ports over loopback: delivery, wake-ups, drops.
+//! Ports over loopback: delivery, wake-ups, drops, answers to probes, and flows that end or panic.
 
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, Sender, channel};

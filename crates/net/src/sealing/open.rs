@@ -293,8 +293,8 @@ impl Opener {
         }
     }
 
-    /// Notes that a datagram opened under the key at `place`. If the key's epoch is later than the
-    /// current one, it becomes the current one.
+    /// Notes that a datagram opened under the key at `place`. If the key belongs to a later epoch
+    /// than the current key, it becomes the current key.
     fn adopt(&mut self, now: Time, place: KeyPlace) {
         if let KeyPlace::Ahead(index) = place {
             let next = self.ahead.swap_remove(index);

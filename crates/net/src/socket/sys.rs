@@ -58,7 +58,7 @@ pub fn tcp_round_trip(socket: impl AsFd) -> io::Result<Option<Duration>> {
     Ok((micros > 0).then(|| Duration::from_micros(micros.into())))
 }
 
-/// Bytes of a TCP connection that the other host has acknowledged.
+/// Returns how many bytes of a TCP connection the other host has acknowledged.
 pub fn tcp_acknowledged(socket: impl AsFd) -> io::Result<u64> {
     const BYTES_ACKED: usize = 30;
     let [first, second] = tcp_info(socket, [BYTES_ACKED, BYTES_ACKED + 1])?;

@@ -96,8 +96,9 @@ pub async fn accept_over_ssh(
 }
 
 impl SshSide {
-    /// Returns the next session of the client that started this process; `None` once ssh has ended.
-    /// Cancel-safe except while a session starts through ssh itself.
+    /// Returns the next session of the client that started this process. `None` if there are no
+    /// more sessions: ssh has ended, or ssh's channel was used for a session. Cancel-safe except
+    /// while a session starts through ssh itself.
     ///
     /// # Errors
     /// The session through ssh itself failed.

@@ -1,5 +1,5 @@
-//! The messages that pass through ssh before the session starts: lines of text that begin with a
-//! mark, so banners and login greetings do no harm.
+//! The messages that pass through ssh before the session starts: lines of text with a mark, so
+//! banners and login greetings do no harm.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use crate::id::PeerId;
 
-/// The start of each longhaul line.
+/// The mark of a longhaul line. Other output, such as a prompt, may precede the mark.
 const MARK: &str = "longhaul-ssh/1 ";
 
 /// Maximum bytes of a longhaul line that arrives in several reads. A longer line counts as other
@@ -47,7 +47,7 @@ impl ContactOffer {
         )
     }
 
-    /// Parses an offer; skips words that this release does not know.
+    /// Parses an offer; skips fields that this release does not know.
     pub(super) fn parse(line: &str) -> Option<ContactOffer> {
         let words = line.strip_prefix("offer ")?;
         let (mut id, mut port, mut data_port, mut addresses) = (None, None, None, Vec::new());
@@ -244,7 +244,7 @@ mod tests {
         }
         assert_eq!(Word::of_line("switch\n"), None, "it has no mark");
         let later = format!("offer id={ID} port=1 data=2 at= colour=blue");
-        assert!(ContactOffer::parse(&later).is_some(), "words of later releases are skipped");
+        assert!(ContactOffer::parse(&later).is_some(), "fields of later releases are skipped");
         assert_eq!(ContactOffer::parse(&format!("offer id={ID} port=99999 data=2 at=")), None);
     }
 

@@ -12,19 +12,19 @@ use crate::ssh::{SshTarget, accept_over_ssh, bind_udp, connect_ssh};
 
 /// The environment variable that makes a test process run as the remote side. Its value is the
 /// range of ports, `FIRST-LAST`, or `any`.
-const FAR_SIDE: &str = "LONGHAUL_TEST_FAR_SIDE";
+const REMOTE_SIDE: &str = "LONGHAUL_TEST_REMOTE_SIDE";
 
 /// Not a test itself: the scripts below run it as `longhaul serve --ssh`. The client treats the
 /// output of the test harness as a login banner.
 #[test]
-fn far_side_of_a_copy_over_ssh() {
-    if let Ok(ports) = std::env::var(FAR_SIDE) {
-        run(far_side(&ports));
+fn remote_side_of_a_copy_over_ssh() {
+    if let Ok(ports) = std::env::var(REMOTE_SIDE) {
+        run(remote_side(&ports));
     }
 }
 
-async fn far_side(ports: &str) {
-    let identity = Identity::generate();
+async fn remote_side(ports: &str) {
+    let identity = Identity::ephemeral();
     let ports = ports
         .split_once('-')
         .map(|(first, last)| (first.parse().expect("a port"), last.parse().expect("a port")));
@@ -59,8 +59,8 @@ fn script(path: &Path, text: &str) {
 }
 
 impl Host {
-    /// Returns a host whose sshd reports `reached` as its address, and whose `longhaul` starts with
-    /// `before`.
+    /// Returns a host whose sshd reports `reached` as its address, and whose `longhaul` is a script
+    /// that starts with the commands `before`.
     fn new(reached: Option<IpAddr>, before: &str) -> Host {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let fifo = folder.path().join("ended");
@@ -78,12 +78,12 @@ impl Host {
         );
         let remote_path = folder.path().join("it's a longhaul");
         let test = std::env::current_exe().expect("this test");
-        let name = "tests::ssh::far_side_of_a_copy_over_ssh";
+        let name = "tests::ssh::remote_side_of_a_copy_over_ssh";
         script(
             &remote_path,
             &format!(
                 "{before}\n[ \"$1 $2\" = 'serve --ssh' ] || exit 9\n\
-                 LONGHAUL_TEST_ENDED='{}' {FAR_SIDE}=\"${{4:-any}}\" exec '{}' --exact {name} \
+                 LONGHAUL_TEST_ENDED='{}' {REMOTE_SIDE}=\"${{4:-any}}\" exec '{}' --exact {name} \
                  --nocapture",
                 fifo.display(),
                 test.display()
@@ -132,11 +132,11 @@ async fn echoes(session: &mut Session) {
 }
 
 #[test]
-fn an_address_that_only_the_far_side_names_is_not_contacted() {
+fn an_address_that_only_the_remote_side_names_is_not_contacted() {
     run(async {
         // This address would answer, but the host name does not resolve to it.
         let host = Host::new(Some(LOOPBACKS[0]), "");
-        let session = host.connect_to("somebody@host.invalid", None).await.expect("a far side");
+        let session = host.connect_to("somebody@host.invalid", None).await.expect("a remote side");
         assert_eq!(session.carrier, "ssh");
         drop(session);
         host.ended().await;
@@ -151,7 +151,7 @@ fn an_alias_of_sshs_configuration_is_contacted_at_its_host() {
         let answer = "[ \"$1\" = -G ] && { echo user me; echo hostname 127.0.0.1; exit; }";
         script(&ssh, &format!("{answer}\nexec '{}' \"$@\"", host.ssh[0]));
         host.ssh = vec![ssh.display().to_string()];
-        let session = host.connect_to("alias.invalid", None).await.expect("a far side");
+        let session = host.connect_to("alias.invalid", None).await.expect("a remote side");
         assert_eq!((session.carrier, session.remote.ip()), ("quic", LOOPBACKS[0]));
         drop(session);
         host.ended().await;
@@ -159,7 +159,7 @@ fn an_alias_of_sshs_configuration_is_contacted_at_its_host() {
 }
 
 #[test]
-fn the_far_side_offers_the_address_that_ssh_has_reached() {
+fn the_remote_side_offers_the_address_that_ssh_has_reached() {
     run(async {
         let host = Host::new(None, "");
         let mut far = tokio::process::Command::new(&host.remote_path)
@@ -204,10 +204,10 @@ fn a_message_that_is_no_switch_does_not_start_a_session_through_ssh() {
 }
 
 #[test]
-fn ssh_starts_the_far_side_and_the_session_is_direct() {
+fn ssh_starts_the_remote_side_and_the_session_is_direct() {
     run(async {
         let host = Host::new(Some(LOOPBACKS[0]), "echo 'Welcome to host'; printf 'prompt> '");
-        let mut session = host.connect(None).await.expect("a far side");
+        let mut session = host.connect(None).await.expect("a remote side");
         assert_eq!((session.carrier, session.remote.ip()), ("quic", LOOPBACKS[0]));
         assert_ne!(session.data_port, None);
         assert_eq!(session.advice, None);
@@ -222,7 +222,7 @@ fn a_client_waits_if_it_connects_before_ssh_has_announced_its_id() {
     run(async {
         let late = "[ \"$LATE\" ] || { { sleep 1; exec cat; } | LATE=1 \"$0\" \"$@\"; exit; }";
         let host = Host::new(Some(LOOPBACKS[0]), late);
-        let mut session = host.connect(None).await.expect("a far side");
+        let mut session = host.connect(None).await.expect("a remote side");
         assert_eq!(session.carrier, "quic");
         echoes(&mut session).await;
         session.close(None).await.expect("delivered");
@@ -234,7 +234,7 @@ fn a_client_waits_if_it_connects_before_ssh_has_announced_its_id() {
 fn the_remote_side_opens_ports_of_the_given_range() {
     run(async {
         let host = Host::new(Some(LOOPBACKS[1]), "");
-        let mut session = host.connect(Some((47_310, 47_330))).await.expect("a far side");
+        let mut session = host.connect(Some((47_310, 47_330))).await.expect("a remote side");
         echoes(&mut session).await;
         for port in [session.remote.port(), session.data_port.unwrap_or_default()] {
             assert!((47_310..=47_330).contains(&port), "{port}");
@@ -248,7 +248,7 @@ fn ssh_carries_the_session_if_nothing_else_passes_and_names_the_ports_to_open() 
     run(async {
         let host = Host::new(None, "");
         let ports = Some((47_340, 47_360));
-        let mut session = host.connect_to("host.invalid", ports).await.expect("a far side");
+        let mut session = host.connect_to("host.invalid", ports).await.expect("a remote side");
         assert_eq!((session.carrier, session.rtt), ("ssh", None));
         let advice = session.advice.clone().expect("what to open");
         assert!(advice.contains("47340 to 47360"), "{advice}");
@@ -263,7 +263,7 @@ fn while_ssh_carries_the_session_its_control_port_admits_nobody_else() {
     run(async {
         let host = Host::new(None, "");
         let ports = Some((47_362, 47_365));
-        let mut session = host.connect_to("host.invalid", ports).await.expect("a far side");
+        let mut session = host.connect_to("host.invalid", ports).await.expect("a remote side");
         assert_eq!(session.carrier, "ssh");
         echoes(&mut session).await;
         let mut stranger = Client::new(Carriers::Tcp);
@@ -286,10 +286,10 @@ fn while_ssh_carries_the_session_its_control_port_admits_nobody_else() {
 }
 
 #[test]
-fn the_far_side_ends_when_ssh_does() {
+fn the_remote_side_ends_when_ssh_does() {
     run(async {
         let host = Host::new(Some(LOOPBACKS[0]), "");
-        let mut session = host.connect(None).await.expect("a far side");
+        let mut session = host.connect(None).await.expect("a remote side");
         echoes(&mut session).await;
         drop(session);
         host.ended().await;

@@ -1,4 +1,5 @@
-//! The servers that a client trusts, and the errors that both sides get otherwise.
+//! The servers that a client trusts, refusals by either side, and the errors that both sides
+//! report.
 
 use super::*;
 use crate::known::{KnownServers, server_name};

@@ -217,7 +217,7 @@ impl Drop for Control {
     }
 }
 
-/// Creates a sender; `run` is a random number.
+/// Creates a sender; `run` is a random number that identifies this run of the program.
 pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
     let (waiting, meter) = Default::default();
     let (changed, room) = (Notify::new(), Arc::new(Semaphore::new(ROOM)));

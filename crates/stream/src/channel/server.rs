@@ -105,8 +105,9 @@ impl Channels {
         &self.rooms
     }
 
-    /// Answers a client until the stream ends, and says goodbye. `first` is its first message,
-    /// `link` its right to links. Ends early with the reason that `stopped` returns.
+    /// Answers a client until the stream ends, and says goodbye. `first` is the client's first
+    /// message, `link` the client's right to links. Ends early with the reason that `stopped`
+    /// returns.
     ///
     /// # Errors
     /// The stream ended for any other reason than the client's goodbye.

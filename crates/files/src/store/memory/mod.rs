@@ -85,7 +85,7 @@ struct Inode {
     cache: Vec<u8>,
     device: Vec<u8>,
     pages: Vec<Page>,
-    /// Whether the system failed to write pages back, and no sync has reported it.
+    /// Whether the system failed to write pages back, and no sync has reported this failure.
     unreported: bool,
     links: u64,
     handles: u64,

@@ -1,11 +1,12 @@
-//! A power failure.
+//! Power failures of the disk in memory.
 
 use std::collections::BTreeSet;
 
 use super::{Disk, PAGE, Page, ROOT, State};
 
 impl Disk {
-    /// Drops all volatile data except a random subset, and starts another process.
+    /// Drops a random part of the data that no sync has stored, and restarts the process that uses
+    /// the disk.
     pub(crate) fn power_cut(&self) {
         self.restart();
         let state = &mut *self.state();

@@ -240,7 +240,7 @@ impl Drop for Member {
     }
 }
 
-/// The bridge at work: its sockets and its places in the room.
+/// A running bridge: its socket, and its seats in the room (one as a subscriber, one as a sender).
 pub(super) struct Running {
     bridge: Rc<Bridge>,
     from: Seat,
