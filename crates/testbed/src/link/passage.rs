@@ -224,7 +224,7 @@ impl Link {
         self.serialiser.backlog(now)
     }
 
-    /// The fate of an IP packet of `packet_bytes` that arrives at `now`. Times must not go back.
+    /// The fate of an IP packet of `packet_bytes` that is offered at `now`. Times must not go back.
     pub fn offer(&mut self, now: Time, packet_bytes: u32) -> Fate {
         if self.schedule.follow(&mut self.spec, now) {
             self.loss = LossState::new(&self.spec.loss, &mut self.random);
@@ -277,7 +277,7 @@ impl Link {
         Fate::Arrives(Passage { at, twice, turned_bit })
     }
 
-    /// The departure time of a packet of `wire` bytes that arrives at `now`, or its fate if the
+    /// The departure time of a packet of `wire` bytes that is offered at `now`, or its fate if the
     /// queue drops it.
     fn queued(&mut self, now: Time, wire: Bytes) -> Result<Time, Fate> {
         let (queue, serialiser) = (self.spec.queue, &mut self.serialiser);
