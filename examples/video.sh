@@ -4,8 +4,9 @@
 #   examples/video.sh FILM.ts [RECEIVE FLAGS]
 #
 # The film is MPEG-TS of constant rate. If FILM.ts is missing, ffmpeg makes a film of 5 s.
-# LONGHAUL is the binary, DEADLINE the longest time from the camera to the screen, WAY the method of
-# `stream send` against losses.
+# RECEIVE FLAGS are flags of `stream receive`. Environment variables: LONGHAUL is the binary,
+# DEADLINE the longest time from the camera to the screen, WAY the method of `stream send` against
+# losses.
 set -eu
 longhaul=${LONGHAUL:-longhaul} film=$(realpath "$1")
 shift

@@ -149,7 +149,7 @@ async fn a_call_to_a_method_that_hangs_ends_at_its_deadline_and_a_dropped_one_st
     begun.notified().await;
     call.abort();
     dropped.notified().await;
-    // A call with items, whose handle is dropped.
+    // Dropping the handle of a call with items also stops the method.
     let stream = rpc.open("lab/hang", &(), RpcOptions::default()).expect("it is short");
     begun.notified().await;
     drop(stream);

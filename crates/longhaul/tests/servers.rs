@@ -81,7 +81,7 @@ async fn a_server_that_shuts_down_lets_a_transfer_end() {
 }
 
 /// A lease assigns chunks to one replica, which sends them. After the client has ended, nobody
-/// receives these chunks.
+/// receives these chunks, so the servers must end their transfers.
 #[tokio::test]
 async fn leases_of_unencrypted_replicas_end_with_their_client() {
     let rig = Rig::new();

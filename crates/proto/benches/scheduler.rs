@@ -19,7 +19,7 @@ const FLOWS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 const TURNS: usize = 101;
 
 fn main() {
-    // `cargo test` also runs benchmarks, to check that they work.
+    // With `-- --test` a benchmark only checks that it works.
     let is_test = std::env::args().any(|word| word == "--test");
     let (flows, turns) = if is_test { (&FLOWS[..3], 3) } else { (&FLOWS[..], TURNS) };
     println!("# CPU time of a decision of GTP's receiver\n");

@@ -14,7 +14,7 @@ const BLOCKS: u32 = 1_000_000_000;
 const LOST: u32 = 100;
 
 fn main() {
-    // `cargo test` also runs benchmarks, to check that they work.
+    // With `-- --test` a benchmark only checks that it works.
     let blocks = if std::env::args().any(|word| word == "--test") { 100_000 } else { BLOCKS };
     println!("| what | at {blocks} blocks |");
     println!("| --- | --- |");

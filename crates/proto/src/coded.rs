@@ -30,8 +30,8 @@ const MOST_CHUNKS: usize = 4_096;
 /// Accepted probabilities that a round needs another round; [`amounts`] uses the lowest one whose
 /// symbols fit into its `budget`.
 const FAILURES: [f64; 4] = [0.01, 0.03, 0.1, 0.3];
-/// Consider a round of first sends with all symbols that it may send. If it still needs another
-/// round with a higher probability than this, [`amounts`] keeps symbols for that other round.
+/// Consider a round of first sends with all symbols that it may send. If the probability that it
+/// still needs another round is higher than this, [`amounts`] keeps symbols for that other round.
 const LIKELY: f64 = 0.8;
 /// Bits of a chunk's number in a header.
 const CHUNK_BITS: u32 = FIRST_SYMBOL.ilog2() - BITS;

@@ -20,7 +20,8 @@ pub struct Row {
     pub summary: &'static str,
     /// The experiments that reproduce published results.
     pub experiments: &'static [&'static str],
-    /// Whether a block is sent again only when the receiver is known to lack it.
+    /// Whether a block is sent again only after a report that it is missing or after a timeout,
+    /// apart from the extra copies of small last rounds (`tail-copies`).
     pub frugal: bool,
     /// Whether one receiver serves all flows that arrive at a host and divides the host's capacity
     /// among them.

@@ -14,7 +14,7 @@ const RESOLUTION: u64 = 256;
 /// The sending times of the bursts in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentLog {
-    /// For each burst: the number after its last datagram, and its sending time. In order.
+    /// For each burst, oldest first: the number after its last datagram, and its sending time.
     bursts: VecDeque<(u64, Time)>,
     first: u64,
 }

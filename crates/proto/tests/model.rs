@@ -431,8 +431,8 @@ fn a_sender_of_new_blocks_before_lost_ones_is_detected() {
     run(&deaf, settings(row), 400, &[Step::Grant(90), Step::Send(1), lost, Step::Send(60)]);
 }
 
-/// Settings under which a protocol sends nothing that its receiver did not request, with buffers of
-/// sixteen blocks.
+/// Settings without extra copies, early blocks and a limiting window, and with buffers of sixteen
+/// blocks.
 fn settings(row: &'static Row) -> Settings {
     let wanted = [("tail-copies", 1.0), ("buffer", BUFFER as f64), ("early", 0.0), ("window", 1e9)];
     let has = |name: &str| row.options.iter().any(|option| option.name == name);

@@ -1,5 +1,5 @@
-//! Every object arrives completely over any channel that loses, duplicates, delays and reorders
-//! datagrams.
+//! Properties of all protocols: every object arrives completely over any channel that loses,
+//! duplicates, delays and reorders datagrams, and skipped blocks never count as lost.
 
 use longhaul_proto::endpoint::BlockRange;
 use longhaul_proto::ranges::RangeSet;

@@ -22,7 +22,8 @@ pub fn clipped(text: &str) -> String {
 
 /// Returns the reason of a system error without its number.
 pub fn reason(error: &io::Error) -> String {
-    // The system's errors have a number. Without one, the refusal comes from cap-std.
+    // The system's errors have a number. A refusal without a number comes from the library cap-std,
+    // which confines paths to the served folder.
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         return "it leads out of the served folder".to_owned();
     }

@@ -112,7 +112,7 @@ impl<'a> Array<'a> {
     /// Parses the array in a message.
     ///
     /// # Errors
-    /// [`ArrayError`].
+    /// [`ArrayError`] if the message is not a valid array.
     pub fn parse(message: &'a [u8]) -> Result<Array<'a>, ArrayError> {
         let rest = message.strip_prefix(MAGIC).ok_or(ArrayError::Format)?;
         let (length, rest) = match rest {

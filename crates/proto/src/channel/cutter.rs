@@ -123,11 +123,11 @@ impl Cutter {
     pub fn new(payload: usize, code: Code, wait: Span) -> Cutter {
         // The symbol of a repair is as long as the longest original of its group and that
         // original's length field, rounded up to an even number of bytes.
-        let beside = HEAD + REPAIR_HEAD + LENGTH + 1;
+        let overhead = HEAD + REPAIR_HEAD + LENGTH + 1;
         Cutter {
             code,
             next: None,
-            part: payload.saturating_sub(beside).max(1),
+            part: payload.saturating_sub(overhead).max(1),
             wait,
             number: 0,
             count: 0,

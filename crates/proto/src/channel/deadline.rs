@@ -158,7 +158,8 @@ mod tests {
         let millis = Span::from_millis;
         let cover = |deadline, per_second, path: &Path| cover(millis(deadline), per_second, path);
         assert_eq!(cover(50, 100.0, &path(0.01, 1.0)), None);
-        // The deadline leaves 50 ms, and a group collects datagrams for half of it.
+        // A deadline of 100 ms leaves 50 ms after half of the round trip, and a group collects
+        // datagrams for half of these 50 ms.
         let code = |group, repairs| Code::ReedSolomon { group, repairs };
         let of = |code, wait| Some(Cover { code, wait: millis(wait) });
         assert_eq!(cover(100, 10.0, &path(0.005, 1.0)), of(Code::Xor { group: 1 }, 25));

@@ -10,7 +10,7 @@ use crate::fec::{Decoder, Scheme, Shape};
 
 /// Number of the newest groups whose datagrams are kept, to restore lost datagrams.
 const GROUPS: u64 = 64;
-/// Maximum bytes of the datagrams that all groups keep.
+/// Maximum bytes of the datagrams that all groups together keep.
 const GROUP_BYTES: usize = 4 << 20;
 /// Maximum number of incomplete messages.
 const PARTIAL: usize = 1_024;
@@ -81,8 +81,8 @@ impl Joiner {
         (self.partial_bytes, self.group_bytes) = (0, 0);
     }
 
-    /// Takes an authentic datagram; appends the messages that it completes to `out`. A malformed
-    /// datagram completes no message.
+    /// Takes an authentic datagram; appends to `out` the messages that the datagram completes. A
+    /// malformed datagram completes no message.
     pub fn take(&mut self, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         let (group, index) = (block >> 16, block & 0xff);
         if block & REPAIR == 0 {

@@ -28,8 +28,8 @@ impl Default for Limits {
     }
 }
 
-/// The newest messages of a room, and the last message of each key. A position counts all messages
-/// of the room from 0.
+/// The newest messages of a room, and the last message of each key. A position is the number of a
+/// message in the room, from 0.
 #[derive(Clone, Debug)]
 pub struct Log {
     limits: Limits,

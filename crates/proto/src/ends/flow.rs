@@ -1,5 +1,5 @@
-//! A [`Sender`] for every protocol that implements [`SendingFlow`]. The protocol decides what to
-//! send, how much, and when to be called; everything else is the same for all protocols.
+//! Implements [`Sender`] for every protocol that implements [`SendingFlow`]. The protocol decides
+//! what to send, how much, and when to be called; everything else is the same for all protocols.
 
 use alloc::vec::Vec;
 

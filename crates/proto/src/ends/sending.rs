@@ -103,8 +103,8 @@ impl SendingEnd {
         true
     }
 
-    /// Notes that `blocks` are new in the frontier. Reports the segments that they complete, and
-    /// the end of the flow.
+    /// Notes blocks that the frontier has just marked as arrived. Reports the segments that these
+    /// blocks complete, and the end of the flow.
     pub fn note(&mut self, blocks: Range<u64>) {
         let SendingEnd { frontier, complete_segments, events, .. } = self;
         complete_segments.note(frontier.there(), blocks, |segment| {
@@ -144,8 +144,8 @@ impl SendingEnd {
         true
     }
 
-    /// Handles a pulse: grant and round-trip time. Returns feedback for a rate controller, or
-    /// `None` if the pulse is old or impossible.
+    /// Takes the grant, the round-trip time and the loss from a pulse. Returns feedback for a rate
+    /// controller, or `None` if the pulse is old or impossible.
     pub(crate) fn on_pulse<'a>(&mut self, now: Time, pulse: &'a Pulse) -> Option<Feedback<'a>> {
         if pulse.highest > self.numbered {
             self.accounting.refused += 1;
@@ -247,7 +247,7 @@ impl SendingEnd {
         self.last_received.filter(|_| !self.silent).map(|last_received| last_received + silence)
     }
 
-    /// When to call again: for the pacer if there `is_work`, and for the breaker. The protocol adds
+    /// When to call again: for the pacer if `is_work`, and for the breaker. The protocol adds
     /// its own timers with [`Wake::earlier`].
     pub fn next_wakeup(&self, is_work: bool) -> Wake {
         if self.is_at_rest() {

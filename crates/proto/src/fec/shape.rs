@@ -99,7 +99,8 @@ impl Shape {
     /// burst of up to `burst` lost originals.
     ///
     /// # Errors
-    /// [`ShapeError`] if a number is out of its limits; names at most 65,535 originals.
+    /// [`ShapeError`] if a number is out of its limits. The error states 65,535 originals if there
+    /// are more.
     pub fn interleaved(group: u16, burst: u16, symbol: u16) -> Result<Shape, ShapeError> {
         let originals = group.checked_mul(burst).ok_or(ShapeError::Originals(u16::MAX))?;
         Shape::new(Scheme::Xor, originals, burst, symbol)

@@ -49,7 +49,7 @@ pub(super) struct Known {
     /// Datagrams with lower numbers had arrived or were lost at the time of the receiver's last
     /// report.
     pub(super) highest: u64,
-    /// A datagram that stays unacknowledged for this long is lost.
+    /// A datagram that stays unacknowledged for this long counts as lost.
     pub(super) patience: Span,
     /// Only datagrams up to this number count as lost because of time.
     pub(super) by_time_to: u64,

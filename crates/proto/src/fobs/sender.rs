@@ -277,7 +277,7 @@ pub(super) struct Standing {
     pub(super) first_left: bool,
     /// Whether a first send is left and the grant allows it.
     pub(super) first_may_go: bool,
-    /// A block unacknowledged for this long is lost.
+    /// A block unacknowledged for this long counts as lost.
     pub(super) patience: Span,
 }
 

@@ -9,16 +9,15 @@
 //! > network and pull a corresponding rate from the table.
 //!
 //! Here a segment is this number of datagrams (the setting `state-segment`), not a part of the
-//! object. The study gives no formula for the table. Ours has [`STATES`] equally spaced states, the
-//! k-th at k/20 of the maximum. After a segment the bandwidth is the rate minus the lost part. A
-//! tolerated loss raises the state by one; otherwise the new state is the lowest whose rate is at
-//! least the bandwidth.
+//! object. The study gives no formula for the table. Ours has [`STATES`] states at equal distances,
+//! the k-th at k/20 of the maximum rate. After a segment the bandwidth is the rate minus the lost
+//! part. A tolerated loss raises the state by one; otherwise the new state is the lowest whose rate
+//! is at least the bandwidth.
 //!
 //! The report on a segment is the receiver's pulse (its periodic report). A pulse counts from the
 //! start of the flow, so a lost pulse does no harm. If no maximum is known, the sender first
 //! measures the path, like every protocol that searches for its rate, until the measured rate
-//! settles. The same holds while only one card's speed is known, because the other card may be
-//! slower.
+//! settles. The speed of one card alone is no maximum, because the other card may be slower.
 
 use alloc::boxed::Box;
 
@@ -278,8 +277,8 @@ mod tests {
         assert_eq!(top(None, Some(500), Some(200)), mbps(200), "no more than the cards");
         assert_eq!(top(Some(300), None, Some(200)), mbps(300), "the user's rate");
         assert_eq!(top(None, None, None), None, "the other card is unknown");
-        let mut told = between_cards(None, None, Some(200));
-        assert_eq!(rates(&mut told, &[0, 101]), [200, 180], "the table is of that maximum");
+        let mut slower = between_cards(None, None, Some(200));
+        assert_eq!(rates(&mut slower, &[0, 101]), [200, 180], "the table is of that maximum");
         // The other card alone is not enough either.
         let mut unknown = table(None, None);
         unknown.set_peer_card(Rate::from_mbps(200));

@@ -186,8 +186,8 @@ impl Asked {
         }
     }
 
-    /// Moves up to `most` blocks to be requested again into `list`. Returns those of them that
-    /// were lost, without the blocks that may never have been sent.
+    /// Moves up to `most` of the blocks that must be requested again into `list`. Of these blocks,
+    /// returns the lost ones, without blocks that may never have been sent.
     pub(super) fn take_lost(
         &mut self,
         most: u64,

@@ -512,7 +512,9 @@ impl Flow {
         self.silent_from + (wait * (1 << self.silences.min(8))).min(longest_silence.max(wait))
     }
 
-    /// Handles a silent sender: sends new, small requests until it answers.
+    /// Handles a sender's silence: gives up all requested blocks that have not arrived, takes the
+    /// flow out of the schedule, and makes the next request due now. Unless the user fixed the
+    /// rate, this request is at the least rate.
     fn on_silence(&mut self, now: Time) {
         self.asked.give_up_all(self.frontier.there());
         self.anew = true;

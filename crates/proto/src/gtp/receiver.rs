@@ -41,7 +41,7 @@ pub struct GtpReceiver {
     capacity: Capacity,
     /// Knowledge about the access link that does not come from the flows.
     link: Link,
-    /// The newest flow's rules, which decide what all flows share.
+    /// The newest flow's rules, which apply to everything that the flows share.
     rules: Option<Rules>,
     /// Whether flows have joined, left or changed since the last schedule.
     changed: bool,

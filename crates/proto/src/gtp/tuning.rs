@@ -143,11 +143,11 @@ tuning! {
     /// Loss ratio above which loss counts immediately: no pause causes so much.
     doubtful: f64 = 0.2;
     /// Minimum rate of a first packet train, as a share of the card's speed, that shows the card to
-    /// be the bottleneck. The train's duration is measured as the host reads the datagrams, not as
-    /// they arrive.
+    /// be the bottleneck. Below 1, because the host may read the datagrams more slowly than they
+    /// arrive, and the train's duration is measured at the reads.
     like_card: f64 = 0.75;
-    /// Share of a link's capacity at which the link is full. If a full link loses packets, other
-    /// traffic wants more.
+    /// Share of a link's capacity at which the link counts as full. If a full link loses packets,
+    /// other traffic wants more.
     link_full: f64 = 0.98;
 
     /// Rate at which own loss is judged, as a share of the rate at which losses began.

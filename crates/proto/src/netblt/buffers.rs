@@ -48,7 +48,7 @@ impl Buffers {
         u64::from(block.segment) * self.per_segment + u64::from(block.index / self.size)
     }
 
-    /// The segment of a buffer and its blocks; `None` beyond the object.
+    /// The segment and the blocks of a buffer; `None` beyond the object.
     pub(super) fn place(&self, buffer: u64) -> Option<(u32, Range<u32>)> {
         let segment = u32::try_from(buffer / self.per_segment).ok()?;
         // A buffer starts within its segment, so the product fits.

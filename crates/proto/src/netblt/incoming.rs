@@ -124,7 +124,7 @@ impl Incoming {
         }
     }
 
-    /// Notes that blocks of a later buffer arrived: the whole of this buffer was sent once.
+    /// Notes that blocks of a later buffer arrived: the whole of this buffer has been sent.
     pub(super) fn on_later_data(&mut self, now: Time, patience: Patience) {
         if self.round == 0 && !self.ended {
             self.ended = true;

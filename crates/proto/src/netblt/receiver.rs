@@ -118,7 +118,7 @@ impl Flow {
                 self.set_buffer_whole(buffer);
             }
         }
-        // Buffers are sent in order, so every block of the earlier buffers was sent once.
+        // Buffers are sent in order, so every block of the earlier buffers has been sent.
         for earlier in self.open.range_mut(..buffer).map(|(_, earlier)| earlier) {
             earlier.on_later_data(now, self.patience);
         }

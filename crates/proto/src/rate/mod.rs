@@ -51,8 +51,8 @@ pub(crate) trait RateController: Send {
     /// Notes that `count` datagrams, from number `first` on, have left.
     fn on_sent(&mut self, now: Time, first: PacketNumber, count: u64);
 
-    /// Maximum number of datagrams in a burst; a driver (the sending program) that is on time sends
-    /// half of them.
+    /// Maximum number of datagrams in a burst. A driver (the sending program) that is on time sends
+    /// half a burst at a time.
     fn burst(&self) -> u64 {
         u64::MAX
     }

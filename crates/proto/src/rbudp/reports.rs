@@ -20,7 +20,7 @@ struct Waiting {
 /// An incomplete segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
-    /// The last DONE's number.
+    /// The round of the last DONE.
     round: u32,
     /// The last DONE covers the segment's blocks before this block.
     sent_to: u32,

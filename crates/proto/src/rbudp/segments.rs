@@ -53,7 +53,7 @@ impl PendingDone {
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) blocks: u32,
-    /// The last DONE's number.
+    /// The round of the last DONE.
     round: u32,
     /// The highest packet number that carried a block or symbol of the segment.
     highest: PacketNumber,

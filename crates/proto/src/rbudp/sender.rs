@@ -148,7 +148,7 @@ impl RbudpSender {
     }
 
     fn ask(&mut self, now: Time, segment: u32, sent_to: u32) {
-        // The receiver's grace and its processing time are not part of the round trip.
+        // The wait includes half a round trip for the receiver's grace and processing time.
         let wait = self.end.rtt.timeout() + self.end.rtt.smoothed() / 2;
         let Some(open) = self.open.get_mut(&segment) else { return };
         if let Some(pending_done) = open.pending_done() {

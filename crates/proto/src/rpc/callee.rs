@@ -261,7 +261,7 @@ impl Callee {
         self.queue.pop_front()
     }
 
-    /// Returns whether answers wait to be sent.
+    /// Returns whether messages wait to be sent.
     pub fn is_busy(&self) -> bool {
         !self.queue.is_empty()
     }

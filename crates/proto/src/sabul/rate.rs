@@ -5,8 +5,8 @@ use super::{BETA, DECREASE, LOSS_SMOOTHING, LOSS_THRESHOLD, SYNC_INTERVAL};
 use crate::endpoint::Setup;
 use crate::units::Rate;
 
-/// The decisions about the rate in which SABUL's paper and the release that Oak Ridge measured
-/// (`release`) differ.
+/// The rate decisions that differ between SABUL's paper and the release that Oak Ridge measured
+/// (`release`).
 pub(super) trait RateControl: Send {
     /// The sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
@@ -35,7 +35,7 @@ impl LossAverage {
         LossAverage { average: 0.0, weight: setup.settings.value(&LOSS_SMOOTHING) }
     }
 
-    /// Adds an interval and returns the average. An interval without datagrams and losses is
+    /// Adds an interval and returns the average. An interval with neither datagrams nor losses is
     /// ignored: `None`. More losses than datagrams count as a ratio of 1. Losses in an interval
     /// without sending (frozen, or the window is full) also count as 1. They belong to earlier
     /// datagrams, but the paper divides by the datagrams of the interval, and no ratio exceeds 1.

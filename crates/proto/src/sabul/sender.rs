@@ -127,8 +127,8 @@ impl SabulSender {
     /// size, and if not, it packs a new packet and sends it out." (3.4)
     pub(super) fn window_room(&self) -> u64 {
         // With a fixed rate or a rate limit, a window computed from the smallest round-trip time
-        // keeps the queue short. Otherwise this window would make the flow slower than other flows
-        // in a queue.
+        // keeps the queue short. Without such a limit, this window would make the flow slower than
+        // other flows that share a queue with it.
         let rtt = &self.end.rtt;
         let rtt = if self.cap.is_some() { rtt.min() } else { rtt.smoothed() };
         let size = self.window.size(self.interval.len, rtt);

@@ -11,7 +11,8 @@ pub const MAX_KEY: usize = 512;
 
 /// A valid key. Cloning is cheap.
 ///
-/// Each key is also a valid key of Zenoh, so a bridge to Zenoh needs no translation.
+/// Each key is also a valid key of Zenoh (a publish/subscribe protocol), so a bridge to Zenoh needs
+/// no translation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(Arc<str>);
 
@@ -122,7 +123,7 @@ impl Prefix {
     /// Returns the bounds of the keys below the prefix, without the prefix itself.
     pub(super) fn below(&self) -> (Bound<Key>, Bound<Key>) {
         let Some(key) = &self.0 else { return (Bound::Unbounded, Bound::Unbounded) };
-        // In ASCII '0' follows '/'.
+        // In ASCII '0' follows '/', so the keys below `a` are those between `a/` and `a0`.
         let bound = |end: char| {
             let mut text = key.as_str().to_owned();
             text.push(end);

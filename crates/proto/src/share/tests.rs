@@ -161,15 +161,15 @@ fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut Vi
     true
 }
 
-/// Edits one key in each of the two pieces of the snapshot.
+/// Edits the first key of the snapshot's first piece, and the only key of its second piece.
 fn edit_both(tree: &mut Tree, value: &[u8]) {
     for name in ["w/a", "w/z"] {
         tree.apply(put(name, value)).unwrap();
     }
 }
 
-/// Returns a tree with four values of 60 KiB, of which a piece of the snapshot holds two. The tree
-/// keeps at most `recent` bytes of recent changes.
+/// Returns a tree with four values of 60 KiB; the first piece of the snapshot holds three of them,
+/// the second piece one. The tree keeps at most `recent` bytes of recent changes.
 fn watched(recent: usize) -> (Tree, Watcher, Replica) {
     let mut tree = Tree::new(Limits { recent, ..Limits::default() }, 0, []);
     for name in ["w/a", "w/b", "w/c", "w/z"] {

@@ -47,7 +47,7 @@ pub struct Entry {
 /// The condition for making an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// None: the last writer wins.
+    /// No condition: the last writer wins.
     Always,
     /// The key has this version (0: the key does not exist).
     Version(u64),

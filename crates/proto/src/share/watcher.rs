@@ -45,7 +45,8 @@ pub enum Piece {
         /// The entries.
         entries: Vec<(Key, Entry)>,
     },
-    /// Changes, oldest first: all those after the watcher's last revision, up to `through`.
+    /// All changes of watched keys after the watcher's last revision, up to `through`; oldest
+    /// first.
     Changes {
         /// After these changes the watcher is complete up to this revision.
         through: u64,

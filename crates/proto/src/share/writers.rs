@@ -124,7 +124,8 @@ impl Writers {
             self.make_room(writer.client)?;
         }
         let forgotten = self.forgotten.get(&writer.client).copied().unwrap_or(0);
-        // A writer without a record has made no edit here except of presence, or was forgotten.
+        // A writer without a record has made no edit here except of presence, or its record was
+        // discarded. If the client's count has not changed, nothing was discarded.
         let is_blind = !is_first && seen.map_or(forgotten > 0, |seen| seen != forgotten);
         let new = || Record { is_blind, owner: stream, ..Record::default() };
         let record = self.records.entry(writer).or_insert_with(new);

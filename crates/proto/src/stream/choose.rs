@@ -20,12 +20,12 @@ pub struct Needs {
     pub frame: Bytes,
     /// Frames a second.
     pub per_second: f64,
-    /// Time from the frame's arrival at the sender to its delivery.
+    /// Longest time from a frame's arrival at the sender to its delivery.
     pub deadline: Span,
     /// The share of frames that may be missed.
     pub epsilon: f64,
-    /// Number of receivers. Each loses different datagrams; a repeated datagram goes to all of
-    /// them.
+    /// Number of receivers. Each receiver loses different datagrams; a repeated datagram goes to
+    /// all receivers.
     pub receivers: u32,
 }
 

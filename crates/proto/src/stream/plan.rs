@@ -28,8 +28,8 @@ pub struct Plan {
     pub choice: Choice,
 }
 
-/// Plans a stream that uses `way`; without `way`, the one of repair and code with the lower rate.
-/// Its datagrams have `overhead` bytes in addition to the symbol. For payloads, the frame of
+/// Plans a stream that uses `way`; without `way`, it uses repair or code, whichever has the lower
+/// rate. Its datagrams have `overhead` bytes in addition to the symbol. For payloads, the frame of
 /// `needs` is a whole payload. The jitter counts as at most a quarter of the deadline; frames with
 /// a longer additional delay may be late. Returns `None` if `way` (without `way`: both repair and
 /// code) cannot meet the deadline.

@@ -34,7 +34,7 @@ pub struct Settings {
     pub symbol: u16,
     /// Bytes of a datagram in addition to its symbol.
     pub overhead: u16,
-    /// Time from the frame's arrival at the sender to its delivery.
+    /// Longest time from a frame's arrival at the sender to its delivery.
     pub deadline: Span,
     /// The path's one-way delay: the sender gives up a frame that can no longer be in time.
     pub path: Span,

@@ -1,4 +1,4 @@
-//! One coded stream, datagram by datagram.
+//! One coded stream, datagram by datagram, and the choice of the way to meet a deadline.
 
 use alloc::vec::Vec;
 

@@ -26,7 +26,7 @@ struct Passing {
 
 /// Missing blocks, as far as known, and requested blocks.
 pub(super) struct Requests {
-    /// Number of missing blocks from which a restart replaces the list.
+    /// Number of missing blocks at which a restart replaces the list.
     table: u64,
     /// Time after which a block is requested again.
     wait: Span,
@@ -51,7 +51,8 @@ pub(super) struct Requests {
 pub(super) struct Asked {
     /// Number of missing blocks to be requested.
     pub(super) blocks: u64,
-    /// Instead of a list, requests everything from this block on.
+    /// The block from which the sender is to resend everything; `None` if a list of blocks is
+    /// requested instead.
     pub(super) restart: Option<u64>,
 }
 

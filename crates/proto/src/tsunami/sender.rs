@@ -141,7 +141,8 @@ impl TsunamiSender {
 
     /// Returns a substitute report for a first train that arrived in one instant. Either the path
     /// is fast, or the host slept meanwhile and the round trip includes the sleep. The substitute
-    /// train has one step (distinct arrival time), so the rate then grows as from an unknown start.
+    /// train has one step (distinct arrival time), so the rate then grows as after a train that was
+    /// timed poorly.
     fn guess(&self, feedback: &Feedback<'_>) -> Option<Train> {
         let longer = feedback.sample? - self.rtt;
         let (first, span) = (PacketNumber(0), longer.max(AT_ONCE));

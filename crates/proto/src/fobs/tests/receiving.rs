@@ -117,15 +117,16 @@ fn a_repeated_block_of_a_complete_segment_is_answered_with_complete() {
 
 #[test]
 fn unchanged_cells_are_repeated_in_turn() {
-    // Ten cells (the units of reports) of 8,192 blocks; every other block of the first eight is
-    // lost.
+    // Ten cells (the units of reports) of 8,192 blocks. In each of the first eight cells, every
+    // other block is lost.
     let mut inn = In::new(&Setup { settings: settings(1_000_000, 2), ..setup(81_920, 0) });
     for index in (0..65_536).step_by(2) {
         inn.arrive(ms(0), index..index + 1);
     }
     let mut now = ms(60);
     assert_eq!(inn.acks(now).len(), 8);
-    // From now on only the ninth cell changes. At first the first eight still count as changed.
+    // From now on only the ninth cell changes. At first the eight cells with losses still count as
+    // changed.
     let mut again = alloc::collections::BTreeSet::new();
     for index in 70_000..70_040 {
         inn.arrive(now, index..index + 1);

@@ -60,8 +60,8 @@ fn a_reported_card_speed_limits_its_sender_and_the_others_get_the_rest() {
     let card = Rate::from_mbps(20);
     let mut star = given(100);
     star.join(1, 20, 100);
-    let told = Setup { card: Some(card), ..star.setup(2, 40, 100) };
-    star.join_with(&told);
+    let with_card = Setup { card: Some(card), ..star.setup(2, 40, 100) };
+    star.join_with(&with_card);
     star.run(ms(3000));
     let rates = star.rates(500, 3000);
     assert!((19.0..20.2).contains(&rates[1]), "{rates:?}");

@@ -44,7 +44,7 @@ pub(super) struct Path {
     pub(super) rtt: Span,
     /// Rate limit of the sender's host.
     pub(super) limit: Option<Rate>,
-    /// Rate of a link on the path that has an unlimited queue.
+    /// Rate of a link with an unlimited queue on the path.
     pub(super) narrow: Option<Rate>,
     /// One in this many datagrams is lost on the path.
     pub(super) lose_every: Option<u64>,

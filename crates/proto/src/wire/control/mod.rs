@@ -72,14 +72,14 @@ pub enum Control {
     Begun(Begun),
 }
 
-/// A synchronization interval has ended at the receiver; the sender adjusts its rate.
+/// Says that a synchronization interval has ended at the receiver; the sender adjusts its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
     /// Number of the interval.
     pub sequence: u64,
 }
 
-/// A round over a segment has been sent; requests a report.
+/// Says that a round over a segment has been sent, and requests a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The segment.
