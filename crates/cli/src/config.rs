@@ -305,7 +305,7 @@ fn read_hosts(
     Ok(())
 }
 
-/// Context of parsing.
+/// The file that is parsed, and the command line that defines its keys.
 struct Place<'a> {
     root: &'a Command,
     file: &'a Path,

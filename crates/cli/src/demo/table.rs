@@ -84,7 +84,7 @@ fn compared(verdict: &Verdict) -> String {
 mod tests {
     use super::*;
 
-    /// The row of the table that says whether the second run verified its data.
+    /// What the table says about the end of the second run.
     fn ended_by(verified: bool, unread_files: u64) -> String {
         let summary = Finished {
             bytes: 10,

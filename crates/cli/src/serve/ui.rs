@@ -16,7 +16,7 @@ use crate::json::{self, ServedAt};
 /// The shortest token: 16 characters of base64 are 96 bits.
 const SHORTEST: usize = 16;
 
-/// A page with the server's status.
+/// Flags of the page with the server's status.
 #[derive(Clone, clap::Args)]
 pub(super) struct UiArgs {
     /// Show the server's status on a page for browsers at this loopback address, and offer metrics

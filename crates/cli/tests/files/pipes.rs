@@ -16,7 +16,7 @@ use longhaul_transfer::api::{Client, Identity, Trust, blocking};
 
 use crate::rig::{Child, IMPATIENT, Pair, bytes, content, side_by_side, wait_until};
 
-/// `cp` as the client, trusting this server.
+/// The command `cp` with `args` for the client of `pair`, in its folder; not started yet.
 fn cp(pair: &Pair, args: &[&dyn AsRef<OsStr>]) -> Command {
     let id = format!("--server-id={}", pair.server.id);
     let mut command = pair.client.command(["cp", &id]);
@@ -116,7 +116,7 @@ fn names(folder: &Path) -> Vec<OsString> {
     names.map(|name| name.expect("a name").file_name()).collect()
 }
 
-/// The only pipe test that waits for a session's idle limit, at the server and at the client.
+/// Both cases wait for a session's idle limit: the server's, and the client's.
 #[test]
 fn a_pipe_leaves_no_file_if_client_or_server_is_killed() {
     let ends: [fn(); 2] = [kill_the_client_of_a_pipe, kill_the_server_of_a_pipe];
@@ -213,7 +213,7 @@ impl AsyncRead for Broken {
 }
 
 #[test]
-fn every_carrier_copies_a_file_larger_than_the_memory_into_a_pipe() {
+fn datagrams_and_tcp_streams_carry_a_file_larger_than_the_memory_into_a_pipe() {
     let pair = Pair::new();
     let (there, content) = (pair.at("x"), bytes((70 << 20) + 5, 4));
     fs::write(pair.there.join("x"), &content).expect("a new file");

@@ -17,7 +17,7 @@ fn push_to(slow: &[String], len: usize) -> Ended {
 }
 
 #[test]
-fn a_disk_slower_than_the_path_sets_the_rate_without_losses() {
+fn a_disk_slower_than_the_path_sets_the_rate_and_the_memory_suffices() {
     // The disk writes at most 5.3 MB/s (1 MiB in 200 ms). The server can receive faster, even under
     // strace on a busy machine.
     let slow = need!(slow_disk(200));

@@ -120,8 +120,8 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy() {
 }
 
 /// Copies `object` bytes at 400 Mbit/s in datagrams of `datagram` bytes, and freezes the server
-/// until its socket buffer overflows. Returns the number of missing datagrams, and the number of
-/// datagrams that the server's host dropped, as the server reports it.
+/// until its socket buffer overflows. Returns two numbers that the server reports: of missing
+/// datagrams, and of datagrams that its own host dropped.
 fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
     let (mut pair, content) = pair(object);
     let each = format!("--datagram={datagram}");
@@ -156,8 +156,8 @@ fn kernel_drops_at_a_frozen_receiver_count_as_socket_losses() {
     assert!(missing <= own * 2, "{own} of {missing}");
 }
 
-/// Returns a command that runs a program with writes that take `millis` longer; skips the test if
-/// strace cannot run.
+/// Returns a command that runs a program and makes each of its writes `millis` milliseconds longer;
+/// skips the test if strace cannot run.
 pub(super) fn slow_disk(millis: u32) -> Result<Vec<String>, Skipped> {
     slow_calls("pwrite64", millis * 1000)
 }
@@ -325,7 +325,7 @@ fn a_slow_disk_slows_streams_and_their_chunks_wait_in_bounded_memory() {
     let ended = start(&pair, Way::Push, &["--protocol=tcp"]).end();
     assert_eq!(ended.summary()["bound_by"], "destination-disk", "{ended}");
     let peak = peak(server);
-    // The peak is the limit of 32 MiB plus the memory of the program itself.
+    // The peak is the limit of 32 MiB, plus at most 94 MB for the program itself.
     assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     assert_copied(&pair, Way::Push, &content);
 }

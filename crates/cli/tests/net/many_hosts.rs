@@ -10,7 +10,8 @@ use super::many::Star;
 use super::ssh::Ssh;
 use crate::rig::{Host, Server, bytes, need, remains, skip, write};
 
-/// Servers for the client of `ssh`, each with `content` as `NAME`.
+/// Starts a server for each name. Each has `content` in a file of its name, and allows the client
+/// of `ssh`.
 fn servers(ssh: &Ssh, names: &[&str], content: &[u8]) -> Vec<Server> {
     let one = |name: &&str| {
         let root = ssh.path(&format!("root-{name}"));

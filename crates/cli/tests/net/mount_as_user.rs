@@ -13,7 +13,7 @@ use crate::rig::{Child, Pair, binary, bytes, need, write};
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 
 #[test]
-fn an_ordinary_user_mounts_a_folder_and_nobody_else_may_read_it() {
+fn an_ordinary_user_mounts_a_folder_and_not_even_root_may_read_it() {
     need!(fuse());
     need!(has("fusermount3"));
     let pair = Pair::with_rights(":ro", &[]);
@@ -22,8 +22,8 @@ fn an_ordinary_user_mounts_a_folder_and_nobody_else_may_read_it() {
     let scratch = pair.scratch.path();
     fs::copy(binary(), scratch.join("longhaul")).expect("there is room for the program");
     fs::set_permissions(scratch, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
-    // In a container /dev/fuse may belong to root alone, so this mount namespace has its own device
-    // of the same number (10 229).
+    // In a container only root may be able to open /dev/fuse, so the test makes its own device with
+    // the same numbers (10 and 229), and mounts it over /dev/fuse.
     succeeds("mkdir mnt; mknod -m 666 fuse c 10 229; chown -R 65534:65534 client mnt", scratch);
     let here = scratch.display();
     let script =

@@ -51,7 +51,7 @@ pub(super) fn link(loss: f64) -> LinkSpec {
 }
 
 #[test]
-fn every_protocol_survives_loss_at_a_fixed_or_searched_rate() {
+fn every_protocol_with_datagrams_survives_loss_at_a_fixed_or_searched_rate() {
     each(&cells_of_datagrams(), |cell| {
         let wan = need!(Wan::new(link(0.01), MTU, 3_000_000));
         for way in WAYS {

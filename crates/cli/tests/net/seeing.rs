@@ -361,7 +361,7 @@ fn events_come_at_most_ten_times_a_second_and_show_the_transfer() {
         assert_eq!(cells.len(), 10, "a cell for each MiB: {row}");
         cells.iter().filter_map(Value::as_u64).sum()
     };
-    // The ten cells are per cent, so 1000 would be the whole object.
+    // Each of the ten cells is a percentage, so 1000 would be the whole object.
     assert!(arrived(first) < arrived(last) && arrived(last) < 1000, "{first} {last}");
     let rate = number(last, "rate_now_bps");
     assert!((5e6..40e6).contains(&rate), "20 Mbit/s were asked for: {last}");
@@ -553,7 +553,7 @@ fn a_browser_shows_the_progress_of_transfers() {
     browser.screen((390, 844), "dark", &shots.join("phone.png"));
     let overflow = browser.eval("document.documentElement.scrollWidth > innerWidth");
     assert_eq!(overflow, json!(false), "the page fits a phone");
-    // By keyboard only: Enter closes a transfer.
+    // By keyboard only: Enter folds the details of a transfer.
     browser.eval("document.querySelector('article').focus()");
     for kind in ["keyDown", "keyUp"] {
         let key = json!({"type": kind, "key": "Enter", "code": "Enter",

@@ -56,9 +56,9 @@ struct Load {
 /// The results of the watchers.
 #[derive(Default)]
 struct Seen {
-    /// The delay of each change, in microseconds.
+    /// The delay of each value that a watcher received, in microseconds.
     delays: RefCell<Vec<u32>>,
-    /// Snapshots that replaced changes.
+    /// Number of snapshots that the server sent instead of changes.
     snapshots: Cell<u64>,
     came: Notify,
     last: Cell<Option<Instant>>,

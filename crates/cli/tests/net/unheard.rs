@@ -44,8 +44,8 @@ fn goes_into_the_same_place(restarted: bool) {
     assert_eq!(copy().summary()["skipped_files"], FILES);
     assert_same(&pair.here.join("lots"), &pair.there.join("end"));
     assert!(remains(&pair.there).is_empty());
-    // The client saw the end of that copy, so the next one copies into the existing folder, like
-    // cp.
+    // The client has seen the end of this copy, so the next one copies into the existing folder,
+    // like the cp of coreutils.
     copy().summary();
     assert_same(&pair.here.join("lots"), &pair.there.join("end/lots"));
 }

@@ -1,4 +1,5 @@
-//! Remote files that are changed in place, over every carrier, and with peers that lie.
+//! Changes of remote files in place, over QUIC and TLS, also with clients and servers that send
+//! false messages.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -60,7 +61,7 @@ fn a_file_is_changed_in_place_and_reads_return_what_was_written() {
         content.resize(4 * MEBI, 0);
         assert!(file.read_at(0, usize::MAX).await.unwrap() == content);
         file.sync().await.unwrap();
-        // Another reader gets the new version only if it opens the file again.
+        // A reader gets the new version only if it opens the file again.
         let error = reader.read_at(0, 10).await.unwrap_err();
         assert!(error.to_string().contains("file changed while it was open"), "{error}");
         let again = connection.open_file("sub/file").await.unwrap();
@@ -85,7 +86,7 @@ fn a_file_is_changed_in_place_and_reads_return_what_was_written() {
 }
 
 #[test]
-fn many_writes_at_once_take_effect_in_their_order() {
+fn many_writes_at_once_succeed_and_a_later_write_wins() {
     let pair = Pair::in_memory(&[]);
     write(&pair.there.join("file"), b"");
     block_on(async {
@@ -152,7 +153,7 @@ async fn refused(connection: &Connection, path: &str, what: &str) {
 }
 
 #[test]
-fn only_both_rights_together_allow_changes_and_none_leaves_the_root() {
+fn changes_need_both_rights_to_files_and_never_leave_the_root() {
     for (rights, args, what) in [
         (":ro", &[][..], "may not change files here"),
         (":wo", &[], "may not change files here"),

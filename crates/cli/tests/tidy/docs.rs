@@ -126,7 +126,7 @@ fn the_readme_has_every_subcommand() {
     none(lost.collect(), "README.md must name every subcommand");
 }
 
-/// The targets of the links of a page, without those that leave the repository.
+/// The files that a page links to, as its links name them.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));

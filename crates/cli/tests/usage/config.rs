@@ -94,7 +94,7 @@ fn the_error_of_a_mistake_in_the_section_of_a_host_names_file_and_line() {
         ("[host.dtn]\nrate = \"fast\"\n", "config.toml:2: "),
         ("[host.dtn]\nserver-id = \"x\"\n", "config.toml:2: "),
     ] {
-        // The section of a host of this copy, and the section of another host.
+        // The section belongs to the host of this copy, or to another host.
         for place in ["dtn:x", "h:x"] {
             let (run, _folder) = with(text, &["cp", place, "."]);
             run.is_refused(&[said]);

@@ -32,7 +32,7 @@ pub(super) struct Redis {
     stream: TcpStream,
     queued: Vec<u8>,
     read: Vec<u8>,
-    /// Lines of all answers so far. Each change has two: one for `SET`, one for `PUBLISH`.
+    /// Number of lines in all answers so far. Each change has two: for `SET` and for `PUBLISH`.
     lines: u64,
 }
 
@@ -63,7 +63,8 @@ impl Writer for Redis {
     }
 }
 
-/// Subscribes to all keys, and notes each value that arrives. A message ends with its value.
+/// Subscribes to all keys of the load, and notes each value that arrives. A message ends with its
+/// value.
 pub(super) async fn watch(load: &Load, base: Instant, seen: Rc<Seen>) {
     let mut stream = connect(load).await;
     stream.write_all(&command(&[b"PSUBSCRIBE", b"load/*"])).await.expect("it reads");
