@@ -216,10 +216,7 @@ impl Gathering {
         // repairs have symbols sent again.
         let is_first = head.repairs > 0 || placed == Placed::Keep;
         if head.index == 0 && is_first && !run.core.is_requested(head.frame) {
-            // The two clocks are not synchronised, but only changes of the difference matter. Each
-            // timestamp of 32 bits wraps after 71 minutes; the wrapping difference stays the same.
-            let offset = ((at.as_nanos() / 1_000) as u32).wrapping_sub(head.at) as i32;
-            self.meter.on_frame(i64::from(offset));
+            self.meter.on_stamp(at, head.at);
         }
         if placed == Placed::Keep {
             let frame = run.frames.entry(head.frame).or_insert_with(|| Frame::new(&head, shape));

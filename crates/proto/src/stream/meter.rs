@@ -48,6 +48,8 @@ pub struct Meter {
     /// The jitter of RFC 3550, section 6.4.1, in 1/16 µs.
     jitter: i64,
     before: Option<i64>,
+    /// The first (arrival − stamp) of a stamp of 32 bits, in µs.
+    base: Option<u32>,
 }
 
 impl Meter {
@@ -64,6 +66,7 @@ impl Meter {
             reordered: 0,
             jitter: 0,
             before: None,
+            base: None,
         }
     }
 
@@ -88,6 +91,15 @@ impl Meter {
         }
         self.next = self.next.max(number.saturating_add(1));
         self.last = now;
+    }
+
+    /// Takes in the first symbol of a frame with this stamp in µs. The clocks of both ends may
+    /// differ. A stamp of 32 bits wraps after 71 minutes; the difference from the first offset does
+    /// not.
+    pub fn on_stamp(&mut self, arrived: Time, stamp: u32) {
+        let offset = ((arrived.as_nanos() / 1_000) as u32).wrapping_sub(stamp);
+        let base = *self.base.get_or_insert(offset);
+        self.on_frame(i64::from(offset.wrapping_sub(base) as i32));
     }
 
     /// Takes in the first symbol of a frame, which arrived `offset` µs after its stamp; the two
@@ -216,6 +228,19 @@ mod tests {
         assert_eq!(meter.spread(), Span::from_millis(2));
         let jitter = meter.jitter();
         assert!(jitter > Span::from_micros(1_990) && jitter <= Span::from_millis(2), "{jitter}");
+    }
+
+    #[test]
+    fn a_stamp_or_a_clock_that_wraps_makes_no_jitter() {
+        for stamp in [u32::MAX - 500_000, 0, 1 << 31] {
+            // The receiver's clock of 32 bits wraps after half of the frames.
+            let mut meter = meter();
+            for n in 0..100 {
+                let arrived = at((1 << 32) - 500_000 + u64::from(n) * 10_000);
+                meter.on_stamp(arrived, stamp.wrapping_add(n * 10_000));
+            }
+            assert_eq!((meter.jitter(), meter.spread()), (Span::ZERO, Span::ZERO));
+        }
     }
 
     #[test]

@@ -135,11 +135,7 @@ impl Inbound {
                 Some((judge, meter)) => {
                     let Some((departure, blob)) = Departure::decode(&blob) else { continue };
                     if !restored {
-                        // The two clocks are not synchronised, but only changes of the difference
-                        // matter. Each timestamp of 32 bits wraps after 71 minutes; the wrapping
-                        // difference stays the same.
-                        let offset = (arrived as u32).wrapping_sub(departure.stamp) as i32;
-                        meter.on_frame(i64::from(offset));
+                        meter.on_stamp(now, departure.stamp);
                     }
                     let Some(born) = judge.born(now, departure, Span::from_micros(path)) else {
                         self.counts.late.fetch_add(1, Ordering::Relaxed);
