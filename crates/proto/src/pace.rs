@@ -80,7 +80,8 @@ impl Pacer {
         self.rate
     }
 
-    /// Datagrams of a burst: a driver that is on time sends half of them, a late driver all.
+    /// Datagrams of a burst: a driver that is on time sends half of them, a late driver all. A
+    /// fixed burst leaves as a whole.
     pub fn burst(&self) -> u64 {
         self.burst
     }

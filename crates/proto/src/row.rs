@@ -20,8 +20,8 @@ pub struct Row {
     pub summary: &'static str,
     /// The experiments that reproduce published results.
     pub experiments: &'static [&'static str],
-    /// Whether a block is sent again only after a report that it is missing or after a timeout,
-    /// apart from the extra copies of small last rounds (`tail-copies`).
+    /// Whether a block is sent again only after a report that it is missing, or after a timeout.
+    /// The extra copies of small last rounds (`tail-copies`) are an exception.
     pub frugal: bool,
     /// Whether one receiver serves all flows that arrive at a host and divides the host's capacity
     /// among them.

@@ -37,8 +37,8 @@ pub(super) struct PendingReports {
     changed: BTreeMap<(u32, u32), u8>,
     /// The next cell to be reported although nothing changed.
     turn: (u32, u32),
-    /// The segment and cell from which the current acknowledgement continues; `None` if none
-    /// has begun.
+    /// The segment and cell from which the current acknowledgement continues; `None` between
+    /// acknowledgements.
     continues_at: Option<(u32, u32)>,
 }
 

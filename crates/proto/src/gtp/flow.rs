@@ -82,7 +82,8 @@ pub(super) struct Flow {
     interval_from: Option<Seen>,
     /// The CE's measurement begins with an arrival at this time or later.
     settled_after: Time,
-    /// Whether the last report of the socket's drops showed new drops. Reports are infrequent.
+    /// Whether the last report of the socket's drops showed new drops. Reports are infrequent, so
+    /// this state stays until the next report.
     growing: bool,
     /// Whether a report since the last interval showed new drops of the socket.
     overrun: bool,
@@ -387,7 +388,8 @@ impl Flow {
         }
     }
 
-    /// Restarts the measurement: data that arrive within a round trip answer older requests.
+    /// Restarts the measurement a round trip from now: data that arrive earlier answer older
+    /// requests.
     fn measure_after(&mut self, now: Time) {
         self.interval_from = None;
         (self.starved, self.blocked) = (false, false);
@@ -454,8 +456,8 @@ impl Flow {
         if self.overrun { measure.loss } else { self.own.excess(measure.loss) }
     }
 
-    /// Ends a control interval: the CE updates the estimate. Returns the received rate including
-    /// lost datagrams, the received rate, and the loss, if they could be measured.
+    /// Ends a control interval: the CE updates the estimate. Returns the rate of received and lost
+    /// datagrams together, the received rate, and the loss, if they could be measured.
     pub(super) fn on_interval(&mut self, now: Time, searching: bool) -> Option<(f64, f64, f64)> {
         let idle = now.since(self.silent_from) > self.standing.tick() * self.rules.tuning.idle_rtts;
         if idle && self.asked.under_way() == 0 && self.frontier.is_out_of_grant() {

@@ -3,7 +3,7 @@
 //!
 //! [`Capacity`] finds the capacity that our flows' measurements show. The card's speed is an upper
 //! limit. If a flow's first packet train (datagrams sent back to back) arrives at the share
-//! `like_card` of that speed or faster, the card is the bottleneck and C_r is its full speed. The
+//! `like_card` of that speed or faster, the card is the bottleneck. C_r is then its full speed. The
 //! card's speed alone is not enough, because the path to the host is often narrower. The user's
 //! limit for all flows is a second upper limit.
 //!

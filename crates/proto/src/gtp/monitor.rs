@@ -86,7 +86,7 @@ impl Monitor {
 pub(super) struct Measure {
     /// r_curr: "observed received rate by receiver of flow i" (Table 1).
     pub(super) current: f64,
-    /// r_total: the received rate including lost datagrams.
+    /// r_total: the rate of received and lost datagrams together.
     pub(super) total: f64,
     /// loss = r_loss / r_total.
     pub(super) loss: f64,

@@ -90,10 +90,10 @@ tuning! {
     shortest_interval: Span = Span::from_millis(30);
     /// Longest control interval.
     longest_interval: Span = Span::from_secs(3);
-    /// Relative change of its round-trip time that a sender reports.
+    /// Minimum relative change of its round-trip time that a sender reports.
     rtt_change: f64 = 0.125;
-    /// Relative change of its round-trip time that a sender reports if the receiver has to find
-    /// its capacity: a queue then shows how large the capacity is.
+    /// Minimum relative change of its round-trip time that a sender reports if the receiver has to
+    /// find its capacity: a queue then shows how large the capacity is.
     rtt_change_found: f64 = 0.03125;
     /// Minimum absolute change of its round-trip time that a sender reports if the receiver has
     /// to find its capacity. Hosts cause smaller changes by themselves.
@@ -128,14 +128,14 @@ tuning! {
     /// Ceiling, as a share of the arrival rate that showed it. Loss shows immediately, so one step
     /// is enough.
     below_ceiling: f64 = 0.98;
-    /// Number of steps down by the factor `below_ceiling` after a queue showed a ceiling,
-    /// because a queue shows two intervals late.
+    /// Number of steps down by the factor `below_ceiling` after a queue showed a ceiling, because
+    /// a queue is noticed two intervals late.
     steps_back: u64 = 3;
     /// Loss ratio that shows a ceiling while no ceiling holds. A step beyond the capacity loses
     /// more than this in an interval.
     first_loss: f64 = 0.003;
-    /// Growth of the queue on all paths that shows a ceiling. Busy hosts cause the same growth, but
-    /// not on all flows.
+    /// A queue on all paths that has grown by this much shows a ceiling. Busy hosts cause the same
+    /// growth, but not on all paths.
     queue_growth: Span = Span::from_millis(4);
     /// If flows send less than this share of the requested data, loss must repeat to count. Hosts
     /// pause, and lose data while they catch up.

@@ -223,9 +223,9 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
 fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
     let (capacity, rtt) = (Rate::from_mbps(mbps), Span::from_micros(rtt_micros));
     let queue = capacity.over(rtt).get() as f64 * bdps;
-    // A real port holds at least ten packets, at least 100 µs of data, and at least the burst that
-    // a sender's kernel emits at once (a millisecond of data or one send of 64 KiB, whichever is
-    // less).
+    // A real port holds at least ten packets and at least 100 µs of data. It also holds the burst
+    // that a sender's kernel emits at once: a millisecond of data or one send of 64 KiB, whichever
+    // is less.
     let at_once = capacity.over(Span::from_millis(1)).min(Bytes::new(65_536));
     let least = Bytes::new(10 * 1472).max(at_once).max(capacity.over(Span::from_micros(100)));
     let queue = Bytes::new(queue as u64).max(least);

@@ -2,8 +2,9 @@
 //! frame is sent as symbols, one in each datagram.
 //!
 //! The sending rate of a stream is planned from the reported loss and delays. The rate rises with
-//! the loss and with the variation of the delays. If the rate exceeds the path, a queue fills, so
-//! delays and losses grow, and the next plan has a still higher rate. The limit ends this loop.
+//! the loss and with the variation of the delays. If the rate exceeds what the path carries, a
+//! queue fills, so delays and losses grow, and the next plan has a still higher rate. The limit
+//! ends this loop.
 
 use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};

@@ -85,8 +85,8 @@ impl Kept {
         !self.wanted.is_empty()
     }
 
-    /// Handles a request of `receiver`. Drops a request for more symbols than the receiver, or all
-    /// receivers together, may still get, because a part of them would not complete the frame.
+    /// Handles a request of `receiver`. Drops a request for more symbols than this receiver, or all
+    /// receivers together, may still get: a part of the symbols would not complete the frame.
     /// Symbols sent again less than a round trip ago are still on their way, and are not sent once
     /// more.
     pub(super) fn request(&mut self, now: Time, rtt: Span, request: &Request, receiver: u32) {
