@@ -104,8 +104,8 @@ pub struct Subscribe {
     /// The client wants only messages with this key or a key below it; empty for all messages.
     #[prost(string, tag = "3")]
     pub keys: String,
-    /// The [`Room::run`] of the previous connection; 0 on the first connection and for messages in
-    /// datagrams. The client already has all messages of this run before `next`.
+    /// The [`Room.run`](Room::run) of the previous connection; 0 on the first connection and for
+    /// messages in datagrams. The client already has all messages of this run before `next`.
     #[prost(fixed64, tag = "4")]
     pub run: u64,
     /// The position of the first message that the client still needs.

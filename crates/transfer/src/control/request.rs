@@ -23,7 +23,7 @@ pub struct Request {
     /// over ssh relative to the home folder, or absolute.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub paths: Vec<Vec<u8>>,
-    /// The transfer's id in key derivation and in [`super::Attach`]; random.
+    /// The transfer's id in key derivation and in [`Attach`](super::Attach); random.
     #[prost(fixed64, tag = "3")]
     pub transfer: u64,
     /// The flow id of the first pass; random. The client chooses it so that both sides can use it
@@ -76,12 +76,12 @@ pub struct Request {
     /// The protocol's own settings, for both sides.
     #[prost(message, repeated, tag = "19")]
     pub settings: Vec<Setting>,
-    /// Report with [`super::Named`] which files have their final names.
+    /// Report with [`Named`](super::Named) which files have their final names.
     #[prost(bool, tag = "20")]
     pub names: bool,
-    /// The client has the manifest from a [`super::Survey`] and also takes the object from other
-    /// sources: the object has the survey's layout, and leases ([`super::Lease`]) assign its
-    /// chunks.
+    /// The client has the manifest from a [`Survey`](super::Survey) and also takes the object from
+    /// other sources: the object has the survey's layout, and leases ([`Lease`](super::Lease))
+    /// assign its chunks.
     #[prost(bool, tag = "21")]
     pub surveyed: bool,
     /// Find the best number of streams, up to `streams`, and use it.
