@@ -320,7 +320,8 @@ impl Server {
     /// Waits until the server has ended.
     ///
     /// # Errors
-    /// The failure that ended the server; with [`ServerBuilder::once`], the failure of its transfer.
+    /// The failure that ended the server; with [`ServerBuilder::once`], the failure of the
+    /// transfer.
     pub async fn ended(&mut self) -> Result<(), Error> {
         if let Some(done) = &mut self.done {
             self.result = done.await.unwrap_or_else(|_| Err(engine::vanished("a server")));
