@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::error::{Error, ErrorKind};
 use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
-use crate::reach::{self, Look};
+use crate::reach::{self, SizeSearch};
 use crate::reactor;
 use crate::session::{self, Connection, Session, Settings};
 
@@ -35,7 +35,7 @@ pub(crate) async fn connected(
     observer: &dyn Observer,
 ) -> Result<(Connection, Session, Peer), Error> {
     let settings = Settings { streams: true, ..Settings::default() };
-    let session = reach::open(options, observer, &settings, Look::No).await?.session;
+    let session = reach::open(options, observer, &settings, SizeSearch::No).await?.session;
     let peer = Peer { id: session.peer.to_string(), carrier: session.carrier };
     let connection = session.connection().ok_or_else(|| {
         Error::new(ErrorKind::Unreachable, "the connection carries no further streams")

@@ -86,7 +86,8 @@ impl PathMemory {
     /// Removes the paths to the network of `host`, or all paths; returns their number.
     ///
     /// # Errors
-    /// As [`PathMemory::list`], or the file cannot be written.
+    /// [`ErrorKind::LocalFile`]: the file cannot be changed; with a `host`, also as
+    /// [`PathMemory::list`].
     pub fn forget(&self, host: Option<IpAddr>) -> Result<usize, public::Error> {
         let rewriting = match Rewriting::wait(self.folder()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -138,7 +139,7 @@ impl PathMemory {
     /// if another process has locked the file, nothing is stored.
     ///
     /// # Errors
-    /// As [`PathMemory::forget`].
+    /// As [`PathMemory::list`], or the file cannot be written.
     pub(crate) fn note(&self, found: Found) -> Result<(), Error> {
         own_address(found.peer).map_or(Ok(()), |own| self.note_from(own, found))
     }

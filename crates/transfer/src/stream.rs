@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::options::HostOptions;
 use crate::progress::{Cancel, Observer};
 use crate::random::random_flow;
-use crate::reach::{self, Look, Reached};
+use crate::reach::{self, Reached, SizeSearch};
 use crate::reactor;
 use crate::session::{self, random_u64};
 
@@ -28,7 +28,8 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) async fn connect(&self) -> Result<Link, Error> {
-        let reached = reach::open_rooms(&self.options, &*self.observer, Look::Beside).await?;
+        let reached =
+            reach::open_rooms(&self.options, &*self.observer, SizeSearch::DuringHandshake).await?;
         let Reached { session, data: port, contact, datagram } = reached;
         if session.carrier == "ssh" {
             let what = "streams and channels cannot go through ssh's own channel";

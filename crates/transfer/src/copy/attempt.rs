@@ -37,7 +37,7 @@ use crate::progress::{Cancel, Notice, Observer};
 use crate::random::random_flow;
 use crate::reach::route::{Host, Route};
 use crate::reach::transport::Transport;
-use crate::reach::{Look, Reach, Reached, reach, usual_datagram};
+use crate::reach::{Reach, Reached, SizeSearch, reach, usual_datagram};
 use crate::roles::receiving::{Received, ReceivingRole};
 use crate::roles::sending::SendingRole;
 use crate::roles::wire::{End, Wire, lost_or_fatal};
@@ -174,12 +174,12 @@ impl<'a> Attempt<'a> {
 
     /// Returns how to search for the datagram size. Once a session has been open, further attempts
     /// wait for the search: the path may have changed, and the earlier size may be too large.
-    fn look(&self, transport: Transport<'_>) -> Look {
+    fn size_search(&self, transport: Transport<'_>) -> SizeSearch {
         match transport {
-            _ if self.options.datagram.is_some() => Look::No,
-            Transport::Datagrams(_) if self.again => Look::Whole,
-            Transport::Datagrams(_) => Look::Beside,
-            Transport::Streams(_) => Look::No,
+            _ if self.options.datagram.is_some() => SizeSearch::No,
+            Transport::Datagrams(_) if self.again => SizeSearch::Whole,
+            Transport::Datagrams(_) => SizeSearch::DuringHandshake,
+            Transport::Streams(_) => SizeSearch::No,
         }
     }
 
@@ -198,8 +198,9 @@ impl<'a> Attempt<'a> {
             Some(reached) => reached,
             None => {
                 let ports = self.part.shared.ports.as_ref();
+                let search = self.size_search(transport);
                 tokio::select! {
-                    reached = reach.open_on(ports, &settings, self.look(transport)) => reached?,
+                    reached = reach.open_on(ports, &settings, search) => reached?,
                     () = cancel.wished() => return Err(End::Fatal(interrupted())),
                 }
             }

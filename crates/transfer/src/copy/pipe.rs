@@ -26,7 +26,7 @@ use crate::options::{CopyOptions, PartOfPipe};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::reach::route::Route;
 use crate::reach::transport::first_transport;
-use crate::reach::{Look, Reached, reach};
+use crate::reach::{Reached, SizeSearch, reach};
 use crate::session::{Connection, Session, Settings, random_u64};
 use crate::summary::{Summary, hex};
 use crate::write::budget::Budget;
@@ -127,8 +127,9 @@ async fn open(
     let identity = options.key.identity()?;
     let carriers = first_transport(options).carriers();
     let settings = Settings { streams: true, carriers, ..Settings::default() };
-    let look = if options.datagram.is_some() { Look::No } else { Look::Beside };
-    let reached = reach(options, route, &identity, observer).open(&settings, look).await?;
+    let search =
+        if options.datagram.is_some() { SizeSearch::No } else { SizeSearch::DuringHandshake };
+    let reached = reach(options, route, &identity, observer).open(&settings, search).await?;
     let Reached { mut session, data, contact, datagram } = reached;
     observer.notice(Notice::Connected {
         peer: session.peer.to_string(),

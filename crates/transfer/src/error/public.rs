@@ -18,7 +18,7 @@ pub enum Side {
     Local,
     /// The other host.
     Remote,
-    /// The network between them, or unknown.
+    /// The network between the hosts, or an unknown side.
     Between,
 }
 

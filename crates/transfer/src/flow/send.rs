@@ -45,8 +45,9 @@ const TOGETHER: Span = Span::from_millis(20);
 /// Minimum interval of keep-alive datagrams.
 const ALIVE: Span = Span::from_millis(250);
 
-/// A path that drops all full datagrams still delivers short ones. Only the last block of a chunk
-/// can be short, and a chunk has at least 17 blocks, so at most one datagram in this many arrives.
+/// If more than one datagram in this many has arrived, the path has carried full datagrams. A path
+/// that drops full datagrams still delivers short ones, but only the last block of a chunk can be
+/// short, and a chunk of 1 MiB has at least 17 blocks.
 const SHORT_ONES: u64 = 16;
 
 /// A command to a sending thread.

@@ -75,11 +75,11 @@ struct Inner {
     /// Watches the access links on which data arrive, to find the rate of other traffic.
     watch: Watch,
     /// The ports of the core's flows. Their bytes do not count as other traffic.
-    ports: Vec<Door>,
+    ports: Vec<CountedPort>,
 }
 
 /// A port, and how many of its bytes have been subtracted from the traffic of the link.
-struct Door {
+struct CountedPort {
     port: PortHandle,
     counted: u64,
 }
@@ -166,9 +166,9 @@ impl SharedCore {
 impl Inner {
     /// Counts the traffic of a port as traffic of this core from now on.
     fn open(&mut self, port: &PortHandle) {
-        let is_same = |door: &Door| Arc::ptr_eq(door.port.socket(), port.socket());
+        let is_same = |counted: &CountedPort| Arc::ptr_eq(counted.port.socket(), port.socket());
         if !self.ports.iter().any(is_same) {
-            self.ports.push(Door { port: port.clone(), counted: came_to(port) });
+            self.ports.push(CountedPort { port: port.clone(), counted: came_to(port) });
         }
     }
 
@@ -179,8 +179,8 @@ impl Inner {
         }
         let ports = &mut self.ports;
         let ours = || {
-            let ours = ports.iter_mut().map(Door::count).sum();
-            ports.retain(|door| !door.port.is_closed());
+            let ours = ports.iter_mut().map(CountedPort::count).sum();
+            ports.retain(|counted| !counted.port.is_closed());
             ours
         };
         if let Some(others) = self.watch.look(now, ours) {
@@ -236,7 +236,7 @@ impl Inner {
     }
 }
 
-impl Door {
+impl CountedPort {
     /// Returns the bytes that arrived since the last count.
     fn count(&mut self) -> u64 {
         let came = came_to(&self.port);

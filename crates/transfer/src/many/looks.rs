@@ -25,7 +25,7 @@ use crate::options::CopyOptions;
 use crate::progress::{Notice, Observer, Progress, SourceState};
 use crate::reach::route::Route;
 use crate::reach::transport::{FIRST_PAUSE, LONGEST_PAUSE, first_transport};
-use crate::reach::{Look as Search, Reached, reach};
+use crate::reach::{Reached, SizeSearch, reach};
 use crate::session::{Identity, Settings};
 
 /// Limits of the extra time for the other sources once a majority agrees. The extra time equals the
@@ -227,7 +227,8 @@ impl Looking {
     async fn look(&self) -> Result<Looked, Error> {
         let Looking { options, route, .. } = self;
         let reach = reach(options, route, &self.identity, &*self.observer);
-        let search = if options.datagram.is_some() { Search::No } else { Search::Beside };
+        let search =
+            if options.datagram.is_some() { SizeSearch::No } else { SizeSearch::DuringHandshake };
         let ports = self.shared.ports.as_ref();
         let settings =
             Settings { carriers: first_transport(options).carriers(), ..Settings::default() };

@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind};
 use crate::options::Cipher;
 use crate::progress::{Cancel, Observer};
 use crate::random::random_flow;
-use crate::reach::{self, Look, Reached, usual_datagram};
+use crate::reach::{self, Reached, SizeSearch, usual_datagram};
 use crate::reactor;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Session, Settings, random_u64};
@@ -79,8 +79,8 @@ async fn run(
     observer: &dyn Observer,
     report: &mut dyn FnMut(Found),
 ) -> Result<(), Error> {
-    let look = if options.datagram.is_some() { Look::No } else { Look::Whole };
-    let reached = reach::open(&options.host, observer, &Settings::default(), look).await?;
+    let search = if options.datagram.is_some() { SizeSearch::No } else { SizeSearch::Whole };
+    let reached = reach::open(&options.host, observer, &Settings::default(), search).await?;
     if reached.session.carrier == "ssh" {
         let advice = reached.session.advice.unwrap_or_default();
         let what = "only ssh gets through, so there is nothing to measure";

@@ -31,7 +31,8 @@ use crate::session::{self, Identity, Session, Settings};
 
 /// The largest UDP payload of the search: the payload of a jumbo frame over IPv4.
 const CEILING: u16 = 9000 - 20 - 8;
-/// Maximum duration of a search [`Look::Beside`] after the end of the handshake.
+/// How long a search may continue after the handshake; [`SEARCH_ROUNDS`] are added for a
+/// [`SizeSearch::Whole`].
 const SEARCH_EXTRA: Duration = Duration::from_millis(5);
 /// Round trips that a whole search may take: one until the first answer, the others for probes of
 /// larger sizes.
@@ -41,11 +42,11 @@ const SEARCH: Span = Span::from_secs(3);
 
 /// How to search for the datagram size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum SizeSearch {
     /// No search.
     No,
-    /// Search as long as the handshake takes.
-    Beside,
+    /// Search during the handshake, and at most [`SEARCH_EXTRA`] longer.
+    DuringHandshake,
     /// Search until the size is known, which takes a few more round trips.
     Whole,
 }
@@ -81,9 +82,9 @@ pub(crate) struct DataPorts {
 
 /// The source of a session's data port: a new or a shared port.
 #[derive(Clone, Copy)]
-struct Doors<'a>(Option<&'a DataPorts>);
+struct PortSource<'a>(Option<&'a DataPorts>);
 
-impl Doors<'_> {
+impl PortSource<'_> {
     /// Returns a port of the family of `address`; the system chooses the number of a new port.
     fn open(self, address: IpAddr) -> Result<Rc<Port>, Error> {
         let Some(shared) = self.0 else { return Ok(Rc::new(open_port(address)?)) };
@@ -108,9 +109,9 @@ pub(crate) async fn open(
     options: &HostOptions,
     observer: &dyn Observer,
     settings: &Settings,
-    look: Look,
+    how: SizeSearch,
 ) -> Result<Reached, Error> {
-    open_for(options, observer, settings, look, false).await
+    open_for(options, observer, settings, how, false).await
 }
 
 /// Like [`open`], for rooms and streams. A room passes messages between its clients, so over ssh
@@ -121,17 +122,17 @@ pub(crate) async fn open(
 pub(crate) async fn open_rooms(
     options: &HostOptions,
     observer: &dyn Observer,
-    look: Look,
+    how: SizeSearch,
 ) -> Result<Reached, Error> {
     let settings = Settings { lanes: options.reach.lanes, ..Settings::default() };
-    open_for(options, observer, &settings, look, true).await
+    open_for(options, observer, &settings, how, true).await
 }
 
 async fn open_for(
     options: &HostOptions,
     observer: &dyn Observer,
     settings: &Settings,
-    look: Look,
+    how: SizeSearch,
     rooms: bool,
 ) -> Result<Reached, Error> {
     let HostOptions { location, trust, key, reach, .. } = options;
@@ -151,7 +152,7 @@ async fn open_for(
     let words = ["--rooms".to_owned(), identity.id().to_string()];
     let arguments = if rooms { &words[..] } else { &[] };
     let reach = Reach { host, identity, trust, observer, options: reach, arguments };
-    reach.open(settings, look).await
+    reach.open(settings, how).await
 }
 
 /// Returns how to reach the other host of `route`.
@@ -167,8 +168,12 @@ pub(crate) fn reach<'a>(
 
 impl Reach<'_> {
     /// Opens a session; in parallel, searches for the datagram size of the data path.
-    pub(crate) async fn open(&self, settings: &Settings, look: Look) -> Result<Reached, Error> {
-        self.open_on(None, settings, look).await
+    pub(crate) async fn open(
+        &self,
+        settings: &Settings,
+        how: SizeSearch,
+    ) -> Result<Reached, Error> {
+        self.open_on(None, settings, how).await
     }
 
     /// Opens a session with data ports that other sessions also use.
@@ -176,14 +181,14 @@ impl Reach<'_> {
         &self,
         ports: Option<&DataPorts>,
         settings: &Settings,
-        look: Look,
+        how: SizeSearch,
     ) -> Result<Reached, Error> {
-        let doors = Doors(ports);
+        let source = PortSource(ports);
         match self.host {
             Host::Daemon { host, port } => {
-                self.open_directly(host, *port, doors, settings, look).await
+                self.open_directly(host, *port, source, settings, how).await
             }
-            Host::Ssh { destination } => self.open_by_ssh(destination, doors, settings, look).await,
+            Host::Ssh { destination } => self.open_by_ssh(destination, source, settings, how).await,
         }
     }
 
@@ -202,9 +207,9 @@ impl Reach<'_> {
         &self,
         host: &str,
         port: u16,
-        doors: Doors<'_>,
+        source: PortSource<'_>,
         settings: &Settings,
-        look: Look,
+        how: SizeSearch,
     ) -> Result<Reached, Error> {
         let data_port = self.data_port(port);
         let first = resolve(host, data_port, settings).await;
@@ -212,20 +217,20 @@ impl Reach<'_> {
         // On first use, only the handshake is sent before the user accepts the server's id; the
         // copy then uses Ethernet's datagram size.
         let data = data.filter(|_| self.is_known(host, port));
-        let begun = data.and_then(|data| begin(data, doors, look));
+        let begun = data.and_then(|data| begin(data, source, how));
         let (identity, trust) = (self.identity, self.trust);
         let ask = |server: &str, id: &str| self.observer.trust_new_server(server, id);
         let session = session::connect(host, port, identity, trust, &ask, settings).await?;
         let contact = zone::at_port(session.remote, data_port);
-        finish(session, contact, begun, doors, look).await
+        finish(session, contact, begun, source, how).await
     }
 
     async fn open_by_ssh(
         &self,
         destination: &str,
-        doors: Doors<'_>,
+        source: PortSource<'_>,
         settings: &Settings,
-        look: Look,
+        how: SizeSearch,
     ) -> Result<Reached, Error> {
         let target = SshTarget {
             command: &self.options.ssh_command,
@@ -235,11 +240,11 @@ impl Reach<'_> {
             arguments: self.arguments,
         };
         let mut begun = None;
-        let offered = |contact| begun = begin(contact, doors, look);
+        let offered = |contact| begun = begin(contact, source, how);
         let session = connect_ssh(&target, self.identity, settings, offered).await?;
         let data_port = session.data_port.unwrap_or_else(|| self.data_port(session.remote.port()));
         let contact = zone::at_port(session.remote, data_port);
-        finish(session, contact, begun, doors, look).await
+        finish(session, contact, begun, source, how).await
     }
 }
 
@@ -252,11 +257,11 @@ struct Begun {
 
 /// Opens a port towards `contact` and starts the search. A failure is ignored: `finish` tries again
 /// and reports it.
-fn begin(contact: SocketAddr, doors: Doors<'_>, look: Look) -> Option<Begun> {
-    let data = doors.open(contact.ip()).ok()?;
-    let search = match look {
-        Look::No => None,
-        Look::Beside | Look::Whole => Some(search(&data, contact).ok()?),
+fn begin(contact: SocketAddr, source: PortSource<'_>, how: SizeSearch) -> Option<Begun> {
+    let data = source.open(contact.ip()).ok()?;
+    let search = match how {
+        SizeSearch::No => None,
+        SizeSearch::DuringHandshake | SizeSearch::Whole => Some(search(&data, contact).ok()?),
     };
     Some(Begun { contact, data, search })
 }
@@ -266,25 +271,25 @@ async fn finish(
     session: Session,
     contact: SocketAddr,
     begun: Option<Begun>,
-    doors: Doors<'_>,
-    look: Look,
+    source: PortSource<'_>,
+    how: SizeSearch,
 ) -> Result<Reached, Error> {
     let same = |begun: &Begun| begun.contact.ip().to_canonical() == contact.ip();
     let (data, searching) = match begun.filter(same) {
         Some(begun) => (begun.data, begun.search),
         None => {
-            let data = doors.open(contact.ip())?;
-            let is_late = look == Look::Whole && session.carrier != "ssh";
+            let data = source.open(contact.ip())?;
+            let is_late = how == SizeSearch::Whole && session.carrier != "ssh";
             let searching = if is_late { Some(search(&data, contact)?) } else { None };
             (data, searching)
         }
     };
-    let rounds = if look == Look::Whole { SEARCH_ROUNDS } else { 0 };
+    let rounds = if how == SizeSearch::Whole { SEARCH_ROUNDS } else { 0 };
     let datagram = wait_for(searching, &session, rounds).await;
     Ok(Reached { session, data, contact, datagram })
 }
 
-/// Waits for the result of a search, at most [`SEARCH_EXTRA`] and `rounds` round trips.
+/// Waits for the result of a search, at most [`SEARCH_EXTRA`] plus `rounds` round trips.
 async fn wait_for(
     search: Option<oneshot::Receiver<Option<u16>>>,
     session: &Session,

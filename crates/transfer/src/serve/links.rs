@@ -15,7 +15,7 @@ use super::events::ServerEvent;
 use crate::error::Error;
 use crate::options::HostOptions;
 use crate::progress::Observer;
-use crate::reach::{self, Look};
+use crate::reach::{self, SizeSearch};
 use crate::session::{self, PeerId, Session};
 
 /// How long to wait after a link has ended before it is retried.
@@ -40,7 +40,7 @@ impl std::fmt::Debug for LinkTo {
 
 impl LinkTo {
     async fn connect(&self) -> Result<Session, session::Error> {
-        let reached = reach::open_rooms(&self.options, &*self.observer, Look::No).await;
+        let reached = reach::open_rooms(&self.options, &*self.observer, SizeSearch::No).await;
         let session = reached.map(|reached| reached.session);
         session.map_err(|error| session::Error::from(&error))
     }

@@ -123,8 +123,8 @@ impl Registered<'_> {
             match lives {
                 Some(true) => held = true,
                 Some(false) if whose != Earlier::Others => give_way(&question).await,
-                // A dead transfer of another client, a transfer that has ended meanwhile, or one
-                // whose client may be alive: the lock on the files decides.
+                // The lock on the files decides about a dead transfer of another client, and about
+                // a transfer that has ended or did not answer.
                 Some(false) | None => {}
             }
         }
@@ -218,7 +218,8 @@ mod tests {
         assert_eq!(taken, 64);
     }
 
-    /// Answers as a transfer whose client is alive or not; ends when it has to give way.
+    /// Answers the questions to a transfer whose client is alive if `lives`. Ends the transfer when
+    /// it has to give way.
     async fn transfer_of(mut registered: Registered<'_>, lives: bool) {
         let mut questions = registered.questions.take().unwrap();
         while let Some(question) = questions.recv().await {

@@ -18,8 +18,8 @@ use crate::options::Output;
 use longhaul_files::digest::{Digest, file_value};
 use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 
-/// How long no chunk may arrive while the separate memory is full. With several streams, the next
-/// chunk to write may itself wait for memory. A new attempt requests that chunk first.
+/// Maximum time without a new chunk while the separate memory is full. With several streams, the
+/// next chunk to write may itself wait for memory. A new attempt requests that chunk first.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// The output of a copy as its destination.

@@ -9,15 +9,17 @@
 //! Before any grant a sender may send [`EARLY_GRANT`]. So every transfer gets at least [`LEAST`]
 //! chunks, and a smaller memory is refused. If fewer chunks are free, a new transfer waits, ahead
 //! of all transfers that want to grow. A quarter of the memory, but at least [`LEAST`] chunks, is
-//! reserved for new transfers; nothing if the memory is too small for two transfers.
+//! reserved for new transfers; nothing if the memory is too small for two transfers. If the number
+//! of transfers is known beforehand, [`LEAST`] chunks for each transfer that has not begun are
+//! reserved at least.
 //!
 //! The parts together never exceed the memory, and a transfer never has more buffers than its part.
 //! Data that a sender sends beyond its grant find no buffer and are dropped.
 //!
 //! At a server every transfer has an owner, the client's id. An owner with n transfers gets a part
 //! for another transfer only while the free memory suffices for more than n parts of [`LEAST`]
-//! chunks. So one owner leaves half of the memory to other owners. The waiting transfers of an
-//! owner do not block the transfers of other owners.
+//! chunks. So one owner leaves half of the memory to other owners. Transfers that wait because
+//! of this limit do not block the transfers of other owners.
 //!
 //! Lists of files ([`lists`]) and waiting messages ([`messages`]) are charged to the same memory.
 
@@ -63,7 +65,7 @@ pub(crate) struct Budget(Arc<Inner>);
 struct Inner {
     /// Total size in chunks.
     total: u32,
-    /// Chunks that no transfer has; waiting transfers are served in turn.
+    /// Chunks that no transfer has; waiting transfers get them in the order of their requests.
     free: Arc<Semaphore>,
     /// Transfers that have a part or wait for one.
     count: AtomicU32,
