@@ -55,8 +55,8 @@ impl Layout {
     /// Divides `object` into segments of `segment` bytes, each segment into chunks of `chunk`
     /// bytes, and each chunk into blocks of `block` bytes.
     ///
-    /// A `segment` of zero means the whole object, rounded up to whole chunks. So does a `segment`
-    /// that is larger than that.
+    /// A `segment` of zero means a single segment: the whole object, rounded up to whole chunks. So
+    /// does a `segment` that is larger than the rounded object.
     ///
     /// # Errors
     /// [`LayoutError`] names the size or number that is out of its limits.

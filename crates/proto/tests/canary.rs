@@ -1,5 +1,5 @@
 //! Deliberately broken senders: the test rig ([`crate::rig`]) or the model ([`crate::model`]) must
-//! detect each.
+//! detect each of them.
 
 use longhaul_proto::accounting::SenderAccounting;
 use longhaul_proto::endpoint::{

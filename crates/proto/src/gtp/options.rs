@@ -55,7 +55,7 @@ pub const LEAST_RATE: ProtocolOption = ProtocolOption::new(
     0.5e6,
 );
 
-/// Blocks that leave before the first request arrives; the paper's sender waits for it.
+/// Blocks that leave before the first request arrives; the paper's sender waits for that request.
 pub const EARLY: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "early",
@@ -90,8 +90,8 @@ pub(crate) const INCREASE: ProtocolOption = ProtocolOption::new(
     0.02,
 );
 
-/// Section 4.2: "we increase the allowable increment of estimation exponentially", each twice the
-/// one before.
+/// Section 4.2: "we increase the allowable increment of estimation exponentially". Each increment
+/// is twice the one before.
 pub(crate) const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "estimate-growth",

@@ -6,8 +6,8 @@
 //! timer expires or the buffer's last packet arrives, the receiver answers with OK, or with RESEND
 //! and the list of missing blocks. Only listed blocks are resent. Several buffers are in flight at
 //! a time, so the path is not idle while one is checked. The rate is agreed again with each buffer:
-//! OK offers a burst size and an interval. Then the slower of the offered rate and the sender's own
-//! rate applies, and the smaller burst size.
+//! OK offers a burst size and an interval. Of the receiver's offer and the sender's own values, the
+//! lower rate and the smaller burst size then apply.
 //!
 //! Differences from the RFC, and why:
 //! - The RFC's control messages are sequenced and acknowledged packets. Here they use the session's
