@@ -53,7 +53,7 @@ pub struct Statistics {
     /// Processor time of the forwarding thread.
     pub processor: Span,
     /// Processor time, on all processors together, spent only to keep processors awake while
-    /// packets were in flight; it would have been idle time otherwise.
+    /// packets were in flight and for a second afterwards; otherwise it would have been idle time.
     pub awake: Span,
     /// Time since the start.
     pub elapsed: Span,

@@ -85,7 +85,7 @@ pub struct Transfer {
     /// The rate law (the rule by which a copy finds its rate) in the simulator; the emulator uses
     /// the default.
     pub law: Law,
-    /// The weight on a shared path, as `--share`. Selects the rate law that shares the path.
+    /// The weight on a shared path, as `--share`; only [`Law::Shadow`] uses it.
     pub share: Option<Weight>,
     /// The rate that an earlier copy found on this path, in the simulator; by default the path is
     /// unknown.
@@ -109,8 +109,8 @@ pub struct Transfer {
     pub reads_disk: bool,
     /// Whether the object is written to the receiving host's disk.
     pub writes_disk: bool,
-    /// Maximum number of times that a repair block of a small last round is sent; by default the
-    /// protocol's value.
+    /// 2 or more adds coded symbols to the last rounds; where chunks cannot be coded, each block of
+    /// a small last round is sent this many times instead. By default the protocol's value.
     pub tail_copies: Option<u32>,
     /// The protocol's settings by name, in base units: bit/s, bytes, seconds, shares of 1.
     pub settings: BTreeMap<String, f64>,

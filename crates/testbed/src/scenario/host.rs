@@ -25,8 +25,8 @@ pub struct Host {
     pub send_buffer: Bytes,
     /// The limit of a sending program.
     pub sends: Pace,
-    /// The limit of a receiving program. The first version of the Quanta paper says that "the
-    /// receiving host could not keep up"; this limit caused the bend in its Figure 5.
+    /// The limit of a receiving program. About the first version of RBUDP, the Quanta paper says
+    /// that "the receiving host could not keep up"; such a limit causes the bend in its Figure 5.
     pub receives: Pace,
     /// The time that the receiving program needs for each datagram that it sends back: "the data
     /// receiver must frequently stop pulling packets off of the network to create and send

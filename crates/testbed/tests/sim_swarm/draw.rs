@@ -344,7 +344,7 @@ fn tame(random: &mut Random, option: &ProtocolOption) -> f64 {
     of_kind(option, (option.default * factor).clamp(option.least, option.most))
 }
 
-/// Rounds a value to its kind: whole numbers for counts.
+/// Cuts off the fraction of a value if the option takes only whole numbers.
 fn of_kind(option: &ProtocolOption, value: f64) -> f64 {
     if option.kind.is_whole() { value.trunc() } else { value }
 }
