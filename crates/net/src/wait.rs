@@ -23,8 +23,8 @@ pub enum Woken<M> {
     Closed,
 }
 
-/// Reduces the kernel's timer slack for this thread from its default of 50 µs to 1 ns. No effect if
-/// the kernel refuses.
+/// Reduces the kernel's timer slack for this thread from its default of 50 µs to 1 ns. This has no
+/// effect if the kernel refuses.
 pub fn take_slack_out() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }

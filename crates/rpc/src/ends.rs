@@ -51,8 +51,8 @@ struct Running {
 }
 
 impl Ends {
-    /// Returns the calls of a client's program, or of a server for one program. `is_late`: the
-    /// other side made earlier calls that this side does not know.
+    /// Returns the calls of a client's program, or of a server for one program. `is_late` says
+    /// whether the other side made earlier calls that this side does not know.
     pub(crate) fn new(
         is_client: bool,
         is_late: bool,

@@ -17,7 +17,7 @@ pub(super) struct Below {
     pub(super) quic: Option<Keeper>,
     /// The multiplexer of several streams over TCP or ssh.
     pub(super) mux: Option<Mux>,
-    /// The TCP connection, if this side opened it.
+    /// The TCP connection, if this side opened it; the first one, if there are several.
     tcp: Option<Counted>,
     /// The ssh process that carries the connection, or that started the other side.
     ssh: OnceLock<Child>,

@@ -1,5 +1,5 @@
-//! Messages on the control stream. A message is a length of four bytes, then protobuf. The last
-//! message says why the session ends.
+//! Messages on the control stream. Each message travels as a frame: a length of four bytes, then
+//! protobuf. The last message says why the session ends.
 
 use prost::Message;
 

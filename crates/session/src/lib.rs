@@ -385,8 +385,9 @@ impl Session {
         self.facts.rtt.clone()
     }
 
-    /// Returns the watch on the TCP segments of the session, if TCP carries it; to keep after
-    /// [`Session::split`].
+    /// Returns the watch on the TCP segments of the session, to keep after [`Session::split`].
+    /// `None` unless this side opened the session over TCP. With several
+    /// [`lanes`](Settings::lanes), only the first connection is watched.
     pub fn segments(&self) -> Option<segments::SegmentWatch> {
         self.writer.line().below.segments()
     }

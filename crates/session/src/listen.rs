@@ -614,8 +614,8 @@ mod tests {
         io::ErrorKind::AddrInUse.into()
     }
 
-    /// Lets the second socket find a number in use `taken` times. Returns the number of attempts,
-    /// and whether the expected number was found.
+    /// Binds two sockets; the second finds its number in use `taken` times. Returns the number of
+    /// attempts, and whether the expected number was found.
     fn tries(wanted: &str, taken: usize) -> (usize, bool) {
         let tried = RefCell::new(0);
         let first = || {

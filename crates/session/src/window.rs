@@ -31,9 +31,9 @@ use jump::{Jump, State};
 
 /// Minimum size of the window in bytes.
 const FLOOR: u64 = 64 << 10;
-/// Limit on unacknowledged bytes of the connection while a stream sends the content of files, and
-/// on bytes in flight. A path of 1 Gbit/s and 100 ms holds 12.5 MB, and as much again is sent while
-/// a lost packet is repeated.
+/// Maximum size of the window in bytes. Also the limit on unacknowledged bytes of the connection
+/// while a stream sends the content of files. A path of 1 Gbit/s and 100 ms holds 12.5 MB, and as
+/// much again is sent while a lost packet is repeated.
 pub(super) const BULK: u64 = 32 << 20;
 /// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
 /// met no queue, unless an earlier round was too large for the path. At 100 ms, 1 MiB is 10 MB/s,
@@ -111,8 +111,9 @@ impl Window {
         }
     }
 
-    /// Allows a jump to a flight of `bytes`, after a round that confirms the path. The other side
-    /// may have named the number, so it is limited. Clones of the window share the permission.
+    /// Allows the window to jump to a flight of `bytes` (see `jump`) after a round that confirms
+    /// the path. The other side may have named this number, so the number is limited. Clones of the
+    /// window share the permission.
     pub(super) fn resume(&self, bytes: u64, now: Instant) {
         self.jump.allow(bytes.min(BULK / 2), now);
     }
@@ -498,7 +499,7 @@ mod tests {
     /// Returns a path whose window may jump to `flight` bytes.
     fn remembered(rate: u64, one_in: u64, flight: u64) -> Path {
         let path = Path::new(rate, one_in);
-        // As a session does: through a clone.
+        // A session also gives the permission through a clone.
         path.window.clone().resume(flight, path.now);
         path
     }

@@ -149,7 +149,8 @@ pub(crate) fn ethernet(passes: Option<u16>) -> u16 {
     passes.unwrap_or(ethernet).min(ethernet)
 }
 
-/// Creates a sender of a stream. `run` is a random number that identifies this run of the program.
+/// Creates a sender of a stream. `run` is a random number by which a server knows the sender again
+/// after a reconnection.
 ///
 /// # Errors
 /// A value of the request is out of range, or the system has no thread left.

@@ -414,7 +414,7 @@ mod tests {
         (0..34).for_each(|entry| write_first(&mut small, &mut ground, entry));
         let open = small.begun.iter().filter(|(_, begun)| begun.file.is_some());
         let open: Vec<u32> = open.map(|(entry, _)| *entry).collect();
-        // Fewer if this process may open fewer than 512 files.
+        // Fewer files stay open if this process may open fewer than 512.
         assert_eq!(open, (0..store::kept(32) as u32).collect::<Vec<_>>());
         let closed = small.begun.values().filter(|begun| begun.closed.is_some());
         assert_eq!(closed.count(), 34 - open.len());

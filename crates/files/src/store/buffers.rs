@@ -48,7 +48,7 @@ struct Body {
 }
 
 impl MemoryFolder {
-    /// Returns an empty folder whose files may have up to `limit` bytes each.
+    /// Returns an empty folder. Each file may grow to `limit` bytes, or to 64 KiB if that is more.
     pub fn new(limit: u64) -> MemoryFolder {
         let (files, next) = (Mutex::default(), AtomicU64::new(1));
         MemoryFolder(Arc::new(Shared { limit, files, next }))

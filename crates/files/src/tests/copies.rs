@@ -1,4 +1,4 @@
-//! Whole copies.
+//! Whole copies, from a source to a sink on the same host.
 
 use std::os::unix::fs::symlink;
 

@@ -84,7 +84,7 @@ fn write(path: impl AsRef<Path>, content: &[u8]) {
     let path = path.as_ref();
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
-    // Not close to "now", so that a lost time is visible.
+    // The time differs from the present time, so that a lost time is visible.
     let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     std::fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
 }
@@ -110,7 +110,7 @@ struct Ends {
 }
 
 fn ends() -> Ends {
-    // In memory if possible: the tests are about the order of operations, not about the disk.
+    // The folders are in memory if possible, because the tests do not need a disk.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     std::fs::create_dir(&from).unwrap();

@@ -528,7 +528,7 @@ mod tests {
         for number in (0..20).filter(|number| *number != 4) {
             put(&mut assembly, number);
         }
-        // As if another chunk had used this buffer before.
+        // The buffer has the bytes of a chunk that used it before.
         assembly.open[0].buffer[600..].fill(7);
         assert!(put_symbol(&mut assembly, 0, 3, &symbols[90..120]));
         assembly.restore(0);

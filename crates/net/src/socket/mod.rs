@@ -126,7 +126,7 @@ impl Socket {
     pub fn new(io: UdpSocket, receive_buffer: usize) -> io::Result<Socket> {
         let state = UdpSocketState::new((&io).into())?;
         let receive_buffer = request_receive_buffer(&io, receive_buffer)?;
-        // Enough to keep the device busy while the sending thread does not run.
+        // This buffer keeps the device busy while the sending thread does not run.
         sockopt::set_socket_send_buffer_size(&io, 4 << 20)?;
         let local = io.local_addr()?;
         Ok(Socket { io, state, local, receive_buffer })

@@ -205,7 +205,7 @@ fn a_session_continues_soon_after_an_outage() {
         answered(&mut session).await;
         dead.store(true, Ordering::Relaxed);
         session.write(&"into nothing".to_owned()).await.expect("open");
-        // Longer than a few doublings of the timeout.
+        // The outage lasts for a few doublings of the timeout.
         sleep(Duration::from_secs(3)).await;
         dead.store(false, Ordering::Relaxed);
         let begun = Instant::now();

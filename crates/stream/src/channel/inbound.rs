@@ -40,7 +40,7 @@ pub(crate) struct Came {
     /// Whether at least one datagram of the message was lost and restored.
     pub(crate) restored: bool,
     /// Whether a message that was sent later arrived first.
-    pub(crate) late: bool,
+    pub(crate) overtaken: bool,
 }
 
 impl Drop for Came {
@@ -126,7 +126,7 @@ impl Inbound {
     fn pass(&mut self, now: Time) {
         let path = self.counts.path.load(Ordering::Relaxed);
         let arrived = (now.as_nanos() / 1_000) as i64;
-        for Joined { message: blob, restored, late } in self.joined.drain(..) {
+        for Joined { message: blob, restored, late: overtaken } in self.joined.drain(..) {
             let message = match &mut self.judge {
                 None => {
                     let born = arrived.saturating_sub_unsigned(path);
@@ -148,7 +148,7 @@ impl Inbound {
             let Some(message) = message else { continue };
             let cost = message.cost() as u64;
             let held = self.held.fetch_add(cost, Ordering::Relaxed) + cost;
-            let came = Came { message, held: self.held.clone(), restored, late };
+            let came = Came { message, held: self.held.clone(), restored, overtaken };
             let full = held > WAITING_BYTES as u64;
             if full || matches!(self.out.try_send(came), Err(TrySendError::Full(_))) {
                 self.counts.dropped.fetch_add(1, Ordering::Relaxed);

@@ -217,7 +217,8 @@ impl Drop for Control {
     }
 }
 
-/// Creates a sender; `run` is a random number that identifies this run of the program.
+/// Creates a sender; `run` is a random number by which a server knows the sender again after a
+/// reconnection.
 pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
     let (waiting, meter) = Default::default();
     let (changed, room) = (Notify::new(), Arc::new(Semaphore::new(ROOM)));

@@ -131,11 +131,11 @@ impl Board {
         }
     }
 
-    fn on_message(&self, message: &Message, restored: bool, late: bool) {
+    fn on_message(&self, message: &Message, restored: bool, overtaken: bool) {
         let mut state = self.state();
         state.meter.on_message(clock::now(), message);
         state.status.restored += u64::from(restored);
-        if late {
+        if overtaken {
             state.meter.on_late();
         }
     }
@@ -347,16 +347,17 @@ impl Control {
     }
 
     async fn came(&mut self, came: Came) {
-        let (message, restored, late) = (came.message.clone(), came.restored, came.late);
+        let (message, restored) = (came.message.clone(), came.restored);
+        let overtaken = came.overtaken;
         drop(came);
         if self.seen.is_new(message.origin, message.number) {
             self.board.state().meter.on_bytes(clock::now(), message.bytes.len());
-            self.message(message, restored, late).await;
+            self.message(message, restored, overtaken).await;
         }
     }
 
-    pub(super) async fn message(&self, message: Message, restored: bool, late: bool) {
-        self.board.on_message(&message, restored, late);
+    pub(super) async fn message(&self, message: Message, restored: bool, overtaken: bool) {
+        self.board.on_message(&message, restored, overtaken);
         let kibis = (message.bytes.len().min(MAX_MESSAGE) >> 10) as u32 + 1;
         // The semaphore is never closed.
         let Ok(permit) = self.room.clone().acquire_many_owned(kibis).await else { return };

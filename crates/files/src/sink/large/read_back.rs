@@ -1,4 +1,4 @@
-//! Reads of a partial file that is not complete.
+//! Reads the partial file of a large file in progress.
 
 use std::io;
 

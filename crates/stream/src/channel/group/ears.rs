@@ -31,7 +31,7 @@ pub(super) struct Received {
     /// Whether a datagram of the message was lost and restored.
     pub(super) restored: bool,
     /// Whether a message that was sent later arrived first.
-    pub(super) late: bool,
+    pub(super) overtaken: bool,
 }
 
 /// An epoch whose key is known: the keys and the incomplete messages of its senders.
@@ -123,12 +123,12 @@ impl Ears {
         }
         known.senders.take(sender, header.block, &self.scratch[..len], &mut self.joined);
         let sender = (known.epoch.number, sender);
-        for Joined { message: mut signed, restored, late } in self.joined.drain(..) {
+        for Joined { message: mut signed, restored, late: overtaken } in self.joined.drain(..) {
             // A correct sender never sends a message without a code or with invalid content.
             let Some(code) = signed.last_chunk().copied() else { continue };
             signed.truncate(signed.len() - CODE);
             let Some(message) = decode(&signed) else { continue };
-            out.push(Received { sender, message, signed, code, restored, late });
+            out.push(Received { sender, message, signed, code, restored, overtaken });
         }
     }
 

@@ -176,19 +176,19 @@ impl Shared<'_> {
                 }
             }
             let keys = &self.control.wish.keys;
-            for Received { message, restored, late, .. } in received.drain(..) {
+            for Received { message, restored, overtaken, .. } in received.drain(..) {
                 if message.is_below(keys) {
                     let message = Message { born: stamp() as i64, ..message };
-                    self.message(message, restored, late).await;
+                    self.message(message, restored, overtaken).await;
                 }
             }
         }
     }
 
-    async fn message(&self, message: Message, restored: bool, late: bool) {
+    async fn message(&self, message: Message, restored: bool, overtaken: bool) {
         let is_new = self.seen.borrow_mut().is_new(message.origin, message.number);
         if is_new {
-            self.control.message(message, restored, late).await;
+            self.control.message(message, restored, overtaken).await;
         }
     }
 }
