@@ -38,7 +38,7 @@ pub struct Row {
     pub fitted: bool,
     /// An equation's prediction for this case.
     pub model: Option<f64>,
-    /// The aim.
+    /// The aim for our values, if the experiment sets one.
     pub aim: Option<Aim>,
     /// Our simulated value; `None` if the case cannot be simulated.
     pub simulated: Option<f64>,

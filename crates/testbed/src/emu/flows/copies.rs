@@ -213,9 +213,9 @@ impl Copies {
     }
 }
 
-/// Creates a folder with the objects of all copies, after a check that there is room for their
-/// results. Copies that last for a time share one object under many names. The results of these
-/// copies are by default not stored.
+/// Creates a folder with the objects of all copies, after a check that there is room for them and
+/// for what the receivers store. Copies that last for a time share one object under many names;
+/// what they deliver is by default not stored.
 fn objects(
     scenario: &Scenario,
     sizes: &[(usize, Bytes)],
@@ -285,7 +285,8 @@ fn size(
     }
 }
 
-/// The minimum of a flow's rate, its hosts' cards and the links on its route.
+/// The lowest of a flow's rate, the rates of its hosts' cards, and the maximum rate of each link on
+/// its route; `None` if nothing limits the flow.
 fn narrowest(scenario: &Scenario, flow: &Flow, own: Option<Rate>) -> Option<Rate> {
     let way = scenario.routes().between(flow.from, flow.to).unwrap_or_default();
     let links = way.into_iter().filter_map(|link| scenario.network.links[link].link.fastest());
