@@ -20,7 +20,7 @@ pub(crate) enum Candidate {
         /// Number of connections.
         streams: u16,
     },
-    /// TCP with the number of connections that the copy finds best (PSockets).
+    /// TCP with the number of connections that the copy finds best, as PSockets does.
     TcpTried,
 }
 

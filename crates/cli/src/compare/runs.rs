@@ -39,7 +39,7 @@ pub(super) struct Measured {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     /// Repeated blocks as a share of the object's blocks; for TCP, repeated segments as a share of
-    /// all segments.
+    /// the segments sent for the first time.
     pub(super) waste: f64,
     /// Number of blocks sent again; for TCP, number of segments sent again.
     pub(super) retransmitted: f64,

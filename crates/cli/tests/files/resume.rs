@@ -324,8 +324,8 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     content[0] ^= 1;
     fs::write(&source, &content).unwrap();
     fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
-    // At this rate the receiver's plan (the list of chunks that the receiver has) arrives before
-    // the sender reaches such a chunk.
+    // At this rate the sender completes no chunk before the receiver's plan (the list of the
+    // chunks that it has) arrives.
     let ended = copy(&[more, &["--rate=40M"]].concat()).end();
     let summary = ended.summary();
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");
