@@ -68,8 +68,8 @@ pub(super) fn track() -> Track {
 /// lap uses the path `track`.
 pub(super) fn run(track: Emulation, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     step(&format!(
-        "sends the same {SIZE} over an emulated path: {RATE}, {RTT}, {:.1} % loss both ways; TCP \
-         may have 64 MiB in flight",
+        "sends {SIZE} by TCP and by longhaul over an emulated path: {RATE}, {RTT}, {:.1} % loss \
+         both ways; TCP may have 64 MiB in flight",
         LOSS * 100.0
     ));
     for notice in track.notices() {

@@ -18,7 +18,7 @@ const SEND_BUFFER: u64 = 4 << 20;
 /// Largest buffer of a connection. The kernel counts a buffer's bytes in a signed number of 32
 /// bits, and the largest TCP window is half of this (RFC 7323, section 2.3).
 const TCP_BUFFER: u64 = i32::MAX as u64;
-/// If reading the clock takes longer than this, the kernel asks a device instead of the processor.
+/// Reading the clock takes longer than this if the kernel asks a device instead of the processor.
 const SLOW_CLOCK: Span = Span::from_nanos(300);
 const READINGS: u32 = 20_000;
 
@@ -224,8 +224,8 @@ mod tests {
     fn a_receive_buffer_is_judged_by_the_rate() {
         let rtt = Span::from_millis(100);
         let want = |megabits| Want { rate: Rate::from_mbps(megabits), rtt, is_asked: true };
-        // Many systems allow 212,992 bytes, of which the kernel uses half for its own records. At
-        // 300 Mbit/s 188 kB arrive in 5 ms (the limit for `Ok`), and 75 kB in 2 ms (for `Warn`).
+        // The kernel grants 106,496 bytes. At 300 Mbit/s 188 kB arrive in 5 ms (the limit for
+        // `Ok`), and 75 kB in 2 ms (for `Warn`).
         assert_eq!(receive_buffer(want(1), 106_496, None).grade, Grade::Ok);
         assert_eq!(receive_buffer(want(300), 106_496, None).grade, Grade::Warn);
         let bad = receive_buffer(want(1_000), 106_496, Some(212_992));

@@ -121,13 +121,13 @@ impl Star {
         self.servers[server].child().signal(signal);
     }
 
-    /// Returns the row of a server's source in an event.
+    /// Returns the row of a server in an event.
     pub(super) fn row(&self, event: &Value, server: usize) -> Value {
         let address = &self.servers[server].address;
         self.row_of(event, server).unwrap_or_else(|| panic!("no row of {address} in {event}"))
     }
 
-    /// Returns the row of a server's source, if the event has it.
+    /// Returns the row of a server in an event, if the event has one.
     pub(super) fn row_of(&self, event: &Value, server: usize) -> Option<Value> {
         let address = &self.servers[server].address;
         let of = |row: &&Value| row["source"].as_str().is_some_and(|s| s.contains(&**address));

@@ -90,8 +90,8 @@ impl Ssh {
         self.scratch.path().join(name)
     }
 
-    /// Creates keys and both configurations: `near` says how ssh reaches the hosts, `far` where
-    /// sshd listens.
+    /// Creates the keys, the configuration of ssh with `near` (how to reach the hosts), and that of
+    /// sshd with `far` (where to listen).
     fn configure(&self, near: &str, far: &str) {
         for name in ["user_key", "host_key"] {
             let mut keygen = Command::new("ssh-keygen");
