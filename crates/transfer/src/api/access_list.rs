@@ -13,8 +13,8 @@ use crate::session::allow;
 /// `ID:rw:ro`.
 ///
 /// # Errors
-/// The id has a typing error, a mode is unknown, a word is unknown or repeated, or the subfolder is
-/// not below the root.
+/// The id has a typing error, a mode is unknown, a service is unknown or repeated, or the subfolder
+/// is not below the root.
 pub fn parse(entry: &str) -> Result<Allow, Error> {
     Ok(allow::parse(entry)?)
 }

@@ -95,8 +95,8 @@ impl CopyRequest {
     /// Removes names at the destination that the source folder lacks, after the whole copy is on
     /// disk. If any file failed, nothing is removed. The source must be the content of one folder
     /// ([`Location::contents`]). Names excluded by filters stay. A source without files is refused.
-    /// A remote destination needs the right to read and to write. A server that does not know this
-    /// option refuses the copy.
+    /// At a remote destination the client needs the right to read and to write. A server that does
+    /// not know this option refuses the copy.
     pub fn delete(self, delete: Option<Delete>) -> CopyRequest {
         self.with(|options| options.delete = delete)
     }

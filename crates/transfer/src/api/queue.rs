@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_latest_state_is_kept_and_it_precedes_all_events() {
+    fn only_the_latest_state_is_kept_and_may_precede_older_events() {
         let queue = Queue::new(8);
         let mut reader = queue.reader();
         queue.push(Event::Plain(0));

@@ -240,8 +240,9 @@ impl RangeReads {
         self.wanted.retain(|(_, range)| !range.is_empty());
     }
 
-    /// Returns the next bytes; `None` after the last. An error is the last item: the file changed,
-    /// the client lost the right to read it, or the connection was lost.
+    /// Returns the next bytes; `None` after the last. An error is the last item: the file changed
+    /// or cannot be read, its bytes failed verification, the client lost its right, or the
+    /// connection was lost.
     pub async fn next(&mut self) -> Option<Result<RangePiece, Error>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

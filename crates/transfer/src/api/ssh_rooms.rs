@@ -94,7 +94,7 @@ impl SshRooms {
     /// that calls [`SshRooms::serve`].
     ///
     /// # Errors
-    /// `id` is not an id, or the server cannot be started or reached.
+    /// `id` is not an id, the server cannot be started or reached, or ssh's pipes fail.
     pub fn join(&self, id: &str, start: impl Fn() -> io::Result<()>) -> Result<(), Error> {
         let id: PeerId = id.parse().map_err(|error| failed("the client's id", error))?;
         let begun = Instant::now();

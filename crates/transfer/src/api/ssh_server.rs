@@ -45,7 +45,8 @@ impl SshServer {
     /// Serves on the engine's thread until ssh ends. Dropping the future cancels the server.
     ///
     /// # Errors
-    /// ssh did not start this process, no port is free, the transfer failed, or it was cancelled.
+    /// ssh did not start this process, the memory is too small, no port is free, the client does
+    /// not introduce itself, the transfer failed, or the server was cancelled.
     pub async fn serve(self) -> Result<(), Error> {
         let (options, ports) = (self.options, self.ports);
         let wish = CancelOnDrop(self.cancel.child());

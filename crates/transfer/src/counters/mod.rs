@@ -347,7 +347,7 @@ mod tests {
             (sent, first, retransmitted)
         };
         assert_eq!(came(90, 88, 95), (95, 88, 7));
-        // A report of a higher count is accepted.
+        // A sender's count that is already higher is kept.
         assert_eq!(came(40, 40, 41), (50, 49, 1));
     }
 

@@ -5,8 +5,9 @@
 //! payload of one datagram. A coded symbol (of an erasure code) replaces any one missing block of
 //! its chunk.
 //!
-//! The first transmission of a chunk reads the whole chunk and hashes it. The chunk stays in a
-//! buffer until another chunk has been read. A retransmission after that reads only its block.
+//! A pass is one run over the missing chunks. The first block of a chunk in a pass causes a read of
+//! the whole chunk, which is hashed. The chunk stays in a buffer until another chunk has been read.
+//! Blocks of the chunk that are needed later are read alone.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -33,14 +34,13 @@ pub(crate) struct Payloads {
     /// The chunk that the erasure code encoded last, and all of its symbols.
     coded: (Option<u64>, Vec<u8>),
     encoder: Encoder,
-    /// Chunks whose digests this pass (one run over the missing chunks) has sent.
+    /// Chunks whose digests were computed in this pass.
     announced: Tally,
     digests: Vec<(u64, Digest)>,
     failures_reported: usize,
     reading: Duration,
     /// The part of `reading` that was CPU time. It is measured only while whole chunks are read and
-    /// hashed. Reads of single blocks, for repairs, are few; all of their time counts as waiting
-    /// for the disk.
+    /// hashed. Other reads, for repairs, are few; all of their time counts as waiting for the disk.
     reading_cpu: Duration,
 }
 
@@ -81,8 +81,8 @@ impl Payloads {
         self.announced = Tally::new(self.announced.blocks());
     }
 
-    /// Returns the payload of `block`. A chunk that is read for the first time adds its digest to
-    /// [`Payloads::take_digests`].
+    /// Returns the payload of `block`. The first block of a chunk in a pass adds the chunk's digest
+    /// to [`Payloads::take_digests`].
     ///
     /// # Errors
     /// The block is outside of the object. A file that cannot be read is not an error here; see

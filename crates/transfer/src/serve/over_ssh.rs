@@ -27,8 +27,8 @@ use crate::write::budget::Budget;
 /// if given.
 ///
 /// # Errors
-/// The process was not started by ssh, no port is free, the client does not introduce itself, or
-/// the server is cancelled; or the error of the transfer.
+/// The process was not started by ssh, the memory is too small, no port is free, the client does
+/// not introduce itself, or the server is cancelled; or the error of the transfer.
 pub(crate) fn serve_over_ssh(
     options: ServeOptions,
     ports: Option<(u16, u16)>,

@@ -1,10 +1,10 @@
 //! A copy of one file from an HTTP server: parallel ranges, with the same partial file and journal
 //! (the list of written chunks) as any other copy.
 //!
-//! `readers` are the threads that read ranges; `checksum` computes the digest that the server
-//! published. The last chunk is written only if that digest matches, so a wrong file never gets its
-//! name. The journal belongs to one version, identified by ETag or modification time; without
-//! either, an interrupted copy starts over.
+//! `readers` are the threads that read ranges. If the server published a digest, `checksum`
+//! computes the same digest of the arrived content. The last chunk is written only if both digests
+//! are equal, so a wrong file never gets its name. The journal belongs to one version, identified
+//! by ETag or modification time; without either, an interrupted copy starts over.
 
 mod checksum;
 mod readers;
@@ -33,7 +33,7 @@ use crate::summary::Summary;
 
 /// Maximum number of versions to try, if the file changes during the copy.
 const MOST_VERSIONS: u32 = 4;
-/// Maximum number of passes over chunks that cannot be synced.
+/// Maximum number of passes in a row: chunks that cannot be synced are copied again.
 const MOST_PASSES: u32 = 4;
 /// A connection that delivers no data for this long is retried.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -254,8 +254,8 @@ impl Fetching<'_> {
         })
     }
 
-    /// Returns the bytes that need not be copied. An existing file under the final name does
-    /// not help, because the server cannot compare it.
+    /// Returns the bytes that need not be copied. Content that would have to be compared with the
+    /// source counts as different, because the server sends no hashes of chunks.
     fn planned(&self, sink: &mut Sink, manifest: &Manifest, plan: Plan) -> Result<u64, Error> {
         for compare in &plan.compare {
             sink.compare_result(compare.entry, &vec![false; compare.values.len()])?;
