@@ -75,8 +75,7 @@ pub(super) fn of_flows(summaries: &[Summary], rows: &Rows) -> Summary {
         socket_lost: sum(|s| s.socket_lost),
         memory_lost: sum(|s| s.memory_lost),
         early_lost: sum(|s| s.early_lost),
-        // The sources share a port, and each counts all datagrams that the port refused. So the
-        // counts are not added.
+        // Not added: the sources share a port, and each counts all datagrams the port refused.
         refused_datagrams: summaries.iter().map(|s| s.refused_datagrams).max().unwrap_or(0),
         sender,
         receiver: ReceiverAccounting {

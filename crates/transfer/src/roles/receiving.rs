@@ -92,8 +92,7 @@ struct Running<'a, 'b> {
     on_wire: Pieces,
     /// A chunk from the control stream that waits for memory. Meanwhile no message is read.
     waiting: Option<(u64, Vec<u8>)>,
-    /// The request for memory for `waiting`. It waits in order with the requests of the additional
-    /// streams.
+    /// The request for memory for `waiting`, in order with the requests of the other streams.
     room_request: Option<RoomRequest>,
     /// Permits for the memory of chunks from streams.
     room: Arc<Semaphore>,
@@ -557,7 +556,7 @@ impl Running<'_, '_> {
             let mut pieces = Pieces::new(chunks);
             let (_writer, mut reader) = session.split();
             // The permit for a chunk's memory, from the chunk's first piece on.
-            let mut place = None;
+            let mut permit = None;
             loop {
                 let read = tokio::select! {
                     read = reader.read::<Frame>() => read,
@@ -571,7 +570,7 @@ impl Running<'_, '_> {
                     Ok(None) | Err(_) => return,
                 };
                 count_piece(&board, &piece);
-                let room = match place.take() {
+                let room = match permit.take() {
                     Some(room) => room,
                     None => match room_for_chunk(room.clone(), board.clone()).await {
                         Some(room) => room,
@@ -580,7 +579,7 @@ impl Running<'_, '_> {
                 };
                 let chunk = match pieces.take(piece) {
                     Ok(None) => {
-                        place = Some(room);
+                        permit = Some(room);
                         continue;
                     }
                     Ok(Some((chunk, content))) => Ok(Streamed { chunk, content, room }),
