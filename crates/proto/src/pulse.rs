@@ -28,7 +28,8 @@ pub(crate) fn until_train(next: PacketNumber) -> u64 {
     TRAIN_EVERY - next.0 % TRAIN_EVERY
 }
 
-/// Shortest interval between pulses. Only the end of the first train is reported earlier.
+/// Shortest interval between pulses. Only the end of the first measured train is reported before
+/// the interval is over.
 const MIN_INTERVAL: Span = Span::from_millis(5);
 const MAX_INTERVAL: Span = Span::from_millis(100);
 /// Interval of pulses without data or changes.
@@ -43,7 +44,8 @@ pub struct Pulses {
     sequence: u64,
     /// Whether something arrived or changed since the last pulse.
     news: bool,
-    /// Whether the first train ended since the last pulse; the sender waits for the result.
+    /// Whether the first measured train ended since the last pulse; the sender waits for the
+    /// measurement.
     urgent: bool,
     newest: Option<(PacketNumber, Time)>,
     meter: TrainMeter,

@@ -1,9 +1,10 @@
 //! Compares any protocol's sender with a simple model of a correct sender, over random operations
 //! and with a receiver that sends any message.
 //!
-//! The model knows no protocol. For each block it tracks how often the block was sent, how often it
-//! was named as missing, and whether it is known to have arrived. A message that the sender refuses
-//! has no effect on the model.
+//! The model knows only two facts about a protocol: whether it sends listed losses before new
+//! blocks, and whether it resends only reported blocks. For each block the model tracks how often
+//! the block was sent, how often it was named as missing, and whether it is known to have arrived.
+//! A message that the sender refuses has no effect on the model.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -431,7 +432,7 @@ fn a_sender_of_new_blocks_before_lost_ones_is_detected() {
     run(&deaf, settings(row), 400, &[Step::Grant(90), Step::Send(1), lost, Step::Send(60)]);
 }
 
-/// Settings without extra copies, early blocks and a limiting window, and with buffers of sixteen
+/// Settings without extra copies, early blocks or a limiting window; buffers have [`BUFFER`]
 /// blocks.
 fn settings(row: &'static Row) -> Settings {
     let wanted = [("tail-copies", 1.0), ("buffer", BUFFER as f64), ("early", 0.0), ("window", 1e9)];

@@ -193,7 +193,7 @@ impl Flow {
         self.sfc.target()
     }
 
-    /// Adds the rate freed by departed flows to the estimate.
+    /// Raises the estimate by this flow's part of the rate that departed flows freed.
     pub(super) fn raise_estimate(&mut self, by: f64) {
         self.ce.raise(by, self.standing.bound());
     }

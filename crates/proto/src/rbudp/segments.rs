@@ -60,7 +60,7 @@ pub(super) struct Segment {
     /// Datagrams sent since the last DONE.
     since_done: u32,
     /// The last complete answer covers the blocks before this number. Of the covered blocks, the
-    /// receiver lacks only those that it reported missing.
+    /// receiver needs only those that it reported missing.
     answered_to: u32,
     pending_done: Option<PendingDone>,
     repairs: VecDeque<Range<u32>>,
@@ -167,7 +167,7 @@ impl Segment {
         Some(run)
     }
 
-    /// Counts a run of repairs, so that the round ends with symbols for their chunk.
+    /// Counts a run of repairs, so that the round ends with symbols for their chunks.
     pub(super) fn note_repeated(&mut self, layout: &Layout, segment: u32, run: &Range<u32>) {
         for index in run.clone() {
             *self.repeated.entry(layout.chunk_of(Block { segment, index })).or_default() += 1;

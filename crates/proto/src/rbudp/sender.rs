@@ -98,8 +98,8 @@ impl RbudpSender {
         self.settle(now, segment);
     }
 
-    /// Whether repairs of a round that ends now would arrive after the last first send. A loss
-    /// among these repairs would then cost another round trip.
+    /// Whether repairs of a round that ends now would leave after the last first send. A loss among
+    /// these repairs would then cost another round trip.
     fn is_tail(&self) -> bool {
         let frontier = &self.end.frontier;
         let left = self.end.layout.blocks().saturating_sub(frontier.passed());
@@ -110,7 +110,7 @@ impl RbudpSender {
     }
 
     /// Adds coded symbols to a segment's round before its DONE, if it is one of the last rounds and
-    /// the loss is known.
+    /// losses are expected.
     fn code_round(&mut self, segment: u32) {
         if !self.codes || !self.is_tail() {
             return;

@@ -21,7 +21,7 @@ const MISSED_FRAMES: u32 = 64;
 /// Minimum pause after a symbol within a frame before the missing symbols are taken for lost:
 /// longer than the pauses between the bursts of a paced sender.
 pub(super) const PAUSE: Span = Span::from_millis(10);
-/// Pause after a frame's last symbol, or after the first symbol of the next frame, before missing
+/// Pause after a frame's last symbol, or after the first symbol of a newer frame, before missing
 /// symbols are taken for lost. Reordered symbols arrive within this time.
 const GRACE: Span = Span::from_millis(2);
 
@@ -399,7 +399,7 @@ impl Receiver {
         Some(late)
     }
 
-    /// Whether a symbol has arrived, of a frame that is not yet delivered.
+    /// Whether this symbol has arrived; false once its frame is delivered or missed.
     pub fn is_here(&self, frame: u32, index: u16) -> bool {
         let open = self.open.get(&frame);
         open.is_some_and(|open| {
