@@ -1,5 +1,5 @@
-//! `--json`: one object a line on stdout, each with its `event`; the last is `summary` or `error`,
-//! except at a server. docs/events.md has each event of each command and its fields.
+//! `--json`: one object a line on stdout, each with its `event`. docs/events.md has each event of
+//! each command and its fields, and lists the commands that end with `summary` or `error`.
 //!
 //! If a field has a unit, its name ends with the unit: `_bps` means bits a second, `bytes` bytes.
 //! Paths that are not UTF-8 are shown with replacement characters, and have all their bytes in a

@@ -1,7 +1,8 @@
 //! The `longhaul` command.
 //!
 //! [`args`] parses the command line, adds defaults from the configuration, and calls the
-//! subcommand. Each subcommand has its own file, which defines, checks and runs its arguments.
+//! subcommand. Each subcommand has its own file, which defines and checks its arguments, and runs
+//! it.
 //!
 //! Shared modules: [`config`] (defaults from files), [`quantity`] (`950M`, `0.1%`), [`reach`] (how
 //! another host is reached), [`exit`] (statuses), [`console`] (choice of stdout or stderr),

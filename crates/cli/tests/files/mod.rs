@@ -1,4 +1,5 @@
-//! Tests of files, trees and identities, and of their failures, with the real binary.
+//! Tests with the real binary: copies of files and trees, their failures and output, and servers
+//! and identities.
 
 mod copies;
 pub(crate) mod destination_trouble;

@@ -60,7 +60,7 @@ fn the_progress_bar_ends_at_100_percent() {
     let id = pinned(&pair);
     let command = cp(&pair, &[&id, &"--rate=20M", &"object", &pair.at("")]);
     let mut screen = Terminal::start(command);
-    // The bar shows a value between 0 and 100 %.
+    // Waits until the bar is no longer empty.
     screen.shows("of 6.00 MB");
     screen.shows("[=");
     let (ended, text) = screen.end();

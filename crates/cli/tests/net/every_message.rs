@@ -183,8 +183,8 @@ fn fixed(tag: u32, value: impl ToString, wire_type: u64, bytes: &[u8]) -> (Strin
     (value.to_string(), [&key(tag, wire_type)[..], bytes].concat())
 }
 
-/// An encoded message without its field `tag`, and the bytes of the field's first value: none for a
-/// varint. `None` if the field is absent.
+/// An encoded message without its field `tag`, and the bytes of the field's first value (a varint
+/// counts as no bytes), or `None` if the field is absent.
 fn without(encoded: &[u8], tag: u32) -> (Vec<u8>, Option<Vec<u8>>) {
     let (mut rest, mut kept, mut own) = (encoded, Vec::new(), None);
     while !rest.is_empty() {

@@ -170,7 +170,7 @@ pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
 }
 
 #[test]
-fn a_disk_slower_than_the_network_slows_the_sender_and_loses_nothing() {
+fn a_disk_slower_than_the_network_slows_the_sender_which_wastes_little() {
     // Each write of 1 MiB takes 60 ms longer, so the disk writes at most 17.5 MB/s. The sender
     // sends 50 MB/s (400 Mbit/s).
     let slow = need!(slow_disk(60));
@@ -292,7 +292,7 @@ fn the_creation_of_files_limits_a_copy_of_many_small_files() {
 }
 
 #[test]
-fn three_copies_onto_a_slow_disk_share_memory_for_two_without_losses() {
+fn three_copies_onto_a_slow_disk_lose_nothing_for_want_of_memory() {
     // Each copy reserves 32 of the 64 MiB, so the third one waits.
     let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(60_000_000);

@@ -193,7 +193,7 @@ fn channel_continues((mode, carrier, fault, of): (&str, Carrier, Fault, Of)) {
 }
 
 #[test]
-fn a_channel_survives_20_s_without_its_network_with_no_duplicate_and_if_reliable_no_gap() {
+fn a_channel_survives_20_s_without_network_or_server_with_no_duplicate_and_if_reliable_no_gap() {
     let cuts = |mode| [Of::Sender, Of::Receiver].map(|of| (mode, Carrier::Quic, Fault::Cut, of));
     let modes = ["reliable", "latest", "datagram", "deadline"].into_iter().flat_map(cuts);
     let reliable = [

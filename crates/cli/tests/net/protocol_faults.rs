@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// ([`WAYS`]), so that each end fails as sender and as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
-/// Waits for the first progress event of a copy that has sent 500 datagrams, or by TCP 600 kB.
+/// Waits for a progress event of at least 500 sent datagrams, or by TCP of 600 kB.
 fn under_way(copy: &mut Child, cell: Cell) {
     // Counts sent datagrams, because some protocols repair losses only after they have sent
     // everything.
@@ -129,7 +129,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 }
 
 #[test]
-fn with_a_disk_slower_than_the_network_memory_is_bounded_and_nothing_is_lost() {
+fn with_a_disk_slower_than_the_network_memory_is_bounded_and_loses_nothing() {
     // Each write of 1 MiB takes at least 100 ms, so the disk takes at most 10.5 MB/s. The sender
     // sends 50 MB/s (400 Mbit/s).
     let slow = need!(faults::slow_disk(100));

@@ -173,7 +173,8 @@ fn data_that_overtake_the_request_over_ssh_are_kept() {
     for _ in 0..5 {
         let summary = ssh.copies(Way::Push, "", &["--rate=300M"]).summary();
         let number = |name: &str| summary[name].as_u64().expect("a number");
-        // A busy host may lose a few datagrams. A server that drops early data loses up to a third.
+        // A busy host may lose a few datagrams. A server that dropped the data that come before the
+        // request would lose up to a third.
         assert!(number("path_lost") < number("sent") / 20, "{summary}");
     }
 }
@@ -216,7 +217,7 @@ fn a_tree_is_copied_over_ssh_through_a_jump_host() {
 }
 
 #[test]
-fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_lock_file() {
+fn a_tree_copied_over_ssh_to_a_new_name_leaves_no_mark() {
     let ssh = need!(Ssh::new());
     write(&ssh.here.join("tree/f"), b"content");
     for n in 0..8 {
