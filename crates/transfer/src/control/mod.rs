@@ -5,15 +5,20 @@
 //! so old and new versions can communicate. The code that uses a message first checks it against
 //! the object, before it allocates anything.
 //!
-//! | from | message | when |
+//! | from | message | when it is sent, or what it says |
 //! | --- | --- | --- |
 //! | client | [`Request`] | first |
 //! | sending end | [`Offer`], then [`Pass`] | immediately; another `Pass` resends chunks |
-//! | receiving end | [`Card`] | immediately, if it knows its network card |
+//! | receiving end | [`Card`] | immediately, if the speed of its network card is known |
 //! | receiving end | [`Plan`] | when it knows the list of files: the chunks that need not be sent |
+//! | sending end | [`Compared`] | which of the chunks that the plan asks about are equal |
 //! | sending end | [`Digests`] | with the data: the expected digest of each chunk |
+//! | sending end | [`ChunkPiece`] | data that go over a stream |
+//! | client | [`Attach`] | first on an additional stream for data |
 //! | both | [`Relay`] | a protocol's control message |
 //! | both | [`Status`] | ten times a second: accounting, progress |
+//! | both | [`EntryFailed`] | an entry of the list failed at this end |
+//! | server | [`Ping`] | asks whether the client is alive; the client answers with a `Ping` |
 //! | server | [`Wait`] | when a transfer has to wait; again when it may start |
 //! | receiving end | [`Held`] | another copy holds the destination; the server waits |
 //! | receiving end | [`Needless`] | these chunks are no longer needed |
@@ -21,7 +26,8 @@
 //! | receiving end | [`DeletedNames`] | these names were removed; only on request |
 //! | receiving end | [`PassEnd`] | the pass has ended, and these chunks must be sent again |
 //! | receiving end | [`Lease`] | with several sources: the chunks that this source sends next |
-//! | receiving end | [`Outcome`] | everything has its final name |
+//! | receiving end | [`Outcome`] | the result: everything has its final name or has failed |
+//! | client | [`Heard`] | in a push: the client has the outcome |
 //!
 //! Instead of a request a client may open with a [`Probe`]; the server answers it, and each
 //! [`ProbeRun`] that follows, with a [`ProbeCount`]. Or the client opens with a [`Survey`]. The

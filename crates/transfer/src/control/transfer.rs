@@ -124,7 +124,8 @@ pub struct Compared {
     pub same: Vec<bool>,
 }
 
-/// Chunks that are no longer needed: their file has failed, or another source sends them.
+/// Chunks that are no longer needed: their files have failed or are equal at the destination, or
+/// another source sends them.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Needless {
     /// The chunks of the virtual object.
@@ -368,7 +369,7 @@ pub struct Outcome {
     /// Files skipped because equal ones exist.
     #[prost(uint64, tag = "2")]
     pub skipped: u64,
-    /// Entries that failed at the receiving end: path and reason.
+    /// Entries that failed at either end, up to a limit.
     #[prost(message, repeated, tag = "3")]
     pub failed: Vec<EntryFailed>,
     /// BLAKE3 of the object, if all of it was hashed.

@@ -5,7 +5,7 @@
 //! - `hooks` passes events to the user and cancels on request; `question` times the user's answers;
 //!   `summing` creates the summary.
 //! - `local` copies within this host, `http` copies from an HTTP server; both use `to_files`.
-//! - `many` runs a copy from several sources, with one session for each source.
+//! - `crate::many` runs a copy from several sources, with one session for each source.
 //! - `pipe` copies content of unknown length in parts: `feed` reads the parts, `pipe_board` reports
 //!   them.
 //! - `rehearsal` is a session without a network, for the fuzzer.

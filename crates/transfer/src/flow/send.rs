@@ -62,7 +62,7 @@ pub(crate) enum SendCommand {
     /// The receiver wants this challenge echoed by datagram on this path, to verify the sender's
     /// address.
     Challenge(Path, Vec<u8>),
-    /// The receiver has these blocks.
+    /// These blocks need not be sent.
     Skip(Vec<BlockRange>),
     /// The receiver asks which of its chunks are equal here.
     Compare(Compare),
@@ -365,8 +365,8 @@ impl Sending {
     /// sealing.
     ///
     /// Once a file has failed, digests go on the stream only, behind the message of the failure. A
-    /// datagram could overtake that message. The receiver would then accept the filler bytes that
-    /// replace the file as content.
+    /// datagram could overtake that message. The receiver would then accept as content the filler
+    /// bytes that are sent for the failed file.
     fn send_digests(&mut self, now: Time) {
         let failed = report_failures(&mut self.payloads, &self.outbox, &self.events);
         let digests = self.payloads.take_digests();

@@ -57,7 +57,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Removes chunks that the receiver has.
+    /// Removes chunks that need not be sent.
     pub(crate) fn skip(&self, chunks: Vec<Range<u64>>) {
         let _ = self.commands.send(StreamCommand::Skip(chunks));
     }

@@ -271,8 +271,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Waits until the connected sources have ended, after the writer has told them that the object
-    /// is complete.
+    /// Waits until the connected sources have ended, at most [`FAREWELL`]. The writer has told them
+    /// that the object is complete.
     async fn say_farewell(&mut self) {
         let farewell = tokio::time::sleep(FAREWELL);
         tokio::pin!(farewell);

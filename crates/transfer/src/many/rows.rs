@@ -100,7 +100,7 @@ impl Rows {
         self.rows().iter().any(|row| row.is_connected() && !row.silent)
     }
 
-    /// Returns whether any source has a session, silent or not.
+    /// Returns whether the copy from any source is connected, silent or not.
     pub(super) fn any_connected(&self) -> bool {
         self.rows().iter().any(Row::is_connected)
     }
@@ -132,7 +132,7 @@ impl Rows {
         rows.iter().map(one).collect()
     }
 
-    /// Returns the progress of different objects, added up.
+    /// Returns the progress of all sources, added up.
     pub(super) fn total(&self) -> Progress {
         let sources = self.table();
         let rows = self.rows();
