@@ -1,4 +1,4 @@
-//! Copies: runtimes, events, cancelling, resuming, trust.
+//! Copies: runtimes, events, cancelling, resuming, trust, errors.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Servers: the list of clients, shutting down.
+//! Servers: the list of clients, shutdown, replicas whose client has ended, and invalid settings.
 
 use std::fs;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Records which blocks have arrived: one bit each, marked in constant time, read a word at a time.
 //!
-//! A billion blocks take 125 MB; for such a large object, receivers keep a tally only for each
-//! incomplete segment. A set bit is never cleared.
+//! A billion blocks take 125 MB, so receivers keep a tally only for each incomplete segment. A set
+//! bit is never cleared.
 
 use alloc::vec;
 use alloc::vec::Vec;

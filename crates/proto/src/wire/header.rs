@@ -12,7 +12,7 @@
 //! In a flow of a stream or channel, the block field holds a number of that protocol. A probe and
 //! its answer have the same random block field. In control messages and challenges the field is 0.
 
-/// The id of a flow. A flow takes one object from one sender to one receiver. The id is random.
+/// The id of a flow: the datagrams of one object, stream or channel from one sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 
