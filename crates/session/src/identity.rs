@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_seed_is_the_key_of_rfc_8032() {
-        // Section 7.1, test 1.
+        // RFC 8032, section 7.1, test 1.
         let hex = |text: &str| HEXLOWER.decode(text.as_bytes()).expect("hexadecimal");
         let seed = hex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
         let public = hex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");

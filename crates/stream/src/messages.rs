@@ -57,7 +57,7 @@ pub struct Send {
     /// The stream's name: words joined by slashes, at most 512 bytes.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The flow of its datagrams.
+    /// The number of the flow that carries the datagrams.
     #[prost(uint32, tag = "2")]
     pub flow: u32,
     /// The cipher of the datagrams.
@@ -93,8 +93,8 @@ pub struct Receive {
     /// The stream's name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The flow of its datagrams. The client sends sealed control datagrams of this flow at
-    /// least once a second, which tell the server its address.
+    /// The number of the flow that carries the datagrams. At least once a second the client sends a
+    /// sealed control datagram of this flow, which tells the server the client's address.
     #[prost(uint32, tag = "2")]
     pub flow: u32,
     /// The cipher of the datagrams.

@@ -254,7 +254,7 @@ fn sparse_files_stay_sparse() {
     assert_eq!(tree(&ends.from), tree(&ends.to));
     let blocks = std::fs::metadata(ends.to.join("sparse")).unwrap().blocks();
     assert!(blocks * 512 < CHUNK, "{blocks} blocks");
-    // One separate file, whose digest includes its holes.
+    // The digest of a file that is copied alone includes its holes.
     let outcome = super::copy(&[&from], &ends.to.join("alone"));
     let expected = blake3::hash(&std::fs::read(&from).unwrap());
     assert_eq!(outcome.digest, Some(*expected.as_bytes()));

@@ -44,7 +44,7 @@ mod tests {
         let mut flows = Flows::default();
         let first = [connection(1, 1_000_000), connection(2, 900_000), connection(3, 10)];
         assert_eq!(flows.count(&first, 2_000_000), 2);
-        // The first has stopped, a fourth has started.
+        // The first connection has stopped, and a fourth one has started.
         let next = [first[0], connection(2, 1_000_000), connection(3, 20), connection(4, 90_000)];
         assert_eq!(flows.count(&next, 200_000), 2);
         assert_eq!(flows.count(&next, 200_000), 0);

@@ -167,7 +167,7 @@ impl Scattered {
                     self.stride = usize::try_from(i32::from_ne_bytes(*stride)).unwrap_or(1).max(1);
                 }
             }
-            // A timespec.
+            // The payload is a timespec.
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                 let word = |at: usize| Some(i64::from_ne_bytes(*payload.get(at..)?.first_chunk()?));
                 let parts = word(0).zip(word(8));
