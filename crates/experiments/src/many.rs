@@ -168,17 +168,17 @@ pub(crate) static MANY: Experiment = Experiment {
               its share, to 4] - [RBUDP, told the link, to 4] | 2} s, but send {RBUDP, told the \
               link, to 4 | waste} % of the object needlessly. Other traffic then cannot use the \
               link.\n\n\
-              GTP's receivers divide their own links, which are not the bottleneck here. 16 \
-              receivers request more than the shared link carries, and {GTP, to 16 | waste} % of \
-              the object is sent needlessly; with four receivers {GTP, to 4 | waste} %. SABUL \
-              finds its share, with a waste of {SABUL, to 4 | waste} % for four receivers and \
-              {SABUL, to 16 | waste} % for 16. The last of these 16 has the object {[SABUL, to 16] \
-              - [RBUDP, told its share, to 16] | 1} s later than with RBUDP, and the first has it \
-              after half of RBUDP's time. TCP serves the near receivers first: of four receivers \
-              one has the object after {TCP CUBIC, to 4 | time until one has it | 1} s and the \
-              last after {TCP CUBIC, to 4 | 2} s. Eight connections for each receiver help with 16 \
-              receivers ({TCP CUBIC, 8 connections, to 16 | 1} s instead of {TCP CUBIC, to 16 | \
-              1}), not with four ({TCP CUBIC, 8 connections, to 4 | 1} s instead of {TCP CUBIC, to \
-              4 | 1}).",
+              A receiver of GTP divides the rate of its own link among its senders; here these \
+              links are not the bottleneck. 16 receivers request more than the shared link \
+              carries, and {GTP, to 16 | waste} % of the object is sent needlessly; with four \
+              receivers {GTP, to 4 | waste} %. SABUL finds its share, with a waste of {SABUL, to 4 \
+              | waste} % for four receivers and {SABUL, to 16 | waste} % for 16. The last of these \
+              16 has the object {[SABUL, to 16] - [RBUDP, told its share, to 16] | 1} s later than \
+              with RBUDP, and the first has it after half of RBUDP's time. TCP serves the near \
+              receivers first: of four receivers one has the object after {TCP CUBIC, to 4 | time \
+              until one has it | 1} s and the last after {TCP CUBIC, to 4 | 2} s. Eight \
+              connections for each receiver help with 16 receivers ({TCP CUBIC, 8 connections, to \
+              16 | 1} s instead of {TCP CUBIC, to 16 | 1}), not with four ({TCP CUBIC, 8 \
+              connections, to 4 | 1} s instead of {TCP CUBIC, to 4 | 1}).",
     set: Set::Full,
 };

@@ -94,7 +94,7 @@ pub(super) fn of_channels() -> Vec<Vec<u8>> {
     };
     let mut cutter = Cutter::new(90, Code::Xor { group: 2 }, Span::from_millis(20));
     let mut datagrams = Vec::new();
-    // No error: the message is short.
+    // This cannot fail, because the message is short.
     let _ = cutter.message(Time::ZERO, &encode(&whole), &mut datagrams);
     vec![
         [ask(ChannelAsked::Publish(publish)), ask(ChannelAsked::Part(first.clone()))].concat(),
