@@ -5,8 +5,8 @@
 //! > packets (without blocking) until it receives the completion signal from the data receiver
 //! > specifying that all data has been successfully received.
 //!
-//! The sender sends a batch, checks for an acknowledgement without waiting for one, and chooses the
-//! next packet among all unacknowledged packets, as from a circular buffer (the *circle*). The
+//! The sender sends a batch and checks for an acknowledgement without waiting for one. It chooses
+//! the next packet among all unacknowledged packets, as from a circular buffer (the *circle*). The
 //! receiver acknowledges over UDP after a fixed number of newly received packets
 //! ([`ACK_FREQUENCY`]), and sends one completion signal on the reliable channel. A sender that
 //! continues until that signal sends useless packets for one round trip. These packets are at least

@@ -8,7 +8,7 @@
 //! > is compared against the pre-calculated table values to determine the current state of the
 //! > network and pull a corresponding rate from the table.
 //!
-//! Here a segment is this number of datagrams (the setting `state-segment`), not a part of the
+//! Here a segment is a number of datagrams (the setting `state-segment`), not a part of the
 //! object. The study gives no formula for the table. Ours has [`STATES`] states at equal distances,
 //! the k-th at k/20 of the maximum rate. After a segment the bandwidth is the rate minus the lost
 //! part. A tolerated loss raises the state by one; otherwise the new state is the lowest whose rate

@@ -12,16 +12,16 @@
 //! A *ceiling* is an upper limit of C_r that was found. After a loss, it is a rate just below the
 //! arrival rate. After a queue grew, it is a rate a few steps below C_r. After a train of many
 //! steps, it is a rate just below the train's rate. While no ceiling holds, a small loss is enough
-//! to set one. While a ceiling holds, only loss above the threshold of the capacity estimator (CE,
-//! which follows one flow) counts, because a path may lose a little at any rate. If flows send far
+//! to set one. While a ceiling holds, loss counts only above the threshold of the capacity
+//! estimator (CE, which follows one flow): a path may lose a little at any rate. If flows send far
 //! less than requested, the loss may come from hosts that pause and catch up. Such loss counts only
 //! if the next interval has it too. A ceiling that is found again holds longer.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling
 //! steps up to the sum of the trains' rates, or to a ceiling that all flows show. The fastest train
-//! most likely showed the receiver's link, so near that train's rate the steps of C_r are small,
-//! and each step is observed for another interval.
+//! most likely showed the receiver's link. Near that train's rate the steps of C_r are therefore
+//! small, and each step is observed for another interval.
 //!
 //! An overloaded link delays and drops all flows alike; a bad path affects only its own flow. The
 //! link's loss is therefore the loss of the median flow, weighted by rate. The link's queue is a

@@ -98,8 +98,8 @@ tuning! {
     /// Minimum absolute change of its round-trip time that a sender reports if the receiver has
     /// to find its capacity. Hosts cause smaller changes by themselves.
     least_rtt_change: Span = Span::from_millis(1);
-    /// Lateness that a sender makes up for in one burst. Otherwise a busy sender would fall behind
-    /// its rate and seem unable to reach it.
+    /// Lateness that a sender makes up for in one burst. Without this, a busy sender would fall
+    /// behind its rate and seem unable to reach it.
     late: Span = Span::from_millis(2);
 
     /// Maximum share of the rate of a first packet train (datagrams sent back to back) that is
