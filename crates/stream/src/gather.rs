@@ -25,7 +25,7 @@ use crate::terms::{Phase, Terms, keys};
 /// Maximum bytes of originals of incomplete frames; their repairs may take the same amount again.
 const MEMORY: usize = 64 << 20;
 
-/// A frame whose symbols are being gathered, or are complete.
+/// A frame, or a payload of several frames, whose symbols are being gathered or are complete.
 pub(crate) struct Frame {
     pub(crate) number: u32,
     pub(crate) length: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Frame {
     /// The delay from the sender until `at`.
     pub(crate) took: Span,
     pub(crate) deadline: Span,
-    /// Maximum number of the program's frames that the sender packs into one frame; 1 for none.
+    /// Maximum number of frames in a payload; 1 if the sender sends each frame separately.
     pub(crate) group: u32,
 }
 

@@ -1,5 +1,5 @@
 //! A sender's flow at the server: opens (decrypts) each datagram, and passes datagrams to the relay
-//! in blocks. A block is a buffer of up to 64 KiB of opened datagrams.
+//! in buffers. A buffer has up to 64 KiB of opened datagrams.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -14,7 +14,7 @@ use longhaul_proto::stream::{Arrivals, Head, Meter};
 use longhaul_proto::units::Rate;
 use longhaul_proto::wire::header::Kind;
 
-use crate::relay::{Block, Work};
+use crate::relay::{Buffer, Work};
 use crate::terms::Terms;
 
 /// Counters of a sender's flow, for other threads.
@@ -66,16 +66,16 @@ pub(crate) struct Ingress {
     meter: Meter,
     arrivals: Arrivals,
     came: Arc<Came>,
-    /// Blocks that the relay has returned. A stream has a fixed number of blocks: if the relay is
+    /// Buffers that the relay has returned. A stream has a fixed number of buffers: if the relay is
     /// slow, datagrams are lost, but the memory does not grow.
-    spare: Receiver<Block>,
+    spare: Receiver<Buffer>,
     relay: Sender<Work>,
-    filling: Option<Block>,
-    /// When to check again whether the relay has returned a block.
+    filling: Option<Buffer>,
+    /// When to check again whether the relay has returned a buffer.
     again: Option<Time>,
 }
 
-/// Interval of checks for a free block, while a block is partly filled.
+/// Interval of checks for a free buffer, while a buffer is partly filled.
 const LOOK: Span = Span::from_millis(1);
 
 impl Ingress {
@@ -83,7 +83,7 @@ impl Ingress {
         data: Opener,
         terms: Terms,
         came: Arc<Came>,
-        spare: Receiver<Block>,
+        spare: Receiver<Buffer>,
         relay: Sender<Work>,
     ) -> Ingress {
         let meter = Meter::new(terms.interval());
@@ -91,26 +91,26 @@ impl Ingress {
         Ingress { data, terms, meter, arrivals, came, spare, relay, filling, again }
     }
 
-    /// Opens a datagram into a block. A datagram without room counts as lost.
+    /// Opens a datagram into a buffer. A datagram without room counts as lost.
     fn take(&mut self, now: Time, datagram: &Datagram<'_>) {
-        if self.filling.as_ref().is_some_and(|block| block.room() < datagram.bytes.len()) {
+        if self.filling.as_ref().is_some_and(|buffer| buffer.room() < datagram.bytes.len()) {
             self.forward();
         }
         if self.filling.is_none() {
             self.filling = self.spare.try_recv().ok();
         }
-        let Some(block) = &mut self.filling else { return };
+        let Some(buffer) = &mut self.filling else { return };
         let header = &datagram.header;
-        let opened = self.data.open(now, header, datagram.bytes, block.free());
+        let opened = self.data.open(now, header, datagram.bytes, buffer.free());
         let Ok(len) = opened else { return };
         self.meter.on_datagram(datagram.at, header.number.0);
         self.came.datagrams.fetch_add(1, Ordering::Relaxed);
         // Invalid datagrams are not forwarded.
         let symbol = self.terms.symbol;
-        let Ok(head) = Head::decode(header.block, &block.free()[..len], symbol) else { return };
+        let Ok(head) = Head::decode(header.block, &buffer.free()[..len], symbol) else { return };
         let is_whole = head.symbol_len(symbol).is_ok_and(|symbol| Head::LEN + symbol == len);
         if is_whole && head.length <= self.terms.frame {
-            block.keep(header.block, len);
+            buffer.keep(header.block, len);
             let bytes = (len + SEALED_OVERHEAD) as u64;
             self.arrivals.on_symbol(datagram.at, head.frame, head.index, bytes);
             self.came.next.fetch_max(head.frame.saturating_add(1), Ordering::Relaxed);
@@ -118,20 +118,20 @@ impl Ingress {
     }
 
     fn forward(&mut self) {
-        if let Some(block) = self.filling.take() {
+        if let Some(buffer) = self.filling.take() {
             // The send cannot fail, because the relay thread ends only after this flow.
-            let _ = self.relay.send(Work::Forward(block));
+            let _ = self.relay.send(Work::Forward(buffer));
         }
     }
 }
 
 impl Ingress {
-    /// Forwards the current block if the relay has returned another block. Otherwise continues to
-    /// fill the current block. Without this rule, all blocks would wait at a paused relay, each
+    /// Forwards the current buffer if the relay has returned another buffer. Otherwise continues to
+    /// fill the current buffer. Without this rule, all buffers would wait at a paused relay, each
     /// nearly empty.
     fn end_batch(&mut self, now: Time) {
         self.again = None;
-        if self.filling.as_ref().is_none_or(Block::is_empty) {
+        if self.filling.as_ref().is_none_or(Buffer::is_empty) {
             return;
         }
         match self.spare.try_recv() {

@@ -13,22 +13,23 @@ use longhaul_proto::wire::header::Kind;
 
 use crate::place::Place;
 
-/// Number of blocks (buffers) of one stream. So at most 4 MiB wait for the relay.
-const BLOCKS: usize = 64;
-const BLOCK: usize = 64 << 10;
+/// Number of buffers of one stream. So at most 4 MiB wait for the relay.
+const BUFFERS: usize = 64;
+/// Size of a buffer in bytes.
+const SIZE: usize = 64 << 10;
 
 /// A buffer of opened (decrypted) datagrams.
-pub(crate) struct Block {
+pub(crate) struct Buffer {
     bytes: Box<[u8]>,
     filled: usize,
     /// For each datagram: the `block` field of its header, and the end of its payload in `bytes`.
     datagrams: Vec<(u64, usize)>,
 }
 
-impl Block {
-    fn new() -> Block {
-        let datagrams = Vec::with_capacity(BLOCK / 64);
-        Block { bytes: vec![0; BLOCK].into_boxed_slice(), filled: 0, datagrams }
+impl Buffer {
+    fn new() -> Buffer {
+        let datagrams = Vec::with_capacity(SIZE / 64);
+        Buffer { bytes: vec![0; SIZE].into_boxed_slice(), filled: 0, datagrams }
     }
 
     pub(crate) fn room(&self) -> usize {
@@ -42,12 +43,13 @@ impl Block {
         self.datagrams.is_empty()
     }
 
-    /// Returns the buffer for the next payload.
+    /// Returns the free space, for the next payload.
     pub(crate) fn free(&mut self) -> &mut [u8] {
         &mut self.bytes[self.filled..]
     }
 
-    /// Keeps the first `len` bytes of the free space as a payload.
+    /// Keeps the first `len` bytes of the free space as a payload. `block` is the field of the
+    /// datagram's header.
     pub(crate) fn keep(&mut self, block: u64, len: usize) {
         self.filled += len;
         self.datagrams.push((block, self.filled));
@@ -89,22 +91,22 @@ impl Outlet {
 
 /// The input of the thread.
 pub(crate) enum Work {
-    Forward(Block),
+    Forward(Buffer),
     /// Adds a receiver by its number, or replaces an earlier receiver with the same number.
     Add(u64, Outlet),
     Remove(u64),
 }
 
 /// Starts the thread, for datagrams of at most `datagram` bytes. The thread ends when all clones of
-/// the returned [`Sender`] are dropped. The returned [`Receiver`] yields free blocks.
+/// the returned [`Sender`] are dropped. The returned [`Receiver`] yields free buffers.
 pub(crate) fn start(
     socket: Arc<Socket>,
     datagram: u16,
-) -> io::Result<(Sender<Work>, Receiver<Block>)> {
+) -> io::Result<(Sender<Work>, Receiver<Buffer>)> {
     let (work_end, work) = channel();
     let (back, spare) = channel();
-    for _ in 0..BLOCKS {
-        let _ = back.send(Block::new());
+    for _ in 0..BUFFERS {
+        let _ = back.send(Buffer::new());
     }
     let relay = Relay { socket, outlets: BTreeMap::new(), batch: Batch::new(datagram) };
     std::thread::Builder::new().name("relay".into()).spawn(move || relay.run(&work, &back))?;
@@ -118,50 +120,50 @@ struct Relay {
 }
 
 impl Relay {
-    fn run(mut self, work: &Receiver<Work>, back: &Sender<Block>) {
+    fn run(mut self, work: &Receiver<Work>, back: &Sender<Buffer>) {
         while let Ok(work) = work.recv() {
             match work {
                 Work::Add(number, outlet) => drop(self.outlets.insert(number, outlet)),
                 Work::Remove(number) => drop(self.outlets.remove(&number)),
-                Work::Forward(mut block) => {
+                Work::Forward(mut buffer) => {
                     let now = clock::now();
                     for outlet in self.outlets.values_mut() {
                         let path = outlet.place.path(now);
-                        forward(&self.socket, &mut self.batch, outlet, path, &block);
+                        forward(&self.socket, &mut self.batch, outlet, path, &buffer);
                     }
-                    block.clear();
-                    // If the flow that filled the block has ended, nobody needs the block.
-                    let _ = back.send(block);
+                    buffer.clear();
+                    // If the flow that filled the buffer has ended, nobody needs the buffer.
+                    let _ = back.send(buffer);
                 }
             }
         }
     }
 }
 
-/// Sends all datagrams of `block` to one receiver.
+/// Sends all datagrams of `buffer` to one receiver.
 fn forward(
     socket: &Socket,
     batch: &mut Batch,
     outlet: &mut Outlet,
     path: Option<Path>,
-    block: &Block,
+    buffer: &Buffer,
 ) {
     let Some(path) = path else {
-        block.iter().for_each(|(number, _)| outlet.withhold(number));
+        buffer.iter().for_each(|(block, _)| outlet.withhold(block));
         return;
     };
-    for (number, payload) in block.iter() {
+    for (block, payload) in buffer.iter() {
         // The receiver's keys are used up, or the sender lied about its sizes: the datagram is not
         // sent.
-        if batch.push(&mut outlet.data, Kind::Data, number, payload).is_err() {
-            outlet.withhold(number);
+        if batch.push(&mut outlet.data, Kind::Data, block, payload).is_err() {
+            outlet.withhold(block);
         }
         if batch.room() == 0 && !sent(socket, batch, path) {
-            outlet.withhold(number);
+            outlet.withhold(block);
         }
     }
     if !batch.is_empty() && !sent(socket, batch, path) {
-        block.iter().last().into_iter().for_each(|(number, _)| outlet.withhold(number));
+        buffer.iter().last().into_iter().for_each(|(block, _)| outlet.withhold(block));
     }
 }
 
