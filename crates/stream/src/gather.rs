@@ -1,6 +1,7 @@
 //! A receiver's flow. A frame is sent as symbols, one per datagram: originals have the frame's
 //! bytes, and repairs can replace lost originals. The flow gathers symbols, and passes each frame
-//! with enough of them to the thread that restores lost originals.
+//! with enough of them to the thread that restores lost originals. If the sender sends several
+//! frames together as a payload, the payload counts as one frame here.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};

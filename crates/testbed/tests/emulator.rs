@@ -153,7 +153,7 @@ fn a_full_link_carries_its_rate() {
     }
 }
 
-/// Polls until `is` holds; fails the test far beyond any expected time.
+/// Polls until `is` holds. Fails the test if this takes far longer than expected.
 #[track_caller]
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
