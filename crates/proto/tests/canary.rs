@@ -116,7 +116,7 @@ fn a_sender_that_skips_blocks_is_detected() {
 
 #[test]
 #[should_panic(expected = "more blocks than were asked for")]
-fn a_sender_that_exceeds_its_poll_is_detected() {
+fn a_sender_of_more_blocks_than_a_poll_requests_is_detected() {
     run(|setup| broken(setup, Flaw::Overruns));
 }
 

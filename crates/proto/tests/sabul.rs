@@ -37,7 +37,7 @@ fn best(blocks: u64) -> Span {
 }
 
 #[test]
-fn a_path_is_filled_with_and_without_a_given_rate_from_50_microseconds_to_a_second() {
+fn a_path_of_50_us_to_1_s_is_filled_with_and_without_a_given_rate() {
     let short = Span::from_micros(50);
     for (rtt, blocks) in [(short, 20_000), (Span::from_millis(100), 20_000)] {
         for rate in [None, Some(CAPACITY)] {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_take_at_most_n_log_n_steps() {
+    fn the_shares_take_of_the_order_of_n_log_n_steps() {
         for flows in [10u64, 100, 1_000, 10_000] {
             let estimates = (0..flows).map(|flow| (flow * 7919 % flows) as f64 + 1.0);
             let demands: Vec<Demand> =

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_found_between_the_notes() {
+    fn the_time_between_two_numbers_is_interpolated() {
         let mut departures = Departures::default();
         for number in 0..1_000 {
             departures.note(at(number * 100), number, Span::from_millis(10));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_note_have_no_rate() {
+    fn a_span_needs_two_different_times() {
         let mut departures = Departures::default();
         assert_eq!(departures.span(0, 9), None);
         departures.note(at(5), 7, Span::ZERO);

@@ -454,7 +454,7 @@ fn a_finished_sender_sends_nothing_more_after_silence() {
 }
 
 #[test]
-fn a_block_beyond_the_object_is_counted_and_not_reported() {
+fn a_block_beyond_the_object_counts_as_refused_and_is_not_in_the_pulse() {
     let mut receiver = RbudpReceiver::default();
     receiver.add_flow(Time::ZERO, &setup(10, 0));
     let foreign = Block { segment: u32::MAX, index: 0 };

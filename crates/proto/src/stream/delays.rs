@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_delay_is_in_the_bucket_that_ends_at_it_or_little_above_it() {
+    fn every_delay_is_in_a_bucket_that_ends_at_the_delay_or_a_little_above() {
         for micros in (0..40).flat_map(|n| {
             let power = 1_u64 << (n % 32);
             [power - 1, power, power + power / 3]

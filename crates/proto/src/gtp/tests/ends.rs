@@ -364,7 +364,7 @@ fn a_lost_tail_is_requested_again_after_the_senders_answer() {
 }
 
 #[test]
-fn a_silent_sender_gets_rare_and_small_requests() {
+fn a_silent_sender_gets_few_requests_at_a_low_rate() {
     let given = settings(&[("receive-rate", 82.56e6), ("early", 0.0)]);
     let mut side = In::new(&setup(100_000, 0, given));
     side.requests(0);

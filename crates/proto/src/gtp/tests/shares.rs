@@ -315,7 +315,7 @@ fn a_path_that_grows_from_10_to_200_ms_regains_its_share_within_five_seconds() {
 }
 
 #[test]
-fn a_schedule_of_a_thousand_flows_takes_at_most_n_log_n_steps() {
+fn a_schedule_of_a_thousand_flows_takes_of_the_order_of_n_log_n_steps() {
     let star = given(1000);
     let mut receiver = GtpReceiver::default();
     for flow in 0..1000 {
