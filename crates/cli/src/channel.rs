@@ -35,9 +35,9 @@ Examples:
 /// Send or receive messages through a room of a server
 ///
 /// The server runs `longhaul serve` or `longhaul reflect` and passes each message to all
-/// subscribers of the room. A room is created on first use. A new subscriber first gets the last
-/// message of each key. A slow subscriber does not delay the others: the room keeps a limited
-/// number of messages, and drops the oldest first.
+/// subscribers of the room. A room is created on first use. Except with `--mode deadline`, a new
+/// subscriber first gets the last message of each key. A slow subscriber does not delay the
+/// others: the room keeps a limited number of messages, and drops the oldest first.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]

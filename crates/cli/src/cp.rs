@@ -114,7 +114,7 @@ pub(crate) struct CopyArgs {
     /// Show no progress, even on a terminal
     #[arg(long, overrides_with = "progress")]
     no_progress: bool,
-    /// Write events as JSON to stdout, one object a line; the last one is the summary
+    /// Write events as JSON to stdout, one object a line; the last one is the summary or an error
     #[arg(long)]
     json: bool,
     /// With --json, also write a `sample` event every 100 ms: rate, delivered, queue, loss, phase

@@ -166,7 +166,7 @@ fn workplace(args: &DemoArgs) -> Result<TempDir, Error> {
     }
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let room = room(&parent).map_err(|error| local(&parent.display().to_string(), &error))?;
-    // Twice the size of the tree, and 5 % more.
+    // Both trees, 5 % more, and the race's files.
     let needed = Bytes::new(args.size.get() / 10 * 21) + CONTEST;
     if room < needed {
         let what = format!("{} has {room} left, the demo needs {needed}", parent.display());

@@ -56,7 +56,8 @@ pub(crate) struct DoctorArgs {
     /// UDP port of the server's data [default: its control port + 1]
     #[arg(long, value_name = "PORT", requires = "host")]
     data_port: Option<u16>,
-    /// Write findings as JSON to stdout, one object a line; the last one is the summary
+    /// Write findings as JSON to stdout, one object a line; the last one is the summary or an
+    /// error
     #[arg(long)]
     json: bool,
     /// Print the values in force and the origin of each, and check nothing

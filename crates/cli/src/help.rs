@@ -12,7 +12,7 @@ use crate::cp::{EXAMPLES, TCP, protocols};
 use crate::protocol_settings::range;
 use crate::{console, exit, sync};
 
-/// The most used flags, each with a short help.
+/// The most used flags of `cp`, each with a short help.
 const USUAL: [(&str, &str); 10] = [
     ("-r, --recursive", "copy folders with their contents"),
     ("-a, --archive", "copy folders, with permissions and times"),

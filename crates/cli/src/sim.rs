@@ -167,7 +167,7 @@ fn failed(path: &Path, seed: u64, settings: &[Setting], error: &SimError) -> Err
     }
 }
 
-/// Prints the scenario and its seed if the simulation panics.
+/// Prints the scenario's name and seed if the simulation panics.
 struct Named<'s>(&'s Scenario);
 
 impl Drop for Named<'_> {

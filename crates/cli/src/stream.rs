@@ -248,7 +248,8 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     ended.map(|_| status.unwrap_or(exit::DONE))
 }
 
-/// Reads the stream to its end; returns the number of frames that do not match the test pattern.
+/// Reads the stream to its end. With `check`, returns the number of frames that do not match the
+/// test pattern, otherwise 0.
 fn read(
     stream: &mut StreamReceiver,
     output: &mut Output,

@@ -49,7 +49,7 @@ fn the_programs_of_a_killed_emulation_end() {
 }
 
 #[test]
-fn a_signal_ends_a_stubborn_program_and_a_second_signal_ends_it_immediately() {
+fn one_signal_or_two_end_a_stubborn_program() {
     for (signals, status) in [(&[Signal::INT][..], 130), (&[Signal::TERM, Signal::TERM], 143)] {
         let child = need!(started(&["--", "sh", "-c", STUBBORN]));
         signals.iter().for_each(|signal| child.signal(*signal));

@@ -32,7 +32,7 @@ fn a_file_is_pushed_and_pulled() {
     assert!(remains(&pair.here).is_empty() && remains(&pair.there).is_empty());
 }
 
-/// Creates a tree with every kind of entry and attribute that a copy must keep.
+/// Creates a tree of files, folders and symbolic links with unusual names, permissions and times.
 fn make_everything(root: &Path) {
     write(&root.join("large"), &bytes(9_000_001, 1));
     for number in 0..200 {
@@ -65,7 +65,7 @@ fn make_everything(root: &Path) {
 }
 
 #[test]
-fn a_tree_of_all_kinds_of_entries_keeps_permissions_and_times_both_ways() {
+fn a_tree_of_files_folders_and_links_keeps_permissions_and_times_both_ways() {
     let pair = Pair::new();
     make_everything(&pair.here.join("tree"));
     let summary = pair.cp(&[&"-r", &"-p", &"tree", &pair.at("")]).summary();

@@ -133,7 +133,7 @@ fn a_destination_that_cannot_be_written_is_refused_on_either_side() {
 }
 
 #[test]
-fn a_full_disk_is_detected_before_anything_is_sent() {
+fn a_file_larger_than_the_free_space_is_refused_on_either_side() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(20_000_000, 1));
     write(&pair.there.join("file"), &bytes(20_000_000, 1));

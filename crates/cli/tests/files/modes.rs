@@ -184,7 +184,7 @@ fn cp_as_nobody(pair: &Pair, args: &[&dyn AsRef<std::ffi::OsStr>]) -> Ended {
 }
 
 #[test]
-fn an_ordinary_user_copies_any_number_of_read_only_files_with_p_both_ways() {
+fn an_ordinary_user_copies_read_only_files_with_p_both_ways() {
     let files = [("1", 1000), ("2", 1000), ("empty", 0), ("large", 9 << 20)];
     let pair = need!(read_only(&files));
     cp_as_nobody(&pair, &[&"-rp", &"here", &pair.at("")]).summary();

@@ -141,7 +141,7 @@ fn a_remote_file_that_changes_while_it_is_read_arrives_in_its_new_version() {
 }
 
 #[test]
-fn a_file_whose_permissions_change_while_it_is_read_is_compared_and_not_sent_again() {
+fn a_file_whose_permissions_change_while_it_is_read_is_compared_and_resumed() {
     let pair = Pair::new();
     let path = pair.here.join("file");
     write(&path, &bytes(SIZE, 3));

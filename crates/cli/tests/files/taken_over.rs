@@ -41,7 +41,7 @@ const LARGE: usize = 60_000_000;
 const FAST: &str = "--rate=160M";
 
 #[test]
-fn a_copy_that_waits_to_take_over_another_sends_nothing_meanwhile() {
+fn a_copy_that_waits_to_take_over_another_stops_sending() {
     let pair = Pair::new();
     write(&pair.here.join("file"), &bytes(LARGE, 1));
     let copy = |rate| pair.start(&[&rate, &"--retry-for=0s", &"file", &pair.at("to")]);
@@ -56,7 +56,7 @@ fn a_copy_that_waits_to_take_over_another_sends_nothing_meanwhile() {
 }
 
 #[test]
-fn a_copy_that_waits_for_memory_sends_nothing_meanwhile() {
+fn a_copy_that_waits_for_memory_stops_sending() {
     // The server has memory for one copy.
     let pair = Pair::with(&["--memory=32Mi"]);
     write(&pair.here.join("first"), &bytes(LEN, 1));

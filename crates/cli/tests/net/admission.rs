@@ -57,7 +57,7 @@ fn an_empty_list_of_paths_does_not_pass_the_check_of_rights() {
 }
 
 #[test]
-fn patterns_of_a_megabyte_are_refused_and_cost_a_server_no_memory() {
+fn patterns_of_a_megabyte_are_refused_and_cost_a_server_little_memory() {
     let mut pair = Pair::new();
     write(&pair.there.join("file"), b"f");
     let filters: Vec<FilterWire> =

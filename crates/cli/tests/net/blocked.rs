@@ -120,7 +120,7 @@ fn least_seconds(bytes: usize) -> f64 {
 }
 
 #[test]
-fn a_rate_and_a_limit_bound_tcp_after_a_fallback() {
+fn a_rate_and_a_limit_bound_tcp_also_after_a_fallback() {
     side_by_side(WAYS, |way| {
         let rig = Relayed::new(5_000_000);
         let (from, to, copy) = rig.way(way);

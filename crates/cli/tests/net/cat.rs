@@ -193,7 +193,7 @@ fn the_error_of_a_file_that_changes_while_it_is_read_names_the_file() {
 }
 
 #[test]
-fn reads_use_tls_if_only_tcp_passes_or_the_channel_of_ssh() {
+fn reads_also_work_over_tls_and_through_ssh() {
     let rig = Relayed::new(2 * MEBI + 1);
     rig.relay.rules.no_data.store(true, Ordering::Relaxed);
     rig.relay.rules.no_control.store(true, Ordering::Relaxed);

@@ -164,7 +164,7 @@ fn sha256(content: &[u8]) -> String {
 }
 
 #[test]
-fn a_file_of_longhauls_http_server_is_fetched_once_by_ranges() {
+fn a_file_of_longhauls_http_server_is_copied_once() {
     let (http, client) = (Http::new(&[]), Client::new());
     let content = bytes(20 * MEBI + 5, 1);
     write(&http.data.join("run 42.h5"), &content);
@@ -491,7 +491,7 @@ fn false_answers_end_the_copy_in_time_and_leave_no_file() {
 }
 
 #[test]
-fn redirects_and_the_proxy_of_the_environment_are_followed() {
+fn redirects_are_followed_and_the_proxy_of_the_environment_is_used() {
     let client = Client::new();
     let content = bytes(4 * MEBI, 10);
     let (whole, tokens) = (content.clone(), Arc::new(Mutex::new(Vec::new())));

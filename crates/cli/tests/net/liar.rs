@@ -177,7 +177,8 @@ pub(super) fn told<Tell: prost::Message + Default>(
     })
 }
 
-/// Reads messages up to the last one, or the close reason.
+/// Reads messages until `is_last` holds for one or the session ends. Returns the messages and, if
+/// the session ended with an error, the close reason.
 async fn listen(
     session: &mut Session,
     is_last: impl Fn(&Message) -> bool,
@@ -207,8 +208,8 @@ pub(super) struct LyingServer {
 }
 
 impl LyingServer {
-    /// Starts a server that answers a request with the messages of `lie`, then waits for the
-    /// client to hang up.
+    /// Starts a server that answers a request with the messages that `lie` returns, then waits
+    /// for the client to hang up.
     pub(super) fn start(lie: impl Fn(&Request) -> Vec<Message> + Send + 'static) -> LyingServer {
         LyingServer::answering(move |_, heard| match heard {
             Message::Request(request) => Some(lie(request)),
@@ -216,8 +217,8 @@ impl LyingServer {
         })
     }
 
-    /// Starts a server that answers each message with the messages of `lie`; on `None` it drops
-    /// the session. Sessions are numbered from 0.
+    /// Starts a server that answers each message with the messages that `lie` returns; on `None`
+    /// it drops the session. Sessions are numbered from 0.
     pub(super) fn answering(
         mut lie: impl FnMut(usize, &Message) -> Option<Vec<Message>> + Send + 'static,
     ) -> LyingServer {

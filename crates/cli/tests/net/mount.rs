@@ -178,7 +178,7 @@ fn a_server_that_stays_away_causes_an_error_in_time() {
 }
 
 #[test]
-fn a_folder_is_mounted_over_ssh_and_anything_else_is_refused() {
+fn a_folder_is_mounted_over_ssh_and_a_file_or_a_wrong_mount_point_is_refused() {
     need!(fuse());
     let pair = Pair::new();
     write(&pair.there.join("file"), b"x");
