@@ -1,7 +1,7 @@
 //! longhaul's transfers: from a request to verified files.
 //!
-//! Other programs use [`api`]. The other modules are hidden from these pages; they are public only
-//! for the crate `longhaul`, for tests and for fuzzers. The modules that `api` builds on, in
+//! Other programs use [`api`]. The other modules are private, or hidden from these pages and public
+//! only for the workspace's other crates and for fuzzers. The modules that `api` builds on, in
 //! reading order:
 //! - [`location`] (sources and destinations), [`path_memory`] (results of earlier copies),
 //!   [`options`], [`progress`], [`summary`], [`error`].

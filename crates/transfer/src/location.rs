@@ -47,7 +47,7 @@ pub enum Location {
         /// The address as the user wrote it, with a password if there is one. The text of the
         /// location does not show the password.
         url: String,
-        /// The last component of the address's path; empty if there is none.
+        /// The last component of the address's path, decoded; empty if there is none.
         path: PathBuf,
     },
 }
@@ -110,7 +110,8 @@ impl Location {
         path
     }
 
-    /// Returns the location of another path on the same host.
+    /// Returns the location of another path on the same host. The address of an HTTP location stays
+    /// the same.
     #[must_use]
     pub fn with_path(&self, to: PathBuf) -> Location {
         let mut other = self.clone();
@@ -316,7 +317,7 @@ mod tests {
         assert_eq!(parse("lh://[::1]/x"), daemon("::1", 7717, "x"));
         assert_eq!(parse("lh://[::1]:9/x"), daemon("::1", 9, "x"));
         assert_eq!(parse("a[1].txt"), local("a[1].txt"));
-        // Ssh parses zones itself.
+        // A zone is passed to ssh unchanged.
         assert_eq!(parse("me@[fe80::1%eth0]:x"), ssh("me@fe80::1%eth0", "x"));
         assert_eq!(parse("lh://[fe80::1%eth0]:9/x"), daemon("fe80::1%eth0", 9, "x"));
         assert_eq!(parse("lh://[fe80::1%25eth0]/x"), daemon("fe80::1%eth0", 7717, "x"));

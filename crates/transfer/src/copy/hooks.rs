@@ -70,7 +70,7 @@ pub(super) struct State {
     /// Bytes that this attempt found at the destination.
     found: u64,
     pub(super) skipped: u64,
-    /// The failed entries, by path; each is reported once.
+    /// The failed entries of this attempt, by path; each is reported at most once.
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
     /// Memory taken by the failed entries.
     failed_bytes: usize,
@@ -194,7 +194,7 @@ impl ClientHooks {
 }
 
 impl ClientHooks {
-    /// Reports the final progress of an attempt, if anything could arrive.
+    /// Reports the final progress of an attempt, if its plan has arrived.
     pub(super) fn report_last(&self) {
         if !self.state.borrow().planned {
             return;

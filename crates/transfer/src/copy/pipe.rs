@@ -42,7 +42,8 @@ const ENDING: Duration = Duration::from_secs(10);
 /// Sends the input of `options` in parts. `one` starts the copy of each part.
 ///
 /// # Errors
-/// The error that ended a part or the connection; or the input cannot be read.
+/// The error that ended a part or the connection; or the input cannot be read;
+/// [`ErrorKind::Usage`] for options that exclude an input.
 pub(super) async fn push(
     options: CopyOptions,
     route: &Route,

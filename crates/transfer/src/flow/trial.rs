@@ -3,8 +3,8 @@
 //! PSockets splits an object over several connections, and finds their number by trying before the
 //! transfer (Sivakumar, Bailey, Grossman: PSockets, SC 2000). Here the experiment already sends the
 //! object: over one connection for a moment, then over two, four, and so on. Each number gets time
-//! to settle before arrivals are counted. The search ends when two numbers in a row were no better.
-//! It keeps the best number.
+//! to settle before arrivals are counted. The search ends when two numbers in a row were no better,
+//! or when the highest allowed number was tried. It keeps the best number.
 
 use longhaul_proto::time::{Span, Time};
 

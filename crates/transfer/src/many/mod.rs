@@ -183,7 +183,8 @@ fn paths(route: &Route) -> &[std::path::PathBuf] {
     }
 }
 
-/// Returns the user's name for the sources of a route.
+/// Returns a name for the sources of a route: the first as the user wrote it, and the number of the
+/// others.
 fn name(options: &CopyOptions, route: &Route) -> String {
     let [path, more @ ..] = paths(route) else { return route.host().to_string() };
     let location = options.sources.iter().find(|location| {

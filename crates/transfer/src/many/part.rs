@@ -37,7 +37,8 @@ pub(crate) struct Shared {
     pub(crate) ports: Option<DataPorts>,
     /// The receiving core of all flows, if the protocol has one for many flows.
     pub(crate) core: Option<SharedCore>,
-    /// Writing threads that the sources share; empty if each source has its own.
+    /// Writing threads that the sources share; empty for a single source, and for replicas, which
+    /// have another writer.
     pub(crate) writers: Vec<Jobs>,
     /// The names claimed by sources: no two sources may write one name.
     pub(crate) claims: Option<Arc<Claims>>,

@@ -44,7 +44,7 @@ pub struct Found {
 ///
 /// # Errors
 /// The other side reports an error, sends an invalid answer, is silent, or makes no progress for
-/// `stall`.
+/// `stall`; or the object is too large to compare, or for the memory.
 pub(super) async fn survey(
     session: &mut Session,
     options: &CopyOptions,

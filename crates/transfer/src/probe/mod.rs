@@ -96,8 +96,8 @@ pub struct PathFound {
     pub carrier: &'static str,
     /// The UDP payload of the datagrams of all measurements, in bytes.
     pub datagram: u16,
-    /// The largest packet that passed, including the IP header; `None` if no search packet was
-    /// answered.
+    /// The largest packet that passed, including the IP header; `None` without a search, or if no
+    /// search packet was answered.
     pub mtu: Option<u16>,
     /// The cipher of the datagrams.
     pub cipher: &'static str,

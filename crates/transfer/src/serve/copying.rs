@@ -23,8 +23,9 @@ use crate::session::{Service, Session, allow};
 /// survey this source again.
 const OTHERS: Duration = Duration::from_secs(600);
 
-/// The service of copies. Surveys and probes are messages of this service, not separate services,
-/// because a request may follow a survey on the same stream, with the same keys.
+/// The service of copies. A survey is a message of this service, not a separate service, because a
+/// request may follow the survey on the same stream, with the same keys. A probe is a message of
+/// this service, too.
 pub(super) struct Copying {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,

@@ -13,10 +13,10 @@ use super::jobs::WriterEvent;
 use crate::control::{Compare, EntryFailed, Named, Outcome, Plan, Ranges};
 use longhaul_files::{Failure, Manifest};
 
-/// Ranges in one message: at most twenty bytes each.
+/// Maximum number of ranges in one message; a range takes at most twenty bytes.
 const RANGES: usize = 20_000;
-/// Values to compare in one message. They are few, so the source reads their chunks in a short
-/// time.
+/// Maximum number of values to compare in one message. They are few, so the source reads their
+/// chunks in a short time.
 const VALUES: usize = 256;
 /// Maximum number of failures in an outcome; further failures are only counted.
 const FAILURES: usize = 1_000;
