@@ -2,11 +2,12 @@
 //!
 //! - [`Url`]: the address of a file. [`Client`]: requests with redirects, proxies and TLS.
 //! - [`Remote`]: one version of a file, as the server described it. [`Client::open`] asks for the
-//!   version, and [`Client::read`] reads a range of exactly this version into a [`Body`].
+//!   version, and [`Client::read`] reads a range of this version into a [`Body`].
 //! - [`Digest`] and [`Hasher`]: the digest that a server published, and its computation.
 //!
 //! The client does not trust the server: a body never exceeds the requested range, and each reply
-//! must belong to the version that was opened. All calls block. The crate does not access files.
+//! must agree with the opened version in its size, and in its ETag and time if it has them. All
+//! calls block. The crate does not access files.
 
 mod client;
 mod digest;

@@ -20,7 +20,7 @@ use crate::path_memory::PathMemory;
 use crate::probe::{Ports, look_at_ports};
 use crate::write::budget::Budget;
 
-/// A client of other hosts. Clones share identity and trust.
+/// A client of other hosts. Clones share its identity, its trust and its memory limit.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(super) key: OwnKey,
@@ -90,7 +90,8 @@ impl Client {
     /// right at the server. `data_port` is `None` for the port after the control port.
     ///
     /// # Errors
-    /// `server` is not a server's location, or its name cannot be resolved.
+    /// `server` is not a server's location, its name cannot be resolved, or the client's key cannot
+    /// be loaded.
     pub async fn look_at_ports(
         &self,
         server: impl IntoLocation,

@@ -111,8 +111,8 @@ impl Connection {
         Ok(Listing::over(Batches::new(batches, names)))
     }
 
-    /// Returns the server's status now, and then at intervals of `every` (100 ms to 10 s). Needs
-    /// the right `status`.
+    /// Returns a watch that reports the server's status now, and then at intervals of `every`
+    /// (100 ms to 10 s). Needs the right `status`.
     ///
     /// # Errors
     /// The connection is lost. A refusal of the server is returned by [`StatusWatch::next`].

@@ -215,8 +215,8 @@ impl CopyRequest {
     /// Replaces the source's content by everything that `reader` returns, which may have any
     /// length. The source's path only supplies a name. A thread of the engine reads at most
     /// [`CopyRequest::memory`] ahead of the data that have arrived. Content up to a sixteenth of
-    /// that limit is sent as a file. A copy of longer content cannot be resumed: it fails when its
-    /// connection is lost. The file gets its name when it is complete.
+    /// that limit, but at most 256 MiB, is sent as a file. A copy of longer content cannot be
+    /// resumed: it fails when its connection is lost. The file gets its name when it is complete.
     pub fn input(self, reader: impl std::io::Read + Send + 'static) -> CopyRequest {
         self.with(|options| options.input = Some(Input::new(reader)))
     }

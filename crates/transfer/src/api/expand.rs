@@ -16,7 +16,7 @@ use crate::location::Location;
 use crate::options::ReachOptions;
 use crate::progress::Cancel;
 
-/// Maximum number of locations that a pattern may expand to.
+/// Maximum number of names that a pattern may match, in the folders of one level together.
 const MAX_MATCHES: usize = 10_000;
 /// Maximum number of names that an expansion may examine.
 const MAX_NAMES: u64 = 5_000_000;

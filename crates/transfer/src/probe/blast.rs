@@ -43,7 +43,7 @@ pub(super) struct Blasting {
 }
 
 impl Blasting {
-    /// Waits until the thread ends: after the whole time, or after an error of its socket.
+    /// Waits until the thread ends: after the whole time, or earlier after an error.
     pub(super) async fn ended(self) -> Result<Blasted, Error> {
         let lost = |_| Error::new(ErrorKind::Unfinished, "the sending thread ended early");
         self.done.await.map_err(lost)

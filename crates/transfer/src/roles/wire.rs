@@ -15,7 +15,7 @@ use crate::flow::outbox::Outbox;
 use crate::session::{FrameReader, FrameWriter, Session};
 use crate::write::budget::MessageCharge;
 
-/// Pieces of chunks that may wait for the stream.
+/// Maximum number of pieces of chunks that wait for the stream.
 pub(super) const BULK: usize = 4;
 /// Maximum number of unread messages from datagrams. It limits the memory that a peer can fill.
 const INLET: usize = 1024;
