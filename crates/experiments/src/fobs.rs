@@ -206,9 +206,9 @@ pub(crate) static FIG1: Experiment = Experiment {
               of 8 kB are assumptions that give the curve its shape. An acknowledgement may have \
               taken a millisecond, because it describes all 39,063 packets: in a bitmap of 5 kB, \
               or in 39 kB with a byte for each packet. longhaul acknowledges after a quarter of a \
-              round trip at the latest, which is about every 72 packets at 26 ms and every 180 at 65 ms. \
-              longhaul cannot be configured to acknowledge less often. Framing, headers and tag \
-              leave 91.3 % of the card's rate for the object.",
+              round trip at the latest, which is about every 72 packets at 26 ms and every 180 at \
+              65 ms. longhaul cannot be configured to acknowledge less often. Framing, headers \
+              and tag leave 91.3 % of the card's rate for the object.",
     learned: "If an acknowledgement costs nothing, FOBS on an empty path fills the card at every \
               frequency in the tables, like the paper's FOBS at its best. The sender ignores \
               acknowledgements while it has unsent packets, and sends lost packets first when it \

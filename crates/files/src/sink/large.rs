@@ -19,9 +19,8 @@ use crate::manifest::FileTime;
 use crate::store::{self, Access, File, Folder, OpenFile};
 use crate::{CHUNK, Entry, Watch, names};
 
-/// Bytes of holes that a copy may hash in addition to one byte for each byte of received content.
-/// BLAKE3 hashes the position of every KiB along with its content, so each subtree of zeros has a
-/// different value and costs CPU time.
+/// Bytes of holes that a copy may hash, in addition to as many bytes as it has received. BLAKE3
+/// also hashes the position of every KiB, so each subtree of zeros must be hashed again.
 const HASHED_HOLES: u64 = 4 << 30;
 
 /// Counts the bytes of hashed holes, and limits them: a few bytes on the wire can announce holes
@@ -176,12 +175,10 @@ impl Large {
         let valid = !distrust && journal.as_ref().is_some_and(is_its);
         let is_locked = file.lock()?;
         if !is_locked && !valid {
-            // Without a lock, another copy may be writing to the file, perhaps another version of
-            // the source. The caller creates a new file.
+            // Without a lock, another copy may write to the file. The caller creates a new file.
             return Ok(None);
         }
-        // Remove an invalid journal before the file is changed: an old journal must never describe
-        // new content.
+        // Remove an invalid journal first: an old journal must never describe new content.
         large.settle_journal(ground, journal.as_ref().filter(|_| valid))?;
         let (folder, name) = ground.at(number)?;
         folder.remove(&names::restarted(&name))?;
@@ -193,8 +190,7 @@ impl Large {
             watch.go_on()?;
             if large.is_hole(*chunk) {
             } else if valid {
-                // The disk or another program may have changed the chunk since; a different chunk
-                // is sent again.
+                // The chunk may have changed since; a different chunk is sent again.
                 let is_there = || read_value(&*file, size, *chunk).is_ok_and(|v| v == *value);
                 if (untouched || is_there()) && large.have.insert(*chunk) {
                     large.missing -= 1;
@@ -501,8 +497,7 @@ impl Large {
         // content. So a second sync of the folder is useful, and the sync at the end of the copy is
         // a third try.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
-        // If the removal fails, the next copy that creates a partial file of this name removes the
-        // journal.
+        // If the removal fails, the next copy to this name removes the journal.
         let _ = folder.remove(&names::journal(&name));
         self.pending.clear();
         Ok(Named { root, is_name_synced })
@@ -526,8 +521,7 @@ impl Large {
     }
 }
 
-/// Removes the data that an earlier run left for an existing equal file, unless another copy uses
-/// them.
+/// Removes an earlier run's data for an existing equal file, unless another copy uses the data.
 pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()> {
     let (folder, name) = ground.at(number)?;
     match partial::open(folder, &names::partial(&name), false) {
@@ -553,8 +547,7 @@ fn remove_journal(folder: &dyn Folder, name: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a chunk has comparable values in a file of `old` bytes and in one of `new`
-/// bytes.
+/// Returns whether a chunk has comparable values in files of `old` and of `new` bytes.
 fn same_place(old: u64, new: u64, chunk: u64) -> bool {
     let len = |size: u64| size.saturating_sub(chunk.saturating_mul(CHUNK)).min(CHUNK);
     len(old) == len(new) && len(new) > 0 && (old <= CHUNK) == (new <= CHUNK)

@@ -388,8 +388,7 @@ impl Flow {
         }
     }
 
-    /// Restarts the measurement a round trip from now: data that arrive earlier answer older
-    /// requests.
+    /// Restarts the measurement a round trip from now: earlier data answer older requests.
     fn measure_after(&mut self, now: Time) {
         self.interval_from = None;
         (self.starved, self.blocked) = (false, false);
@@ -443,8 +442,7 @@ impl Flow {
         }
     }
 
-    /// The congestion that a measurement shows: loss, or a queue that counts as loss, whichever
-    /// is larger.
+    /// The congestion that a measurement shows: the loss, or the queue as loss if that is larger.
     fn sign_of(&self, measure: &Measure) -> f64 {
         let loss = self.rules.excess(self.loss_of(measure));
         loss.max(self.standing.queued(&self.rules))
