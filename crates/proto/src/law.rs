@@ -6,7 +6,8 @@ use crate::units::Rate;
 /// A rate control law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Law {
-    /// Measures the path with packet trains ([`crate::rate::train::Trains`]).
+    /// Measures the path with packet trains: datagrams sent back to back
+    /// ([`crate::rate::train::Trains`]).
     Trains,
     /// Like `Trains`, but on a path with other traffic the rate follows a window like CUBIC's
     /// ([`crate::rate::shadow::Shadow`]).

@@ -25,7 +25,8 @@
 //! - [`share`]: a tree of small values that clients watch and edit.
 //! - [`rpc`]: remote procedure calls.
 //!
-//! A minimal driver: one protocol over a channel without loss or delay.
+//! A minimal driver (the program that passes messages and time to the cores): one protocol over a
+//! channel without loss or delay.
 //!
 //! ```
 //! use longhaul_proto::endpoint::{Arrival, FlowId, PacketNumber, Setup, Wake};

@@ -42,7 +42,7 @@ const LOST_FIRST: [&str; 3] = ["sabul", "sabul-ornl", "tsunami"];
 enum Step {
     /// Polls the sender this many times, as far as its pacer allows.
     Send(usize),
-    /// The receiver sends a message: its kind, a slice of blocks, which of those are missing (a
+    /// The receiver sends a message: its kind, a range of blocks, which of those are missing (a
     /// repeated bit pattern), and a number.
     Hear(u8, Range<u64>, u64, u64),
     Skip(Range<u64>),
@@ -297,7 +297,7 @@ impl Pair {
             let len = self.len(number);
             let known = self.blocks.get_mut(&number).expect("one of the object's");
             // A skipped block that was sent no longer counts against the grant: the receiver
-            // has it already and does not drain the duplicate.
+            // has it already and does not write the duplicate.
             if known.sends > 0 && !known.skipped {
                 self.first_bytes = self.first_bytes.saturating_sub(len);
             }

@@ -1,7 +1,8 @@
 //! Code that the senders and receivers of all protocols share, so that a protocol's folder holds
 //! only its decisions.
 //!
-//! - [`frontier`]: blocks that were never sent, in order, within the receiver's grant.
+//! - [`frontier`]: blocks that were never sent, in order, within the receiver's grant (the bytes
+//!   that may be sent for the first time).
 //! - [`sending`]: pacing, round-trip time, the receiver's pulses (periodic reports), the circuit
 //!   breaker, counters.
 //! - [`flow`]: a sender made from a protocol's decisions.

@@ -144,8 +144,9 @@ impl SendingEnd {
         true
     }
 
-    /// Takes the grant, the round-trip time and the loss from a pulse. Returns feedback for a rate
-    /// controller, or `None` if the pulse is old or impossible.
+    /// Takes the grant (the bytes that may be sent for the first time), the round-trip time and the
+    /// loss from a pulse. Returns feedback for a rate controller, or `None` if the pulse is old or
+    /// impossible.
     pub(crate) fn on_pulse<'a>(&mut self, now: Time, pulse: &'a Pulse) -> Option<Feedback<'a>> {
         if pulse.highest > self.numbered {
             self.accounting.refused += 1;

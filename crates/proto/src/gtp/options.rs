@@ -253,7 +253,7 @@ pub(super) const ALL: &[ProtocolOption] = &[
     OTHERS,
 ];
 
-/// The settings as the decisions use them: ratios from 0 to 1, rates in bits a second.
+/// The settings as the decisions use them: ratios are shares of 1, rates are bits a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) receive_rate: Option<f64>,

@@ -3,7 +3,7 @@
 //! path down for ever.
 //!
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
-//! After the rate has fallen to the share `own_reduced` of the rate at which losses began, the
+//! After the rate has fallen to the share `own_reduced` of the highest rate since losses began, the
 //! flow's loss is compared with this prediction. `own_stays` says how near to its old value the
 //! loss must be to count as unchanged. A second comparison follows after a further, shorter fall
 //! (`own_again` of the first). If the loss stayed both times, it is the path's own loss and is

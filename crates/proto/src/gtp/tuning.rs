@@ -150,7 +150,7 @@ tuning! {
     /// other traffic wants more.
     link_full: f64 = 0.98;
 
-    /// Rate at which own loss is judged, as a share of the rate at which losses began.
+    /// Rate at which own loss is judged, as a share of the highest rate since losses began.
     own_reduced: f64 = 0.95;
     /// How far the rate falls before loss is judged again, as a share of the first fall. A single
     /// result may be chance.

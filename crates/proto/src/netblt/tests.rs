@@ -363,8 +363,9 @@ fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
             asked.push(at);
         }
     }
-    // A silence is 150 ms long: a round trip and two graces. It doubles with each request after the
-    // first, and the wait is at least the time of the two bursts plus 150 ms.
+    // A silence is 150 ms long: a round trip and two graces (waits for late blocks). The silence
+    // doubles with each request after the first. The wait is at least the time of the two bursts
+    // plus 150 ms.
     assert_eq!(asked, [350, 700, 1050, 1650, 2850]);
     // No block counts as lost.
     let accounting = inn.receiver.accounting(FLOW).unwrap();

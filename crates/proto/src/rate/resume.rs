@@ -2,9 +2,9 @@
 //!
 //! - **Reconnaissance** (section 3.2): the session measures the round-trip time. If this time has
 //!   changed too much, the path is treated as unknown: [`Remembered::fits`].
-//! - **Unvalidated** (section 3.3): after the first packet train, the flow sends at half of the
-//!   remembered rate until the report on that train arrives. Meanwhile it sends at most half of the
-//!   remembered bandwidth-delay product.
+//! - **Unvalidated** (section 3.3): after the first packet train (datagrams sent back to back), the
+//!   flow sends at half of the remembered rate until the report on that train arrives. Meanwhile it
+//!   sends at most half of the remembered bandwidth-delay product.
 //! - **Validating and Safe Retreat** (sections 3.4 and 3.5): the report on the first packet train
 //!   shows the current capacity. From then on the controller decides alone, and the remembered rate
 //!   has no influence.

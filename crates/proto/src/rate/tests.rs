@@ -360,7 +360,7 @@ fn a_host_that_stalls_now_and_then_does_not_slow_the_path_down() {
 fn a_sender_that_is_too_slow_does_not_raise_its_rate_for_ever() {
     let mut path = path(10_000, 200, 1.0, 0.0);
     path.queue = Bytes::mebi(4);
-    // The receiving host reads too seldom to time a packet train.
+    // The receiving host reads too seldom to time a packet train (datagrams sent back to back).
     path.look = Span::from_micros(400);
     path.fastest = Rate::from_mbps(3_000);
     let run = run(path, None, 1, Span::from_secs(3), Span::from_millis(500));

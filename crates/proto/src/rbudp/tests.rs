@@ -292,7 +292,8 @@ fn a_report_is_sent_after_the_grace_when_the_last_datagram_is_lost() {
     inn.arrive(ms(0), &[(0, 0)]);
     inn.done(ms(1), 1, 4, 3);
     assert!(inn.reports(ms(1)).is_empty());
-    // Data that still arrive extend the grace of 25 ms (a quarter of the round trip).
+    // Data that still arrive extend the grace, the wait for late data: 25 ms, a quarter of the
+    // round trip.
     inn.arrive(ms(20), &[(1, 1)]);
     inn.receiver.on_timeout(ms(26));
     assert!(inn.reports(ms(26)).is_empty());

@@ -11,7 +11,7 @@ pub(super) trait RateControl: Send {
     /// The sending rate, in bits a second of UDP payload.
     fn rate(&self) -> Rate;
 
-    /// Sets the initial rate that the first packet train showed.
+    /// Sets the initial rate that the first packet train (datagrams sent back to back) showed.
     fn start(&mut self, rate: Rate);
 
     /// A synchronization interval has ended in which `sent` datagrams were sent and `lost` losses

@@ -221,7 +221,8 @@ fn a_second_of_silence_is_counted_from_the_first_block_after_a_pause() {
     out.run_for(20);
     out.ack(1);
     out.run_for(30_000);
-    // The sender was blocked by the grant, with nothing in flight.
+    // The grant (the bytes that may be sent for the first time) blocked the sender, with nothing in
+    // flight.
     out.hear(&Control::Pulse(Pulse { sequence: 1, grant: Bytes::MAX, ..Pulse::default() }));
     assert_eq!(out.run_for(100), [1]);
     assert!(out.sender.expiry() > out.now + Span::from_millis(800));
@@ -278,7 +279,7 @@ impl<R: Receiver + Default> In<R> {
         self.receiver.on_datagrams(now, FLOW, &arrivals);
     }
 
-    /// The receiver's messages now, without pulses.
+    /// The receiver's messages now, without pulses (periodic reports).
     fn said(&mut self, now: Time) -> Vec<Control> {
         self.receiver.on_timeout(now);
         let polls = core::iter::from_fn(|| Some(self.receiver.poll_control(now)?.control));

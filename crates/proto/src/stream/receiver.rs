@@ -41,7 +41,7 @@ pub struct Request {
     pub ranges: Vec<(u16, u16)>,
 }
 
-/// What the driver does with a symbol.
+/// What the driver (the program that does the I/O) does with a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// Keep the symbol: its frame needs it.

@@ -19,7 +19,7 @@
 //! - "Many of the requests were repeats": every report requested blocks in flight again. Here a
 //!   block is requested again only after two round trips. The sender drops a request for a block
 //!   that waits to be sent or left less than a round trip ago. A gap counts as missing only after a
-//!   reordering grace ([`GRACE`]).
+//!   grace, a wait for reordered datagrams ([`GRACE`]).
 //! - "The last block was observed being transmitted 11,876 times": the tool repeats the last
 //!   block without pause until the sender is stopped, because the tool's receiver acts only when
 //!   a datagram arrives. Here the receiver has timers, and the last block is resent only after a

@@ -83,7 +83,8 @@ fn repairs_and_symbols_exceed_the_expected_losses_by_at_most_0_75_percent() {
 
 #[test]
 fn first_sends_at_a_known_loss_ratio_get_symbols_before_done() {
-    // Without a further grant the sender stops in the second segment.
+    // Without a further grant (of bytes that may be sent for the first time) the sender stops in
+    // the second segment.
     let setup = Setup { grant: Bytes::new(600_000), ..coded(800, 400, 200) };
     let mut out = sender(&setup);
     assert_eq!(out.run().len(), 600);
@@ -132,8 +133,9 @@ fn segments_whose_repairs_arrive_before_the_last_block_have_no_symbols() {
     out.run();
     hear_of_loss(&mut out, 600);
     out.run();
-    // A repair arrives 125 ms (a round trip and a grace of 25 ms) after its round's end. The sender
-    // sends 1,514 blocks in that time, so only the last four segments have symbols.
+    // A repair arrives 125 ms after its round's end: a round trip and 25 ms of waiting for late
+    // data. The sender sends 1,514 blocks in that time, so only the last four segments have
+    // symbols.
     let coded = out.sent.iter().filter(|block| block.index >= 400).map(|block| block.segment);
     assert_eq!(coded.min(), Some(6));
 }

@@ -20,7 +20,8 @@ fn repeat(out: &Out) -> Time {
     at
 }
 
-/// The waits before each repeat of DONE in ms, while the receiver sends only pulses.
+/// The waits before each repeat of DONE in ms, while the receiver sends only pulses (periodic
+/// reports).
 fn waits(rtt: Span, count: u64) -> Vec<u64> {
     let mut out = Out::new(&Setup { rtt, ..setup(10, 0) });
     out.run();
@@ -28,7 +29,7 @@ fn waits(rtt: Span, count: u64) -> Vec<u64> {
         let at = repeat(&out);
         let waited = at.since(out.now);
         out.now = at;
-        // Messages from the receiver keep the circuit breaker closed.
+        // Messages from the receiver keep the circuit breaker closed, which stops a silent flow.
         out.sender.on_control(at, FLOW, &Control::Pulse(Pulse { sequence, ..Pulse::default() }));
         out.sender.on_timeout(at);
         waited.as_nanos() / 1_000_000

@@ -145,7 +145,7 @@ fn a_frame_is_neither_requested_nor_kept_when_no_answer_could_be_in_time() {
 }
 
 #[test]
-fn a_request_of_an_unknown_or_unfinished_frame_is_ignored() {
+fn a_request_for_an_unknown_or_unfinished_frame_is_ignored() {
     let (mut sender, _) = kept(8);
     for frame in [1, u32::MAX] {
         sender.again(at(60), &request(frame, &[(0, u16::MAX)]), 1);

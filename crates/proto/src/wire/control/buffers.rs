@@ -39,8 +39,8 @@ pub struct Resend {
     pub buffer: u64,
     /// Highest arrived packet number plus one; datagrams sent later may be in flight.
     pub highest: u64,
-    /// Missing blocks of a slice of the buffer. The report's round is the number of requests
-    /// for the buffer so far, this one included.
+    /// Missing blocks of a slice (range of blocks) of the buffer. The report's round is the number
+    /// of requests for the buffer so far, this one included.
     pub report: Report,
 }
 

@@ -15,7 +15,7 @@ pub struct Echo {
     pub age: Span,
 }
 
-/// How far the path spread a packet train.
+/// How far the path spread a packet train (datagrams sent back to back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// The number of the train's first datagram.
