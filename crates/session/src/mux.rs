@@ -36,8 +36,8 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// One stream of a connection, with tokio's traits.
 pub(super) struct Stream(yamux::Stream);
 
-/// A multiplexer. Dropping this value ends the multiplexer; [`Mux::close`] waits until everything
-/// is written.
+/// A multiplexer. Dropping this value ends the multiplexer; [`Mux::close`] also waits up to 3 s
+/// until everything is written.
 pub(super) struct Mux {
     orders: mpsc::Sender<Order>,
     inbound: Mutex<mpsc::Receiver<Stream>>,
