@@ -63,6 +63,7 @@ pub(crate) struct Tree {
     top: PathBuf,
     host: Arc<Host>,
     nodes: Mutex<HashMap<u64, Node>>,
+    /// The listing of each folder, with the time of its last use and its number of names.
     folders: Mutex<HashMap<u64, (Slot, Instant, usize)>>,
 }
 

@@ -77,9 +77,9 @@ const TOO_FAST: Bytes = Bytes::mebi(4);
 /// Divisor of the share of all data that may be sent too fast.
 const PART_TOO_FAST: u64 = 4;
 
-/// Checks that most of the data received by `row`'s protocol in blocks of `block` bytes were
-/// requested, and not sent faster than requested. A sender that floods its receiver takes the link
-/// from others, even if its data are dropped.
+/// Checks that the data received by `row`'s protocol in blocks of `block` bytes are within the
+/// limits on useless data, and on data sent faster than requested. A sender that floods its
+/// receiver takes the link from others, even if its data are dropped.
 ///
 /// # Errors
 /// [`ErrorKind::Verification`] with the amount that was useless or too fast.

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_takes_at_most_half_of_the_turns() {
+    fn a_client_takes_at_most_half_of_the_permits() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             let permits = DiskPermits::new();
