@@ -169,8 +169,8 @@ pub struct FileOpened {
     pub nanos: u32,
 }
 
-/// In the first message, the opened file; then the next bytes of a range, never from two chunks of 1
-/// MiB, or the end of a change. An empty message says that the server still waits for its disk.
+/// In the first message, the opened file; then the next bytes of a range, never from two chunks of
+/// 1 MiB, or the end of a change. An empty message says that the server still waits for its disk.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileData {
     /// The bytes, at most 256 KiB.

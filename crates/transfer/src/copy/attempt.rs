@@ -468,7 +468,8 @@ impl<'a> Attempt<'a> {
         UdpWatchdog::begin(session, self.hooks.board.clone(), knock, self.hooks.udp_cut.clone())
     }
 
-    /// Opens the additional sessions that carry chunks. Each must reach the server id of `session`.
+    /// Opens the additional sessions that carry chunks. Each must reach the same server id as
+    /// `session`.
     fn open_streams(&self, terms: &Terms, session: &Session, ends: mpsc::UnboundedSender<Session>) {
         let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {

@@ -85,7 +85,7 @@ pub(super) async fn answer(server: &Server, services: &Services, session: Sessio
 }
 
 /// Returns the first message of a stream, with the session. Returns `None` if the client sends no
-/// message within [`REQUEST`] or ends the stream. A timeout is reported to the client.
+/// message within [`REQUEST`], or the stream ends or fails. A timeout is reported to the client.
 pub(super) async fn first<M: Message + Default>(
     server: &Server,
     mut session: Session,
