@@ -137,7 +137,7 @@ impl fmt::Display for Host {
 }
 
 impl Host {
-    /// Returns the host of a location; `None` for this host.
+    /// Returns the host of a location; `None` for this host, and for an HTTP address.
     pub(crate) fn of(location: &Location) -> Option<Host> {
         match location {
             Location::Local(_) | Location::Http { .. } => None,
