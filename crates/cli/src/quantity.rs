@@ -16,7 +16,7 @@ pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {
     Ok(rate)
 }
 
-/// Suggests a rate for rsync's `1m` or `2.5g`, which are bytes in powers of 1024.
+/// Suggests a rate for rsync's `1m` or `2.5g`, which are bytes a second in powers of 1024.
 fn as_rsync_has_it(text: &str) -> Option<String> {
     let number = text.trim().strip_suffix(['m', 'g', 't'])?;
     number.parse::<f64>().ok()?;

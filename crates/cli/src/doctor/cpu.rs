@@ -31,7 +31,7 @@ pub(super) fn look(want: Want) -> Vec<Finding> {
     let aes = Finding::new("cpu-aes", Grade::unless(fast, Grade::Warn), what, mend);
     let suite = Suite::choose(Cipher::Auto, fast);
     let sealed = seal(suite);
-    // The same core also reads, hashes and sends, so it should encrypt at twice the rate.
+    // The same core also reads, hashes and sends, so it should encrypt at twice the wanted rate.
     let grade = match sealed {
         _ if sealed >= want.rate.scale(2.0) => Grade::Ok,
         _ if sealed >= want.rate => Grade::Warn,

@@ -36,7 +36,7 @@ fn a_client_without_rights_gets_its_id_and_advice() {
 }
 
 #[test]
-fn a_server_without_the_pinned_id_is_refused_before_anything_is_sent() {
+fn a_server_without_the_pinned_id_is_refused_and_gets_no_file() {
     let pair = pair();
     let other = Host::new(&pair.scratch.path().join("other"));
     let flag = format!("--server-id={}", other.id);
