@@ -348,7 +348,7 @@ pub struct ServeOptions {
     pub allow: Vec<Allow>,
     /// The server's key.
     pub key: OwnKey,
-    /// End after one transfer.
+    /// End after one transfer whose client was not lost.
     pub once: bool,
     /// Allow unsealed data for clients that ask for it.
     pub allow_plain: bool,

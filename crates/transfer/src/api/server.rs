@@ -109,7 +109,8 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Sets the folder to serve; clients reach nothing outside it. Required.
+    /// Sets the folder to serve; clients reach nothing outside it. Required, except with
+    /// [`ServerBuilder::rooms_only`].
     pub fn root(mut self, folder: impl Into<PathBuf>) -> ServerBuilder {
         self.options.root = folder.into();
         self
@@ -149,7 +150,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Ends the server after one transfer.
+    /// Ends the server after one transfer. A transfer that lost its client does not count, because
+    /// the client may resume it.
     pub fn once(mut self, on: bool) -> ServerBuilder {
         self.options.once = on;
         self
@@ -310,8 +312,8 @@ impl Server {
         self.control().set_access(list).await
     }
 
-    /// Refuses new requests, and waits up to `grace` for transfers to end. Then closes all sessions
-    /// with the reason that the server is shutting down; clients retry.
+    /// Refuses new requests, and waits up to `grace` for running requests to end. Then closes all
+    /// sessions with the reason that the server is shutting down; clients retry.
     pub async fn shutdown(&mut self, grace: Duration) {
         self.control().shutdown(grace);
         let _ = self.ended().await;
@@ -350,8 +352,9 @@ pub struct ServerControl {
 }
 
 impl ServerControl {
-    /// Replaces the list of clients. A running transfer ends if its client has lost the right, or
-    /// now has a different folder. The client gets this reason. Other transfers continue.
+    /// Replaces the list of clients. A running request, such as a transfer, ends if its client has
+    /// lost the right, or now has a different folder. The client gets this reason. Other requests
+    /// continue.
     ///
     /// # Errors
     /// A folder of the list does not exist, or the list contains an id twice (the old list stays);

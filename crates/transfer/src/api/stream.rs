@@ -119,7 +119,8 @@ impl Target {
         Ok(LinkTo { options, room, observer })
     }
 
-    /// Returns the connector, the name of the stream or room, and the handle that ends the stream.
+    /// Returns the connector, the name of the stream or room, and the handle that ends the stream
+    /// or channel.
     pub(super) fn connector(self) -> Result<(Connector, Key, Cancel), Error> {
         let (options, name) = self.options?;
         let cancel = self.cancel.child();
@@ -149,7 +150,7 @@ macro_rules! reached {
                 self
             }
 
-            /// Ends the attempt, or the stream, when `handle` is cancelled.
+            /// Ends the attempt, or the stream or channel, when `handle` is cancelled.
             pub fn cancel_with(mut self, handle: &Cancel) -> $request {
                 self.target.cancel = handle.clone();
                 self
@@ -244,8 +245,8 @@ impl IntoFuture for SendStreamRequest {
     /// present.
     ///
     /// # Errors
-    /// The host cannot be reached or is not trusted, it refuses the stream, or the deadline is too
-    /// short for the path.
+    /// The host cannot be reached or is not trusted, it refuses the stream, a setting is out of its
+    /// limits, or the deadline is too short for the path.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.open())
     }

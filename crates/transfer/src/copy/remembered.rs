@@ -1,5 +1,5 @@
-//! The rate that a copy takes from an earlier copy over the same path, and stores for the next
-//! copy.
+//! The properties of a path that a copy takes from an earlier copy, and those that it stores for
+//! the next copy.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The shutdown of a server: first it refuses new requests, then it ends the running transfers.
+//! The shutdown of a server: first it refuses new requests, then it ends the running requests.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,9 +16,9 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 enum Stage {
     #[default]
     Open,
-    /// Running transfers continue.
+    /// Running requests continue.
     Refusing,
-    /// Running transfers end.
+    /// Running requests end.
     Ending,
 }
 
@@ -50,12 +50,12 @@ impl Closing {
         Ok(Busy(self.clone()))
     }
 
-    /// Returns why a running transfer must end, if it must.
+    /// Returns why a running request must end, if it must.
     pub(super) fn reason(&self) -> Option<Error> {
         (self.0.stage.get() == Stage::Ending).then(shutting_down)
     }
 
-    /// Refuses new requests, and waits at most `grace` for the running transfers. Then ends those
+    /// Refuses new requests, and waits at most `grace` for the running requests. Then ends those
     /// that still run, and waits briefly for their final messages.
     pub(super) async fn close(&self, grace: Duration) {
         self.0.stage.set(Stage::Refusing);

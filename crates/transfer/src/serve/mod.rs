@@ -149,7 +149,7 @@ pub(crate) enum Order {
     Status(oneshot::Sender<ServerStatus>),
     /// Replace the list of clients, and return the result.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
-    /// Shut down: let transfers continue for this long, then close their sessions.
+    /// Shut down: let running requests continue for this long, then close their sessions.
     Shutdown(Duration),
 }
 
