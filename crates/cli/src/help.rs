@@ -36,7 +36,7 @@ const OF_SYNC: [(&str, &str); 6] = [
     ("-c, --checksum", "compare by content, not by size and time"),
 ];
 
-/// Columns of a page.
+/// Width of a page, in columns.
 const WIDTH: usize = 80;
 
 /// Prints the page of `longhaul help cp [PROTOCOL]` or `longhaul help sync`, and returns the exit

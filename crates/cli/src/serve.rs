@@ -99,7 +99,7 @@ pub(crate) struct ServeArgs {
     http: HttpArgs,
     #[command(flatten)]
     ui: UiArgs,
-    /// Write events as JSON to stdout, one object a line; the first is the server's address
+    /// Write events as JSON to stdout, one object a line; the first one has the server's address
     #[arg(long)]
     json: bool,
     /// Do not log clients, transfers and refusals to stderr

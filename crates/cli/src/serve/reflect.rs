@@ -82,7 +82,7 @@ pub(crate) struct ReflectArgs {
     /// Size of the messages that a room keeps for slow subscribers
     #[arg(long, value_name = "SIZE", default_value = "32Mi", value_parser = parse_bytes)]
     room_size: Bytes,
-    /// Write events as JSON to stdout, one object a line; the first is the server's address
+    /// Write events as JSON to stdout, one object a line; the first one has the server's address
     #[arg(long)]
     json: bool,
     /// Do not log clients and refusals to stderr

@@ -1,4 +1,4 @@
-//! Outputs of received frames.
+//! Where `longhaul stream receive` writes the frames.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Sources of frames.
+//! Where `longhaul stream send` gets its frames.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 }
 
 impl Source {
-    /// Opens a SOURCE.
+    /// Opens the argument SOURCE: `-`, a file or a folder.
     ///
     /// # Errors
     /// The source cannot be read, or a folder has a file larger than a frame.

@@ -179,7 +179,7 @@ fn a_token_has_the_rights_of_its_line_and_requests_without_one_are_refused() {
         is(&http.ask(READER, method, "/file", more), 403);
     }
     is(&http.put(READER, "/in/new", b"n"), 403);
-    // The folder of a token is its root.
+    // A token's paths start at its folder.
     is(&http.ask(WRITER, "GET", "/file", ""), 404);
     assert_eq!(body(&http.ask(WRITER, "GET", "/mine", "")), "m");
     is(&http.put(WRITER, "/new", b"n"), 201);

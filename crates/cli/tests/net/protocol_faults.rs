@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// ([`WAYS`]), so that each end fails as sender and as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
-/// Waits for a progress event of at least 500 sent datagrams, or by TCP of 600 kB.
+/// Waits for a progress event of at least 500 sent datagrams; over TCP, of at least 600 kB.
 fn under_way(copy: &mut Child, cell: Cell) {
     // Counts sent datagrams, because some protocols repair losses only after they have sent
     // everything.

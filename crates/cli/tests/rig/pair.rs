@@ -158,8 +158,8 @@ impl Pair {
         self.server = Server::start_as(&mut self.host.command(words));
     }
 
-    /// A `cp --json` as the client that trusts this server; not started yet. Paths are relative to
-    /// `here`.
+    /// The client's command `cp --json` with trust in this server; not started yet. Paths are
+    /// relative to `here`.
     pub(crate) fn cp_command(&self, args: &[&dyn AsRef<OsStr>]) -> Command {
         let id = format!("--server-id={}", self.server.id);
         let mut command = self.client.command(["cp", "--json", &id]);

@@ -63,7 +63,8 @@ pub(in crate::cp) struct Plan {
 /// Plans the copy if all of `locations` are on other hosts.
 ///
 /// # Errors
-/// ssh reaches neither one host with all sources, nor the destination.
+/// No host can run the copy: ssh does not reach the destination, and does not reach a host that has
+/// all sources.
 pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error> {
     let Some((destination, sources)) = locations.split_last() else { return Ok(None) };
     let is_http = |location: &Location| matches!(location, Location::Http { .. });
