@@ -41,7 +41,7 @@ impl Program {
 
     /// Makes the calls over the connection `first`. After a loss, retries `connect` for at most
     /// `retry_for`. Returns when `ends` completes, or when the program holds no handle and no call
-    /// is pending. After a failure all further calls return the reason of the failure.
+    /// is pending. After a failure all pending and further calls return its reason.
     pub async fn run(
         self,
         first: Connected,

@@ -200,8 +200,8 @@ impl Rpc {
         self.begin(method, request, options, None)?.answer().await
     }
 
-    /// Calls `method` once for each request, without waiting in between: all calls take one round
-    /// trip together. Returns the answers in the order of the requests.
+    /// Calls `method` once for each request, without waiting in between: up to 256 calls take one
+    /// round trip together. Returns the answers in the order of the requests.
     pub async fn batch<A: RpcMessage>(
         &self,
         method: &str,

@@ -29,7 +29,8 @@ pub enum Order {
     Get(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// Changes a key.
     Edit(Wish, oneshot::Sender<Result<Answer, Error>>),
-    /// Waits until this client loses its presence at the key, then reports the key's value.
+    /// Waits until this client has no presence at the key, then reports the key's value if the
+    /// client knows it.
     Lost(Key, oneshot::Sender<Result<Option<Entry>, Error>>),
     /// Sends the entries of a prefix, then its changes, until the receiver is dropped.
     Watch(Prefix, mpsc::Sender<Result<Unread, Error>>),
@@ -57,7 +58,7 @@ fn lie(lie: Lie) -> Error {
 /// Serves `orders` over the connection `first`. After a loss, calls `connect` for the next
 /// connection until it succeeds, fails permanently, or `retry_for` is over. Returns when `ends`
 /// completes, or when the program holds no handle and no order is pending. After a failure all
-/// further orders get the reason of the failure.
+/// pending and further orders get its reason.
 pub async fn run(
     first: Connected,
     connect: impl AsyncFn() -> Result<Connected, Error>,
@@ -121,8 +122,8 @@ struct Client {
     gets: BTreeMap<u64, (Key, Waiting<Option<Entry>>)>,
     /// Keys of presences that are being restored, by the number of the call.
     holds: BTreeMap<u64, Key>,
-    /// The number of the last call without an edit. Calls without an edit have even numbers, edits
-    /// odd ones.
+    /// How many calls without an edit this program has made. The n-th of them has the number 2n;
+    /// edits have odd numbers.
     calls: u64,
     /// The callers that wait for the loss of a presence, by its key.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
@@ -387,8 +388,8 @@ async fn write(
     }
 }
 
-/// Runs a watch until the connection is lost, the program drops its receiver, or `stopped` is true.
-/// In the last two cases the watch says goodbye to the server.
+/// Runs a watch until it fails, the program drops its receiver, or `stopped` is true. In the last
+/// two cases the watch says goodbye to the server if its stream is open.
 async fn watch(
     connection: Connection,
     mut watching: Watching,

@@ -26,10 +26,11 @@ const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition:
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
 /// Counters of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
-/// Name of the counter that limits the revisions: no run has used a revision above its value.
+/// Name of the counter that limits the revisions: no change of any run has a revision above its
+/// value.
 const CEILING: &str = "ceiling";
-/// The stored limit of revisions grows by this step. Changes of presence alone need a commit only
-/// when they reach the limit.
+/// A new stored limit of revisions is this far above the last revision. Changes of presence alone
+/// need a commit only when they exceed the limit.
 const AHEAD: u64 = 4096;
 
 /// The open file.
@@ -66,8 +67,8 @@ impl Disk {
         Ok(begun)
     }
 
-    /// Reads the tree and its writers. The tree gets a revision that no run has used before, so
-    /// each watcher needs a new snapshot.
+    /// Reads the tree and its writers. The tree gets a revision above those of all earlier changes,
+    /// so a watcher with an earlier revision needs a new snapshot.
     pub(crate) fn load(&self, limits: Limits) -> Result<Calls, Trouble> {
         let reading = self.database.begin_read()?;
         let table = reading.open_table(VALUES)?;

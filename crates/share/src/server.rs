@@ -265,7 +265,7 @@ impl Shared {
     }
 }
 
-/// Waits for an edit and makes its answer.
+/// Waits for an edit or a restored presence, and makes its answer.
 fn answer(
     id: u64,
     key: Key,

@@ -47,7 +47,7 @@ pub struct Size {
     /// Keys that have a value.
     pub keys: u64,
     /// The revision of the tree: at least the number of changes in this and earlier runs. A restart
-    /// skips up to 4096 revisions.
+    /// adds up to 4097.
     pub changes: u64,
     /// Watches that have received all changes.
     pub watches: u64,
@@ -143,7 +143,7 @@ struct Keeper {
     reopened: watch::Sender<()>,
 }
 
-/// Edits that wait for a commit.
+/// The changes of a batch of commands, and the answers that wait for the commit.
 #[derive(Default)]
 struct Batch {
     changes: Vec<Change>,
@@ -152,7 +152,7 @@ struct Batch {
     reads: Vec<(Key, Reply<Read>)>,
 }
 
-/// An answer to an edit.
+/// The answer to an edit, or to a restored presence.
 struct Pending {
     reply: Reply<(u64, u64)>,
     made: Result<u64, Refusal>,
