@@ -189,7 +189,8 @@ pub struct Way {
 /// The state of the stream, for a receiver.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct State {
-    /// 0: no client sends the stream. 1: a client sends the stream. 2: the sender has ended it.
+    /// 0: no client sends the stream, or the server does not know this receiver's address yet. 1:
+    /// a client sends the stream. 2: the sender has ended it.
     #[prost(uint32, tag = "1")]
     pub phase: u32,
     /// The sender's random number. Frame numbers and timestamps of different runs are not

@@ -145,7 +145,8 @@ impl Control {
     /// server. After a loss `connect` opens the next link, and may retry for `retry_for`.
     ///
     /// # Errors
-    /// The server refuses the receiver, or the connection cannot be restored in time.
+    /// The server refuses the receiver, none of the stream's datagrams arrives, or the connection
+    /// cannot be restored in time.
     pub async fn run(
         mut self,
         first: Link,

@@ -153,8 +153,8 @@ fn forward(
         return;
     };
     for (block, payload) in buffer.iter() {
-        // The receiver's keys are used up, or the sender lied about its sizes: the datagram is not
-        // sent.
+        // `push` fails if the receiver's keys are used up, or if the sender lied about its sizes.
+        // The datagram is then not sent.
         if batch.push(&mut outlet.data, Kind::Data, block, payload).is_err() {
             outlet.withhold(block);
         }

@@ -110,7 +110,7 @@ pub struct Listed {
     pub sender: Option<PeerId>,
     /// Number of the stream's receivers, including those that wait for a sender.
     pub receivers: u64,
-    /// Frames of the current sender so far.
+    /// Frames (or payloads of several frames) of the current sender so far.
     pub frames: u64,
     /// Datagrams that arrived from the current sender.
     pub datagrams: u64,

@@ -200,8 +200,8 @@ impl Control {
     /// `retry_for`.
     ///
     /// # Errors
-    /// The server refuses the stream, the deadline cannot be met, or the connection cannot be
-    /// restored in time.
+    /// The server refuses the stream, the deadline cannot be met, no datagram reaches the server,
+    /// or the connection cannot be restored in time.
     pub async fn run(
         mut self,
         first: Link,

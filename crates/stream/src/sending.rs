@@ -69,7 +69,7 @@ pub(crate) struct Counts {
     pub(crate) bytes: u64,
     /// Datagrams that were sent again at the request of a receiver.
     pub(crate) resent: u64,
-    /// Whether datagrams are too large for the first link.
+    /// Whether this host refused to send a datagram, because it was too large.
     pub(crate) too_large: bool,
 }
 

@@ -270,7 +270,7 @@ pub(crate) fn micros(span: Span) -> u64 {
 /// The state of a stream, for a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
-    /// No client sends the stream.
+    /// No client sends the stream, or the server does not know the receiver's address yet.
     Idle,
     /// A client sends the stream.
     Live {
