@@ -84,7 +84,7 @@ pub(crate) struct CompareArgs {
     beside_tcp: bool,
     #[command(flatten)]
     reach: ReachArgs,
-    /// Write runs as JSON to stdout, one object a line; the last one is the summary
+    /// Write runs as JSON to stdout, one object a line; the last one is the summary or an error
     #[arg(long)]
     json: bool,
     /// Write table and plot to this file as one self-contained page

@@ -1,5 +1,5 @@
-//! The output of `compare --json`: one object for each run, then the summary. If a field has a
-//! unit, its name ends with the unit.
+//! The output of `compare --json`: one object for each run, then the summary. `compare` itself
+//! adds the error if it fails. If a field has a unit, its name ends with the unit.
 
 use serde_json::{Map, Value, json};
 

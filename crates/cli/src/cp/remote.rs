@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time for a cancelled copy to end on the other host. After this time, this host kills ssh.
 const ENDING: Duration = Duration::from_secs(10);
 /// Longest line in bytes that is read from the other host; the rest of a longer line is dropped.
-/// Each line is an event. An event needs less: it has at most two paths, or a row for each source.
+/// No event is longer: it has at most two paths, or a row for each source.
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;

@@ -59,7 +59,8 @@ pub(super) struct Rules {
     pub(super) swallow: AtomicBool,
     /// Number of TCP connections to the control port.
     pub(super) tcp_opened: AtomicUsize,
-    /// Incremented when the relay changes its ports towards the server, like a NAT rebinding.
+    /// A test increments this number to make the relay change its ports towards the server, as a
+    /// NAT may do.
     pub(super) rebound: AtomicUsize,
     /// Last number of the address 127.0.0.x for the relay's next ports.
     pub(super) address: AtomicU8,
