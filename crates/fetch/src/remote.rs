@@ -77,7 +77,7 @@ impl Remote {
         }
     }
 
-    /// Returns whether the reply with `headers` may be of this version: each of `ETag` and
+    /// Returns whether the reply with `headers` may be of this version: each of a strong `ETag` and
     /// `Last-Modified` is missing or equal.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let etag = headers::etag(headers);
@@ -86,7 +86,7 @@ impl Remote {
     }
 
     /// Returns the value of `If-Range`, so that the server sends a range only of this version.
-    /// `None` if the server reported neither an `ETag` nor a modification time.
+    /// `None` if the server reported neither a strong `ETag` nor a modification time.
     fn validator(&self) -> Option<String> {
         self.etag.clone().or_else(|| self.modified.map(httpdate::fmt_http_date))
     }
@@ -96,8 +96,8 @@ impl Client {
     /// Asks for the version of the file, and whether its server sends ranges.
     ///
     /// # Errors
-    /// The server cannot be reached, refuses, has no such file, sends no length, or sends a false
-    /// reply.
+    /// The server cannot be reached, refuses, has no such file, sends no length, or sends an
+    /// invalid reply.
     pub fn open(&self) -> Result<Remote, Error> {
         let uri = self.url().uri();
         let want = ("want-repr-digest", "sha-256=5, sha-512=3, md5=1");

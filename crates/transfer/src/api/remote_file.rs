@@ -83,8 +83,8 @@ impl RemoteFile {
     }
 
     /// Reads ranges in the given order. All ranges are requested in advance, without a round trip
-    /// for each range. Parts beyond the end of the file are left out. Adjacent ranges are read as
-    /// one.
+    /// for each range. Parts beyond the end of the file are left out. Adjacent ranges are
+    /// requested as one.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: a range ends before it begins.

@@ -35,7 +35,7 @@ pub const MOST_RANGES: usize = 4096;
 /// Maximum bytes of content in one message.
 pub const PIECE: usize = 256 << 10;
 
-/// The client's request for ranges.
+/// A request of the client: a change, and the ranges to read after it. Each may be missing.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FileAsk {
     /// The path, relative to the server's root; over ssh relative to the home folder, or absolute.

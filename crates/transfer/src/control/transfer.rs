@@ -8,7 +8,7 @@ use longhaul_proto::units::Rate;
 
 use super::Ranges;
 
-/// The sending end's object: either the manifest itself or where to find it.
+/// The sending end's object. Carries the manifest, or says where the manifest is.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Offer {
     /// The encoded manifest, if it is small; otherwise empty.

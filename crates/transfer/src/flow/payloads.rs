@@ -7,7 +7,7 @@
 //!
 //! A pass is one run over the missing chunks. The first block of a chunk in a pass causes a read of
 //! the whole chunk, which is hashed. The chunk stays in a buffer until another chunk has been read.
-//! Blocks of the chunk that are needed later are read alone.
+//! A block that is needed after that is read alone.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

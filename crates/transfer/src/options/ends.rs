@@ -87,7 +87,7 @@ impl Output {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in the writer ends its thread and the copy.
+        // Only a panic of the writer poisons the lock, and such a panic ends the copy.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -147,8 +147,8 @@ async fn open_for(
     let host = Host::of(location).ok_or_else(here)?;
     let identity = key.identity()?;
     let (host, identity) = (&host, &identity);
-    // The remote command gets the client's id, so its server admits this id before it prints its
-    // ports.
+    // The remote command gets the client's id, so the server admits this id before the command
+    // prints the server's ports.
     let words = ["--rooms".to_owned(), identity.id().to_string()];
     let arguments = if rooms { &words[..] } else { &[] };
     let reach = Reach { host, identity, trust, observer, options: reach, arguments };

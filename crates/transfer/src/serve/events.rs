@@ -79,7 +79,7 @@ pub struct ServedClient {
     pub name: Option<String>,
     /// The request, in words, with its paths.
     pub wish: String,
-    /// The paths of the request, at most three.
+    /// The first three paths or names of the request, and the number of further ones.
     pub path: String,
     since: Instant,
 }

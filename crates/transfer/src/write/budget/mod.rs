@@ -18,8 +18,8 @@
 //!
 //! At a server every transfer has an owner, the client's id. An owner with n transfers gets a part
 //! for another transfer only while the free memory suffices for more than n parts of [`LEAST`]
-//! chunks. So one owner leaves half of the memory to other owners. Transfers that wait because
-//! of this limit do not block the transfers of other owners.
+//! chunks. So one owner gets at most about half of the parts, even if it starts many transfers.
+//! Transfers that wait because of this limit do not block the transfers of other owners.
 //!
 //! Lists of files ([`lists`]) and waiting messages ([`messages`]) are charged to the same memory.
 
