@@ -26,8 +26,9 @@ pub struct Header {
     pub size: u64,
     /// When the source file was last modified.
     pub modified: FileTime,
-    /// The stamp of the source file's version. The stamp changes with each write, even if the
-    /// modification time is set back afterwards.
+    /// The stamp of the source file's version. A write changes the stamp, even if the modification
+    /// time is set back afterwards. Only a second write within one clock tick may leave the stamp
+    /// as it was.
     pub version: u64,
 }
 

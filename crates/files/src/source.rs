@@ -325,7 +325,8 @@ impl Source {
         *bytes += failure.bytes();
         match memory.hold(*bytes) {
             Ok(()) => self.failures.push(failure),
-            // The next read returns the error, before any data of this file are sent.
+            // This read, or after a comparison the next one, returns the error. So the zeros in
+            // place of this file's data are never sent.
             Err(error) => self.refused = Some(error),
         }
     }

@@ -170,7 +170,7 @@ impl Sink {
     }
 
     /// Refuses the copy if it would remove more names than the limit, or any name although the
-    /// source has no files. Called before the copy has changed anything.
+    /// source has no files. Called before the copy changes anything in an existing destination.
     pub(super) fn check_extra(&mut self) -> Result<(), Error> {
         let manifest = self.ground.manifest.clone();
         let has_files = manifest.entries().iter().any(|entry| entry.kind != Kind::Folder);

@@ -521,7 +521,7 @@ impl Large {
     }
 }
 
-/// Removes an earlier run's data for an existing equal file, unless another copy uses the data.
+/// Removes an earlier run's partial file and journal, unless another copy uses them.
 pub(super) fn remove_remains(number: u32, ground: &mut Ground) -> io::Result<()> {
     let (folder, name) = ground.at(number)?;
     match partial::open(folder, &names::partial(&name), false) {

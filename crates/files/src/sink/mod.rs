@@ -149,8 +149,8 @@ struct Comparing {
     under_final_name: Option<Attributes>,
 }
 
-/// Maximum bytes that may wait for a sync: a power failure loses no more than these and the
-/// incomplete chunks.
+/// Maximum bytes that may wait for a sync. A power failure loses no more than these, incomplete
+/// chunks, and incomplete small files.
 const MOST_UNSYNCED: u64 = 48 << 20;
 
 /// Longest time that verified data may wait for the sync and the journal.
@@ -406,7 +406,8 @@ impl Sink {
     /// Reads the content of a verified chunk of a large file back from its partial file.
     ///
     /// # Errors
-    /// The chunk is not in a partial file of this copy (`Request`), or cannot be read (`File`).
+    /// The chunk belongs to no partial file of this copy (`Request`); or it is missing or cannot be
+    /// read (`File`).
     pub fn read_back(&mut self, chunk: u64) -> Result<Vec<u8>, Error> {
         let request = |what: String| Error::new(FileErrorKind::Request, what);
         let not_there = || request(format!("chunk {chunk} is not in a partial file"));

@@ -242,7 +242,7 @@ impl Small {
         let queued = self.queue.iter().position(|whole| whole.entry == number);
         let queued = queued.map(|at| self.queue.swap_remove(at).stamp.identity);
         let Some(identity) = begun.or(queued) else { return };
-        // If the removal fails, the next run overwrites the file.
+        // If the removal fails, the next run replaces the file.
         if let Ok((folder, name)) = ground.at(number) {
             let _ = partial::remove_free(folder, &names::small(&name), Some(identity));
         }

@@ -61,6 +61,7 @@ pub(crate) struct Attributes {
 impl Attributes {
     /// Returns a stamp of the file's version, half from the change time, half from device and
     /// inode. The stamp of a rewritten or replaced file differs, whatever its modification time.
+    /// Only a second write within one clock tick may leave the stamp as it was.
     pub(crate) fn version(&self) -> u64 {
         let FileTime { seconds, nanos } = self.changed;
         let changed = half(seconds as u64, u64::from(nanos));
