@@ -54,7 +54,7 @@ fn a_server_logs_clients_ends_and_refusals_to_stderr_unless_quiet() {
 }
 
 #[test]
-fn clients_without_rights_get_five_lines_and_the_others_are_counted() {
+fn a_server_logs_five_refusals_and_counts_the_others() {
     let mut pair = Pair::new();
     let stranger = Host::new(&pair.scratch.path().join("stranger"));
     let (id, from) = (format!("--server-id={}", pair.server.id), pair.at("file"));

@@ -322,7 +322,7 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
     let named = failed[0]["source"].as_str().is_some_and(|s| s.contains(&star.servers[1].address));
     assert!(named && failed.len() == 1, "{ended}");
     assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
-    // The copy is complete, and reports the sources that sent nothing.
+    // The copy is complete, and reports the source that it left out.
     assert_eq!(ended.summary()["failed_sources"], 1, "{ended}");
     assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("the whole object"));
     fs::remove_file(star.here.join("x")).expect("it was copied");

@@ -129,7 +129,7 @@ fn kill([cell, next]: [Cell; 2], way: Way, end: End, content: &[u8]) {
 }
 
 #[test]
-fn with_a_disk_slower_than_the_network_memory_is_bounded_and_loses_nothing() {
+fn a_slow_disk_costs_bounded_memory_and_no_datagram_is_lost_for_want_of_memory() {
     // Each write of 1 MiB takes at least 100 ms, so the disk takes at most 10.5 MB/s. The sender
     // sends 50 MB/s (400 Mbit/s).
     let slow = need!(faults::slow_disk(100));
