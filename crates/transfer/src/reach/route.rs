@@ -55,7 +55,7 @@ impl Route {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] unless either the sources or the destination are on other hosts; also
-    /// for a copy from replicas with only one source.
+    /// without a source, with fewer than two replicas, or with replicas on this host.
     pub(crate) fn all(options: &CopyOptions) -> Result<Vec<Route>, Error> {
         let usage = |what: &str| Error::new(ErrorKind::Usage, what);
         let split: Vec<_> = options.sources.iter().map(split).collect();

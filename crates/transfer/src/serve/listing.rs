@@ -25,7 +25,8 @@ use longhaul_files::Place;
 const READING: usize = 8;
 /// Messages that may wait for the stream.
 const WAITING: usize = 2;
-/// Maximum interval of messages to the client: names found so far, or a sign of life.
+/// Maximum interval of messages to the client while a folder is read: names found so far, or a sign
+/// of life.
 const SIGN: Duration = Duration::from_millis(500);
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);

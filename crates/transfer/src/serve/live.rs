@@ -1,4 +1,4 @@
-//! The running transfers, and the totals of all transfers.
+//! The running transfers, and the server's totals.
 //!
 //! Status reports cost a transfer nothing: they only read the counters that the transfer's threads
 //! keep anyway.
@@ -130,7 +130,7 @@ impl Live {
         self.now.before.set(plus(self.now.before.get(), &moved));
     }
 
-    /// Returns the running transfers, and the totals of all transfers.
+    /// Returns the running transfers, and the server's totals.
     pub(super) fn status(&self) -> (Vec<TransferStatus>, ServerTotals) {
         let mut transfers = self.now.transfers.borrow_mut();
         let transfers: Vec<TransferStatus> =
