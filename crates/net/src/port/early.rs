@@ -257,9 +257,9 @@ impl EarlyDatagrams {
         self.announced.retain(|_, (_, until)| now <= *until);
         let is_late = |flow: &&HeldFlow| flow.holds() && now.since(flow.since) > KEEP;
         let late = self.flows.iter().filter(|(_, flow)| is_late(flow)).map(|(id, _)| *id);
-        let mut data_drops = 0;
+        let mut dropped = 0;
         for id in late.collect::<Vec<_>>() {
-            data_drops += self.let_fall(id);
+            dropped += self.let_fall(id);
         }
         let announced = &self.announced;
         self.flows.retain(|id, flow| now <= flow.since + EXPECT || announced.contains_key(id));
@@ -272,7 +272,7 @@ impl EarlyDatagrams {
         if let Some(time) = first {
             self.expire_by(time);
         }
-        data_drops
+        dropped
     }
 
     /// Drops a flow's datagrams but keeps the count; returns the number of dropped datagrams.

@@ -21,8 +21,9 @@ use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 /// datagrams lost in a row; a sender stops long before.
 const EPOCHS_AHEAD: u32 = 16;
 
-/// Minimum time that an old epoch's key is kept after the next epoch began. Hosts may stall for
-/// longer than the round trip of a short path. On a long path the key is kept for four round trips.
+/// Minimum time that an old epoch's key is kept after the next epoch began, unless one more epoch
+/// begins earlier. Hosts may stall for longer than the round trip of a short path. On a long path
+/// the key is kept for four round trips.
 const KEPT: Span = Span::from_secs(4);
 
 /// Why a datagram was not opened.
