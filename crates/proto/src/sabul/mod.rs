@@ -30,12 +30,12 @@
 //!   raise the rate.
 //!
 //! The paper's outlook (section 7) names two ideas. One is "to use bandwidth estimation techniques
-//! to set the rate control parameters". This sender does so only at the start, with a packet train
-//! that shows the initial rate; SABUL's successor UDT continues to do so during the flow. The other
-//! is a window "dynamically set as the product of current available bandwidth and RTT": the setting
-//! `available-window`. It is off by default, because the paper's figures were measured without it
-//! and because this window shrinks with the rate. The paper does not say how to estimate the
-//! available bandwidth; here it is the arrival rate.
+//! to set the rate control parameters". This sender estimates the bandwidth only at the start, with
+//! a packet train that shows the initial rate; SABUL's successor UDT also estimates it during the
+//! flow. The other is a window "dynamically set as the product of current available bandwidth and
+//! RTT": the setting `available-window`. It is off by default, because the paper's figures were
+//! measured without it and because this window shrinks with the rate. The paper does not say how to
+//! estimate the available bandwidth; here it is the arrival rate.
 //!
 //! The variant `sabul-ornl` reproduces the defects of the release. It does not resend the last
 //! block to show a gap. It also counts reports about recently resent blocks. By default it has no

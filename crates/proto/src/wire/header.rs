@@ -24,8 +24,7 @@ pub struct PacketNumber(pub u64);
 /// The kind of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A block or coded symbol ([`crate::coded`]) of the object, or a datagram of a stream or
-    /// channel.
+    /// A block or coded symbol of the object, or a datagram of a stream or channel.
     Data,
     /// A sealed control message.
     Control,
