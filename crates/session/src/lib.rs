@@ -188,8 +188,8 @@ impl RttWatch {
         RttWatch(Watched::Once(measured))
     }
 
-    /// Returns QUIC's current smoothed estimate; over TCP, the kernel's estimate at the start of
-    /// the session; over ssh, `None`.
+    /// Returns QUIC's current smoothed estimate. Over TCP, a client gets an estimate from the start
+    /// of the session, and a server gets `None`. Over ssh, both get `None`.
     pub fn now(&self) -> Option<Duration> {
         match &self.0 {
             Watched::Quic(connection) => Some(connection.rtt()),
@@ -224,7 +224,7 @@ pub struct Session {
     pub local_ip: Option<IpAddr>,
     /// What carries the session: `quic`, `tls`, `ssh`.
     pub carrier: &'static str,
-    /// The round-trip time when the session began; `None` over ssh.
+    /// The round-trip time when the session began; `None` over ssh, and at a server over TCP.
     pub rtt: Option<Duration>,
     /// The UDP port of the data, if the remote side named one (a copy over ssh).
     pub data_port: Option<u16>,

@@ -33,7 +33,7 @@ impl Link {
     }
 }
 
-/// The lowest round-trip time of a session.
+/// The lowest round-trip time of a session; zero while none is known.
 #[derive(Debug)]
 pub(crate) struct LeastRtt {
     watch: RttWatch,
