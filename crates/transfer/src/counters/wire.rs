@@ -1,5 +1,5 @@
-//! Conversion of counters to and from a message of the control stream. Only this module reads or
-//! writes the message's fields.
+//! Conversion of counters to and from [`Status`], a message of the control stream. Apart from
+//! tests, only this module reads or writes its fields.
 
 use longhaul_proto::law::{Found, Phase};
 use longhaul_proto::time::Span;

@@ -1,5 +1,6 @@
-//! Memory for messages that wait: for the other end, which has not read them yet, or for the
-//! writing thread of this end.
+//! Memory for messages. Messages of a transfer wait for the other end, which has not read them yet,
+//! or for the writing thread of this end. A server also keeps the messages of rooms, and incomplete
+//! messages to rooms.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -10,10 +11,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Budget, Inner, MemoryPart};
 use crate::session::PeerId;
 
-/// The memory charge of one transfer's messages that wait; released on drop. Messages may use the
-/// quarter that is reserved for new transfers, because running transfers grow into all other
-/// memory. An owner (a client's id) gets more only if the memory that then stays free is at least
-/// as much as its messages hold. So half stays free for the other owners.
+/// The memory charge for the messages of one transfer or room, or for the incomplete messages of
+/// one sender to a room; released on drop. Messages may use the quarter that is reserved for new
+/// transfers, because running transfers grow into all other memory. An owner (a client's id) gets
+/// more only if the memory that then stays free is at least as much as its messages hold. So half
+/// stays free for the other owners.
 pub(crate) struct MessageCharge {
     inner: Arc<Inner>,
     owner: Option<PeerId>,
@@ -26,7 +28,7 @@ impl Budget {
         MessageCharge { inner: self.0.clone(), owner: None, held: None }
     }
 
-    /// Returns an empty charge for a transfer of `owner`.
+    /// Returns an empty charge for messages of `owner`.
     pub(crate) fn messages_for(&self, owner: PeerId) -> MessageCharge {
         MessageCharge { inner: self.0.clone(), owner: Some(owner), held: None }
     }

@@ -21,7 +21,7 @@
 //! chunks. So one owner gets at most about half of the parts, even if it starts many transfers.
 //! Transfers that wait because of this limit do not block the transfers of other owners.
 //!
-//! Lists of files ([`lists`]) and waiting messages ([`messages`]) are charged to the same memory.
+//! Lists of files ([`lists`]) and messages ([`messages`]) are charged to the same memory.
 
 mod lists;
 mod messages;
@@ -79,8 +79,7 @@ struct Inner {
     owners: Mutex<HashMap<PeerId, u32>>,
     /// Chunks charged for each owner's lists.
     lists: Mutex<HashMap<PeerId, u32>>,
-    /// Chunks held by waiting messages of the transfers of each owner; an owner without such
-    /// messages is left out.
+    /// Chunks held by the messages of each owner; an owner without such messages is left out.
     messages: Mutex<HashMap<PeerId, u32>>,
     /// Notifies that chunks or a part were returned.
     returned: Notify,
