@@ -270,7 +270,8 @@ pub(super) static GRID: Experiment = Experiment {
             TCP and another copy*: six paths and four queues (24 cells), for 30 s; all flows start \
             together, or the second copy starts later. *Troubles*: each disturbance on six paths, \
             observed for 10 s. *Mice* are short TCP connections, a *hole* is an outage. \
-            Percentages are shares of the path's rate; only those of reports count reports.\n\n\
+            In the name of a condition, a percentage is a share of the path's rate or, for \
+            reports, of all reports.\n\n\
             Each cell is run with 20 seeds (41 to 60), which also change round trip and queue by \
             up to 2 %. A cell has the value of its third worst seed, so two of the 20 seeds (a \
             tenth) are worse. A hash of the cells' names (FNV-1a, bit 32) splits the cells into \
