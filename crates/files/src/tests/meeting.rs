@@ -7,7 +7,7 @@ use crate::store::memory::Disk;
 
 const SMALL: u64 = 3 * CHUNK;
 
-/// Starts the copy of a tree with one file of `size` bytes, named `x`, into `to`.
+/// Starts the copy of a tree with one file of `size` bytes, named `x`, into the destination.
 fn tree_of(ends: &Ends, folder: &str, size: u64, seed: u64) -> Copy {
     let from = ends.from.join(folder);
     write(from.join("x"), &content(size, seed));
