@@ -78,8 +78,8 @@ impl Preface {
     }
 }
 
-/// Opens the other lanes of a stream to `remote`, whose first lane is `first`; `tune` sets the
-/// options of each new lane.
+/// Opens the other lanes of a stream to `remote`; `first` is the stream's first lane. `tune` sets
+/// the options of each new lane.
 ///
 /// # Errors
 /// A connection fails.

@@ -236,7 +236,7 @@ impl Tree {
         Ok(Some(change))
     }
 
-    /// Deletes the presence of an owner that has left; returns the changes.
+    /// Deletes all presences of an owner that has left; returns the changes.
     pub fn vanish(&mut self, owner: u64) -> Vec<Change> {
         let keys = self.owned.remove(&owner).unwrap_or_default();
         let edit = |key| Edit { key, value: None, condition: Condition::Always, owner: None };
