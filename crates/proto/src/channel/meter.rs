@@ -21,8 +21,7 @@ pub struct Stats {
     pub reordered: u64,
     /// Rate of delivered content over the last one to two seconds.
     pub goodput: Rate,
-    /// Rate of everything that arrived over the last one to two seconds: content, headers,
-    /// keys and repairs.
+    /// Rate of the bytes that [`Meter::on_bytes`] counted over the last one to two seconds.
     pub throughput: Rate,
     /// The smoothed difference between the delays of successive messages (RFC 3550, section 6.4.1).
     pub jitter: Span,

@@ -239,7 +239,8 @@ impl ChannelSender {
         self.status.has_changed().is_err()
     }
 
-    /// Sends the remaining messages, and waits until the server has received them.
+    /// Sends the remaining messages, and waits until the server has received them. In the modes
+    /// with datagrams, waits only until they are sent.
     ///
     /// # Errors
     /// The reason why the channel ended earlier.
@@ -277,7 +278,7 @@ pub struct ChannelSent {
     /// Rate of all bytes sent, including headers, keys and repairs, over the last one to two
     /// seconds.
     pub throughput: Rate,
-    /// The lowest round-trip time to the server so far.
+    /// The lowest round-trip time to the server on the current connection.
     pub rtt: Span,
 }
 
@@ -409,9 +410,10 @@ pub struct ChannelReceived {
     pub queue: u64,
     /// Rate of delivered content, over the last one to two seconds.
     pub goodput: Rate,
-    /// Rate of everything received, including repairs.
+    /// Rate of received content, over the last one to two seconds; in the mode `Multicast`, rate
+    /// of the datagrams that completed a message.
     pub throughput: Rate,
-    /// The lowest round-trip time to the server so far.
+    /// The round-trip time to the server when this client last entered the room.
     pub rtt: Span,
     /// The smoothed difference between the delays of successive messages (RFC 3550).
     pub jitter: Span,
