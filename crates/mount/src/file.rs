@@ -49,7 +49,8 @@ pub(crate) struct OpenFile {
 
 #[derive(Default)]
 struct State {
-    /// Requested chunks. An error, with the number of its connection, stays until a reader takes it.
+    /// Requested chunks. An error, with the number of its connection, stays until a reader takes
+    /// it.
     pending: HashMap<u64, Option<(Error, u64)>>,
     /// The chunk after the highest chunk of the current sequence of reads.
     next: u64,

@@ -113,8 +113,8 @@ impl Calls {
         Ok((change.as_ref().map_or(0, |change| change.version), change))
     }
 
-    /// Ends a stream as [`Writers::ended`] does. If the stream was its writer's current one, deletes
-    /// all presences of the writer.
+    /// Ends a stream as [`Writers::ended`] does. If the stream was its writer's current one,
+    /// deletes all presences of the writer.
     pub fn ended(&mut self, by: By, is_last: bool) -> Vec<Change> {
         let owner = self.writers.ended(by.writer, by.stream, is_last);
         owner.map(|owner| self.tree.vanish(owner)).unwrap_or_default()

@@ -81,7 +81,7 @@ pub struct Change {
     pub disk: Disk,
 }
 
-/// A change's effect on the disk; presence is never stored.
+/// A change's effect on the disk; presences are never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
     /// The disk does not change.
@@ -111,7 +111,7 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Tree {
     entries: BTreeMap<Key, Entry>,
-    /// The keys of each owner's presence (values that vanish with the owner).
+    /// The keys of each owner's presences (values that vanish with the owner).
     owned: BTreeMap<u64, BTreeSet<Key>>,
     revision: u64,
     bytes: usize,
