@@ -261,6 +261,9 @@ mod tests {
         fill("plain", "p");
         replace(&at(top, "plain"), &at(top, "old")).unwrap();
         assert_eq!(fs::read(top.join("old")).unwrap(), b"p");
+        fill("newer/file", "newer");
+        replace(&at(top, "newer"), &at(top, "old")).unwrap();
+        assert_eq!(names(&top.join("old")), ["file"]);
         // The source is in the destination, which a link hides.
         fill("folder/file", "kept");
         symlink("folder", top.join("link")).unwrap();

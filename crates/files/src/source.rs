@@ -15,9 +15,9 @@ use std::sync::Arc;
 use super::digest::{self, Digest};
 use super::filter::{CompiledFilters, Filter};
 use super::folders::Folders;
-use super::manifest::{Entry, ListMemory, Manifest, Shape, TWICE, split};
+use super::manifest::{Entry, ListMemory, Manifest, ManifestError, Shape, TWICE, split};
 use super::place::{Found, Place};
-use super::store::{self, Access, FileKind, OpenFile, SharedFolder};
+use super::store::{self, Access, Attributes, FileKind, OpenFile, SharedFolder};
 use super::virtual_object::{Extent, VirtualObject};
 use super::walk::{Spot, Walk};
 use super::watch::Watch;
@@ -109,12 +109,10 @@ impl Source {
         memory: Box<dyn ListMemory>,
     ) -> Result<Source, Error> {
         let filters = CompiledFilters::new(&options.filters)?;
-        if places.is_empty() || places.len() > usize::from(u16::MAX) {
-            return Err(Error::new(
-                FileErrorKind::Request,
-                "between 1 and 65535 sources can be copied",
-            ));
-        }
+        let Ok(1..) = u16::try_from(places.len()) else {
+            let what = "between 1 and 65535 sources can be copied";
+            return Err(Error::new(FileErrorKind::Request, what));
+        };
         let (mut origins, mut shape) = (Vec::new(), Shape::Several);
         let only = places.len() == 1;
         let mut walk = Walk::new(options.watch.clone(), !only, memory);
@@ -144,12 +142,8 @@ impl Source {
             return Err(Error::new(FileErrorKind::File, what).at(places[0].named()));
         }
         let bytes = walk.bytes();
-        let (manifest, numbers) = walk.listing.into_manifest(shape).map_err(|error| {
-            match error.reason == TWICE && origins.len() > 1 {
-                true => two_have(&error.entry.unwrap_or_default()),
-                false => Error::new(FileErrorKind::File, error.to_string()),
-            }
-        })?;
+        let listed = walk.listing.into_manifest(shape);
+        let (manifest, numbers) = listed.map_err(|error| list_error(error, origins.len()))?;
         let origin_of = match origins.len() > 1 {
             true => numbers.iter().map(|number| walk.origins[*number as usize]).collect(),
             false => Vec::new(),
@@ -317,7 +311,6 @@ impl Source {
     }
 
     fn fail(&mut self, entry: u32, Trouble { reason, changed }: Trouble) {
-        self.open.retain(|(number, _)| *number != entry);
         self.failed.insert(entry);
         let path = self.manifest.path(entry);
         let failure = Failure { entry: Some(entry), path, reason, changed };
@@ -353,10 +346,7 @@ impl Source {
             0 => *self.unnamed.entry(entry).or_insert(now.version()),
             _ => then.version,
         };
-        let is_same = now.size == size
-            && now.modified == then.modified
-            && store::is_same_change(now.version(), version);
-        if now.kind != FileKind::File || !is_same {
+        if !is_same(&now, then, version) {
             return Err(Trouble::changed(match now.size {
                 to if to != size => {
                     format!("it changed while it was copied, from {size} to {to} bytes")
@@ -426,6 +416,15 @@ impl From<io::Error> for Refused {
     }
 }
 
+/// Returns whether a file that has the attributes `now` is the one of the manifest's entry, and
+/// has the change time of the stamp `version`.
+fn is_same(now: &Attributes, then: &Entry, version: u64) -> bool {
+    now.kind == FileKind::File
+        && Some(now.size) == then.size()
+        && now.modified == then.modified
+        && store::is_same_change(now.version(), version)
+}
+
 /// Walks one place.
 fn take(
     walk: &mut Walk,
@@ -489,9 +488,15 @@ fn top(source: u16, name: &[u8]) -> Spot<'_> {
     Spot { source, folder: None, path: name }
 }
 
-fn two_have(path: &str) -> Error {
-    let what = format!("two sources have {path}");
-    Error::new(FileErrorKind::Request, what).advise("copy them one after the other")
+/// Returns the error for `sources` sources whose entries make no manifest.
+fn list_error(error: ManifestError, sources: usize) -> Error {
+    match error.entry {
+        Some(path) if error.reason == TWICE && sources > 1 => {
+            let what = format!("two sources have {path}");
+            Error::new(FileErrorKind::Request, what).advise("copy them one after the other")
+        }
+        entry => Error::new(FileErrorKind::File, ManifestError { entry, ..error }.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -499,6 +504,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::manifest::FileTime;
 
     const SMALL: usize = 3 * CHUNK as usize;
 
@@ -543,6 +549,32 @@ mod tests {
             let error = Source::open(few, &SourceOptions::default()).unwrap_err();
             assert!(error.what.contains("between 1 and 65535 sources"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_name_that_several_sources_have_is_reported_as_theirs() {
+        let error = |reason, sources| {
+            list_error(ManifestError { entry: Some("x".to_owned()), reason }, sources).what
+        };
+        assert_eq!(error(TWICE, 2), "two sources have x");
+        assert_eq!(error(TWICE, 1), "manifest entry \"x\": appears twice");
+        assert_eq!(error("is torn", 2), "manifest entry \"x\": is torn");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_size_or_time_is_not_the_listed_one() {
+        let folder = crate::MemoryFolder::new(10);
+        folder.put("x".as_ref(), b"12345".to_vec());
+        let now = store::Folder::look(&folder, b"x").unwrap();
+        let then = Entry::new(crate::Kind::file(5), 0o600, now.modified);
+        let later = |time: FileTime| FileTime { seconds: time.seconds + 1, ..time };
+        let same = |now: Attributes, version| is_same(&now, &then, version);
+        assert!(same(now, now.version()));
+        assert!(!same(Attributes { kind: FileKind::Link, ..now }, now.version()));
+        assert!(!same(Attributes { size: 4, ..now }, now.version()));
+        assert!(!same(Attributes { modified: later(now.modified), ..now }, now.version()));
+        let changed = Attributes { changed: later(now.changed), ..now };
+        assert!(!same(changed, now.version()) && same(changed, changed.version()));
     }
 
     #[test]

@@ -298,7 +298,7 @@ fn is_ours(attributes: &Attributes) -> bool {
 
 /// Returns the chunks without any content, in at most [`MAX_HOLES`] ranges. Chunks for which the
 /// file system does not report holes count as content.
-fn holes_of(
+pub(crate) fn holes_of(
     size: u64,
     next_data: impl Fn(u64) -> std::io::Result<Option<u64>>,
     next_hole: impl Fn(u64) -> std::io::Result<u64>,
@@ -414,6 +414,22 @@ mod tests {
         let one = |at| if at == 0 { Ok(Some(CHUNK)) } else { Err(ErrorKind::Unsupported.into()) };
         assert_eq!(holes_of(3 * CHUNK, one, |_| Ok(2 * CHUNK)), [0..1]);
         assert_eq!(holes_of(3 * CHUNK, |_| Ok(Some(CHUNK)), |_| cannot().map(|()| 0)), [0..1]);
+    }
+
+    #[test]
+    fn the_search_for_holes_ends_at_the_end_of_the_file_and_at_content_without_a_length() {
+        let within = |at| {
+            assert!(at < CHUNK, "the file ends there");
+            Ok(Some(0))
+        };
+        assert_eq!(holes_of(CHUNK, within, |_| Ok(CHUNK)), []);
+        let calls = std::cell::Cell::new(0);
+        let counted = |at| {
+            calls.set(calls.get() + 1);
+            assert!(calls.get() < 9, "the search repeats itself");
+            Ok(Some(at))
+        };
+        assert_eq!(holes_of(9 * CHUNK, counted, Ok), []);
     }
 
     #[test]

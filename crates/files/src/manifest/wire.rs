@@ -363,6 +363,13 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_at_most_a_million_holes() {
+        let entry = |holes| EntryWire { holes: vec![0; 2 * holes], ..EntryWire::default() }.entry();
+        assert!(entry(MAX_HOLES).is_ok());
+        assert_eq!(entry(MAX_HOLES + 1).err(), Some(HOLES));
+    }
+
+    #[test]
     fn an_entry_shares_no_more_than_the_path_before() {
         let read = |shared| {
             let mut encoded = head(Shape::Contents, None, 2);

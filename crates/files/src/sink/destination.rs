@@ -285,10 +285,11 @@ fn make_path(place: &Place, dry: bool) -> Result<Option<SharedFolder>, Error> {
             parent.may_write().map_err(|error| cannot(&place, error))?;
             return Ok(Some(parent));
         }
-        match parent.make_folder(&name, 0o777) {
-            // Another copy has created the folder first.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made.map_err(|error| cannot(&place, error))?,
+        // Another copy may create the folder first.
+        if let Err(error) = parent.make_folder(&name, 0o777)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(cannot(&place, error));
         }
         // A power failure must not remove the folder with its entries.
         parent.sync().map_err(|error| cannot(&place, error))?;
@@ -391,6 +392,26 @@ fn own_top(place: &Place, manifest: &Manifest) -> Option<(SharedFolder, Vec<u8>)
 mod tests {
     use super::*;
     use crate::manifest::FileTime;
+    use crate::store::buffers::Store;
+    use crate::store::memory::{Disk, Faults};
+
+    #[test]
+    fn an_existing_folder_for_contents_counts_as_new_if_its_name_cannot_be_synced() {
+        let disk = Disk::new(1);
+        disk.root().make_folder(b"t", 0o755).unwrap();
+        let place = Place::Stored { root: Store(disk.root()), path: "t".into() };
+        for (shape, dry, folder_sync, is_new) in [
+            (Shape::Contents, false, 10_000, true),
+            (Shape::Contents, false, 0, false),
+            (Shape::Contents, true, 10_000, false),
+            (Shape::Several, false, 10_000, false),
+        ] {
+            disk.set_faults(Faults { folder_sync, ..Faults::default() });
+            let manifest = Arc::new(Manifest::new(shape, Vec::new()).unwrap());
+            let ground = Ground::open(&place, &manifest, dry).unwrap();
+            assert_eq!(ground.has_new_base, is_new, "{shape:?} {dry} {folder_sync}");
+        }
+    }
 
     #[test]
     fn a_name_of_255_bytes_and_a_path_of_4096_are_the_longest() {

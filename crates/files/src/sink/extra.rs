@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::io;
 
-use super::plan::left_off;
+use super::plan::{is_below, left_off};
 use super::{Ground, Sink};
 use crate::error::{Error, FileErrorKind};
 use crate::filter::{CompiledFilters, Filter};
@@ -407,15 +407,10 @@ impl<'a> Walk<'a> {
 
     /// Passes an entry with its content.
     fn pass(&mut self, entry: u32) {
-        let is_inside = |number: u32| {
-            let next = self.manifest.entries().get(number as usize);
-            next.is_some_and(|next| next.parent().is_some_and(|parent| parent >= entry))
-        };
-        let mut next = self.next.max(entry + 1);
-        while is_inside(next) {
-            next += 1;
-        }
-        self.next = next;
+        let behind = self.next.max(entry + 1);
+        let left = self.manifest.entries().iter().skip(behind as usize);
+        let inside = left.take_while(|left| is_below(left, Some(entry))).count();
+        self.next = behind + inside as u32;
     }
 
     fn remove(&mut self, path: &[u8], is_folder: bool) {
@@ -518,6 +513,27 @@ mod tests {
             let walk = Walk::new(&ground, &extra, &watch, false, 4);
             assert_eq!(walk.run().unwrap().count, count);
         }
+    }
+
+    /// The names changed since the plan, which fails on an entry of another kind.
+    #[test]
+    fn an_entry_of_another_kind_than_the_source_s_stays_with_its_content() {
+        let top = tempfile::tempdir().unwrap();
+        for folder in ["c", "c/kept", "d"] {
+            std::fs::create_dir(top.path().join(folder)).unwrap();
+        }
+        for file in ["a", "b", "c/kept/x", "d/extra"] {
+            std::fs::write(top.path().join(file), "x").unwrap();
+        }
+        let folders = ["a", "a/a", "d"].map(|path| listed(path, Kind::Folder));
+        let files = ["a/a/x", "b", "c"].map(|path| listed(path, Kind::file(1)));
+        let all = folders.into_iter().chain(files).collect();
+        let manifest = Arc::new(Manifest::new(Shape::Contents, all).unwrap());
+        let place = Place::Ambient(top.path().to_owned());
+        let ground = Ground::open(&place, &manifest, true).unwrap();
+        let (extra, watch) = (extra(&place, None), Watch::default());
+        let deleted = Walk::new(&ground, &extra, &watch, false, 9).run().unwrap();
+        assert_eq!(deleted.names, [b"d/extra"]);
     }
 
     #[test]

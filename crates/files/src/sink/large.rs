@@ -588,7 +588,7 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
         return Ok(None);
     };
     let found = file.attributes()?;
-    if !found.is_own() || found.kind != store::FileKind::File {
+    if !partial::is_own(&found) {
         return Ok(None);
     }
     // The source may have shrunk since the journal was written.
@@ -718,7 +718,7 @@ mod tests {
         let (mut sink, _) = crate::Sink::open(&place, &manifest, 0, &options, &watch).unwrap();
         for number in 0..65 {
             let large = Large::create(number, &mut sink.ground).unwrap();
-            sink.keep_large(number, large);
+            sink.larges.insert(number, large);
         }
         let content = vec![1; CHUNK as usize];
         sink.try_write_large(0, 0, &content, digest::file_value(2 * CHUNK, 0, &content)).unwrap();
@@ -733,14 +733,58 @@ mod tests {
         assert_eq!(closed(&sink), [1], "64 may be open");
     }
 
-    #[test]
-    fn nothing_is_journalled_before_the_name_of_the_partial_file_is_on_disk() {
-        use crate::store::memory::{Disk, Faults};
-        let disk = Disk::new(1);
+    /// Returns a disk, and a destination for the file `x` on it.
+    fn ground() -> (crate::store::memory::Disk, Ground) {
+        let disk = crate::store::memory::Disk::new(1);
         let root = crate::store::buffers::Store(disk.root());
         let place = crate::Place::Stored { root, path: "x".into() };
         let manifest = crate::Manifest::of_file(b"x", 2 * CHUNK, FileTime::default(), 0).unwrap();
-        let mut ground = Ground::open(&place, &std::sync::Arc::new(manifest), true).unwrap();
+        let ground = Ground::open(&place, &std::sync::Arc::new(manifest), true).unwrap();
+        (disk, ground)
+    }
+
+    #[test]
+    fn a_new_partial_file_has_no_old_journal_even_after_a_power_failure() {
+        let (disk, mut ground) = ground();
+        disk.root().create(&names::journal(b"x"), 0o600).unwrap();
+        disk.root().sync().unwrap();
+        Large::create(0, &mut ground).unwrap();
+        assert!(!disk.tree(true).contains_key(&names::journal(b"x")));
+    }
+
+    #[test]
+    fn only_the_space_of_a_file_without_holes_is_reserved() {
+        let (disk, _) = ground();
+        for sparse in [true, false] {
+            let file = disk.root().create(format!("{sparse}").as_bytes(), 0o600).unwrap();
+            disk.set_faults(crate::store::memory::Faults { room: 10_000, ..Default::default() });
+            let mut large = large();
+            large.writing.sparse = sparse;
+            assert_eq!(large.begin(file).is_ok(), sparse);
+            disk.set_faults(Default::default());
+        }
+    }
+
+    #[test]
+    fn only_a_file_whose_chunks_are_all_on_disk_is_left_for_the_next_attempt() {
+        let (_disk, mut ground) = ground();
+        let mut large = Large::create(0, &mut ground).unwrap();
+        let found = large.file(&mut ground).unwrap().attributes().unwrap();
+        for (waits, has_lost, is_left) in
+            [(false, false, true), (true, false, false), (false, true, false)]
+        {
+            large.pending = if waits { vec![(0, [0; 32])] } else { Vec::new() };
+            large.has_lost = has_lost;
+            let left = Left::default();
+            large.leave(&left);
+            assert_eq!(left.take(&found), is_left, "{waits} {has_lost}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_journalled_before_the_name_of_the_partial_file_is_on_disk() {
+        use crate::store::memory::Faults;
+        let (disk, mut ground) = ground();
         let mut large = Large::create(0, &mut ground).unwrap();
         let content = vec![1; CHUNK as usize];
         let value = digest::file_value(2 * CHUNK, 0, &content);

@@ -463,19 +463,13 @@ impl Sink {
     ) -> io::Result<()> {
         if !self.larges.contains_key(&entry) {
             let large = Large::create(entry, &mut self.ground)?;
-            self.keep_large(entry, large);
+            self.larges.insert(entry, large);
         }
         self.uses += 1;
         let Some(large) = self.larges.get_mut(&entry) else { return Ok(()) };
         large.used = self.uses;
         large.write(&mut self.ground, chunk, content, value)?;
         if large.is_whole() { self.complete_large(entry) } else { Ok(()) }
-    }
-
-    fn keep_large(&mut self, entry: u32, mut large: Large) {
-        self.uses += 1;
-        large.used = self.uses;
-        self.larges.insert(entry, large);
     }
 
     /// Closes the least recently used large file, if too many are open.

@@ -11,7 +11,9 @@ use std::io;
 use std::ops::Range;
 
 use super::attributes::{PARTIAL_FILE, unless_refused};
+use super::bits::Bits;
 use crate::store::{self, Access, Attributes, File, FileKind, Folder, OpenFile};
+use crate::walk::holes_of;
 use crate::{CHUNK, names};
 
 /// How often to retry if a partial file changes during the operation.
@@ -65,9 +67,7 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
         // Lock the file even if another user owns it: a copy of that user may be running.
         let is_locked = file.lock()?;
         if !is_own(&found) || (create && !is_locked && !is_new) {
-            if found.links > 0 {
-                folder.remove(name)?;
-            }
+            remove_free(folder, name, Some(found.identity))?;
             continue;
         }
         // Another copy may have given the file its final name between the open and the lock.
@@ -158,7 +158,7 @@ pub(super) fn is_lockable(mode: u32) -> bool {
 }
 
 /// Returns whether this is a regular file of this user without another hard link.
-fn is_own(found: &Attributes) -> bool {
+pub(super) fn is_own(found: &Attributes) -> bool {
     found.kind == FileKind::File && found.links <= 1 && found.is_own()
 }
 
@@ -212,25 +212,12 @@ pub(super) fn clear(file: &dyn File, range: Range<u64>) -> io::Result<()> {
 
 /// Returns the chunks of a file of `size` bytes in which anything was written.
 pub(super) fn chunks_with_content(file: &dyn File, size: u64) -> Vec<Range<u64>> {
-    let mut out: Vec<Range<u64>> = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let start = match file.next_data(at) {
-            Ok(Some(start)) if start < size => start,
-            Ok(_) => break,
-            // The file system does not report holes: any chunk may have content.
-            Err(_) => at,
-        };
-        let end = file.next_hole(start).unwrap_or(size).min(size);
-        let end = if end > start { end } else { size };
-        let (first, behind) = (start / CHUNK, end.div_ceil(CHUNK));
-        match out.last_mut() {
-            Some(last) if last.end >= first => last.end = last.end.max(behind),
-            _ => out.push(first..behind),
-        }
-        at = end;
-    }
-    out
+    let chunks = size.div_ceil(CHUNK);
+    let mut content = Bits::new(chunks);
+    content.insert_run(0..chunks);
+    let holes = holes_of(size, |at| file.next_data(at), |at| file.next_hole(at));
+    holes.into_iter().for_each(|hole| content.remove_run(hole));
+    content.runs(true)
 }
 
 #[cfg(test)]
@@ -277,6 +264,14 @@ mod tests {
         let error = open(&*folder, b"part", true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
         assert_eq!(folder.look(b"part").unwrap().kind, FileKind::Folder);
+    }
+
+    #[test]
+    fn a_partial_file_that_cannot_be_created_is_an_error() {
+        let disk = crate::store::memory::Disk::new(1);
+        disk.set_faults(crate::store::memory::Faults { room: 10_000, ..Default::default() });
+        let error = open(&*disk.root(), b"part", true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

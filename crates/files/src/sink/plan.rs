@@ -71,13 +71,12 @@ impl Basis {
 
     /// Returns the values of the complete and readable chunks, for a file of `size` bytes.
     fn values(&self, size: u64, watch: &Watch) -> io::Result<Vec<(u64, Digest)>> {
-        let there = |chunk: &u64| ((chunk + 1) * CHUNK).min(size) <= self.attributes.size;
         let value = |chunk| {
             watch.go_on()?;
             let value = large::read_value(&*self.file, size, chunk);
             Ok(value.ok().map(|value| (chunk, value)))
         };
-        let values = (0..size.div_ceil(CHUNK)).take_while(there).map(value);
+        let values = (0..size.min(self.attributes.size).div_ceil(CHUNK)).map(value);
         values.filter_map(Result::transpose).collect()
     }
 
@@ -102,7 +101,7 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
 /// Returns whether an entry is below `folder`. All entries between the two must be below `folder`.
 /// A folder's content follows the folder directly in the manifest, so the first entry that is not
 /// below `folder` is at the top, or has a parent that comes before `folder`.
-fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
+pub(super) fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
 
@@ -331,7 +330,7 @@ impl Sink {
         if !remains.compare.is_empty() && !self.options.conceal {
             self.await_compare(number, remains.compare, None, walk);
         }
-        self.keep_large(number, remains.large);
+        self.larges.insert(number, remains.large);
         Ok(())
     }
 
@@ -473,19 +472,9 @@ impl Sink {
 
     /// Returns the chunks that need not be sent, except holes.
     fn have(&self) -> Vec<Range<u64>> {
-        let mut holes = self.object.hole_chunks().peekable();
-        let mut have = Vec::new();
-        for run in self.needed.runs(false) {
-            let mut start = run.start;
-            // A hole is never needed, so it lies within one run of chunks that are not needed.
-            while let Some(hole) = holes.next_if(|hole| hole.start < run.end) {
-                have.push(start..hole.start);
-                start = hole.end;
-            }
-            have.push(start..run.end);
-        }
-        have.retain(|run| !run.is_empty());
-        have
+        let mut missing = self.needed.clone();
+        self.object.hole_chunks().for_each(|hole| missing.insert_run(hole));
+        missing.runs(false)
     }
 }
 
@@ -558,6 +547,36 @@ mod tests {
             }
             assert_eq!((sink.may_wait(0), watch.take_held().is_some()), (waits, waits));
         }
+    }
+
+    #[test]
+    fn holes_are_not_among_the_chunks_that_the_destination_has() {
+        let top = tempfile::tempdir().unwrap();
+        let place = crate::Place::Ambient(top.path().join("x"));
+        let kind = Kind::File { size: 5 * CHUNK, sparse: true, holes: Box::new([1..3, 4..5]) };
+        let modified = FileTime::default();
+        let listed = Listed { path: b"x"[..].into(), kind, mode: 0o600, modified };
+        let manifest = Arc::new(Manifest::new(Shape::File, vec![listed]).unwrap());
+        let (options, watch) = (crate::SinkOptions::default(), Watch::default());
+        let (mut sink, plan) = Sink::open(&place, &manifest, 0, &options, &watch).unwrap();
+        assert_eq!(plan.have, []);
+        let first = 0..1;
+        sink.needed.remove_run(first.clone());
+        assert_eq!(sink.have(), [first]);
+    }
+
+    #[test]
+    fn a_file_that_was_written_after_its_opening_is_not_unchanged() {
+        let disk = crate::store::memory::Disk::new(1);
+        let root = crate::store::buffers::Store(disk.root());
+        let place = crate::Place::Stored { root, path: "x".into() };
+        let file = disk.root().create(b"x", 0o600).unwrap();
+        let manifest = Arc::new(Manifest::of_file(b"x", 1, FileTime::default(), 0).unwrap());
+        let mut ground = super::super::Ground::open(&place, &manifest, false).unwrap();
+        let basis = Basis::open(&mut ground, 0).unwrap();
+        assert!(basis.is_unchanged().unwrap());
+        file.write_all_at(b"x", 0).unwrap();
+        assert!(!basis.is_unchanged().unwrap());
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Sink {
             return self.sync_failure(entry, error);
         };
         let is_whole = large.is_whole();
-        self.keep_large(entry, large);
+        self.larges.insert(entry, large);
         let first = self.object.chunks_of(entry).start;
         self.want_again(lost.into_iter().map(|chunk| first + chunk).collect());
         match if is_whole { self.complete_large(entry) } else { Ok(()) } {

@@ -250,10 +250,8 @@ impl Small {
 
     /// Removes all incomplete files: they cannot be resumed.
     pub(super) fn forget_begun(&mut self, ground: &mut Ground) {
-        while let Some((number, _)) = self.begun.first_key_value() {
-            let number = *number;
-            self.forget(ground, number);
-        }
+        let begun: Vec<u32> = self.begun.keys().copied().collect();
+        begun.into_iter().for_each(|number| self.forget(ground, number));
     }
 }
 
@@ -421,11 +419,35 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_file_that_was_written_by_another_copy_gets_no_other_piece() {
+        let disk = crate::store::memory::Disk::new(1);
+        let mut ground = pairs(&disk, 34);
+        let mut small = Small::new(34);
+        (0..34).for_each(|entry| write_first(&mut small, &mut ground, entry));
+        let partial = disk.root().open(&names::small(b"33"), Access::Write).unwrap();
+        partial.write_all_at(b"x", 0).unwrap();
+        let extent = Extent { entry: 33, file_offset: 1, chunk_offset: 0, len: 1 };
+        let error = small.write(&mut ground, KEEP, &extent, b"b").unwrap_err();
+        assert!(partial::is_busy(&error));
+    }
+
+    #[test]
     fn a_file_grows_only_to_the_end_of_the_written_piece() {
         let disk = crate::store::memory::Disk::new(1);
         let (mut ground, mut small) = (pairs(&disk, 1), Small::new(1));
         write_first(&mut small, &mut ground, 0);
         assert_eq!(disk.cached(disk.tree(false)[&names::small(b"00")[..]]), b"a");
+    }
+
+    #[test]
+    fn a_file_with_holes_has_its_length_from_its_first_piece_on() {
+        let file = crate::store::memory::Disk::new(1).root().create(b"x", 0o600).unwrap();
+        let kind = crate::Kind::File { size: 2, sparse: true, holes: Box::default() };
+        let entry = Entry::new(kind, 0o600, FileTime::default());
+        let (pieces, identity) = (Vec::new(), (0, 0));
+        let mut begun = Begun { missing: 2, closed: None, pieces, identity, file: None, mode: 0 };
+        begun.put(&*file, &entry, 0, &[0]).unwrap();
+        assert_eq!(file.attributes().unwrap().size, 2);
     }
 
     #[test]

@@ -433,14 +433,14 @@ mod tests {
     #[test]
     fn a_default_access_control_list_decides_in_place_of_the_umask() {
         let folder = tempfile::tempdir().unwrap();
-        // user::rwx user:1234:rwx group::--- mask::rwx other::---
+        // user::rwx user:1234:rwx group::--- mask::rwx other::-w-
         let mut list = vec![2, 0, 0, 0];
         for (tag, granted, id) in [
             (1u16, 7u16, u32::MAX),
             (2, 7, 1234),
             (4, 0, u32::MAX),
             (16, 7, u32::MAX),
-            (32, 0, u32::MAX),
+            (32, 2, u32::MAX),
         ] {
             list.extend(tag.to_le_bytes());
             list.extend(granted.to_le_bytes());
@@ -451,7 +451,7 @@ mod tests {
         need!(skip::unless(set, "this file system has no access control lists"));
         let made = fs::File::create(folder.path().join("file")).unwrap();
         let mode = made.metadata().unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o660);
+        assert_eq!(mode, 0o662);
         assert_eq!(0o666 & !open_path(folder.path()).unwrap().withheld(), mode);
     }
 
@@ -573,6 +573,17 @@ mod tests {
         assert!(file.lock().unwrap());
         let other = folder.open(b"x", Access::Read).unwrap();
         assert_eq!(other.lock().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+    }
+
+    #[test]
+    fn a_hole_has_the_length_of_its_range() {
+        let base = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let file = open_path(base.path()).unwrap().create(b"x", 0o600).unwrap();
+        let mut content = vec![1; 16384];
+        file.write_all_at(&content, 0).unwrap();
+        need!(skip::unless(file.punch(4096..8192).is_ok(), "this file system has no holes"));
+        content[4096..8192].fill(0);
+        assert_eq!(fs::read(base.path().join("x")).unwrap(), content);
     }
 
     #[test]

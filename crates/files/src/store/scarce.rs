@@ -135,6 +135,8 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
+    use longhaul_testbed::alone;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(600);
@@ -157,6 +159,32 @@ mod tests {
             assert_eq!(opening.join().expect("no panic"), Ok(7));
         });
         assert_eq!(desk.waiting.load(Ordering::SeqCst), 0);
+    }
+
+    /// Runs in its own process, because no file should stay open while an open waits.
+    #[test]
+    fn a_closed_file_wakes_an_open_that_waits() {
+        const ALONE: &str = "LONGHAUL_TEST_WAKE";
+        if std::env::var_os(ALONE).is_none() {
+            let name = "store::scarce::tests::a_closed_file_wakes_an_open_that_waits";
+            let output = alone::command(name).env(ALONE, "1").output().expect("it starts");
+            return alone::assert_passed(&output);
+        }
+        static IS_FREE: AtomicBool = AtomicBool::new(false);
+        let (tried, has_tried) = mpsc::channel();
+        let (opened, has_opened) = mpsc::channel();
+        thread::spawn(move || {
+            let is_open = RETURNED.wait(LONG, LONG, || {
+                let _ = tried.send(());
+                if IS_FREE.load(Ordering::SeqCst) { Ok(()) } else { Err(Errno::MFILE) }
+            });
+            opened.send(is_open)
+        });
+        (0..2).for_each(|_| has_tried.recv().expect("it tries"));
+        IS_FREE.store(true, Ordering::SeqCst);
+        drop(Handle::new(7));
+        let is_open = has_opened.recv_timeout(Duration::from_secs(20));
+        assert_eq!(is_open, Ok(Ok(())), "only a wake-up ends the wait before its timeout");
     }
 
     #[test]

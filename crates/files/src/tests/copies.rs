@@ -345,6 +345,29 @@ fn filters_exclude_and_include_files() {
 }
 
 #[test]
+fn limits_of_size_exclude_files_and_no_folders() {
+    let ends = ends();
+    for (name, size) in [("d/a", 1), ("d/b", 2), ("d/c", 3), ("d/d", 4)] {
+        write(ends.from.join(name), &content(size, 1));
+    }
+    let filters = vec![Filter::MinSize(2), Filter::MaxSize(3)];
+    let options = SourceOptions { recursive: true, filters, ..Default::default() };
+    let source = Source::open(&[ambient(slash(&ends.from))], &options).unwrap();
+    let manifest = source.manifest();
+    let all = 0..manifest.entries().len() as u32;
+    let paths: Vec<String> = all.map(|number| manifest.shown(number)).collect();
+    assert_eq!(paths, ["d", "d/b", "d/c"]);
+}
+
+#[test]
+fn a_folder_given_by_its_name_arrives_with_its_folders() {
+    let ends = ends();
+    write(ends.from.join("a/b/c"), b"c");
+    copy(&[&ends.from], &ends.to);
+    assert_eq!(tree(&ends.to.join("from")), tree(&ends.from));
+}
+
+#[test]
 fn preserve_keeps_permissions_and_times_and_set_id_keeps_the_set_id_bits() {
     let ends = ends();
     let mode = |path: PathBuf| std::fs::symlink_metadata(path).unwrap().mode() & 0o7777;
@@ -408,6 +431,27 @@ fn links_named_as_sources_are_followed_without_recursion_and_kept_with_it() {
 }
 
 #[test]
+fn a_new_folder_has_the_mode_of_the_source_and_an_existing_one_only_if_it_is_preserved() {
+    let withheld = ambient("/").folder().unwrap().withheld();
+    for (is_there, preserve, mode) in
+        [(false, false, 0o755 & !withheld), (true, false, 0o711), (true, true, 0o755)]
+    {
+        let ends = ends();
+        for (folder, mode) in [(&ends.from, 0o755), (&ends.to, 0o711)] {
+            write(folder.join("d/f"), b"f");
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(folder.join("d"), mode).unwrap();
+        }
+        if !is_there {
+            std::fs::remove_dir_all(ends.to.join("d")).unwrap();
+        }
+        let options = SinkOptions { preserve, ..Default::default() };
+        copy_with(&[&slash(&ends.from)], &ends.to, &options).unwrap();
+        assert_eq!(ends.to.join("d").metadata().unwrap().mode() & 0o777, mode, "{preserve}");
+    }
+}
+
+#[test]
 fn a_new_folder_for_contents_has_the_mode_of_the_source_less_the_umask() {
     let ends = ends();
     write(ends.from.join("d/e/f"), b"f");
@@ -442,4 +486,10 @@ fn a_part_of_a_chunk_equals_the_same_range_of_the_chunk() {
         }
     }
     assert_eq!(source.read_within(last, 0, &mut [0]).unwrap_err().kind, FileErrorKind::Request);
+    // Files beside the range are not opened.
+    for number in [0, 2] {
+        std::fs::remove_file(ends.from.join(format!("small{number}"))).unwrap();
+    }
+    source.read_within(last - 1, 1000, &mut [0; 1001]).unwrap();
+    assert!(source.failures().is_empty(), "{:?}", source.failures());
 }

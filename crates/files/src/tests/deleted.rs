@@ -143,9 +143,9 @@ fn a_dry_run_into_a_missing_folder_deletes_nothing_beside_it() {
     write(ends.to.join("other"), b"o");
     let options = SinkOptions { dry_run: true, ..deleting(&[], None) };
     let to = ambient(slash(&ends.to.join("new")));
-    let copy = Copy::open(source(&[&slash(&ends.from)]), &to, &options).unwrap();
-    let outcome = copy.sink.finish().unwrap();
-    assert_eq!((outcome.deleted, outcome.deleted_names), (0, vec![]));
+    let mut copy = Copy::open(source(&[&slash(&ends.from)]), &to, &options).unwrap();
+    let names = copy.sink.would_delete().unwrap().names;
+    assert_eq!((names, copy.sink.finish().unwrap().deleted), (vec![], 0));
 }
 
 #[test]

@@ -45,6 +45,19 @@ fn a_large_and_a_small_file_of_one_name_each_arrive_whole() {
 }
 
 #[test]
+fn a_copy_of_a_large_file_leaves_the_locked_partial_file_of_a_small_one() {
+    let (ends, to) = (ends(), Disk::new(1));
+    write(ends.from.join("x"), &content(LARGE, 1));
+    let other = to.root().create(b".x.lh-small", 0o600).unwrap();
+    assert!(other.lock().unwrap());
+    let place = Place::Stored { root: Store(to.root()), path: "".into() };
+    let from = source(&[&slash(&ends.from)]);
+    let outcome = Copy::open(from, &place, &SinkOptions::default()).unwrap().run().unwrap();
+    assert_eq!((outcome.files, outcome.failures.len()), (1, 0));
+    assert!(to.tree(false).contains_key(&b".x.lh-small"[..]));
+}
+
+#[test]
 fn a_pipe_and_a_small_file_of_one_name_each_arrive_whole() {
     let ends = ends();
     let piped = content(CHUNK + 10, 3);

@@ -22,7 +22,7 @@ fn a_named_entry_is_reported_once_and_only_on_request() {
         let to = ambient(ends.to.join(names.to_string()));
         let mut copy = Copy::open(source(&[&ends.from]), &to, &options).unwrap();
         let reported = copy.sink.take_named();
-        assert!(names || reported.is_empty(), "{reported:?}");
+        assert_eq!(reported.len(), usize::from(names), "{reported:?}");
         assert!(copy.sink.take_named().is_empty(), "{names}");
         copy.run().unwrap();
     }
@@ -54,6 +54,34 @@ fn a_name_that_is_too_long_fails_alone_with_the_reason() {
     let reported: Vec<_> =
         source.failures().iter().map(|it| (it.path.len(), &*it.reason)).collect();
     assert_eq!(reported, [(2 + 256, "its name is longer than 255 bytes")]);
+}
+
+#[test]
+fn a_path_of_4097_bytes_fails_alone_with_the_reason() {
+    let disk = Disk::new(1);
+    let mut folder = disk.root();
+    for name in std::iter::once("t".to_owned()).chain(vec!["n".repeat(255); 15]) {
+        folder.make_folder(name.as_bytes(), 0o755).unwrap();
+        folder = folder.open_folder(name.as_bytes()).unwrap();
+    }
+    // Each of the 15 names follows a slash, so 254 bytes are left after the last slash.
+    for len in [254, 255] {
+        drop(folder.create(&vec![b'n'; len], 0o600).unwrap());
+    }
+    let source = recursive(stored(&disk, "t"));
+    let reported: Vec<_> =
+        source.failures().iter().map(|it| (it.path.len(), &*it.reason)).collect();
+    assert_eq!(reported, [(4097, "its path is longer than 4096 bytes")]);
+    assert_eq!(source.manifest().entries().len(), 17);
+}
+
+#[test]
+fn a_new_name_is_on_the_disk_at_the_end_of_a_copy() {
+    let (ends, to) = (ends(), Disk::new(2));
+    write(ends.from.join("empty"), b"");
+    let from = source(&[&ends.from.join("empty")]);
+    Copy::open(from, &stored(&to, "copy"), &SinkOptions::default()).unwrap().run().unwrap();
+    assert!(to.tree(true).contains_key(&b"copy"[..]), "{:?}", to.tree(true));
 }
 
 #[test]

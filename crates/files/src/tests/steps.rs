@@ -18,11 +18,16 @@ fn place(disk: &Disk, path: &str) -> Place {
 #[test]
 fn content_before_the_answer_replaces_a_different_file_and_leaves_an_equal_one() {
     let options = SinkOptions { checksum: true, ..Default::default() };
-    for (there, written) in [(content(1000, 1), 0), (content(1000, 2), 1), (vec![0; 1000], 1)] {
+    let cases = [(content(1000, 1), 0), (content(1000, 2), 1), (vec![0; 1000], 1)];
+    // A file that is copied alone is handled like a large file.
+    for ((there, written), is_alone) in
+        cases.into_iter().flat_map(|it| [(it.clone(), false), (it, true)])
+    {
         let ends = ends();
         write(ends.from.join("file"), &content(1000, 1));
         write(ends.to.join("file"), &there);
-        let mut copy = open(&ends, &options);
+        let from = if is_alone { ends.from.join("file") } else { slash(&ends.from) };
+        let mut copy = Copy::open(source(&[&from]), &ambient(&ends.to), &options).unwrap();
         assert_eq!(copy.plan.compare.len(), 1);
         copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
         let outcome = copy.sink.finish().unwrap();
@@ -43,6 +48,19 @@ fn zeros_before_the_answer_replace_a_file_that_has_shrunk_since_it_was_compared(
     copy.missing().into_iter().for_each(|chunk| copy.step(chunk).unwrap());
     assert_eq!(copy.sink.finish().unwrap().files, 1);
     assert_eq!(std::fs::read(ends.to.join("file")).unwrap(), [0; 1000]);
+}
+
+#[test]
+fn a_chunk_that_changes_after_the_comparison_is_requested_by_its_number_in_the_object() {
+    let ends = ends();
+    for path in [ends.from.join("a"), ends.from.join("b"), ends.to.join("b")] {
+        write(path, &content(LARGE, 1));
+    }
+    let mut copy = open(&ends, &SinkOptions { checksum: true, ..Default::default() });
+    let there = std::fs::File::options().write(true).open(ends.to.join("b")).unwrap();
+    there.write_all_at(b"changed", 3 * CHUNK).unwrap();
+    copy.compare();
+    assert_eq!(copy.sink.take_changed(), [LARGE / CHUNK + 3]);
 }
 
 #[test]

@@ -83,34 +83,60 @@ mod tests {
     use crate::sink::large::{HoleBudget, open_journal};
     use crate::{Kind, Listed, Manifest, Place, Shape};
 
-    #[test]
-    fn a_new_partial_file_has_the_journalled_chunks_and_no_chunk_of_a_hole_is_sent_again() {
-        let top = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let place = Place::Ambient(top.path().join("x"));
-        let size = 5 * CHUNK;
-        let kind = Kind::File { size, sparse: true, holes: Box::new([1..3]) };
+    const SIZE: u64 = 6 * CHUNK;
+
+    /// Begins a file `x` with a hole of two chunks in the folder `top`.
+    fn begun(top: &std::path::Path) -> (Ground, Large) {
+        let place = Place::Ambient(top.join("x"));
+        let kind = Kind::File { size: SIZE, sparse: true, holes: Box::new([1..3]) };
         let modified = FileTime::default();
         let listed = Listed { path: b"x"[..].into(), kind, mode: 0o600, modified };
         let manifest = Manifest::new(Shape::File, vec![listed]).unwrap();
         let mut ground = Ground::open(&place, &manifest.into(), true).unwrap();
-        let mut large = Large::create(0, &mut ground).unwrap();
+        let large = Large::create(0, &mut ground).unwrap();
+        (ground, large)
+    }
+
+    #[test]
+    fn a_journal_that_this_copy_has_not_written_is_not_trusted() {
+        let top = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let (mut ground, mut large) = begun(top.path());
+        let [content, older] = [7, 8].map(|byte| vec![byte; CHUNK as usize]);
+        let [own, others] = [&content, &older].map(|content| file_value(SIZE, 0, content));
+        large.write(&mut ground, 0, &content, own).unwrap();
+        // The sync fails, the content of another run is back, and so is its journal.
+        large.lose_pending();
+        large.file(&mut ground).unwrap().write_all_at(&older, 0).unwrap();
+        let journal = [large.header.encode(), large.header.encode_record(0, &others)].concat();
+        open_journal(&mut ground, 0).unwrap().write_all_at(&journal, 0).unwrap();
+        let (new, lost) = large.restart(&mut ground, &Watch::default()).unwrap();
+        assert_eq!((new.verified(), lost), (vec![], vec![0]));
+    }
+
+    #[test]
+    fn a_new_partial_file_has_the_journalled_chunks_and_no_chunk_of_a_hole_is_sent_again() {
+        let top = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let (mut ground, mut large) = begun(top.path());
         let content = vec![7; CHUNK as usize];
         for chunk in [0, 3] {
-            let value = file_value(size, chunk, &content);
+            let value = file_value(SIZE, chunk, &content);
             large.write(&mut ground, chunk, &content, value).unwrap();
         }
         large.sync(&mut ground).unwrap();
         // The journal also has a record of a hole's chunk.
-        let value = file_value(size, 1, &vec![0; CHUNK as usize]);
+        let value = file_value(SIZE, 1, &vec![0; CHUNK as usize]);
         let record = large.header.encode_record(1, &value);
         let journal = open_journal(&mut ground, 0).unwrap();
         journal.write_all_at(&record, large.journal_end).unwrap();
-        large.write(&mut ground, 4, &content, file_value(size, 4, &content)).unwrap();
+        large.write(&mut ground, 4, &content, file_value(SIZE, 4, &content)).unwrap();
+        // The source has two chunks of the file, and one of them is taken already.
+        large.file(&mut ground).unwrap().write_all_at(&content, 5 * CHUNK).unwrap();
+        large.expect_found(&[3, 5].map(|chunk| (chunk, file_value(SIZE, chunk, &content))));
         let watch = Watch::default();
         large.hash_holes(&mut HoleBudget::default(), 0, &watch);
         large.lose_pending();
         let (new, lost) = large.restart(&mut ground, &watch).unwrap();
-        assert_eq!((new.verified(), new.missing, lost), (vec![0..1, 3..4], 1, vec![4]));
+        assert_eq!((new.verified(), new.missing, lost), (vec![0..1, 3..4, 5..6], 1, vec![4]));
         assert!(!new.has_lost() && !new.has_pending());
     }
 }
