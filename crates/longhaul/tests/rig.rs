@@ -67,7 +67,7 @@ pub(crate) fn write_tree(folder: &Path, count: usize, large: usize) {
     fs::write(folder.join("large"), noise(large)).expect("a new file");
 }
 
-/// Returns bytes that do not repeat within a chunk.
+/// Returns pseudo-random bytes; the sequence has no period within a chunk.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {

@@ -219,7 +219,7 @@ impl Shape {
 /// The head of the manifest: its first message.
 #[derive(Clone, PartialEq, Message)]
 struct HeadWire {
-    /// 1: a file. 2: a folder or link, with its content. 3: the content of a folder. 4: several
+    /// 1: a file. 2: a folder with its content, or a link. 3: the content of a folder. 4: several
     /// sources.
     #[prost(uint32, tag = "1")]
     shape: u32,
@@ -270,7 +270,7 @@ struct EntryWire {
 }
 
 impl EntryWire {
-    /// Sets all fields except the path.
+    /// Clears all fields, then sets those of `entry`; the path stays empty.
     fn fill(&mut self, entry: &Entry) {
         self.clear();
         (self.mode, self.version) = (entry.mode, entry.version);

@@ -19,8 +19,8 @@ pub(crate) struct Expected {
     pub(crate) is_remembered: bool,
 }
 
-/// The highest packet number plus one and the number of received datagrams, at the start and the
-/// middle of the window and now.
+/// A window of the flow's recent datagrams. Each pair is the highest packet number plus one and the
+/// number of received datagrams: at the window's start, at its middle, and now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossWindow {
     start: (u64, u64),
@@ -46,9 +46,9 @@ impl LossWindow {
         self.now = (highest, received);
     }
 
-    /// Returns the loss ratio to expect. A remembered ratio holds until [`ENOUGH`] datagrams were
-    /// reported or the counts refute it. From then on, the ratio since the start of the window
-    /// holds. Without a remembered ratio, `None` until `least` datagrams were sent.
+    /// Returns the loss ratio to expect: the remembered ratio while fewer than [`ENOUGH`] datagrams
+    /// were reported and the present counts agree with it, otherwise the ratio since the start of
+    /// the window. Without a remembered ratio, `None` until `least` datagrams were sent.
     pub(crate) fn expected(&self, least: u64) -> Option<Expected> {
         let sent = self.now.0.saturating_sub(self.start.0);
         let lost = sent.saturating_sub(self.now.1.saturating_sub(self.start.1));

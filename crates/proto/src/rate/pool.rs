@@ -15,7 +15,7 @@ use crate::wire::Train;
 pub(super) const MISDATED: f64 = 0.000_1;
 /// Minimum number of distinct arrival times (`steps` of the report) of a train that is timed well.
 pub(super) const MIN_STEPS: u32 = 6;
-/// Number of trains that show a rate if one of them was not timed well.
+/// Minimum number of trains that show a rate if one of them was not timed well.
 const MIN_TRAINS: f64 = 3.0;
 /// If the pool has this many trains, they count half when another train is added.
 const MOST: f64 = 8.0;
@@ -36,8 +36,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Adds a train. A flow's first train is left out if it was not timed well: jitter stretches a
-    /// train most if no datagrams arrived shortly before it.
+    /// Adds a train. Leaves out a flow's first train if it was not timed well: jitter stretches a
+    /// train most if no datagrams arrived shortly before it, so it would spoil even the sum.
     pub(super) fn add(&mut self, train: &Train) {
         let (is_first, is_poor) = (train.first.0 == 0, train.steps < MIN_STEPS);
         if is_first && is_poor {
@@ -56,11 +56,11 @@ impl Pool {
         self.is_first = is_first;
     }
 
-    /// The rate, in bits a second, for datagrams of `datagram` bytes: a lower bound if the trains
-    /// were timed well. `None` while too few trains are known.
+    /// Returns the rate that the trains show, in bits a second, for datagrams of `datagram` bytes.
+    /// `None` while there are too few trains or arrival times.
     ///
-    /// The start of a flow takes the first train's rate as it is. The rate of a later train is
-    /// reduced by the timing error, so that it does not lead to an overload.
+    /// A flow's first train, alone, gives its measured rate. All other rates are reduced by the
+    /// timing error, so that they do not lead to an overload.
     pub(super) fn rate(&self, datagram: Bytes) -> Option<f64> {
         if self.steps < MIN_STEPS || self.is_poor && self.count < MIN_TRAINS {
             return None;
@@ -84,9 +84,9 @@ impl Pool {
     }
 }
 
-/// Lower bound of the capacity if `trains` trains of `train_bits` bits with their timing error
-/// showed the rate `shown`, in bits a second. The error of several trains shrinks with the square
-/// root of their number.
+/// Returns a lower bound of the capacity, in bits a second. `trains` trains of `train_bits` bits
+/// each showed the rate `shown`, and the duration of each may be wrong by [`MISDATED`]. The error
+/// of several trains shrinks with the square root of their number.
 pub(super) fn at_least(shown: f64, trains: f64, train_bits: f64) -> f64 {
     let error = MISDATED / libm::sqrt(trains);
     shown / (1.0 + error * shown / train_bits)

@@ -47,8 +47,9 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// How often each block of a small last round is sent. Each round costs a round trip; a copy of a
-/// few blocks costs almost nothing. At 1 % loss, two copies avoid 99 of 100 further rounds.
+/// From 2 on, coded symbols are added to the last rounds. Where chunks cannot be coded, this is how
+/// often each block of a small last round is sent. Each round costs a round trip; a copy of a few
+/// blocks costs almost nothing. At 1 % loss, two copies avoid 99 of 100 further rounds.
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "tail-copies",

@@ -92,7 +92,7 @@ pub enum Disk {
     Remove,
 }
 
-/// The reason why an edit was not applied.
+/// The reason why a request did not apply its edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The condition does not hold; contains the key's current entry.

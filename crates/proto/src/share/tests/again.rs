@@ -253,7 +253,8 @@ fn only_an_edit_that_waited_for_a_connection_is_conditional() {
     edits.note_revision(5);
     edits.add(wish("k", b"waits"));
     edits.connected();
-    edits.add(wish("k", b"does not"));
+    // This edit was not sent before the connection was lost, so it waits as well.
+    edits.add(wish("k", b"waits after the loss"));
     edits.note_revision(6);
     edits.lost();
     edits.add(wish("k", b"waits too"));
