@@ -416,8 +416,8 @@ impl From<io::Error> for Refused {
     }
 }
 
-/// Returns whether a file that has the attributes `now` is the one of the manifest's entry, and
-/// has the change time of the stamp `version`.
+/// Returns whether a file with the attributes `now` is still as the manifest's entry `then`
+/// describes it, and has the change time from which `version` was made.
 fn is_same(now: &Attributes, then: &Entry, version: u64) -> bool {
     now.kind == FileKind::File
         && Some(now.size) == then.size()
@@ -508,7 +508,8 @@ mod tests {
 
     const SMALL: usize = 3 * CHUNK as usize;
 
-    /// Returns a source of a small file over three chunks, a large one, and a short one.
+    /// Returns a source of three files: `a` is small and fills three chunks, `b` is large, and `c`
+    /// has 5 bytes.
     fn source(top: &Path) -> Source {
         std::fs::write(top.join("a"), vec![1; SMALL]).unwrap();
         std::fs::write(top.join("b"), vec![2; LARGE as usize]).unwrap();

@@ -185,7 +185,7 @@ impl VirtualObject {
         out
     }
 
-    /// Returns the whole chunks among [`implied`](VirtualObject::implied): the holes.
+    /// Returns the chunks that lie in holes, so that none of their bytes are sent.
     pub fn hole_chunks(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let sparse = self.files.iter().filter(|(entry, _)| self.is_large(*entry));
         sparse.flat_map(|(entry, start)| {

@@ -1,7 +1,8 @@
 //! Accepts connections and limits them.
 //!
-//! Closes a connection if its header arrives too slowly ([`HEAD`]) or is too long ([`HEADER`]), if
-//! its client does not read ([`Serving::idle`]), or if there are too many connections ([`MOST`]).
+//! Closes a connection if a request's header arrives too slowly ([`HEAD`]) or is too long
+//! ([`HEADER`], [`FIELDS`]), if its client neither receives nor sends ([`Serving::idle`]), or if
+//! there are too many connections ([`MOST`], [`MOST_OF_ONE`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

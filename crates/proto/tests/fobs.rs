@@ -41,8 +41,8 @@ fn lossy(loss: f64) -> Channel {
     Channel { loss, ..Channel::perfect(RTT / 2) }
 }
 
-/// The shortest possible duration of the flow at this loss as a share of its actual duration,
-/// and its waste.
+/// The shortest possible duration of the flow at this loss as a share of its actual duration, and
+/// the flow's waste.
 fn fullness(rig: &mut Rig, loss: f64) -> (f64, f64) {
     rig.run(Span::from_secs(600));
     let flow = &rig.flows[0];

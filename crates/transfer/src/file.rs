@@ -58,7 +58,7 @@ pub(crate) enum Job {
     Change(Change, Made),
 }
 
-/// Gets the result of a change.
+/// The channel for the result of a change.
 pub(crate) type Made = oneshot::Sender<Result<(), Error>>;
 
 impl Job {

@@ -20,7 +20,7 @@ use crate::rig::{Host, Pair, Server, bytes, peak, write, write_private};
 
 const MEBI: usize = 1 << 20;
 
-/// `cat` as `client`, not started yet.
+/// Returns the command `longhaul cat` of the host `client`, not started yet.
 pub(super) fn cat(client: &Host, id: &str, words: &[&str]) -> Command {
     let id = format!("--server-id={id}");
     client.command(["cat", &id].into_iter().chain(words.iter().copied()))

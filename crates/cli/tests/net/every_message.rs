@@ -238,7 +238,7 @@ fn pass(protocol: &str) -> Message {
     Message::Pass(Pass { flow: FLOW, block: BLOCK, segment: 0, protocol, ..Pass::default() })
 }
 
-/// An honest message of each kind, about the file of this test.
+/// Returns an honest message of the kind `name`, about the file of this test.
 fn honest(name: &str) -> Message {
     let all = || Some(Ranges::encode(std::iter::once(0..1)));
     let compare = Compare { entry: 0, chunks: vec![0], values: vec![7; 32] };

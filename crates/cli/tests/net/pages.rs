@@ -1,7 +1,8 @@
 //! Follows pages of docs/ from top to bottom, as a reader does: each command of a code block runs
 //! as written and prints what the page shows below it. Only hosts, addresses, ids and folders
 //! differ, and the tests add flags, such as `--json` to `serve` and `mount`. The commands of
-//! docs/streaming.md run as one script for each section, and only some of their output is checked.
+//! docs/streaming.md run as three scripts (the section on ffmpeg, the one on GStreamer, all other
+//! sections), and only some of their output is checked.
 
 use std::fs;
 use std::os::unix::fs::symlink;

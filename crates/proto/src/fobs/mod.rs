@@ -16,9 +16,9 @@
 //! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or
 //!   else the measured capacity of the path. `fobs-table` uses the rate of the slower network card
 //!   instead of the measured capacity, if both cards' rates are known.
-//! - The acknowledgement of a large object covers the changes, in as many messages as they need.
-//!   Each message is independent, and unchanged parts of the object are reported again in turn
-//!   (`pending_reports`).
+//! - The acknowledgement of a large object covers the parts with recent arrivals, in as many
+//!   messages as needed. Each message is independent, and the other parts of the object are
+//!   reported again in turn (`pending_reports`).
 //! - With one circle over a large object, nearly every chunk lacks a block until the whole object
 //!   has been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 %
 //!   a MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
@@ -53,7 +53,7 @@
 //! trips to find its window. At a change between UDP and TCP, data in flight would also be dropped
 //! or arrive twice. Users who want TCP's behaviour use `--protocol tcp`.
 //!
-//! Files by decision: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
+//! Modules: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
 //! `sender` sends batches, `receiver` counts, `pending_reports` chooses the content of an
 //! acknowledgement, `table` sets the rate.
 

@@ -107,7 +107,7 @@ pub(crate) struct Trains {
     departures: Departures,
     /// Trains that left back to back and await their report.
     asked: Asked,
-    /// The trains that were reported since the rate was last known.
+    /// The trains reported since the start, the end of the last ceiling or the last `resume`.
     pool: Pool,
     /// Round-trip times before the first datagrams of the first rate arrive.
     spread: Spread,

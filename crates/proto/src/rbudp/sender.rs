@@ -98,7 +98,7 @@ impl RbudpSender {
         self.settle(now, segment);
     }
 
-    /// Whether repairs of a round that ends now would leave after the last first send. A loss among
+    /// Whether repairs of a round that ends now would be sent after all first sends. A loss among
     /// these repairs would then cost another round trip.
     fn is_tail(&self) -> bool {
         let frontier = &self.end.frontier;

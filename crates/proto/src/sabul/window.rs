@@ -79,7 +79,7 @@ impl Window {
         Window { set: Some(u64::MAX), full: true, ..Window::new(0, datagram) }
     }
 
-    /// Sets the maximum of the application; 0 for none.
+    /// Sets the maximum that the application chose; 0 changes nothing.
     pub(super) fn set_most(&mut self, blocks: u64) {
         if blocks > 0 {
             self.set = Some(blocks);

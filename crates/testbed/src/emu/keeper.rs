@@ -20,7 +20,7 @@ use rustix::thread::UnshareFlags;
 
 use super::{EmulationError, sys};
 
-/// A command to start, and the channel for the child.
+/// A command to start, and the channel on which the thread returns the child or the error.
 type Order = (Command, Sender<io::Result<Child>>);
 
 /// Starts programs, and kills them all when dropped.

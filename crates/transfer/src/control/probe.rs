@@ -53,7 +53,7 @@ impl ProbeRun {
     /// Checks the request before anything acts on it.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`]: the measurement is longer, faster or larger than allowed.
+    /// [`ErrorKind::Usage`]: the time, the rate or the size of a datagram is out of range.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |what: String, advice: &str| {
             Err(Error::new(ErrorKind::Usage, what).advise(format!("ask for {advice}")))
@@ -77,7 +77,7 @@ impl ProbeRun {
     }
 }
 
-/// The counts of a measurement; all zero says that the receiver is ready.
+/// The counts of a measurement. A message with only zeros says that the receiver is ready.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ProbeCount {
     /// Datagrams sent.
@@ -89,7 +89,7 @@ pub struct ProbeCount {
     /// Bytes of UDP payload received; for a stream, the content received after the first message.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// The rate of `bytes` from the first arrival to the last, in bits a second.
+    /// Bits a second from the first arrival to the last, without the bytes of the first arrival.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
     /// Datagrams that arrived after a datagram that was sent later.

@@ -27,7 +27,7 @@ const APPLICATION: usize = 32 << 20;
 struct Counted {
     received: u64,
     bytes: u64,
-    /// The time of the first arrival, and the bytes of the first system call.
+    /// The time of the first batch (one call of `on_batch`), and its bytes.
     first: Option<(Time, u64)>,
     last: Time,
     highest: Option<u64>,

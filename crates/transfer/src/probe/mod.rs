@@ -37,7 +37,7 @@ pub use reach::{Ports, look_at_ports};
 const GRACE: Duration = Duration::from_secs(10);
 /// Timeout of a probe's session, enforced by the server.
 pub const LONGEST: Span = Span::from_secs(600);
-/// How long a goodbye may take.
+/// How long closing the session may take.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// The options of a probe.

@@ -38,10 +38,10 @@ impl PlanSoFar {
         PlanSoFar { have, skipped, asks: false, complete: false, chunks, entries, left }
     }
 
-    /// Adds a slice that also asks to compare `asked` chunks. Repeated slices take no more memory.
+    /// Adds a slice that also asks to compare `asked` chunks. Repeated slices take limited memory.
     ///
     /// # Errors
-    /// The slices name more than the object has.
+    /// The slices so far name more than an honest plan of this object can name.
     pub(super) fn add(
         &mut self,
         have: Vec<Range<u64>>,
