@@ -10,6 +10,7 @@
 mod asked;
 mod departures;
 pub(crate) mod fixed;
+mod jitter;
 mod pool;
 mod resume;
 pub(crate) mod shadow;

@@ -15,6 +15,9 @@ use crate::wire::Train;
 pub(super) const MISDATED: f64 = 0.000_1;
 /// Minimum number of distinct arrival times (`steps` of the report) of a train that is timed well.
 pub(super) const MIN_STEPS: u32 = 6;
+/// A train with fewer arrival times is timed well too if it takes longer than this (ten timing
+/// errors) and each datagram arrived by itself: a short queue drops most datagrams of a train.
+const LONG: Span = Span::from_millis(1);
 /// Minimum number of trains that show a rate if one of them was not timed well.
 const MIN_TRAINS: f64 = 3.0;
 /// If the pool has this many trains, they count half when another train is added.
@@ -36,10 +39,11 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Adds a train. Leaves out a flow's first train if it was not timed well: jitter stretches a
-    /// train most if no datagrams arrived shortly before it, so it would spoil even the sum.
-    pub(super) fn add(&mut self, train: &Train) {
-        let (is_first, is_poor) = (train.first.0 == 0, train.steps < MIN_STEPS);
+    /// Adds a train of datagrams of `datagram` bytes. Leaves out a flow's first train if it was not
+    /// timed well: jitter stretches a train most if no datagrams arrived shortly before it, so it
+    /// would spoil even the sum.
+    pub(super) fn add(&mut self, train: &Train, datagram: Bytes) {
+        let (is_first, is_poor) = (train.first.0 == 0, !is_timed_well(train, datagram));
         if is_first && is_poor {
             return;
         }
@@ -62,7 +66,8 @@ impl Pool {
     /// A flow's first train, alone, gives its measured rate. All other rates are reduced by the
     /// timing error, so that they do not lead to an overload.
     pub(super) fn rate(&self, datagram: Bytes) -> Option<f64> {
-        if self.steps < MIN_STEPS || self.is_poor && self.count < MIN_TRAINS {
+        let are_few = self.steps < MIN_STEPS || self.count < MIN_TRAINS;
+        if self.count == 0.0 || self.is_poor && are_few {
             return None;
         }
         let shown = Rate::from_bps_f64(self.bits / self.span).as_bps() as f64;
@@ -84,29 +89,17 @@ impl Pool {
     }
 }
 
+fn is_timed_well(train: &Train, datagram: Bytes) -> bool {
+    let is_single = train.bytes.get() == u64::from(train.steps) * datagram.get();
+    train.steps >= MIN_STEPS || is_single && train.span > LONG
+}
+
 /// Returns a lower bound of the capacity, in bits a second. `trains` trains of `train_bits` bits
 /// each showed the rate `shown`, and the duration of each may be wrong by [`MISDATED`]. The error
 /// of several trains shrinks with the square root of their number.
 pub(super) fn at_least(shown: f64, trains: f64, train_bits: f64) -> f64 {
     let error = MISDATED / libm::sqrt(trains);
     shown / (1.0 + error * shown / train_bits)
-}
-
-/// The range of round-trip times on a path that carries little: its jitter.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spread(Option<(Span, Span)>);
-
-impl Spread {
-    /// Takes in a round-trip time.
-    pub(super) fn note(&mut self, rtt: Span) {
-        let (low, high) = self.0.unwrap_or((rtt, rtt));
-        self.0 = Some((low.min(rtt), high.max(rtt)));
-    }
-
-    /// The longest round-trip time minus the shortest; zero without two of them.
-    pub(super) fn range(&self) -> Span {
-        self.0.map_or(Span::ZERO, |(low, high)| high - low)
-    }
 }
 
 #[cfg(test)]
@@ -124,7 +117,7 @@ mod tests {
 
     fn pool(trains: &[Train]) -> Pool {
         let mut pool = Pool::default();
-        trains.iter().for_each(|train| pool.add(train));
+        trains.iter().for_each(|train| pool.add(train, DATAGRAM));
         pool
     }
 
@@ -159,6 +152,17 @@ mod tests {
     }
 
     #[test]
+    fn a_long_train_of_single_datagrams_shows_its_rate() {
+        let shown = |steps: u32, micros| {
+            let bytes = Bytes::new(3 * DATAGRAM.get());
+            mbps(&pool(&[Train { bytes, ..train(0, micros, steps) }]))
+        };
+        // 30,000 bits in 2 ms.
+        assert_eq!((shown(3, 2_000), shown(2, 2_000)), (Some(15.0), None));
+        assert_eq!((shown(3, 1_001), shown(3, 1_000)), (Some(29.97), None));
+    }
+
+    #[test]
     fn one_poor_train_spoils_the_next() {
         let trains = [train(1024, 100, 5), train(2048, 240, 31)];
         assert_eq!((mbps(&pool(&trains)), pool(&trains).is_poor()), (None, true));
@@ -181,17 +185,7 @@ mod tests {
         let mut two = pool(&[train(1024, 240, 31), train(2048, 240, 31)]);
         two.doubt();
         assert_eq!((mbps(&two), two.count), (None, 2.0));
-        two.add(&train(3072, 240, 2));
+        two.add(&train(3072, 240, 2), DATAGRAM);
         assert_eq!(mbps(&two), Some(847.155));
-    }
-
-    #[test]
-    fn the_spread_is_the_range_of_the_samples() {
-        let mut spread = Spread::default();
-        assert_eq!(spread.range(), Span::ZERO);
-        for (micros, range) in [(300, 0), (100, 200), (250, 200), (900, 800)] {
-            spread.note(Span::from_micros(micros));
-            assert_eq!(spread.range(), Span::from_micros(range));
-        }
     }
 }

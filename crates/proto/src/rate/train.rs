@@ -23,7 +23,8 @@
 //!    time.
 //!
 //! **Jitter** spoils single trains: if the round-trip time varies before the first rate takes
-//! effect, the rate doubles, and then follows several trains together ([`pool`](super::pool)).
+//! effect ([`jitter`](super::jitter)), the rate doubles, and then follows several trains together
+//! ([`pool`](super::pool)).
 //! **Short queues** overflow when a burst arrives: before the rate falls below the rate of the
 //! trains, the sender tries shorter bursts.
 //!
@@ -34,7 +35,8 @@ mod measure;
 use self::measure::{Ceiling, Epoch, MIN_QUEUE, Measure, Snapshot, fills};
 use super::asked::Asked;
 use super::departures::Departures;
-use super::pool::{Pool, Spread};
+use super::jitter::Jitter;
+use super::pool::Pool;
 use super::{Feedback, RateController};
 use crate::endpoint::PacketNumber;
 use crate::law::{Found, Phase};
@@ -52,9 +54,6 @@ const TRICKLE_LEN: u64 = 128;
 const MOST_TRICKLED: u64 = 256;
 /// Assumed duration of a train that arrived in one instant, too fast to be timed.
 const INSTANT: Span = Span::from_micros(500);
-/// Round-trip times that vary less than this do not count as jitter: hosts that wake up late cause
-/// as much variation.
-const MIN_SPREAD: Span = Span::from_micros(500);
 /// Share of the first train's rate that the sender takes: other flows may use the path too.
 pub(crate) const FIRST_SHARE: f64 = 0.9;
 /// Lowest and highest rate, whatever a report says.
@@ -67,6 +66,10 @@ const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
 /// A loss ratio that exceeds the path's own ratio plus its noise by this much shows an overload.
 const EXCESS: f64 = 0.02;
+/// A path with a loss ratio below this loses almost nothing, once this many datagrams have shown
+/// the ratio. The noise is computed with at least this ratio.
+const LOSSLESS: f64 = 0.002;
+const KNOWN: f64 = 100.0;
 /// Factor by which the rate rises to test whether loss grows with the rate.
 const TRIED: f64 = 1.25;
 /// A raised rate is tested only if the loss is below this.
@@ -109,10 +112,7 @@ pub(crate) struct Trains {
     asked: Asked,
     /// The trains reported since the start, the end of the last ceiling or the last `resume`.
     pool: Pool,
-    /// Round-trip times before the first datagrams of the first rate arrive.
-    spread: Spread,
-    /// Duration of the first train, until the first epoch ends.
-    first_train: Option<Span>,
+    jitter: Jitter,
     /// Whether the path's rate is unknown: no train has been timed well and no overload has shown a
     /// ceiling, or the last ceiling was refuted. The rate then grows by the factor `growth` each
     /// epoch.
@@ -182,8 +182,7 @@ impl Trains {
             departures: Departures::default(),
             asked: Asked::default(),
             pool: Pool::default(),
-            spread: Spread::default(),
-            first_train: None,
+            jitter: Jitter::default(),
             blind: true,
             growth: GUESSED,
             bounded: false,
@@ -210,7 +209,7 @@ impl Trains {
     pub(super) fn resume(&mut self, rate: f64) {
         self.is_smooth &= !matches!(self.mode, Mode::Smooth(_));
         (self.mode, self.ceiling, self.pool) = (Mode::Up, None, Pool::default());
-        self.first_train = None;
+        self.jitter = Jitter::default();
         (self.blind, self.bounded, self.unchecked) = (false, true, 0);
         self.set_rate(rate);
     }
@@ -227,9 +226,9 @@ impl Trains {
         };
         self.asked.forget(train.first.0 + TRAIN_LEN);
         if train.first.0 == 0 {
-            self.first_train = Some(train.span);
+            self.jitter.note_train(train.span);
         }
-        self.pool.add(&train);
+        self.pool.add(&train, self.datagram);
         if self.shown().is_some() && self.blind {
             self.blind = false;
             if self.pool.is_poor() {
@@ -245,8 +244,7 @@ impl Trains {
 
     /// At the end of the first epoch, decides whether jitter may have spoiled the first train.
     fn doubt(&mut self) {
-        let Some(span) = self.first_train.take() else { return };
-        if self.spread.range() > MIN_SPREAD.max(span / 2) {
+        if self.jitter.judge() {
             self.pool.doubt();
             if self.shown().is_none() {
                 (self.blind, self.growth) = (true, DOUBLED);
@@ -315,10 +313,12 @@ impl Trains {
     }
 
     /// Number of datagrams that an epoch with this loss needs. More datagrams are needed to
-    /// distinguish two loss ratios near a tenth than to recognise no loss, or a loss of half.
+    /// distinguish two loss ratios near a tenth than to recognise no loss, or a loss of half. On a
+    /// path known to lose almost nothing, few datagrams show that a loss is ours.
     fn epoch_len(&self, loss: f64) -> u64 {
-        let decided = loss > self.loss + 0.25;
-        MIN_EPOCH_LEN + if decided { 0 } else { (loss * 2_500.0).min(500.0) as u64 }
+        let is_lossless = self.seen > KNOWN && self.loss < LOSSLESS;
+        let is_decided = is_lossless || loss > self.loss + 0.25;
+        MIN_EPOCH_LEN + if is_decided { 0 } else { (loss * 2_500.0).min(500.0) as u64 }
     }
 
     fn rate(&self) -> f64 {
@@ -327,7 +327,7 @@ impl Trains {
 
     /// Whether an epoch's loss exceeds the path's own loss.
     fn is_excess(&self, measure: &Measure) -> bool {
-        let own = self.loss.max(0.002);
+        let own = self.loss.max(LOSSLESS);
         let noise = libm::sqrt(own * (1.0 - own) / measure.datagrams);
         measure.loss > self.loss + EXCESS + 2.5 * noise
     }
@@ -576,7 +576,7 @@ impl RateController for Trains {
         // In the first epoch, datagrams below its first number are the trickle.
         let is_quiet = (feedback.pulse.highest..=MOST_TRICKLED).contains(&self.epoch.from);
         if let Some(rtt) = feedback.sample.filter(|_| is_quiet && self.mode != Mode::Start) {
-            self.spread.note(rtt);
+            self.jitter.note(rtt);
         }
         self.note_train(feedback);
         if self.mode == Mode::Start {

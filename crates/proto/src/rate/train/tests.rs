@@ -19,7 +19,7 @@ fn near(found: f64, expected: f64) {
 fn shows(mbps: f64) -> Pool {
     let (bytes, span) = (Bytes::new(mbps as u64 * 125), Span::from_millis(1));
     let mut pool = Pool::default();
-    pool.add(&Train { first: PacketNumber(0), bytes, span, steps: 31 });
+    pool.add(&Train { first: PacketNumber(0), bytes, span, steps: 31 }, DATAGRAM);
     pool
 }
 
@@ -247,6 +247,8 @@ fn an_epoch_with_loss_is_longer_until_the_loss_is_beyond_doubt() {
     let len = |own, loss| Trains { loss: own, ..up() }.epoch_len(loss);
     assert_eq!([len(0.0, 0.0), len(0.0, 0.1), len(0.0, 0.25)], [64, 314, 564]);
     assert_eq!([len(0.0, 0.26), len(0.1, 0.3), len(0.1, 0.36)], [64, 564, 64]);
+    let known = |seen, own| Trains { loss: own, seen, ..up() }.epoch_len(0.1);
+    assert_eq!([known(100.0, 0.0), known(101.0, 0.001_9), known(101.0, 0.002)], [314, 64, 314]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn trickled(trains: &mut Trains, rtt: Span) {
 fn jitter_of_half_the_first_train_makes_that_train_useless() {
     for (rtt, growth) in [(21_500, DOUBLED), (21_000, NEAR)] {
         let mut trains = Trains { pool: shows(100.0), blind: false, growth: NEAR, ..up() };
-        trains.first_train = Some(ms(2));
+        trains.jitter.note_train(ms(2));
         trickled(&mut trains, ms(20));
         trickled(&mut trains, Span::from_micros(rtt));
         trains.doubt();
@@ -22,17 +22,17 @@ fn jitter_of_half_the_first_train_makes_that_train_useless() {
             (trains.growth, trains.blind, trains.is_guess()),
             (growth, is_useless, is_useless)
         );
-        assert_eq!((trains.shown().is_none(), trains.first_train), (is_useless, None));
+        assert_eq!((trains.shown().is_none(), trains.jitter.judge()), (is_useless, false));
     }
 }
 
 #[test]
 fn later_round_trip_times_do_not_count_as_jitter() {
-    let mut trains = Trains { first_train: Some(ms(2)), ..up() };
+    let mut trains = up();
     trickled(&mut trains, ms(20));
     let pulse = Pulse { highest: 161, ..Pulse::default() };
     trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(ms(30))));
-    assert_eq!(trains.spread.range(), Span::ZERO);
+    assert_eq!(trains.jitter.range(), Span::ZERO);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn round_trip_times_of_a_remembered_path_that_is_being_filled_are_no_jitter() {
             let pulse = Pulse { highest: 100, ..Pulse::default() };
             trains.on_feedback(Time::ZERO, &feedback(&pulse, ms(20), Some(rtt)));
         }
-        assert_eq!(trains.spread.range(), range);
+        assert_eq!(trains.jitter.range(), range);
     }
 }
 

@@ -1,0 +1,76 @@
+//! Jitter, which may spoil a flow's first packet train.
+//!
+//! The datagrams between the first train and the first rate leave slowly and make no queue. The
+//! range of their round-trip times is therefore the path's jitter.
+
+use crate::time::Span;
+
+/// Round-trip times that vary less than this do not count as jitter: hosts that wake up late cause
+/// as much variation.
+const MIN_RANGE: Span = Span::from_micros(500);
+
+/// A flow's first train, and the round-trip times before the first datagrams of the first rate
+/// arrive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Jitter {
+    /// Duration of the train, until the train is judged.
+    train: Option<Span>,
+    /// The shortest and the longest round-trip time.
+    rtts: Option<(Span, Span)>,
+}
+
+impl Jitter {
+    /// Takes in the duration of the flow's first train.
+    pub(super) fn note_train(&mut self, span: Span) {
+        self.train = Some(span);
+    }
+
+    /// Takes in a round-trip time.
+    pub(super) fn note(&mut self, rtt: Span) {
+        let (low, high) = self.rtts.unwrap_or((rtt, rtt));
+        self.rtts = Some((low.min(rtt), high.max(rtt)));
+    }
+
+    /// The longest round-trip time minus the shortest; zero without two of them.
+    pub(super) fn range(&self) -> Span {
+        self.rtts.map_or(Span::ZERO, |(low, high)| high - low)
+    }
+
+    /// Ends the judgement of the train, and returns whether jitter may have spoiled the train.
+    pub(super) fn judge(&mut self) -> bool {
+        self.train.take().is_some_and(|span| self.range() > MIN_RANGE.max(span / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn micros(micros: u64) -> Span {
+        Span::from_micros(micros)
+    }
+
+    #[test]
+    fn jitter_is_the_range_of_the_round_trip_times() {
+        let mut jitter = Jitter::default();
+        assert_eq!(jitter.range(), Span::ZERO);
+        for (rtt, range) in [(300, 0), (100, 200), (250, 200), (900, 800)] {
+            jitter.note(micros(rtt));
+            assert_eq!(jitter.range(), micros(range));
+        }
+    }
+
+    #[test]
+    fn jitter_above_half_a_millisecond_and_half_the_train_spoils_the_train_once() {
+        for (span, range, is_spoiled) in
+            [(900, 500, false), (900, 501, true), (1_200, 600, false), (1_200, 601, true)]
+        {
+            let mut jitter = Jitter::default();
+            jitter.note(micros(20_000));
+            jitter.note(micros(20_000 + range));
+            assert!(!jitter.judge(), "there is no train");
+            jitter.note_train(micros(span));
+            assert_eq!((jitter.judge(), jitter.judge()), (is_spoiled, false), "{span} {range}");
+        }
+    }
+}
