@@ -10,7 +10,7 @@ use crate::error::{Error, Kind};
 /// Maximum length of an address in bytes.
 const MOST: usize = 8192;
 
-/// The address of a file, without a fragment. The address as text has no password.
+/// The address of a file, without a fragment. Its text form has no user and no password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
     uri: Uri,

@@ -321,7 +321,8 @@ pub struct RpcStream {
 }
 
 impl RpcStream {
-    /// Sends an item to the method. Waits while 8 items are unread.
+    /// Sends an item to the method. If 8 items are unread, waits until the method has read 4 of
+    /// them.
     ///
     /// # Errors
     /// The item is too long, or the call has ended; [`RpcStream::answer`] then returns why.

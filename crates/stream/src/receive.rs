@@ -198,7 +198,7 @@ impl Control {
         let (name, cipher) = (self.name.as_str().to_owned(), suite.name().to_owned());
         let receive = Receive { name, flow: flow.0, cipher };
         writer.write(&Ask { asked: Some(Asked::Receive(receive)) }).await?;
-        // From here on the server's flow accepts this end's control datagrams.
+        // The request precedes the flow's control datagrams, because it creates the server's flow.
         port.register(flow, Box::new(gather))
             .map_err(|error| Error::new(Kind::Unreachable, error.what))?;
         let silent = silence(rtt.clone());

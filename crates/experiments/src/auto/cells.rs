@@ -333,7 +333,7 @@ fn set_law(flow: &mut Flow, law: Law) {
     }
 }
 
-/// The flow `name` of the file.
+/// The flow `name` of the base scenario, with `amount`.
 fn flow(base: &Scenario, name: &str, amount: Amount) -> Flow {
     let flow = base.flows.iter().find(|flow| flow.name == name).expect("it is in the file");
     Flow { amount, ..flow.clone() }

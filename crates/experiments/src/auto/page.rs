@@ -368,8 +368,8 @@ mod tests {
         assert!(3 * tuned >= all.len() && 3 * (all.len() - tuned) >= all.len(), "{tuned}");
     }
 
-    /// The goodput of a copy with the share `share` and of CUBIC, in Mbit/s. The path has 50
-    /// Mbit/s, 20 ms and the queue `queue`.
+    /// The goodputs of a copy with the share `share` and of a CUBIC flow next to it, in Mbit/s. The
+    /// path has 50 Mbit/s, 20 ms and the queue `queue`.
     fn beside_cubic(share: &str, queue: Queue) -> (f64, f64) {
         let all = cells();
         let family = Family::Beside(Congestion::Cubic, 1);

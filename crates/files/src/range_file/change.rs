@@ -14,10 +14,11 @@ impl RangeFile {
     /// never has two writers of a file.
     ///
     /// # Errors
-    /// `File`: `place` is not a regular file, the system refuses, another writer has locked the
-    /// file, or the file must not be changed in place. Three kinds of files must not be changed:
-    /// partial files of copies; files that run with the rights of their owner or group; and, within
-    /// a root, files with several names, because other names may be outside the root.
+    /// An error of the kind `File`: `place` is not a regular file, the system refuses, another
+    /// writer has locked the file, or the file must not be changed in place. Three kinds of files
+    /// must not be changed: partial files of copies; files that run with the rights of their owner
+    /// or group; and, within a root, files with several names, because other names may be outside
+    /// the root.
     pub fn open_to_change(place: &Place) -> Result<RangeFile, Error> {
         let path = place.named();
         let wrong = |error: io::Error| file_error("change", path, &error);

@@ -218,7 +218,8 @@ impl Capacity {
         u64::from(steps) >= self.tuning.train_steps
     }
 
-    /// Discards the ceiling of a single path once flows arrive over several paths.
+    /// Discards the ceiling of a single path once flows arrive over several paths whose trains
+    /// together show more than C_r.
     fn compare_paths(&mut self, trains: Trains) {
         if trains.paths < 2 {
             (self.alone, self.several) = (true, None);

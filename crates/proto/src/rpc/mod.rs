@@ -37,7 +37,7 @@ pub const CREDIT: u32 = 8;
 /// Limits of the answers that a callee keeps: count and bytes.
 pub const KEPT: (usize, usize) = (512, 4 << 20);
 
-/// A message of either end. The first value is the number of the call.
+/// A message of either end. Each `u64` is the number of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A call.
@@ -211,8 +211,8 @@ impl Items {
     }
 }
 
-/// Queues a message that allows `more` items of a call. An earlier such message in the queue is
-/// merged with it.
+/// Queues a message that allows `more` items of a call. If the queue already has such a message for
+/// the call, adds `more` to that message.
 fn allow(queue: &mut VecDeque<Message>, id: u64, more: u32) {
     let earlier = queue.iter_mut().find_map(|message| match message {
         Message::Credit(of, items) if *of == id => Some(items),

@@ -52,7 +52,8 @@ impl Flow {
         self.error = self.history * self.error + (1.0 - self.history) * SCALE * loss;
     }
 
-    /// Requests missing blocks and acknowledges; a report also carries the error rate.
+    /// Requests missing blocks and acknowledges. A report, or a request to restart, also carries
+    /// the error rate.
     fn ask(&mut self, now: Time, is_report: bool) {
         let asked = self.requests.ask(now, &self.arrived, &mut self.end.accounting);
         (self.active, self.news, self.ack) = (now, false, true);

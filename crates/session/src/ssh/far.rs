@@ -33,7 +33,8 @@ pub struct SshSide {
     lines: Lines,
 }
 
-/// Opens a UDP socket on all addresses of this host, on a port of `ports`, or on any port.
+/// Opens a UDP socket on all addresses of this host, on a port of `ports`. Without `ports`, any
+/// port may be used.
 ///
 /// # Errors
 /// No port of the range is free.
@@ -163,7 +164,7 @@ fn contacted() -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// Opens the first free port of a range, on all addresses.
+/// Opens the first free port of a range, on all addresses; without a range, any free port.
 fn in_range<T>(
     ports: Option<(u16, u16)>,
     open: impl Fn(SocketAddr) -> std::io::Result<T>,

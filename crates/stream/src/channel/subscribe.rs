@@ -365,7 +365,7 @@ impl Control {
     }
 
     /// Delivers an item. If the program does not read, this call waits; messages for this
-    /// subscriber are then dropped at the server, or in the queue of a flow.
+    /// subscriber may then be dropped, at the server or in the queue of a flow.
     pub(super) async fn pass(&self, item: Item) {
         // If the program has dropped the receiver, the loop of the connection ends.
         let _ = self.items.send(item).await;

@@ -81,7 +81,7 @@ impl Host {
     /// more.
     pub(crate) const LEAST_MEMORY: Bytes = Bytes::mebi(32);
 
-    /// A host without limits.
+    /// A host with the default buffers and no other limits.
     pub fn new(name: impl Into<String>) -> Host {
         Host {
             name: name.into(),

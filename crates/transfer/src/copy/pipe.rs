@@ -42,7 +42,7 @@ const ENDING: Duration = Duration::from_secs(10);
 /// Sends the input of `options` in parts. `one` starts the copy of each part.
 ///
 /// # Errors
-/// The error that ended a part or the connection; or the input cannot be read;
+/// The error that ended a part or the connection; the input cannot be read; `cancel` is set; or
 /// [`ErrorKind::Usage`] for options that exclude an input.
 pub(super) async fn push(
     options: CopyOptions,

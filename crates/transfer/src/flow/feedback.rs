@@ -32,13 +32,13 @@ pub(crate) struct Feedback {
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
-    /// Whether the forgery limit is reached, so no more reports are opened.
+    /// Whether the sending thread was told that the forgery limit is reached.
     forged: bool,
 }
 
 impl Feedback {
-    /// Passes messages for the core to `commands`, and all others to `inlet`. `address` decides
-    /// whether data may go to the address from which a message came.
+    /// Passes challenges and messages for the core to `commands`, and all others to `inlet`.
+    /// `address` decides whether data may go to the address from which a message came.
     pub(crate) fn new(
         reports: Opener,
         commands: Sender<SendCommand>,

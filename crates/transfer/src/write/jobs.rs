@@ -177,8 +177,8 @@ impl Jobs {
         self.of_source(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Charges the jobs that wait for the thread to the memory of the transfer, once for all
-    /// sources.
+    /// Charges waiting jobs to the memory of the transfer. All sources share the first `charge`;
+    /// later ones are dropped.
     pub(crate) fn charge_to(&self, charge: MessageCharge) {
         let mut level = self.level.0.lock().unwrap_or_else(PoisonError::into_inner);
         level.1.get_or_insert(charge);
@@ -216,7 +216,7 @@ impl JobInbox {
 }
 
 impl Job {
-    /// Returns the approximate memory of a job whose size the other end controls, in bytes; zero
+    /// Returns the approximate memory, in bytes, of a job whose size the other end controls; zero
     /// for other jobs.
     fn weight(&self) -> usize {
         let inner = match self {

@@ -1,4 +1,5 @@
-//! Every step of the controller, with exact values. A train is 32 datagrams sent back to back.
+//! Every step of the controller, with exact values. A train is 32 datagrams sent back to back. An
+//! epoch is a series of datagrams sent at one rate. A ceiling is a rate that was too high.
 
 use super::*;
 use crate::wire::Train;
@@ -15,7 +16,7 @@ fn near(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-9 * expected.abs(), "{found} is not {expected}");
 }
 
-/// A well-timed first train that shows this rate, in Mbit/s.
+/// A pool with one well-timed first train, which shows this rate in Mbit/s.
 fn shows(mbps: f64) -> Pool {
     let (bytes, span) = (Bytes::new(mbps as u64 * 125), Span::from_millis(1));
     let mut pool = Pool::default();

@@ -231,7 +231,7 @@ fn listen(said: &Receiver<String>, arrived: &Sender<(String, Instant)>) {
     }
 }
 
-/// Starts the program on a host; returns it with its lines.
+/// Starts the program on a host; returns the process and the lines that it prints.
 fn start(
     emulation: &Emulation,
     host: &str,
