@@ -122,7 +122,7 @@ pub fn remove(place: &Place) -> io::Result<()> {
     remove_in(&folder, &name, place)
 }
 
-/// Removes `name` in `folder`, which is at `place`.
+/// Removes the entry `name` of `folder`. `place` is the path of this entry.
 fn remove_in(folder: &SharedFolder, name: &[u8], place: &Place) -> io::Result<()> {
     match folder.look(name)?.kind {
         FileKind::Folder => match place {
@@ -264,7 +264,7 @@ mod tests {
         fill("newer/file", "newer");
         replace(&at(top, "newer"), &at(top, "old")).unwrap();
         assert_eq!(names(&top.join("old")), ["file"]);
-        // The source is in the destination, which a link hides.
+        // `link/file` is a file in `folder`, so the source is inside the destination.
         fill("folder/file", "kept");
         symlink("folder", top.join("link")).unwrap();
         assert!(replace(&at(top, "link/file"), &at(top, "folder")).is_err());

@@ -37,7 +37,7 @@ const BUFFER: u64 = 16;
 /// Protocols whose papers require that listed losses are resent before new blocks.
 const LOST_FIRST: [&str; 3] = ["sabul", "sabul-ornl", "tsunami"];
 
-/// Operations between two polls.
+/// An operation of the test.
 #[derive(Clone, Debug)]
 enum Step {
     /// Polls the sender this many times, as far as its pacer allows.
@@ -48,6 +48,7 @@ enum Step {
     Skip(Range<u64>),
     /// The receiver grants this many more blocks.
     Grant(u64),
+    /// This many milliseconds pass.
     Later(u64),
 }
 

@@ -155,7 +155,7 @@ pub fn request(again: &Again) -> Result<Request, Error> {
     }
 }
 
-/// Parses the name of a stream.
+/// Parses the name of a stream or of a room.
 ///
 /// # Errors
 /// The text is not a valid name.

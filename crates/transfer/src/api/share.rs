@@ -67,6 +67,8 @@ impl IntoFuture for ShareRequest {
     type Output = Result<Share, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
+    /// Completes when the connection is open.
+    ///
     /// # Errors
     /// The host cannot be reached or is not trusted. A host that does not admit this client refuses
     /// the first call.
@@ -266,6 +268,8 @@ impl IntoFuture for EditRequest {
     type Output = Result<Edited, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
+    /// Completes with the outcome of the edit.
+    ///
     /// # Errors
     /// The key is invalid, or the server refuses the edit: this client may not change the key, the
     /// tree is full, or the server cannot store the value. If the connection cannot be restored in

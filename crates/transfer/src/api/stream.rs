@@ -403,6 +403,8 @@ impl IntoFuture for ReceiveStreamRequest {
     type Output = Result<StreamReceiver, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
+    /// Completes when the server has accepted this client as a receiver.
+    ///
     /// # Errors
     /// The host cannot be reached or is not trusted, or it does not let this client receive.
     fn into_future(self) -> Self::IntoFuture {

@@ -15,7 +15,8 @@ use std::ops::Range;
 
 use longhaul_proto::ranges::RangeSet;
 
-/// A lease shorter than twice this many chunks is leased a second time, not divided.
+/// If a source has fewer than twice this many chunks that no other source has leased, these chunks
+/// are leased a second time, not divided.
 const TAIL: u64 = 4;
 /// The minimum and the maximum share of a lease that another source may take.
 const PARTS: (f64, f64) = (1.0 / 16.0, 15.0 / 16.0);

@@ -8,7 +8,7 @@ use crate::time::Time;
 const C: f64 = 0.4;
 /// Share of a window that is left after a loss (RFC 9438, section 4.6).
 pub(super) const BETA: f64 = 0.7;
-/// The minimum sum of the windows.
+/// The minimum sum of the windows. Windows that yield may start at [`BETA`] times this minimum.
 const LEAST: f64 = 4.0;
 
 /// One or more windows that shrink and grow independently.
@@ -20,11 +20,11 @@ pub(super) struct Windows {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Window {
     size: f64,
-    /// The window before the last loss.
+    /// The window before the last loss, or less after a fast convergence (`lose`).
     most: f64,
     /// The window after the last loss.
     from: f64,
-    /// When the last loss was.
+    /// When the last loss was; before any loss, the start.
     since: Time,
     /// Reno's window (RFC 9438, 4.3).
     reno: f64,

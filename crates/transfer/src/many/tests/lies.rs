@@ -46,7 +46,7 @@ struct Liar {
 impl Liar {
     fn of(setup: &Setup, lie: Lie) -> BoxedSender {
         let (layout, next) = (setup.layout, setup.layout.blocks());
-        // This liar also ignores the user's rate.
+        // With `Lie::Fast`, the liar also ignores the user's rate.
         let free = Setup { rate: None, rate_limit: None, ..setup.clone() };
         let setup = if lie == Lie::Fast { &free } else { setup };
         Box::new(Liar { honest: (registry::of_many().sender)(setup), layout, lie, next })
