@@ -277,7 +277,7 @@ mounted() {
 
 # 1,000 ranges of 64 KiB of a file over 1 Gbit/s and 100 ms: by one `cat`, from start to exit, over a
 # path that is unknown and again after a copy has remembered it; then by two calls of `read_ranges` on
-# an open file, which the program times itself. LOSS: of the path.
+# an open file, which the example program times itself. LOSS: the path's loss.
 ranges() {
     clocked
     # An address, because a name could lead to IPv4 in one run and to IPv6 in another, and the path memory
@@ -735,8 +735,8 @@ senders() {
 }
 
 # The stream of the Quanta paper (800 x 600 pixels of 3 bytes, 20 frames a second) over 1 Gbit/s and
-# 100 ms by real sockets: the server and the receiver are on one host. For each loss one run of MINUTES
-# (default 0.75), with the delays of each minute and the memory of sender, server and receiver at its end.
+# 100 ms by real sockets: the server and the receiver are on one host. Each way and loss has one run of
+# MINUTES (default 0.75), with the delays of each minute and the memory of sender, server and receiver at its end.
 # A frame is late or overdue if a busy machine delayed its datagrams or its delivery; it is lost if too
 # few datagrams arrived. Run it with real-time priority, on a machine that does nothing else:
 # MINUTES=30 LOSSES=1% chrt -r 10 bash results/figures.sh streams

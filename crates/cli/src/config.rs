@@ -1,7 +1,7 @@
 //! Defaults from `config.toml`. Each subcommand with defaults has a section; its keys are the
 //! subcommand's long flags. A section `[host.NAME]` applies to commands that connect to NAME.
 //!
-//! Each setting becomes a flag in front of the user's own flags. So the user's flags override the
+//! Each setting becomes one or more flags in front of the user's own flags. So the user's flags override the
 //! section of a host, and the section of a host overrides the section of the subcommand. The user's
 //! file overrides the system's.
 
@@ -78,8 +78,8 @@ impl Wanted<'_> {
         self.places.iter().find(|place| names(place).iter().any(|known| known == name))
     }
 
-    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` takes all settings, the other
-    /// subcommands only those for reaching the host.
+    /// Whether the subcommand takes a key of `[host.NAME]`: `cp` takes every key, another
+    /// subcommand only the keys that say how to reach the host and that it has as flags.
     fn has_key(&self, key: &str) -> bool {
         self.section == "cp" || REACH.contains(&key) && (self.has_flag)(key)
     }
@@ -175,8 +175,8 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
 /// system's, and the section of a host overrides both. `root` defines the valid keys and values.
 ///
 /// # Errors
-/// There is no home folder; a file cannot be read, can be changed by others, or is not TOML; a key
-/// is unknown; a flag refuses its value; or two hosts of one copy have different values of a key
+/// There is no home folder; a file cannot be read, can be changed by others, or is not TOML; a
+/// section or key is unknown; a flag refuses its value; or two hosts of one copy have different values of a key
 /// that the command line does not set. Errors in the text of a file name the file and the line.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();

@@ -11,7 +11,7 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 
 use crate::console;
 use crate::plain;
-use crate::report::count;
+use crate::quantity::count;
 
 /// Interval between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);

@@ -1,7 +1,13 @@
-//! Parsers of the quantities in flags.
+//! Parsers of the quantities in flags, and counts in output.
 
 pub(crate) use longhaul_proto::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use longhaul_proto::units::Rate;
+
+/// Returns `1 block`, `2 blocks`.
+pub(crate) fn count(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
 
 /// Parses a rate with a unit. A bare number is refused, because tools disagree on its unit.
 pub(crate) fn parse_rate_with_unit(text: &str) -> Result<Rate, String> {

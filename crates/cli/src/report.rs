@@ -9,6 +9,7 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 use crate::error::Error;
 use crate::plain;
 use crate::progress::duration;
+use crate::quantity::{self, count};
 
 /// Shorter times are shown in ms.
 const SHORT: Span = Span::from_millis(100);
@@ -38,7 +39,7 @@ pub(crate) fn event(event: &Event) -> String {
             format!("the data go by {carrier} now; {}", plain::text(advice))
         }
         Event::Streams { count, found } => {
-            let ways = self::count(u64::from(*count), "connection");
+            let ways = quantity::count(u64::from(*count), "connection");
             match found {
                 true => format!("{ways}: the best of the numbers tried"),
                 false => format!("{ways} at the end of the copy, before the best number was found"),
@@ -366,11 +367,6 @@ fn bound(by: BoundBy) -> &'static str {
         }
         _ => "by an unknown bottleneck",
     }
-}
-
-pub(crate) fn count(number: u64, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ pub struct Arrival {
     pub number: PacketNumber,
     /// The block that the datagram carried.
     pub block: Block,
-    /// When the datagram reached the host; earlier than the call if the program was busy.
+    /// When the datagram reached the host; earlier than the call of [`Receiver::on_datagrams`] if
+    /// the program was busy.
     pub at: Time,
 }
 
@@ -295,9 +296,9 @@ pub trait Sender: Send {
     /// rate does not depend on cards ignores it.
     fn set_peer_card(&mut self, _: Time, _: Rate) {}
 
-    /// Lets the sender send coded symbols ([`crate::coded`]). The driver calls it once the receiver
-    /// has announced that it decodes them, or if it probably does. Without this call a sender sends
-    /// blocks only.
+    /// Lets the sender send coded symbols ([`crate::coded`]). The driver makes this call if the
+    /// receiver has announced that it decodes coded symbols, or probably decodes them. Without this
+    /// call a sender sends blocks only.
     fn allow_coded(&mut self) {}
 
     /// Appends to `out` at most `max` blocks to send now. The first block gets packet number

@@ -184,16 +184,19 @@ impl Drop for Parked {
 /// One byte stream over several connections; see the [module](self).
 pub(super) struct Lanes<S = TcpStream> {
     lanes: Vec<S>,
-    /// The lane of the chunk that is being written, the chunk with its length, and how much of it
-    /// the lane has taken.
+    /// The lane of the chunk that is being written.
     out: usize,
+    /// The length of this chunk, and the chunk.
     chunk: Vec<u8>,
+    /// Number of bytes of `chunk` that the lane has taken.
     taken: usize,
-    /// The lane of the chunk that is being read, the chunk's length as far as it has arrived, the
-    /// number of these bytes, and how many bytes of the chunk are left.
+    /// The lane of the chunk that is being read.
     from: usize,
+    /// The length of this chunk, as far as it has arrived.
     head: [u8; LENGTH],
+    /// Number of bytes of `head` that have arrived.
     come: usize,
+    /// Number of bytes of this chunk that have not been read.
     left: usize,
 }
 

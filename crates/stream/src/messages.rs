@@ -5,7 +5,8 @@
 /// The name of the service; also its keyword in the list of clients.
 pub const SERVICE: &str = "stream";
 
-/// The version of these messages. Each new field that a receiver must not skip raises the version.
+/// The version of these messages. Each new field that the reader of a message must not skip raises
+/// the version.
 pub const VERSION: u32 = 2;
 
 /// A message of a client.

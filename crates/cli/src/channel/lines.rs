@@ -9,7 +9,7 @@ use longhaul::units::Span;
 use longhaul::{ChannelEvent, ChannelReceived, ChannelSent};
 use serde_json::json;
 
-use crate::report::count;
+use crate::quantity::count;
 use crate::{console, exit};
 
 /// Minimum interval of a subscriber's progress reports.

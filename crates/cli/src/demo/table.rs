@@ -8,7 +8,7 @@ use super::goodput;
 use super::walk::Verdict;
 use crate::console::bold;
 use crate::progress::duration;
-use crate::report::count;
+use crate::quantity::count;
 
 /// Suggested next commands.
 pub(super) const NEXT: [&str; 6] = [

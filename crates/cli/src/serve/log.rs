@@ -12,7 +12,7 @@ use longhaul_proto::time::Span;
 use longhaul_proto::units::Bytes;
 
 use crate::error::{Error, ErrorKind};
-use crate::report::count;
+use crate::quantity::count;
 use crate::{console, json, plain, utc};
 
 pub(super) struct Log {

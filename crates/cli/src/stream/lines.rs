@@ -4,7 +4,7 @@ use longhaul::units::Span;
 use longhaul::{StreamEvent, StreamReceived, StreamSent};
 use serde_json::json;
 
-use crate::report::count;
+use crate::quantity::count;
 use crate::{console, exit};
 
 /// Exit status if frames do not match the test pattern.

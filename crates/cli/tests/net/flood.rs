@@ -34,7 +34,8 @@ const TRICKS: [Trick; 5] =
     [Trick::Random, Trick::Truncated, Trick::Replayed, Trick::Forged, Trick::BitFlipped];
 
 impl Trick {
-    /// Returns the stranger's datagram number `n`, derived from a captured one.
+    /// Returns the stranger's datagram number `n`. Every trick except `Random` derives it from a
+    /// captured datagram.
     fn play(self, n: u64, captured: &[u8]) -> Vec<u8> {
         let mut datagram = captured.to_vec();
         let len = datagram.len();

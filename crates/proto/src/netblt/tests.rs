@@ -155,7 +155,7 @@ fn each_buffer_gets_the_lower_of_the_senders_rate_and_the_offer() {
     out.run();
     let rate = out.begun()[0].burst.unwrap().rate(Bytes::new(1032));
     assert!(rate >= Rate::from_mbps(19) && rate <= Rate::from_mbps(21));
-    // An older offer is ignored; an offer faster than the sender changes nothing.
+    // An older offer is ignored. If an offer is faster than the sender, the sender's rate applies.
     out.ok(2, offer(40));
     out.ok(1, offer(10));
     assert!(is(&out, 40));

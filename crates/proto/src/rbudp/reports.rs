@@ -65,7 +65,8 @@ impl Segment {
     }
 
     /// Begins the answer if the round's last datagram has arrived or the grace (the wait for late
-    /// data) is over. `highest` is the highest arrived number plus one, reached at `risen`.
+    /// data) is over. `highest` is the highest datagram number that arrived, plus one; it was reached
+    /// at `risen`.
     pub(super) fn begin(&mut self, now: Time, highest: u64, risen: Time, grace: Span) {
         let Some(waiting) = &mut self.waiting else { return };
         // As long as newer data arrive, the rest of the round is in flight.
@@ -91,8 +92,8 @@ impl Segment {
         !self.rest.is_empty()
     }
 
-    /// The next message of the answer, from the segment's tally of arrived blocks. It does not name
-    /// the blocks in `spared`, which coded symbols replace.
+    /// The next message of the answer, from the segment's tally of arrived blocks. The message
+    /// does not name the blocks in `spared`, which coded symbols replace.
     pub(super) fn next_slice(
         &mut self,
         now: Time,

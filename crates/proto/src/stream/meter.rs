@@ -7,9 +7,9 @@ use crate::units::LossRatio;
 
 /// Each count is kept for one to two windows of this length.
 const WINDOW: Span = Span::from_secs(15);
-/// Minimum loss ratio until enough datagrams have arrived.
+/// Minimum loss ratio until [`ENOUGH`] datagrams were sent.
 const BEFORE: f64 = 0.005;
-/// Minimum number of datagrams for an estimate of the loss ratio.
+/// Minimum number of sent datagrams (received or lost) for an estimate of the loss ratio.
 const ENOUGH: u64 = 2_000;
 /// Minimum loss ratio for repairs: a path without loss for a minute may still start to lose.
 const LEAST: f64 = 0.0005;
@@ -113,8 +113,8 @@ impl Meter {
         }
     }
 
-    /// The losses that repairs must cover: the loss ratio of the last 15 to 30 s plus two standard
-    /// deviations, limited to 0.05 to 10 %. Until [`ENOUGH`] datagrams were sent, the ratio is the
+    /// The losses that repairs must cover: the loss ratio of the last 15 to 30 s plus a margin (two
+    /// standard deviations and two losses), limited to 0.05 to 10 %. Until [`ENOUGH`] datagrams were sent, the ratio is the
     /// plain loss ratio, but at least 0.5 %. A stream has two hops (sender to server, server to
     /// receiver), so the sum over both is 0.1 % or more, and at first 1 % or more.
     pub fn losses(&self) -> Losses {

@@ -11,8 +11,8 @@ use super::head::{Head, LAST_FRAME};
 use crate::fec::Shape;
 use crate::time::{Span, Time};
 
-/// Maximum number of frames in the window, which begins with the next frame to deliver and ends
-/// with the newest frame. Frames before the window count as missed.
+/// Length of the window of frames, which ends with the newest frame. Frames before the window that
+/// were not delivered count as missed.
 const WINDOW: u32 = 256;
 
 /// Maximum number of missed frames whose later symbols are counted ([`Receiver::overdue`]).
@@ -36,8 +36,8 @@ const ABSENT: u32 = 16;
 pub struct Request {
     /// The frame.
     pub frame: u32,
-    /// The first and the last symbol of each range, in ascending order. The last one may be higher
-    /// than the frame's last symbol.
+    /// The first and the last symbol of each range, in ascending order. The last range may
+    /// end beyond the frame's last symbol.
     pub ranges: Vec<(u16, u16)>,
 }
 

@@ -56,12 +56,12 @@ pub struct SshTarget<'a> {
 }
 
 /// Starts the remote side through ssh and opens a session to it. As soon as the remote side has
-/// sent its addresses, `offered` gets the most likely address of its data port.
+/// sent its offer, `offered` gets the most likely address of its data port, if this host knows one.
 ///
 /// # Errors
 /// [`Kind::Unreachable`]: ssh fails (it has printed why on standard error), there is no `longhaul`
 /// on the remote side, or no session opens, directly or through ssh's channel. [`Kind::Usage`]: the
-/// ssh command is empty, or the destination is no host name.
+/// ssh command is empty, or the destination is empty or begins with `-`.
 pub async fn connect_ssh(
     target: &SshTarget<'_>,
     identity: &Identity,

@@ -135,7 +135,8 @@ impl Fabric {
         })
     }
 
-    /// The round-trip time of an agent's routes without queues.
+    /// The sum of the delays of an agent's links, there and back: the round-trip time without queues
+    /// and sending times.
     pub(super) fn round_trip(&self, agent: u32) -> Span {
         let ways = [End::Receiver, End::Sender].map(|to| self.way(agent, to));
         let links = ways.into_iter().flatten();
@@ -252,7 +253,7 @@ impl Fabric {
         &self.hops[start as usize..(start + len) as usize]
     }
 
-    /// When the next packet leaves a link.
+    /// When the first packet of a link's queue leaves the link.
     pub(super) fn next_on(&self, index: u32) -> Option<Due> {
         self.wires[index as usize].flying.front().map(|(due, _)| *due)
     }

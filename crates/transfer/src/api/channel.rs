@@ -240,7 +240,7 @@ impl ChannelSender {
     }
 
     /// Sends the remaining messages, and waits until the server has received them. In the modes
-    /// with datagrams, waits only until they are sent.
+    /// with datagrams, waits only until the messages are sent.
     ///
     /// # Errors
     /// The reason why the channel ended earlier.

@@ -103,7 +103,7 @@ impl Trust {
         self
     }
 
-    /// Also pins the server of each pin in `pins`.
+    /// Also adds `pins`; a pin without a server applies to every server.
     #[must_use]
     pub fn pins(mut self, pins: impl IntoIterator<Item = ServerPin>) -> Trust {
         self.pins.extend(pins);
