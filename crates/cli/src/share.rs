@@ -32,7 +32,7 @@ Examples:
 /// The server runs with `longhaul serve --share FILE`, and its --allow gives your id the right
 /// `share=rw:/` (or ro, or only a prefix of the keys). A key is a path of words, such as
 /// world/camera; a value has at most 64 KiB. When `put`, `rm` or `import` succeeds, the change is
-/// on the disk of the server.
+/// on the disk of the server, except for `put --presence`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n{}", exit::TABLE))]

@@ -154,7 +154,7 @@ pub(crate) static FIG5: Experiment = Experiment {
     differs: "The paper's text gives two of the figure's values, the ends of its curves; the other \
               rows are compared with equation 4. The receiving program is a queue with a fixed \
               service rate; the paper's was a Pentium III that did other work too. The rate of \
-              naive RBUDP is derived from the paper's 10 %. So the table of this page shows how a \
+              naive RBUDP is derived from the paper's 10 %. So the last table shows how a \
               difference of 10 % affects the protocol, not how large the difference is. \
               [transfer.md](transfer.md) measures on real sockets what the receive strategies cost \
               a current processor. After a loss, scatter/gather predicts the places of some \

@@ -63,11 +63,12 @@ impl Calls {
         Rc::new(Calls { methods, programs: RefCell::default() })
     }
 
-    /// Answers a stream to its end, and says goodbye; `first` is its first message. The client may
-    /// call the methods below `may`. Ends early with the reason that `stopped` returns.
+    /// Answers the calls of a session until it ends, and says goodbye; `first` is the session's
+    /// first message. The client may call the methods below `may`. Ends early with the reason that
+    /// `stopped` returns.
     ///
     /// # Errors
-    /// The stream ended for any other reason than the client's goodbye.
+    /// The session ended for any other reason than the client's goodbye.
     pub async fn serve(
         self: &Rc<Self>,
         session: Session,
@@ -118,8 +119,8 @@ impl Calls {
         ended
     }
 
-    /// Returns the program of a stream, or creates it. At the limit of [`PROGRAMS`], evicts the
-    /// client's program that disconnected first.
+    /// Returns the program that `begin` names, or creates it. At the limit of [`PROGRAMS`], evicts
+    /// the client's program that disconnected first.
     ///
     /// # Errors
     /// The limit is reached, and all programs of the client are connected.
@@ -155,7 +156,7 @@ impl Calls {
         self.programs.borrow().len()
     }
 
-    /// Returns which further calls a client may make.
+    /// Returns whether a client may make another call, and another call with items.
     fn room(&self, client: [u8; 32]) -> Room {
         let programs = self.programs.borrow();
         let of_client = programs.range((client, 0)..=(client, u64::MAX));

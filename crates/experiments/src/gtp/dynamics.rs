@@ -123,13 +123,13 @@ pub(super) static FIG7: Experiment = Experiment {
               of the first flow are slower there than in the simulator.",
     learned: "A receiver that sets the rate of each sender makes the shares independent of \
               round-trip times: a second after the last join, four flows from 20 to 80 ms have \
-              {[GTP, 5 to 10 s] / 4 | 1} Mbit/s each, together all that the link carries. Nothing \
-              is lost in the simulation; over real sockets {GTP | loss | emulated | 2} % is lost. \
-              The fairness index is 1, as in the paper's simulation. With the paper's rules the \
-              four flows have {[GTP, by the paper's rules, 5 to 10 s] / 4 | 1} Mbit/s each and an \
-              index of {GTP, by the paper's rules, 5 to 10 s | fairness index | 3}, and {GTP, by \
-              the paper's rules | loss | 2} % is lost: on this network longhaul's own rules make \
-              no difference.",
+              {[GTP, 5 to 10 s] / 4 | 1} Mbit/s on average, together all that the link carries. \
+              Nothing is lost in the simulation; over real sockets {GTP | loss | emulated | 2} % \
+              is lost. The fairness index is 1, as in the paper's simulation. With the paper's \
+              rules the four flows have {[GTP, by the paper's rules, 5 to 10 s] / 4 | 1} Mbit/s on \
+              average and an index of {GTP, by the paper's rules, 5 to 10 s | fairness index | 3}, \
+              and {GTP, by the paper's rules | loss | 2} % is lost: on this network longhaul's own \
+              rules make no difference.",
     set: Set::Quick,
 };
 

@@ -77,7 +77,7 @@ pub(super) static TABLE2: Experiment = Experiment {
               window, and over real sockets all three are within {off [* | goodput | from \
               simulated]} % of the simulated values. With the paper's rules GTP has {GTP by the \
               paper's rules} Mbit/s, the same as with longhaul's. The protocols differ when \
-              several flows meet, in the next tables.",
+              several flows meet, as in the paper's next tables.",
     set: Set::Full,
 };
 

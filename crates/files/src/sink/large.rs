@@ -1,6 +1,6 @@
 //! A large file in progress: its partial file, its journal (the list of the chunks that are on
-//! disk), and its root (the hash of the whole file). The value of a chunk is the chunk's hash, or
-//! its chaining value in the tree of BLAKE3.
+//! disk), and its root (the hash of the whole file). The value of a chunk is its chaining value in
+//! the file's BLAKE3 tree; if the file has only one chunk, the value is the file's hash.
 
 mod read_back;
 mod restart;
@@ -149,7 +149,7 @@ impl Large {
     /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
     /// and matches its record. If `left` shows that the file is unchanged since an earlier attempt
     /// of this process, the chunk counts without a read. With `distrust`, no chunk counts before
-    /// the comparison with the source. `watch` counts each chunk read, and may end the work.
+    /// the comparison with the source. `watch` counts each step, and may end the work.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -218,7 +218,8 @@ impl Large {
         Ok(Some(Remains { large, compare, allocated: found.allocated }))
     }
 
-    /// Adds the values of chunks that have content but no record in the journal.
+    /// Adds to `compare` the values of chunks that have content, are not verified, and are not in
+    /// `known`: most of these chunks have no record in the journal.
     fn read_unrecorded(
         &self,
         file: &dyn File,

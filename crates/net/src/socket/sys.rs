@@ -4,7 +4,7 @@
 //!   a control message with every datagram, or reading all of `/proc/net/udp`.
 //! - `TCP_INFO`: segments that a connection has sent and resent, acknowledged bytes, and the
 //!   round-trip time.
-//! - `recvmsg` into many slices that also returns the segment size of merged datagrams. rustix and
+//! - `recvmsg` into many slices, with the segment size of merged datagrams. rustix and
 //!   socket2 hide the control message with that size; quinn-udp takes only one slice a message.
 
 use std::io::{self, IoSliceMut};

@@ -53,7 +53,8 @@ impl Link {
         self.limit = limit;
     }
 
-    /// The upper limit of a found C_r: the lower of the card's speed and the user's limit.
+    /// The upper limit of the link's found capacity: the lower of the card's speed and of the
+    /// capacity at which C_r reaches the user's limit.
     fn most(&self, capacity: &Capacity) -> f64 {
         self.card.min(self.limit / capacity.found().1)
     }

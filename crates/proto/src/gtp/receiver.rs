@@ -236,7 +236,8 @@ impl GtpReceiver {
             let rate = (train.bytes / train.span).as_bps() as f64;
             flow.standing.set_train(rate);
             self.changed |= self.capacity.on_train(rate, train.steps);
-            // Late reading may have shortened the train by up to one step (arrival time).
+            // Late reading may have shortened the train by up to one step (the time between two
+            // distinct arrival times).
             let sure = rate * (1.0 - 1.0 / f64::from(train.steps.max(1)));
             self.changed |= self.link.on_train(&mut self.capacity, sure);
         }

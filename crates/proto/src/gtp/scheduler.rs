@@ -27,9 +27,9 @@ impl Demand {
 }
 
 /// The minimum share of a flow of this weight. Without it, a flow with a low estimate would get too
-/// few requests to be measured. The minimum is `least`, but at most the flow's even share of
-/// `capacity` if all weights add up to `weights`. All minimum shares together therefore never
-/// exceed the capacity.
+/// few requests to be measured. The minimum is `least`, but at most `capacity` in proportion to the
+/// flow's weight; `weights` is the sum of all flows' weights. All minimum shares together therefore
+/// never exceed the capacity.
 pub(super) fn floor(least: f64, capacity: f64, weight: f64, weights: f64) -> f64 {
     least.min(capacity * (weight / weights))
 }
@@ -51,7 +51,7 @@ pub fn shares(demands: &[Demand], capacity: f64, work: &mut u64) -> Vec<f64> {
         let demand = demands[flow];
         let fair = left * (demand.weight / weight).min(1.0);
         // Lines 4, 5 and 9: the estimate if it is below the fair share. All later flows have
-        // estimates at least as high, so the rest is divided evenly.
+        // estimates per weight at least as high, so the rest is divided by weight.
         shares[flow] = demand.estimate.min(fair);
         left = (left - shares[flow]).max(0.0);
         weight -= demand.weight;

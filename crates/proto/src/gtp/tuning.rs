@@ -105,9 +105,9 @@ tuning! {
     /// Maximum share of the rate of a first packet train (datagrams sent back to back) that is
     /// used.
     train: f64 = 0.9;
-    /// Minimum number of steps (distinct arrival times) of a first packet train that shows a
-    /// ceiling (an upper limit of the receive rate). Fewer steps may be due to late reading by the
-    /// receiving host.
+    /// Minimum number of steps (distinct arrival times after the first) of a first packet train
+    /// that shows a ceiling (an upper limit of the receive rate). Fewer steps may be due to late
+    /// reading by the receiving host.
     train_steps: u64 = 16;
     /// Factor on the receive rate in each interval until a limit is found: nothing yet shows the
     /// capacity.

@@ -13,7 +13,8 @@ use crate::wire::Train;
 /// Timing error of a train, in seconds, because hosts sleep between two reads. Over the emulator,
 /// trains of 0.39 ms at 1 Gbit/s were timed as 0.32 to 0.48 ms.
 pub(super) const MISDATED: f64 = 0.000_1;
-/// Minimum number of distinct arrival times (`steps` of the report) of a train that is timed well.
+/// Minimum number of distinct arrival times after the first ([`Train::steps`]) of a train that is
+/// timed well.
 pub(super) const MIN_STEPS: u32 = 6;
 /// A train with fewer arrival times is timed well too if it takes longer than this (ten timing
 /// errors) and each datagram arrived by itself: a short queue drops most datagrams of a train.
@@ -30,7 +31,7 @@ pub(super) struct Pool {
     span: f64,
     /// Number of trains.
     count: f64,
-    /// Number of distinct arrival times, of all trains.
+    /// The sum of [`Train::steps`] over all trains.
     steps: u32,
     /// Whether a train was not timed well, or the path has jitter.
     is_poor: bool,

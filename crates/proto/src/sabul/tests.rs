@@ -1,4 +1,5 @@
-//! SABUL's sender and receiver, message by message.
+//! SABUL's sender and receiver, message by message. The *release* is the SABUL program that Oak
+//! Ridge National Laboratory (ORNL) measured; the variant `sabul-ornl` behaves like it.
 #![allow(clippy::single_range_in_vec_init, reason = "the list has one run on purpose")]
 
 mod extremes;

@@ -97,10 +97,10 @@ pub struct Choice {
 ///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·(RTT +
 ///   jitter)/D). B_send is the sending rate, B_obj the number of frames a second, S_obj the size of
 ///   a frame, and N_resend the number of repair rounds.
-/// - **repair**: D is at least the sum of RTT/2, the jitter, the time until a loss is noticed, and
-///   r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a round fails
-///   if the request or its answer is lost. A receiver must also be able to request a run of 8 times
-///   the mean burst length.
+/// - **repair**: D is at least the sum of RTT/2, the jitter and, if r > 0, the time until a loss is
+///   noticed and r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a
+///   round fails if the request or its answer is lost. If r > 0, a receiver must also be able to
+///   request a run of 8 times the mean burst length.
 /// - **code**: D > RTT/2 + jitter. A frame and its repairs are sent within the frame's interval, or
 ///   within the time that the deadline leaves, whichever is shorter.
 pub fn choose(needs: &Needs, path: &Path) -> Choice {

@@ -9,8 +9,9 @@
 //! | 5–9 | packet number |
 //! | 10–15 | block, counted from the start of the object |
 //!
-//! In a flow of a stream or channel, the block field holds a number of that protocol. A probe and
-//! its answer have the same random block field. In control messages and challenges the field is 0.
+//! In a flow of a stream or channel, the block field holds a number that the stream or channel
+//! defines. A probe and its answer have the same random block field. In control messages and
+//! challenges the field is 0.
 
 /// The id of a flow: the datagrams of one object, stream or channel from one sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,8 @@
 //!
 //! The *virtual object* is the content of all files as one sequence of bytes. A long manifest (the
 //! list of files, folders and links) may be the start of this sequence. A *chunk* is 1 MiB of the
-//! virtual object; its *value* is a BLAKE3 hash of its content. A *pass* sends the missing chunks.
+//! virtual object; its *value* is the BLAKE3 hash or chaining value of its content. A *pass* sends
+//! the missing chunks.
 
 use longhaul_proto::units::Rate;
 

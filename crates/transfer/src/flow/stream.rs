@@ -37,7 +37,7 @@ const PIECE_TIME: Span = Span::from_millis(20);
 const SMALLEST_PIECE: usize = 1 << 10;
 /// Pieces that may wait for a stream: the pieces of one chunk.
 const WAITING: usize = CHUNK as usize / PIECE;
-/// How often arrivals are checked while all streams are busy.
+/// How often arrivals and lost streams are checked during a wait for streams.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Maximum time from the end of a stream to the end of the pass. If the pass lasts longer, the
 /// stream counts as lost, with the chunks that it had taken.

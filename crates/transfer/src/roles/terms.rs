@@ -30,7 +30,7 @@ pub(crate) struct Terms {
     pub(crate) transfer: u64,
     /// How data are sealed.
     pub(crate) suite: Suite,
-    /// The session's keys.
+    /// Derives keys from the session's secret.
     pub(crate) exporter: Exporter,
     /// The other end's address, validated by the session.
     pub(crate) peer: IpAddr,
@@ -46,7 +46,8 @@ pub(crate) struct Terms {
     pub(crate) rate: Option<Rate>,
     /// The limit for the rate search.
     pub(crate) rate_limit: Option<Rate>,
-    /// The rate of an earlier copy on the path, from which the sending end starts.
+    /// The rate, round-trip time and loss that an earlier copy found on the path. The sending end
+    /// starts from them.
     pub(crate) remembered: Option<Remembered>,
     /// The weight of this transfer against other traffic on the path.
     pub(crate) weight: Weight,

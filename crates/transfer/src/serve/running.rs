@@ -84,7 +84,7 @@ impl Server {
     }
 }
 
-/// Runs `answer` for one request of a stream. Reports the request and its end to the server's
+/// Runs `answer` for the request of a session. Reports the request and its end to the server's
 /// observer, and sends the client the final message. `answer` must return when the request has to
 /// end; see [`Running::or`].
 pub(super) async fn attend(

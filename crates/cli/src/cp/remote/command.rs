@@ -104,8 +104,8 @@ fn host(location: &Location) -> Option<&str> {
 
 impl Plan {
     /// Completes the command with the words of `ssh`, the path of longhaul on the other host, the
-    /// flags of `matches`, and `verbose` times `-v` (at most twice). `filters` replace all filter
-    /// flags, because some of them name files on this host.
+    /// flags of `matches`, and `verbose` times `-v` (at most twice). `filters` replace the flags
+    /// for globs and lists of files, because some of these flags name files on this host.
     ///
     /// # Errors
     /// The command is too long for a shell.

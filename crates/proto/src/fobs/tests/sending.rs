@@ -1,4 +1,5 @@
 //! Tests of the sending end. The *circle* is the order in which unacknowledged blocks are resent.
+//! The *signal* is the receiver's message that the whole object has arrived.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

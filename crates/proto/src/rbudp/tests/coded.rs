@@ -12,7 +12,8 @@ use crate::remembered::Remembered;
 use crate::units::{Bytes, LossRatio, Rate};
 use crate::wire::{Control, Done, Pulse, Report};
 
-/// An object of `blocks` blocks of 1,000 bytes, `chunk` in a chunk.
+/// An object of `blocks` blocks of 1,000 bytes, with `segment` blocks in a segment (0: all blocks)
+/// and `chunk` blocks in a chunk.
 fn coded(blocks: u64, segment: u64, chunk: u64) -> Setup {
     let size = |blocks: u64| Bytes::new(blocks * 1_000);
     let layout = Layout::new(size(blocks), size(segment), size(chunk), 1_000).unwrap();
