@@ -39,7 +39,7 @@ use self::host::Host;
 
 /// The device of FUSE.
 const DEVICE: &str = "/dev/fuse";
-/// The smallest cache: read-ahead needs this much.
+/// The minimum size of the cache in bytes: read-ahead needs this much.
 pub const LEAST_CACHE: u64 = 8 << 20;
 
 /// How a folder is mounted.

@@ -365,7 +365,7 @@ fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     assert!(there + LOST >= reported, "{reported} arrived, {there} resumed: {summary}");
 }
 
-/// Bytes that a run found at its start.
+/// Returns the bytes that a run found at its start, from its event `resumed`.
 fn found(event: &Value) -> u64 {
     event["bytes"].as_u64().unwrap()
 }

@@ -55,8 +55,8 @@ impl Lane {
         }
     }
 
-    /// Offers each packet of `run` to the link at the due time of `run`; returns the number of
-    /// packets that are now in flight.
+    /// Offers each packet of `run` to the link at the due time of `run`. Returns how many of these
+    /// packets are now in flight, duplicates included.
     pub(super) fn offer(&mut self, slab: &mut Slab, shape: &Shape, run: Run) -> u64 {
         self.offered = run.at;
         let bunched = run.bunched;

@@ -17,8 +17,7 @@ pub(crate) const UDP_IP: u32 = 28;
 /// One direction of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Bits a second on the wire, framing included; without a rate, packets pass without
-    /// serialisation.
+    /// Bits a second on the wire, framing included; without a rate, sending a packet takes no time.
     pub rate: Option<Rate>,
     /// Propagation delay, one way.
     pub delay: Span,
@@ -29,7 +28,7 @@ pub struct LinkSpec {
     pub queue: Bytes,
     /// A token bucket before the queue, if there is one.
     pub policer: Option<Policer>,
-    /// Active queue management: drops packets even if the queue has room.
+    /// Active queue management, which may drop packets although the queue has room.
     pub control: QueueControl,
     /// Which packets are lost after they were sent.
     pub loss: Loss,
