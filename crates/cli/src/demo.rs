@@ -120,8 +120,8 @@ fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     ]
 }
 
-/// Checks that both trees are equal, that the second run verified the files that it read, and that
-/// it resumed.
+/// Checks that both trees are equal and have all files, that the second run verified the files that
+/// it read, and that it resumed.
 fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::new(ErrorKind::Verification, what));
     let DemoOutcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;

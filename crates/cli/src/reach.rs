@@ -113,8 +113,8 @@ pub(crate) fn parse_pin(text: &str) -> Result<ServerPin, String> {
     }
 }
 
-/// Checks that each pin with a name names one of the servers at `places`, and that no server has
-/// pins with different ids.
+/// Checks that each pin with a name names one of the servers at `places`, that no server has pins
+/// with different ids, and that all pins without a name have the same id.
 fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
     let usage = |what: String, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     let servers = || {
@@ -205,8 +205,8 @@ impl ReachArgs {
     /// Returns a client builder for `places`. `ask` decides about new servers, and may block.
     ///
     /// # Errors
-    /// There is no folder for this host's identity, `--server-id` names none of the places, or a
-    /// server has two ids.
+    /// There is no folder for this host's identity, a `--server-id` names none of the places, or
+    /// two `--server-id` contradict each other.
     pub(crate) fn client(
         &self,
         places: &[&Location],

@@ -15,7 +15,7 @@ pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 
 const LINK: Rate = Rate::from_mbps(1_000);
 /// The total rate of all copies, for protocols that are configured with a rate, in bits a second of
-/// UDP payload: 98 % of the link's capacity.
+/// UDP payload: 98 % of what full packets carry over the link.
 const CONFIGURED: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];
@@ -125,9 +125,9 @@ pub(crate) static MANY: Experiment = Experiment {
             50 ms. After the shared link each receiver has its own link of 1 Gbit/s, with a round \
             trip of 100, 50, 30 or 10 ms in turn. Packets are lost only in queues. Protocols that \
             take a rate are configured with an equal share (`told its share`) of 938 Mbit/s of UDP \
-            payload, which is 98 % of the link's capacity. Four copies of RBUDP also run with the \
-            whole rate each, as if each were alone. GTP's receivers know only their own links. \
-            SABUL and TCP find their rates; only congestion limits their windows. The model is the \
+            payload, 98 % of what full packets carry over the link. Four copies of RBUDP also run \
+            with the whole rate each (`told the link`), as if each were alone. GTP's receivers \
+            know only their own links. SABUL and TCP find their rates; only congestion limits their windows. The model is the \
             time in which the link sends all objects in full packets. The fairness index is Jain's \
             index of the receivers' goodputs, each from start to end. Waste is data sent beyond \
             the object, as a share of the object.",

@@ -117,7 +117,7 @@ impl Host {
         Ok((connection, slot.1))
     }
 
-    /// Drops connection `number` after `error`, and waits before the next try.
+    /// Drops connection `number`, if there is one, after `error`, and waits before the next try.
     ///
     /// # Errors
     /// The time for retries is over, or the mount is cancelled.
@@ -143,7 +143,8 @@ impl Host {
         Ok(())
     }
 
-    /// Handles a failed call over connection `number`. Returns `Ok` if the call may be tried again.
+    /// Handles a failed call over connection `number`, or a failed attempt to connect (`None`).
+    /// Returns `Ok` if the call may be tried again.
     ///
     /// # Errors
     /// The error is final, the time for retries is over, or the mount is cancelled.

@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(meter.over_for(now, 'a'), Span::from_secs(waits));
             now += Span::from_secs(waits);
         }
-        // Simultaneous events together cost at most the longest charge.
+        // Simultaneous events together keep a key over its limit for at most the longest charge.
         for _ in 0..1000 {
             meter.add(now, 'a');
         }

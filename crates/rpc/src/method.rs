@@ -172,7 +172,8 @@ impl RpcCall {
         &self.rpc
     }
 
-    /// Returns the time limit of the caller, counted from the start of the method.
+    /// Returns the time limit of the caller, counted from the start of the method; `None` for no
+    /// limit.
     pub fn within(&self) -> Option<Duration> {
         self.within
     }

@@ -35,8 +35,8 @@ use longhaul_text::CallOption;
 /// Maximum number of connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Maximum number of refusals in progress. Beyond this limit the listener drops the oldest refused
-/// client without a reason.
+/// Maximum number of refusals in progress. Beyond this limit the listener drops a refused client
+/// without a reason: the oldest one of the network that has most of them.
 const STRANGERS: usize = 32;
 
 /// The charge to a network for each handshake of a client without rights. A network may make twenty

@@ -161,7 +161,7 @@ fn a_source_that_is_too_fast_loses_frames_but_misses_no_deadline() {
     assert!(outcome.delivered > 150, "{}", outcome.delivered);
 }
 
-/// A link with any combination of faults.
+/// A link with every fault, each of a random strength.
 fn hostile(random: &mut Random) -> LinkSpec {
     let mut share = |most: f64| random.unit() * most;
     let loss = GilbertElliott::bursts(ratio(share(0.2)), 1.3 + share(20.0)).expect("a chain");

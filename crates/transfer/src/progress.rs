@@ -52,8 +52,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Adds the counts of another copy that runs in parallel; counts from other ends may have any
-    /// value.
+    /// Adds the counts of another copy that runs in parallel. The sums saturate, because counts
+    /// from other ends may have any value.
     pub(crate) fn add(&mut self, part: &Progress) {
         for (sum, more) in [
             (&mut self.bytes, part.bytes),

@@ -1,4 +1,4 @@
-//! Results of single runs, and medians over all runs of a candidate.
+//! Results of single runs, and medians over a candidate's successful runs.
 
 use longhaul_proto::time::Span;
 use longhaul_proto::units::{Bytes, Rate};

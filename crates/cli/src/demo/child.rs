@@ -58,7 +58,7 @@ pub(super) struct Finished {
     pub(super) unread_files: u64,
     /// Encryption of the data.
     pub(super) cipher: String,
-    /// Blocks sent again.
+    /// Blocks sent again, and coded symbols.
     pub(super) retransmitted: u64,
     /// Time from start to end of the command.
     pub(super) seconds: f64,

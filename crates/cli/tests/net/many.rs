@@ -64,7 +64,8 @@ impl Star {
         self.servers[server] = Server::start_as(&mut self.hosts[server].command(words));
     }
 
-    /// Kills a server and starts it again on its old port, run by the command `within`.
+    /// Kills a server and starts it again on its old port. `within` is a command that gets the
+    /// server's command as arguments and runs it.
     pub(super) fn restart_within(&mut self, server: usize, within: &[String]) {
         self.signal(server, Signal::KILL);
         let address = self.servers[server].address.clone();

@@ -180,8 +180,8 @@ impl Sink {
         }
     }
 
-    /// Removes the names that the source lacks, after everything else is on disk. If there are more
-    /// names than the limit by now, removes none and adds a failure.
+    /// Removes the names that the source lacks, after everything else is on disk. If this is not
+    /// allowed (see [`Sink::would_delete`]), removes none and adds a failure.
     ///
     /// # Errors
     /// The copy was cancelled, or a sync failed.

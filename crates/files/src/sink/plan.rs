@@ -431,7 +431,7 @@ impl Sink {
         walk.compare.push(Compare { entry, values });
     }
 
-    /// Gives an existing equal file its permissions.
+    /// Gives an existing equal file the permissions of the source's file, if the copy keeps them.
     fn repair_mode(&mut self, number: u32, entry: &Entry, found: &Attributes) -> io::Result<()> {
         match self.keep.mode(entry) {
             Some(mode) if mode != found.mode && !self.options.dry_run => {

@@ -4,8 +4,9 @@
 //! only copy. *Fake* decrypts the payload into a scratch buffer, counts it, and keeps nothing.
 //! (*Scatter* has its own receive call: [`scatter`](crate::port::scatter).)
 //!
-//! A datagram that fails to open is dropped. A datagram that opens but is not needed is opened into
-//! the scratch buffer, because its number and its arrival still count.
+//! To open a datagram is to decrypt and verify it. A datagram that fails to open is dropped. A
+//! datagram whose payload gets no place is opened into the scratch buffer: its number still counts,
+//! and its arrival if the block is present already.
 
 use longhaul_proto::coded::Symbol;
 use longhaul_proto::layout::Block;

@@ -46,9 +46,9 @@ impl LossWindow {
         self.now = (highest, received);
     }
 
-    /// Returns the loss ratio to expect: the remembered ratio while fewer than [`ENOUGH`] datagrams
-    /// were reported and the present counts agree with it, otherwise the ratio since the start of
-    /// the window. Without a remembered ratio, `None` until `least` datagrams were sent.
+    /// Returns the loss ratio to expect. This is the remembered ratio while fewer than [`ENOUGH`]
+    /// datagrams were reported and the counts do not refute it; otherwise, the ratio since the
+    /// start of the window. Without a remembered ratio, `None` until `least` datagrams were sent.
     pub(crate) fn expected(&self, least: u64) -> Option<Expected> {
         let sent = self.now.0.saturating_sub(self.start.0);
         let lost = sent.saturating_sub(self.now.1.saturating_sub(self.start.1));

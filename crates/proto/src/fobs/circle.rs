@@ -1,4 +1,4 @@
-//! The circular buffer, which chooses the next block to resend.
+//! The circular buffer, which chooses the next block to resend. From the paper of FOBS:
 //!
 //! > treat the data as a circular buffer. That is, the algorithm never went back to re-transmit a
 //! > packet that was not yet acknowledged, if there were any packets that had not yet been sent

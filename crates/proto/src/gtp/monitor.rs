@@ -1,4 +1,5 @@
-//! The single-flow monitor (SFM): counts arrivals and losses by packet numbers.
+//! The single-flow monitor (SFM): counts arrivals and losses by packet numbers. From the paper of
+//! GTP:
 //!
 //! > We employ a per-connection data packet sequence number (embedded in the header of data
 //! > packet) to diagnose packet loss, as well as calculate transmission and loss rates.

@@ -1,5 +1,5 @@
 //! The sending end: sends the blocks that the receiver requests, at the rate that the receiver
-//! requests.
+//! requests. From the paper of GTP:
 //!
 //! > The sender side design is simple: send the requested data to receiver at the
 //! > receiver-specified rate (if that rate can be achieved by sender). (section 3.2)

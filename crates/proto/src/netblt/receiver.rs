@@ -1,5 +1,5 @@
-//! The receiving end, which decides: it allows buffers (GO) and confirms each complete buffer (OK).
-//! When a buffer's data timer expires, the receiver requests the missing blocks (RESEND).
+//! The receiving end. It tells the sender how many buffers may be sent (GO), and confirms complete
+//! buffers (OK). When a buffer's data timer expires, it requests the missing blocks (RESEND).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::ops::Range;
@@ -156,7 +156,7 @@ impl Flow {
         }
     }
 
-    /// How many of a segment's blocks are missing and counted as lost.
+    /// How many of these blocks of a segment are missing and counted as lost.
     fn lost_in(&self, segment: u32, blocks: &Range<u32>) -> u64 {
         let buffers = self.buffers.touching(segment, blocks.clone());
         let begun = buffers.filter_map(|buffer| self.open.get(&buffer));

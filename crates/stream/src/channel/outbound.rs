@@ -1,5 +1,5 @@
 //! The sending end of a flow of datagrams: at a client that sends, and at a server for a
-//! subscriber. A code protects groups of datagrams: each complete group is followed by repairs.
+//! subscriber. A code protects groups of datagrams: each group is followed by its repairs.
 
 use std::sync::Arc;
 

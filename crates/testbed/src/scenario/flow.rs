@@ -35,7 +35,7 @@ impl Flow {
         }
     }
 
-    /// The bytes to deliver, for mice all together; `None` for a flow without an end.
+    /// The bytes to deliver, for mice all together; `None` for a flow without a given size.
     pub fn object(&self) -> Option<Bytes> {
         let Amount::Size(size) = self.amount else { return None };
         match &self.traffic {
@@ -48,7 +48,7 @@ impl Flow {
 /// How much a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// This many bytes of an object.
+    /// An object of this many bytes.
     Size(Bytes),
     /// As much as can be sent in this time.
     Lasts(Span),

@@ -209,7 +209,7 @@ fn send(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Sends batches at their times.
+/// Sends batches at a given rate.
 struct Pacer {
     socket: Socket,
     path: Path,

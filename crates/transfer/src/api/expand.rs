@@ -30,8 +30,8 @@ const PATTERN: &[u8] = b"*?[{";
 pub struct Expanded {
     /// The location.
     pub location: Location,
-    /// The other host's description of the location; `None` if the location had no pattern, so no
-    /// host was asked.
+    /// The other host's description of the location; `None` if no host was asked, because the
+    /// location has no pattern, is local or is an HTTP location.
     pub named: Option<Named>,
 }
 

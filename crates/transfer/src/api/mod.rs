@@ -5,7 +5,7 @@
 //!   or an [`Error`]. A [`ReadRequest`] and a [`WriteRequest`] copy between memory and another
 //!   host.
 //! - A [`ProbeRequest`] measures the path to a server.
-//! - A [`Connection`] serves several calls; a [`RemoteFile`] is one of its files.
+//! - A [`Connection`] to a host serves several calls; a [`RemoteFile`] is an open file there.
 //! - A [`Share`] is the tree of small values that a server's clients share. An [`Rpc`] calls the
 //!   methods of the other side. A [`StreamSender`] and a [`StreamReceiver`] carry frames with a
 //!   deadline. A [`ChannelSender`] and a [`ChannelReceiver`] carry messages from several clients to

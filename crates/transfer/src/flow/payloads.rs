@@ -6,7 +6,7 @@
 //! its chunk.
 //!
 //! A pass is one run over the missing chunks. The first block of a chunk in a pass causes a read of
-//! the whole chunk, which is hashed. The chunk stays in a buffer until another chunk has been read.
+//! the whole chunk, which is hashed. The chunk stays in a buffer until another whole chunk is read.
 //! A block that is needed after that is read alone.
 
 use std::ops::Range;

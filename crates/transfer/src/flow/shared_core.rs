@@ -172,7 +172,7 @@ impl Inner {
         }
     }
 
-    /// Reports other incoming traffic to the core, if the interval has passed.
+    /// Reports other incoming traffic to the core, if the core uses it and the interval has passed.
     fn look(&mut self, now: Time) {
         if !self.watch.is_due(now) || !self.core.wants_others() {
             return;

@@ -102,8 +102,8 @@ fn differs(how: &str) -> Error {
     Error::new(ErrorKind::Verification, format!("it {how}"))
 }
 
-/// Returns why to stop waiting for the destination to open: the copy was cancelled, or the disk
-/// does not answer.
+/// Waits until the copy is cancelled, or the opening of the destination makes no progress for too
+/// long. Returns the error for the user.
 async fn given_up(options: &CopyOptions, sources: &Sources<'_>, board: &Board) -> Error {
     let mut tick = tokio::time::interval(TICK);
     let mut progressed = (Instant::now(), 0);
@@ -162,7 +162,7 @@ struct Copying<'a> {
     resumed: u64,
     recent: Recent,
     standstill: Standstill,
-    /// The rates of each source.
+    /// For each source, its recent rates.
     slow: Vec<Slow>,
     failed_files: u64,
 }
@@ -295,8 +295,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Handles the end of the last source. If a source has ended without an error, the last writes
-    /// may still be on their way to the disk.
+    /// Returns an error if all sources have failed. If a source has ended without an error, the
+    /// copy waits: the last writes may still be on their way to the disk.
     fn none_left(&mut self) -> Result<(), Error> {
         if self.summaries.is_empty() {
             return Err(all_failed(&self.errors));

@@ -197,7 +197,8 @@ impl Reach<'_> {
         self.options.data_port.unwrap_or(control.wrapping_add(1))
     }
 
-    /// Returns whether the user has identified the server before this run.
+    /// Returns whether the server's id is known: the user has pinned it, or an earlier run has
+    /// stored it.
     fn is_known(&self, host: &str, port: u16) -> bool {
         let known = || KnownServers::new(&self.trust.config_dir).find(&server_name(host, port));
         self.trust.pin(host, port).is_some() || matches!(known(), Ok(Some(_)))

@@ -169,7 +169,7 @@ impl ServedClient {
         ServedClient::new(session, "lists", named(std::slice::from_ref(&list.path)))
     }
 
-    /// Returns a client that reads ranges of a file.
+    /// Returns a client that reads or changes ranges of a file.
     pub(super) fn of_file(session: &Session, asked: &FileAsk) -> ServedClient {
         let verb = if asked.edit { "changes ranges of" } else { "reads ranges of" };
         ServedClient::new(session, verb, named(std::slice::from_ref(&asked.path)))

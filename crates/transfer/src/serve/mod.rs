@@ -113,7 +113,7 @@ struct Server {
 }
 
 impl Server {
-    /// Returns a server with all protocols, which refuses unencrypted data.
+    /// Returns a server that knows all protocols and refuses unencrypted data.
     fn new(door: Door, port: PortHandle, memory: Budget, tell: Tell) -> Server {
         let live = Live::default();
         let tell = live.counting(tell);
@@ -262,7 +262,7 @@ async fn close(
 }
 
 /// Opens the control and the data port. Without a data port in `options`, the data port is the port
-/// after the control port. If the control port is also 0, both are free neighbouring ports.
+/// after the control port; if the control port is 0, both are then free neighbouring ports.
 fn bind(options: &ServeOptions, identity: &Identity) -> Result<(Listener, Port), Error> {
     const TRIES: usize = 16;
     let settings = Settings::default();
