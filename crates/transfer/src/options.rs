@@ -136,7 +136,7 @@ impl Default for ReachOptions {
 pub enum OwnKey {
     /// The key itself.
     Given(Identity),
-    /// The folder of the key; the first call that needs the key creates it.
+    /// The folder of the key. The first call that needs the key creates a missing key.
     In(PathBuf),
 }
 

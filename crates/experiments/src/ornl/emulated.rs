@@ -97,14 +97,14 @@ pub(super) static MEMORY: Experiment = Experiment {
             kB, 1,032 kB in all, hold the bandwidth-delay product (882 kB) and those 100 packets \
             (150 kB). With more in flight, Linux makes TCP wait, without a loss. UDP sends 90.5 \
             Mbit/s for 20 s, like the study's iperf. RBUDP sends at iperf's measured UDP rate, \
-            because the study does not give RBUDP's own. The same rate is the limit of FOBS (with \
-            its table of states) and Tsunami; SABUL, as the release that the study measured \
-            (`sabul-ornl`), finds its rate. The card makes its host wait: a program sends only \
-            when its socket's buffer has room. The third table uses settings of the study instead. \
-            FOBS sends at 86 Mbit/s and Tsunami at 80 (section 4.3.3 of the study). SABUL's card \
-            drops packets when more than 100 (151.8 kB) are waiting, as happens if a program's \
-            socket buffer is larger than the card's queue. The fourth table has SABUL with the \
-            send buffer of a real copy.",
+            because the study does not give RBUDP's own. The same rate is the limit of FOBS \
+            (`fobs-table`, whose rate falls with loss) and Tsunami; SABUL, as the release that the \
+            study measured (`sabul-ornl`), finds its rate. The card makes its host wait: a program \
+            sends only when its socket's buffer has room. The third table uses settings of the \
+            study instead. FOBS sends at 86 Mbit/s and Tsunami at 80 (section 4.3.3 of the study). \
+            SABUL's card drops packets when more than 100 (151.8 kB) are waiting, as happens if a \
+            program's socket buffer is larger than the card's queue. The fourth table has SABUL \
+            with the send buffer of a real copy.",
     cases: || {
         let vary = |_: &Contender, index: usize| {
             vary("ornl-memory").set("topology.link.loss", SHARES[index])

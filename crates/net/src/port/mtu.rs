@@ -53,8 +53,8 @@ pub struct Found {
 /// A search for the largest size, without socket or clock.
 ///
 /// A round sends probes of all sizes that may still pass. The first answer gives the round-trip
-/// time. After it, sizes above the largest confirmed size are probed again once a round trip, up to
-/// three times.
+/// time. After it, sizes above the largest confirmed size are probed again once a round trip, at
+/// most twice each.
 #[derive(Debug)]
 pub struct Search {
     /// Largest first.

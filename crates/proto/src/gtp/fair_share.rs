@@ -232,7 +232,7 @@ mod tests {
             traffic.on_interval(&tuning(), LINK, &[(LINK, 1.0)]);
             (traffic.seen() / 1e6, traffic.left() / 1e6)
         };
-        // 10 MB in 100 ms are 800 Mbit/s; they count only when they appear twice.
+        // 10 MB in 100 ms are 800 Mbit/s, 5 MB are 400. The lower rate of two periods counts.
         assert_eq!(period(100, 15), (0.0, 10.0));
         assert_eq!(period(200, 15), (0.0, 10.0));
         assert_eq!(period(300, 25), (0.0, 10.0));

@@ -21,8 +21,8 @@
 //! - A gap shows only when a later block arrives. If no later block follows, because all blocks are
 //!   sent or the flow window is full, the sender resends the last block after a timeout. This block
 //!   shows the gap.
-//! - After a second of silence with blocks in flight, all of them go on the loss list, as in the
-//!   release. Each repetition waits longer, up to four times as long.
+//! - After at least a second of silence with blocks in flight, all of them go on the loss list, as
+//!   in the release. Each repetition waits longer, up to four times as long.
 //! - A loss report about a block that was resent less than a round trip ago is ignored: the
 //!   receiver made the report before the block could arrive.
 //! - At most 32 loss reports are sent in a SYN interval; other reports wait for the next.

@@ -97,7 +97,7 @@ pub enum Disk {
 pub enum Refusal {
     /// The condition does not hold; contains the key's current entry.
     Conflict(Option<Entry>),
-    /// The tree has reached its limit of keys or bytes.
+    /// The edit would exceed the tree's limit of keys or bytes.
     Full,
     /// The value is longer than [`MAX_VALUE`].
     Long,

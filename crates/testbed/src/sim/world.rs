@@ -18,8 +18,8 @@ use super::{SimError, What};
 use crate::random::Random;
 use crate::scenario::Scenario;
 
-/// How long a run continues after its last flow's end, in addition to two round trips: long enough
-/// to detect activity that should have stopped.
+/// How long a run continues after the last flow that can end has ended, in addition to two round
+/// trips: long enough to detect activity that should have stopped.
 const LINGER: Span = Span::from_millis(50);
 
 /// The state of a run.

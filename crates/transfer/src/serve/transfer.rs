@@ -100,9 +100,9 @@ pub(super) async fn answer(
     }
 }
 
-/// Waits until a receiving transfer has memory, and no earlier transfer of a dead client of the
-/// same id holds its destination. If the transfer cannot start at once, tells the client, because
-/// the client's data are lost until then.
+/// Waits until dead transfers of the same client have left the destination
+/// ([`Registered::make_way`]), and there is memory for this receiving transfer. If the transfer
+/// cannot start at once, tells the client, because the client's data are lost until then.
 async fn let_in(
     server: &Server,
     registered: &Registered<'_>,

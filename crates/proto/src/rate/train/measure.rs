@@ -7,8 +7,9 @@ use crate::time::Span;
 pub(super) const MIN_QUEUE: Span = Span::from_millis(10);
 const MIN_FILLING: Span = Span::from_millis(5);
 const STRETCHED: f64 = 0.96;
-/// An epoch of one pulse is clean if more than [`CLEAN`] of the departure rate arrived, and the
-/// loss ratio exceeds the path's own by less than [`CLEAN_LOSS`].
+/// An epoch shorter than half a round trip counts only if it is clean: the sender reached its rate,
+/// more than [`CLEAN`] of the departure rate arrived, and the loss ratio exceeds the path's own by
+/// less than [`CLEAN_LOSS`].
 const CLEAN: f64 = 0.98;
 const CLEAN_LOSS: f64 = 0.005;
 /// A sender that reaches less than this share of its rate is too slow for the rate.

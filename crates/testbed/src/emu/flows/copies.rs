@@ -66,8 +66,8 @@ pub(super) fn failed(what: &str, error: &dyn std::fmt::Display) -> EmulationErro
 }
 
 impl Copies {
-    /// Prepares identities, objects and servers for the copies of `scenario`; `None` if it has no
-    /// copies.
+    /// Prepares identities, objects and servers for the copies of `scenario` that can end; `None`
+    /// if there are none.
     pub(super) fn prepare(
         emulation: &Emulation,
         scenario: &Scenario,

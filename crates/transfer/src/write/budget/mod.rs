@@ -10,8 +10,8 @@
 //! chunks, and a smaller memory is refused. If fewer chunks are free, a new transfer waits, ahead
 //! of all transfers that want to grow. A quarter of the memory, but at least [`LEAST`] chunks, is
 //! reserved for new transfers; nothing if the memory is too small for two transfers. If the number
-//! of transfers is known beforehand, [`LEAST`] chunks for each transfer that has not begun are
-//! reserved at least.
+//! of transfers is known beforehand, at least [`LEAST`] chunks are reserved for each transfer that
+//! has not begun.
 //!
 //! The parts together never exceed the memory, and a transfer never has more buffers than its part.
 //! Data that a sender sends beyond its grant find no buffer and are dropped.
