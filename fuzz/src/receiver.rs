@@ -245,7 +245,7 @@ impl Receiving {
     }
 
     /// Checks that a report omits at most as many missing blocks of a chunk as symbols of the chunk
-    /// have arrived.
+    /// have arrived, and that all blocks of the report are missing.
     fn names_enough(&self, report: &Report) {
         let (layout, named) = (&self.setup.layout, report.missing());
         let missing = self.missing(report);

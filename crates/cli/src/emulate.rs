@@ -21,7 +21,7 @@ use programs::{CaughtSignals, Program};
 use crate::quantity::{parse_bytes, parse_loss, parse_rate, parse_span};
 use crate::{console, exit};
 
-/// Exit status if the command line is invalid, or the emulation or a program fails to start.
+/// Exit status if the command line is invalid, a program fails to start, or the emulation fails.
 const EXIT_USAGE: u8 = 2;
 /// Exit status if the kernel forbids emulation on this machine or for this user.
 const EXIT_FORBIDDEN: u8 = 3;

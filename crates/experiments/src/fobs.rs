@@ -336,7 +336,7 @@ pub(crate) static FIG3: Experiment = Experiment {
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
     differs: "The paper's packets grow beyond a frame and are fragmented; longhaul's packets never \
-              exceed a frame. The cost in the paper's hosts is modelled as a cost per datagram; \
+              exceed a frame. The work of the paper's hosts is modelled as a cost per datagram; \
               the paper says only that the size makes a tremendous difference.",
     learned: "If each datagram costs the host the same time, throughput grows in proportion to \
               the size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 \

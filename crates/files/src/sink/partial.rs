@@ -16,7 +16,7 @@ use crate::store::{self, Access, Attributes, File, FileKind, Folder, OpenFile};
 use crate::walk::holes_of;
 use crate::{CHUNK, names};
 
-/// How often to retry if a partial file changes during the operation.
+/// Maximum number of tries to open a partial file that changes meanwhile.
 const TRIES: usize = 10;
 
 /// Opens the partial file `name` and locks it. Resets the permissions: only the owner can read the

@@ -67,9 +67,11 @@ pub(super) struct InOrder {
 pub(super) struct CopyAgent {
     /// The copy's index among the agents (copies, TCP connections, UDP streams).
     pub(super) agent: u32,
-    /// The indices of the copy's flow, of the receiving host, and of the receiver's core.
+    /// The index of the copy's flow.
     pub(super) flow: usize,
+    /// The index of the receiving host.
     pub(super) host: usize,
+    /// The index of the receiver's core.
     pub(super) receiver: usize,
     pub(super) setup: Setup,
     pub(super) sender: BoxedSender,
@@ -84,8 +86,9 @@ pub(super) struct CopyAgent {
     polls: (Time, u32),
     pub(super) to_receiver: Lane,
     pub(super) to_sender: Lane,
-    /// Packet numbers and blocks that have arrived.
+    /// Packet numbers that have arrived.
     pub(super) numbers: Bits,
+    /// Blocks that have arrived.
     pub(super) blocks: Bits,
     pub(super) delivered: Bytes,
     /// The receiving program's in-order buffer; `None` if blocks are stored as they arrive.

@@ -19,7 +19,7 @@ const REQUEST: u32 = 300;
 pub struct StreamRun {
     /// The sender's settings; the receiver uses the same symbol size, deadline and path.
     pub settings: Settings,
-    /// The receiver's memory for symbols of incomplete frames, in bytes.
+    /// The receiver's memory for symbols of frames that are not delivered yet, in bytes.
     pub memory: usize,
     /// The link between sender and receiver.
     pub link: LinkSpec,
@@ -38,7 +38,8 @@ pub struct StreamRun {
 pub struct StreamOutcome {
     /// Frames delivered complete and in order.
     pub delivered: u32,
-    /// Frames that the receiver reported as missed.
+    /// Frames that the receiver reported as missed, and frames after the last datagram that arrived:
+    /// the receiver cannot know of these.
     pub missed: u32,
     /// Frames delivered after their deadline: a failure, unless a queue or jitter delays every
     /// datagram.
@@ -52,7 +53,7 @@ pub struct StreamOutcome {
     pub sent: u64,
     /// Bytes of UDP payload sent.
     pub bytes: Bytes,
-    /// Peak memory of symbols of incomplete frames, in bytes.
+    /// Peak memory of symbols of frames that are not delivered yet, in bytes.
     pub memory: usize,
     /// From the first frame to the end of the last interval.
     pub elapsed: Span,
