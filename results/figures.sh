@@ -736,7 +736,8 @@ senders() {
 
 # The stream of the Quanta paper (800 x 600 pixels of 3 bytes, 20 frames a second) over 1 Gbit/s and
 # 100 ms by real sockets: the server and the receiver are on one host. Each way and loss has one run of
-# MINUTES (default 0.75), with the delays of each minute and the memory of sender, server and receiver at its end.
+# MINUTES (default 0.75), with the delays of each minute and the memory of sender, server and receiver at
+# its end.
 # A frame is late or overdue if a busy machine delayed its datagrams or its delivery; it is lost if too
 # few datagrams arrived. Run it with real-time priority, on a machine that does nothing else:
 # MINUTES=30 LOSSES=1% chrt -r 10 bash results/figures.sh streams

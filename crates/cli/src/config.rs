@@ -1,9 +1,9 @@
 //! Defaults from `config.toml`. Each subcommand with defaults has a section; its keys are the
 //! subcommand's long flags. A section `[host.NAME]` applies to commands that connect to NAME.
 //!
-//! Each setting becomes one or more flags in front of the user's own flags. So the user's flags override the
-//! section of a host, and the section of a host overrides the section of the subcommand. The user's
-//! file overrides the system's.
+//! Each setting becomes one or more flags in front of the user's own flags. So the user's flags
+//! override the section of a host, and the section of a host overrides the section of the
+//! subcommand. The user's file overrides the system's.
 
 use std::env;
 use std::ffi::OsString;
@@ -176,8 +176,9 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
 ///
 /// # Errors
 /// There is no home folder; a file cannot be read, can be changed by others, or is not TOML; a
-/// section or key is unknown; a flag refuses its value; or two hosts of one copy have different values of a key
-/// that the command line does not set. Errors in the text of a file name the file and the line.
+/// section or key is unknown; a flag refuses its value; or two hosts of one copy have different
+/// values of a key that the command line does not set. Errors in the text of a file name the file
+/// and the line.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {

@@ -10,7 +10,8 @@ use longhaul_proto::settings::{ProtocolOption, SettingError, Settings};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProtocolSettings(Vec<(&'static str, Given)>);
 
-/// A value for all sources, or a value for each named source; rates in bits a second, times in seconds.
+/// A value for all sources, or a value for each named source; rates in bits a second, times in
+/// seconds.
 #[derive(Clone, Debug, PartialEq)]
 enum Given {
     /// For all sources; `None` for `auto`, the default.

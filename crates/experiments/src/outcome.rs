@@ -47,8 +47,8 @@ pub struct CaseFlow {
     pub series: Vec<Sample>,
 }
 
-/// A number of datagrams, blocks or rounds; unknown if it was not counted, such as the duplicates of a copy
-/// that was cut off.
+/// A number of datagrams, blocks or rounds; unknown if it was not counted, such as the duplicates
+/// of a copy that was cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
 

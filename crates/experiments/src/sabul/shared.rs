@@ -271,8 +271,8 @@ pub(super) static FIG7: Experiment = Experiment {
               `aggregate goodput` is SABUL's. The queue here holds a bandwidth-delay product, so \
               it delays packets of the mice more often than it drops them.",
     learned: "Short connections spend their time in slow start. A queue that other flows keep full \
-              costs them losses and delay: the mice lose {100 - 100 * [1 SABUL flows] / [0 SABUL \
-              flows]} % of their goodput with one SABUL flow, {100 - 100 * [5 SABUL flows] / [0 \
+              costs short connections losses and delay: the mice lose \
+              {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} % of their goodput with one SABUL flow, {100 - 100 * [5 SABUL flows] / [0 \
               SABUL flows]} % with five, and {100 - 100 * [9 SABUL flows] / [0 SABUL flows]} % \
               with nine. SABUL \
               itself takes {[1 SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | \

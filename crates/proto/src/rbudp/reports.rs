@@ -65,8 +65,8 @@ impl Segment {
     }
 
     /// Begins the answer if the round's last datagram has arrived or the grace (the wait for late
-    /// data) is over. `highest` is the highest datagram number that arrived, plus one; it was reached
-    /// at `risen`.
+    /// data) is over. `highest` is the highest datagram number that arrived, plus one; it was
+    /// reached at `risen`.
     pub(super) fn begin(&mut self, now: Time, highest: u64, risen: Time, grace: Span) {
         let Some(waiting) = &mut self.waiting else { return };
         // As long as newer data arrive, the rest of the round is in flight.

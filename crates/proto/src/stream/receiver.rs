@@ -99,8 +99,8 @@ struct Asks {
     at: Time,
     /// The last time at which a request makes sense: the answer takes a round trip.
     until: Time,
-    /// Whether the symbols were requested. A later symbol within the frame clears this flag, so that
-    /// the next request waits again.
+    /// Whether the symbols were requested. A later symbol within the frame clears this flag, so
+    /// that the next request waits again.
     again: bool,
 }
 

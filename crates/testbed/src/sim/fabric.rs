@@ -135,8 +135,8 @@ impl Fabric {
         })
     }
 
-    /// The sum of the delays of an agent's links, there and back: the round-trip time without queues
-    /// and sending times.
+    /// The sum of the delays of an agent's links, there and back: the round-trip time without
+    /// queues and sending times.
     pub(super) fn round_trip(&self, agent: u32) -> Span {
         let ways = [End::Receiver, End::Sender].map(|to| self.way(agent, to));
         let links = ways.into_iter().flatten();

@@ -38,8 +38,8 @@ pub struct StreamRun {
 pub struct StreamOutcome {
     /// Frames delivered complete and in order.
     pub delivered: u32,
-    /// Frames that the receiver reported as missed, and frames after the last datagram that arrived:
-    /// the receiver cannot know of these.
+    /// Frames that the receiver reported as missed, and frames after the last datagram that
+    /// arrived: the receiver cannot know of these.
     pub missed: u32,
     /// Frames delivered after their deadline: a failure, unless a queue or jitter delays every
     /// datagram.

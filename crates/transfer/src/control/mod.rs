@@ -1,9 +1,9 @@
 //! The messages between the two ends of a transfer on the control stream.
 //!
-//! The client opens with a [`Request`]. From then on the roles are symmetric: a *sending end*,
-//! which has the source, and a *receiving end*, which has the destination. Messages are protobuf,
-//! so old and new versions can communicate. The code that uses a message first checks it against
-//! the object, before it allocates anything.
+//! The client opens with a [`Request`]. Most other messages depend on the direction of the copy,
+//! not on which side is the client: a *sending end* has the source, a *receiving end* has the
+//! destination. Messages are protobuf, so old and new versions can communicate. The code that uses
+//! a message first checks it against the object, before it allocates anything.
 //!
 //! | from | message | when it is sent, or what it says |
 //! | --- | --- | --- |

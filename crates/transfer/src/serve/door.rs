@@ -172,8 +172,8 @@ impl Door {
         move |peer| allowed(&now(&allow), peer).map(drop).map_err(|error| (&error).into())
     }
 
-    /// Returns the right of `peer` to `access`, for later checks. Does not check whether the current
-    /// list grants this right.
+    /// Returns the right of `peer` to `access`, for later checks. Does not check whether the
+    /// current list grants this right.
     pub(super) fn right(&self, peer: PeerId, access: Option<Access>) -> Right {
         Right { list: self.allow.clone(), seen: now(&self.allow), peer, access, word: None }
     }
