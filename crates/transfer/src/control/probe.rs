@@ -89,7 +89,8 @@ pub struct ProbeCount {
     /// Bytes of UDP payload received; for a stream, the content received after the first message.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// Bits a second from the first arrival to the last, without the bytes of the first arrival.
+    /// Bits a second from the first arrival to the last, without the bytes of the first arrival. If
+    /// all datagrams arrived at once: their bytes over the time of sending.
     #[prost(uint64, tag = "4")]
     pub rate_bps: u64,
     /// Datagrams that arrived after a datagram that was sent later.
