@@ -1,8 +1,9 @@
 //! Accepts connections and limits them.
 //!
-//! Closes a connection if a request's header arrives too slowly ([`HEAD`]) or is too long
-//! ([`HEADER`], [`FIELDS`]), if its client neither receives nor sends ([`Serving::idle`]), or if
-//! there are too many connections ([`MOST`], [`MOST_OF_ONE`]).
+//! Closes a connection in three cases:
+//! - A request's header arrives too slowly ([`HEAD`]), or is too long ([`HEADER`], [`FIELDS`]).
+//! - The client neither receives nor sends ([`Serving::idle`]).
+//! - There are too many connections ([`MOST`], [`MOST_OF_ONE`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

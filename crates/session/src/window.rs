@@ -36,8 +36,8 @@ const FLOOR: u64 = 64 << 10;
 /// much again is sent while a lost packet is repeated.
 pub(super) const BULK: u64 = 32 << 20;
 /// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
-/// met no queue, unless an earlier round was too large for the path. At 100 ms, 1 MiB is 10 MB/s,
-/// which rarely overloads a path.
+/// met no queue. Once a round was too large for the path, the window grows by [`GENTLY`] instead.
+/// At 100 ms, 1 MiB is 10 MB/s, which rarely overloads a path.
 const FAST: u64 = 1 << 20;
 /// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
