@@ -127,10 +127,10 @@ pub(crate) static MANY: Experiment = Experiment {
             take a rate are configured with an equal share (`told its share`) of 938 Mbit/s of UDP \
             payload, 98 % of what full packets carry over the link. Four copies of RBUDP also run \
             with the whole rate each (`told the link`), as if each were alone. GTP's receivers \
-            know only their own links. SABUL and TCP find their rates; only congestion limits their windows. The model is the \
-            time in which the link sends all objects in full packets. The fairness index is Jain's \
-            index of the receivers' goodputs, each from start to end. Waste is data sent beyond \
-            the object, as a share of the object.",
+            know only their own links. SABUL and TCP find their rates; only congestion limits \
+            their windows. The model is the time in which the link sends all objects in full \
+            packets. The fairness index is Jain's index of the receivers' goodputs, each from \
+            start to end. Waste is data sent beyond the object, as a share of the object.",
     cases: || {
         let all =
             RECEIVERS.iter().flat_map(|count| contenders(*count).map(move |one| (*count, one)));
