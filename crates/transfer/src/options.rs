@@ -217,7 +217,7 @@ pub struct CopyOptions {
     pub key: OwnKey,
     /// Copy folders with their content.
     pub recursive: bool,
-    /// Keep permissions and times.
+    /// Keep permissions, and times of folders and links. Times of files are kept in any case.
     pub preserve: bool,
     /// Compare existing files, and partial files of an earlier run, by content instead of size and
     /// time.

@@ -172,7 +172,7 @@ pub struct Flows<F> {
     flows: BTreeMap<FlowId, Member<F>>,
     /// Flows that have not been polled to the end since they changed.
     stirred: Few,
-    /// When each of the other flows wants to be woken.
+    /// When each other flow that waits for a time wants to be woken.
     wakes: BTreeMap<(Time, FlowId), Why>,
     /// Flows that may have events.
     with_events: Few,

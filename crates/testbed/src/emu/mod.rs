@@ -18,8 +18,8 @@
 //!
 //! Capacity and punctuality: `results/emulator.md`, written by the example `blast`.
 //!
-//! While packets are in flight, and for a second afterwards, one thread per processor runs at the
-//! lowest priority, because halted processors wake up late.
+//! While packets are in flight, and for a second afterwards, one thread per processor spins at the
+//! lowest priority. So no processor halts: a halted processor wakes up late.
 //!
 //! TCP buffers on the hosts may grow to 64 MiB or more, as on a host tuned for such paths, whatever
 //! the machine's own limits.

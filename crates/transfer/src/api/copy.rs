@@ -71,7 +71,8 @@ impl CopyRequest {
         self.with(|options| options.recursive = on)
     }
 
-    /// Keeps permissions and times.
+    /// Keeps permissions, and the times of folders and links. The times of files are kept without
+    /// this option too.
     pub fn preserve(self, on: bool) -> CopyRequest {
         self.with(|options| options.preserve = on)
     }

@@ -33,7 +33,7 @@ pub struct Request {
     /// Copy folders with their content.
     #[prost(bool, tag = "5")]
     pub recursive: bool,
-    /// Keep permissions and times.
+    /// Keep permissions, and times of folders and links; times of files are kept in any case.
     #[prost(bool, tag = "6")]
     pub preserve: bool,
     /// Compare existing files by content.
@@ -42,7 +42,7 @@ pub struct Request {
     /// Plan only; transfer and write nothing.
     #[prost(bool, tag = "8")]
     pub dry_run: bool,
-    /// Filters for a pull, in order.
+    /// Filters for a pull, or globs that protect names from `delete`; in order.
     #[prost(message, repeated, tag = "9")]
     pub filters: Vec<FilterWire>,
     /// The protocol by its registry name; empty if the data go over a stream.
