@@ -272,11 +272,11 @@ pub(super) static FIG7: Experiment = Experiment {
               it delays packets of the mice more often than it drops them.",
     learned: "Short connections spend their time in slow start. A queue that other flows keep full \
               costs short connections losses and delay: the mice lose \
-              {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} % of their goodput with one SABUL flow, {100 - 100 * [5 SABUL flows] / [0 \
-              SABUL flows]} % with five, and {100 - 100 * [9 SABUL flows] / [0 SABUL flows]} % \
-              with nine. SABUL \
-              itself takes {[1 SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | \
-              aggregate goodput] / 10} % of the link. Over real sockets the mice have between \
+              {100 - 100 * [1 SABUL flows] / [0 SABUL flows]} % of their goodput with one SABUL \
+              flow, {100 - 100 * [5 SABUL flows] / [0 SABUL flows]} % with five, and \
+              {100 - 100 * [9 SABUL flows] / [0 SABUL flows]} % with nine. SABUL itself \
+              takes {[1 SABUL flows | aggregate goodput] / 10} to {[9 SABUL flows | aggregate \
+              goodput] / 10} % of the link. Over real sockets the mice have between \
               {most [* | goodput of the mice | from simulated]} % more and {-least [* | goodput of \
               the mice | from simulated]} % less goodput than in the simulator.",
     set: Set::Full,

@@ -46,7 +46,8 @@ pub struct Wish {
     pub keys: Prefix,
     /// The code that computes repair datagrams.
     pub code: Code,
-    /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
+    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
+    /// the server, up to the size that fits every Ethernet path.
     pub datagram: Option<u16>,
     /// The interface of this host that leads to the multicast group; `None` for the interface that
     /// leads to the server.
