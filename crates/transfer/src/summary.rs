@@ -84,8 +84,7 @@ pub struct Summary {
     pub links: u64,
     /// Folders that this run created.
     pub folders: u64,
-    /// Names that the source lacks and that this run removed, or would remove in a dry
-    /// run.
+    /// Names that the source lacks and that this run removed, or would remove in a dry run.
     pub deleted: u64,
     /// Time from the call to the transfer's end.
     pub elapsed: Span,
@@ -104,7 +103,8 @@ pub struct Summary {
     pub rate: Rate,
     /// The result of the rate search; `None` without a search, or if the search found no rate.
     pub found: Option<Found>,
-    /// The rate that an earlier copy found on the path. This copy started at half of that rate.
+    /// The rate that an earlier copy found on the path. This copy started at half of that rate, but
+    /// at most at its rate limit.
     pub remembered: Option<Rate>,
     /// Smoothed round-trip time.
     pub rtt: Span,

@@ -102,8 +102,8 @@ tuning! {
     /// behind its rate and seem unable to reach it.
     late: Span = Span::from_millis(2);
 
-    /// Maximum share of the rate of a first packet train (datagrams sent back to back) that is
-    /// used.
+    /// Maximum share of the rate of a first packet train (datagrams sent back to back) that counts
+    /// as capacity.
     train: f64 = 0.9;
     /// Minimum number of steps (distinct arrival times after the first) of a first packet train
     /// that shows a ceiling (an upper limit of the receive rate). Fewer steps may be due to late

@@ -76,7 +76,7 @@ pub(super) struct Attempt<'a> {
 /// The results of a finished copy, for its summary.
 pub(super) struct Finished {
     pub(super) outcome: Outcome,
-    /// When this end received the outcome, the last message of the receiving end.
+    /// When this end knew the outcome. The receiving end sends the outcome as its last message.
     pub(super) outcome_at: Time,
     pub(super) protocol: String,
     pub(super) cipher: String,
