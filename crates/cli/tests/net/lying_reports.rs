@@ -48,12 +48,12 @@ fn reports() -> Vec<Vec<u8>> {
         // A bitmap longer than its range, and a bitmap for an empty range.
         RawReport { bitmap: vec![0xff; 1000], ..honest.clone() },
         RawReport { count: 0, bitmap: vec![0xff; 13], ..honest.clone() },
-        // Impossible counts.
+        // Impossible counts and numbers.
         RawReport { count: u32::MAX, ..honest.clone() },
         RawReport { first: u32::MAX, count: u32::MAX, ..honest.clone() },
         RawReport { segment: u32::MAX, ..honest.clone() },
         RawReport { round: u32::MAX, ..honest.clone() },
-        // Runs that go backwards, touch, are empty, or leave the range.
+        // Runs that go backwards, touch, are empty, leave the range, or come with a bitmap.
         RawReport { runs: vec![99, 100], ..honest.clone() },
         RawReport { runs: vec![5, 1, 0, 1], ..honest.clone() },
         RawReport { runs: vec![5, 0], ..honest.clone() },
@@ -64,7 +64,7 @@ fn reports() -> Vec<Vec<u8>> {
     let mut reports: Vec<Vec<u8>> =
         raw.into_iter().map(|report| Envelope { report: Some(report) }.encode_to_vec()).collect();
     let well_formed = [
-        // Well-formed, but about blocks and segments that do not exist.
+        // Well-formed, but with segments, blocks or counts that are impossible.
         Control::Report(Report::fill(900, 1, 0..4000, std::iter::once(0..4000))),
         Control::Report(Report::fill(0, 1, 4_000_000..4_000_001, std::iter::empty())),
         Control::Pulse(pulse(u64::MAX)),
@@ -80,7 +80,7 @@ fn reports() -> Vec<Vec<u8>> {
     reports
 }
 
-/// Messages of the receivers of other protocols, about blocks that do not exist.
+/// Messages of the receivers of other protocols, with impossible numbers.
 fn of_other_protocols() -> Vec<Control> {
     const MUCH: u64 = u64::MAX;
     let far = || [0..1_u64, 1 << 40..1 << 41].into_iter().peekable();
