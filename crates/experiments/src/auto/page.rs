@@ -331,8 +331,8 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        [transfer](transfer.md) has measurements over the emulator, with real \
                        hosts, alone and with the kernel's TCP. The BBR model is 3 % above and 5 % \
                        below single emulated runs of the kernel's BBR at 0.1 and 1 % loss \
-                       (compare-1g), but about 70 % above them at 5 %; how the model shares a path \
-                       is not verified.";
+                       ([compare-1g](compare-1g.md)), but about 70 % above them at 5 %; how the \
+                       model shares a path is not verified.";
 const DIFFERS: &str = "There is no paper. The simulator's hosts take no processing time, so cells \
                        at 1 ms and 1 Gbit/s leave out delays of real hosts. BBR is version 1, \
                        without its detection of policers.";

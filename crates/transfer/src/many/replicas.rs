@@ -162,7 +162,7 @@ struct Copying<'a> {
     resumed: u64,
     recent: Recent,
     standstill: Standstill,
-    /// For each source, its recent rates.
+    /// For each source, its usual and its current rate.
     slow: Vec<Slow>,
     failed_files: u64,
 }
