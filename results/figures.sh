@@ -84,7 +84,8 @@ sshd_config() {
         "$1" "$WORK/host" "$WORK/key.pub" "$WORK/server" > "$WORK/sshd"
     SSH_OPTIONS="-i $WORK/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
 }
-# The time bound of a copy in seconds, from its bytes and the loss; it includes five round trips of 100 ms.
+# The aim for the time of a copy in seconds (`bound` in transfer.md), from the copy's bytes and the loss; it
+# includes five round trips of 100 ms.
 bound() { awk -v bytes="$1" -v l="$2" 'BEGIN {c=1e9*1472/1538; printf "%.3f", 1.03*bytes*8/(c*(1-l))+0.5}'; }
 
 throughput() {

@@ -22,10 +22,10 @@
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
 //! window: while others are present it sends only enough to notice when they leave.
 //!
-//! While no window is in use, the sender drains every queue at a little less than the capacity,
-//! even a queue of other flows. Otherwise another flow could fill a short queue, and this
-//! controller would mistake the losses there for the path's own loss. To make up for the losses,
-//! the controller would send faster and starve the other flow.
+//! While no window is in use, and the path's own loss ratio is known, the sender drains every queue
+//! at a little less than the capacity, even a queue of other flows. Otherwise another flow could
+//! fill a short queue, and this controller would mistake the losses there for the path's own loss.
+//! To make up for the losses, the controller would send faster and starve the other flow.
 //!
 //! [`Trains`] takes over again once nearly all of the capacity arrives, or once others have made no
 //! queue for a long time.

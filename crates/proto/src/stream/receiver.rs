@@ -11,7 +11,7 @@ use super::head::{Head, LAST_FRAME};
 use crate::fec::Shape;
 use crate::time::{Span, Time};
 
-/// Length of the window of frames, which ends with the newest frame. Frames before the window that
+/// Length, in frames, of the window that ends with the newest frame. Frames before the window that
 /// were not delivered count as missed.
 const WINDOW: u32 = 256;
 

@@ -56,7 +56,8 @@ pub struct SshTarget<'a> {
 }
 
 /// Starts the remote side through ssh and opens a session to it. As soon as the remote side has
-/// sent its offer, `offered` gets the most likely address of its data port, if this host knows one.
+/// sent its offer (its id and ports), `offered` gets the most likely address of its data port, if
+/// this host knows one.
 ///
 /// # Errors
 /// [`Kind::Unreachable`]: ssh fails (it has printed why on standard error), there is no `longhaul`

@@ -30,8 +30,8 @@ use crate::progress::Cancel;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChannelMode {
-    /// Every message, in order. The room keeps up to 4,096 messages and 32 MiB; a subscriber that
-    /// falls further behind loses the oldest messages and learns how many.
+    /// Every message, in order. By default the room keeps up to 4,096 messages and 32 MiB. A
+    /// subscriber that falls further behind loses the oldest messages and learns how many.
     #[default]
     Reliable,
     /// The newest message of each key. A newer message replaces an older message that was not sent
