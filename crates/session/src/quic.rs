@@ -62,9 +62,8 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 const PULSES_IN: usize = 64;
 const PULSES_OUT: usize = 4 << 10;
 
-/// The limit on open streams that this side announces. The QUIC library allows new streams in place
-/// of ended ones only in groups of an eighth of the limit, so the limit is an eighth above
-/// [`STREAMS`].
+/// The limit on open streams that this side announces. The QUIC library replaces ended streams only
+/// in groups of an eighth of the limit, so the limit is an eighth above [`STREAMS`].
 const ANNOUNCED: usize = STREAMS + STREAMS / 8;
 
 /// Limits on queued datagrams of undecided handshakes, in bytes: for one handshake, and for all.

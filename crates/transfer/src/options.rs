@@ -204,12 +204,13 @@ pub struct PartOfPipe {
 /// The options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// The sources. Several sources need a folder as destination. All are local, or all are remote,
-    /// on one host or several.
+    /// The sources. Several sources that are not replicas need a folder as destination. All are
+    /// local, or all are remote, on one host or several.
     pub sources: Vec<Location>,
     /// The destination.
     pub destination: Location,
-    /// Whether all sources hold the same files. Each chunk of 1 MiB may come from any source.
+    /// Whether all sources hold the same files. If so, each chunk of 1 MiB may come from any
+    /// source.
     pub replicas: bool,
     /// The servers to trust.
     pub trust: Trust,

@@ -21,8 +21,8 @@ const AWHILE: Duration = Duration::from_secs(3);
 /// An outage that a copy must survive.
 const LONG: Duration = Duration::from_secs(20);
 
-/// The tests that freeze or kill an end do so with client and server, in both directions
-/// ([`WAYS`]), so that each end fails as sender and as receiver.
+/// The tests freeze or kill client and server, in both directions ([`WAYS`]), so each end fails as
+/// sender and as receiver.
 const ENDS: [End; 2] = [End::Client, End::Server];
 
 /// Waits for a progress event of at least 500 sent datagrams; over TCP, of at least 600 kB.

@@ -259,9 +259,9 @@ impl Assembly {
         if self.is_done(chunk) {
             return None;
         }
-        // The caller lends the places of the blocks that it expects next. If it lent places of
-        // another chunk before, that prediction may have been wrong. Free the other chunk's buffer
-        // if that chunk has received nothing.
+        // The caller borrows the places of the blocks that it expects next. If it borrowed places
+        // of another chunk before, that prediction may have been wrong. Free the other chunk's
+        // buffer if that chunk has received nothing.
         if let Some(&at) = self.lent.filter(|lent| *lent != chunk).and_then(|c| self.index.get(&c))
         {
             self.close_unbegun(at);

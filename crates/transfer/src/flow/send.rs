@@ -46,7 +46,7 @@ const TOGETHER: Span = Span::from_millis(20);
 const ALIVE: Span = Span::from_millis(250);
 
 /// If more than one datagram in this many has arrived, the path has carried full datagrams. A path
-/// that drops full datagrams still delivers short ones, but only the last block of a chunk can be
+/// that drops full datagrams still delivers short ones. But only the last block of a chunk can be
 /// short, and a chunk of 1 MiB has at least 17 blocks.
 const SHORT_ONES: u64 = 16;
 

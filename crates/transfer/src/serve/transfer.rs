@@ -60,7 +60,7 @@ pub(super) async fn answer(
     running: Running,
 ) -> Result<(), Error> {
     let peer = session.peer;
-    // Announce the flow first, because its data are in flight already.
+    // Announce the flow first, because its datagrams may be in flight already.
     server.port.announce(FlowId(request.flow), session.remote.ip());
     let judged = judge(server, &session, &request);
     let (terms, work) = match judged {
@@ -180,7 +180,7 @@ enum Work {
 /// The destination of received data.
 enum Goes {
     Files(Box<Files>),
-    /// A place in the file of a pipe.
+    /// A part of the file of a pipe (content of unknown length, sent in parts).
     Pipe(ExtentOf),
     /// No destination: a measurement.
     Nowhere,

@@ -500,7 +500,7 @@ fn a_queue_is_ours_if_it_is_long_and_grows() {
     assert!(long(micros(10_001), micros(201), ms(20)));
     assert!(!long(ms(10), micros(201), ms(20)) && !long(micros(10_001), micros(200), ms(20)));
     assert!(!long(ms(20), ms(1), ms(80)) && long(micros(20_001), ms(1), ms(80)));
-    // If arrivals were stretched by a tenth of the epoch (4 ms), a queue counts if it exceeds 5 ms
+    // Arrivals are stretched by a tenth of the epoch (4 ms). Then a queue counts if it exceeds 5 ms
     // and a 20th of the round trip, and grew by more than a quarter of the 4 ms.
     let stretched = |queue, growth, rtt| fills(queue, growth, span, 0.9, rtt);
     assert!(stretched(micros(5_001), micros(1_001), ms(20)));
