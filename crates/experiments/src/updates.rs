@@ -222,7 +222,8 @@ pub(crate) static FEC: Experiment = Experiment {
               losses (the row `deadline`) delivers {100/s, 100 ms, loss 3 %, deadline | in time | \
               simulated | 1} % for {100/s, 100 ms, loss 3 %, deadline | bytes beyond UDP | \
               simulated | 0} % more bytes, and with bursts {100/s, 100 ms, loss 3 %, 3 in a row, \
-              deadline | in time | simulated | 1} %. At 10 updates a second a group has one \
-              update, and each repair is a copy of that update.",
+              deadline | in time | simulated | 1} % for {100/s, 100 ms, loss 3 %, 3 in a row, \
+              deadline | bytes beyond UDP | simulated | 0} % more. At 10 updates a second a group \
+              has one update, and each repair is a copy of that update.",
     set: Set::Full,
 };

@@ -365,15 +365,15 @@ pub(super) static FILE: Experiment = Experiment {
               path dropped. Tsunami repeats {Tsunami | retransmitted} packets (the study's \
               repeated 207,317), and in all four runs has at least the rate of the study's best. \
               FOBS sends four datagrams in a thousand too many, and has {FOBS, fastest * | \
-              difference} % more goodput. SABUL repeats {SABUL | retransmitted} packets (the \
-              study's repeated 19,911); it is {SABUL, fastest * | difference} % faster than the \
-              study's best run, and three times as fast as the worst. Its search for the rate \
-              costs nothing if the card makes the host wait. If the card drops packets, the search \
-              costs more than half of the goodput: {SABUL, a card that drops} Mbit/s, with {SABUL, \
-              a card that drops | lost, as reported} reports. The study's run is between these two \
-              cases. With the study's rates FOBS is {FOBS at 86 Mbit/s | difference} % faster than \
-              in the study, and Tsunami has {Tsunami at 80 Mbit/s} Mbit/s, more than in three of \
-              the study's four runs.\n\n\
+              difference} % more goodput than the study's best run. SABUL repeats {SABUL | \
+              retransmitted} packets (the study's repeated 19,911); it is {SABUL, fastest * | \
+              difference} % faster than the study's best run, and three times as fast as the \
+              worst. Its search for the rate costs nothing if the card makes the host wait. If the \
+              card drops packets, the search costs more than half of the goodput: {SABUL, a card \
+              that drops} Mbit/s, with {SABUL, a card that drops | lost, as reported} reports. The \
+              study's run is between these two cases. With the study's rates FOBS is {FOBS at 86 \
+              Mbit/s | difference} % faster than in the study, and Tsunami has {Tsunami at 80 \
+              Mbit/s} Mbit/s, more than in three of the study's four runs.\n\n\
               Over real sockets FOBS and Tsunami have the simulated goodput. SABUL is {-[SABUL | \
               from simulated] | 1} % below it, after five times as many reported losses, and a \
               little slower than the study's better runs. The cause is the send buffer of a real \

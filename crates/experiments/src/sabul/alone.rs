@@ -221,13 +221,14 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
               longhaul builds it, loss 0.01 %] - 100 | 1} % more at 0.01 %, because a late loss \
               report delays a decrease. In-order delivery needs a large buffer. While one packet \
               is missing, all later data wait for a round trip or more, and SABUL causes losses in \
-              the path's queue whenever its rate is too high. With half a bandwidth-delay product \
-              of buffer {in order, buffer 7 MB, loss 0 % | loss} % of the data are lost, most of \
-              them at the full buffer. The goodput is then {in order, buffer 7 MB, loss 0 %} \
-              Mbit/s, against {as longhaul builds it, loss 0 %} where each datagram is written to \
-              its place. With one bandwidth-delay product the goodput is {in order, buffer 14 MB, \
-              loss 0 %} Mbit/s; only with two ({in order, buffer 28 MB, loss 0 %}) does in-order \
-              delivery cost no goodput. longhaul needs no such buffer, because it writes a file's \
-              blocks in any order. This is one flow, one path and one seed.",
+              the path's queue whenever its rate is too high. On the path without loss, with half \
+              a bandwidth-delay product of buffer, {in order, buffer 7 MB, loss 0 % | loss} % of \
+              the data are lost, most of them at the full buffer. The goodput is then {in order, \
+              buffer 7 MB, loss 0 %} Mbit/s, against {as longhaul builds it, loss 0 %} where each \
+              datagram is written to its place. With one bandwidth-delay product the goodput is \
+              {in order, buffer 14 MB, loss 0 %} Mbit/s; only with two ({in order, buffer 28 MB, \
+              loss 0 %}) does in-order delivery cost no goodput. longhaul needs no such buffer, \
+              because it writes a file's blocks in any order. This is one flow, one path and one \
+              seed.",
     set: Set::Full,
 };

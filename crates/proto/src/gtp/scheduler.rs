@@ -27,8 +27,8 @@ impl Demand {
 }
 
 /// The minimum share of a flow of this weight. Without it, a flow with a low estimate would get too
-/// few requests to be measured. The minimum is `least`, but at most `capacity` in proportion to the
-/// flow's weight; `weights` is the sum of all flows' weights. All minimum shares together therefore
+/// few requests to be measured. The minimum is `least`, but at most the flow's part of `capacity`
+/// by weight; `weights` is the sum of all flows' weights. All minimum shares together therefore
 /// never exceed the capacity.
 pub(super) fn floor(least: f64, capacity: f64, weight: f64, weights: f64) -> f64 {
     least.min(capacity * (weight / weights))
