@@ -19,9 +19,9 @@ pub(crate) fn slow_calls(call: &str, micros: u32) -> Result<Vec<String>, Skipped
     inject(call, &format!("delay_exit={micros}"))
 }
 
-/// Returns a command that runs a program. Each thread of the program hangs in its `call` number
-/// `first`, for longer than any test. Skips the test as [`slow_calls`] does. strace writes `log`,
-/// which [`has_hung`] reads.
+/// Returns a command that runs a program. In each thread of the program, the call of `call` with
+/// the number `first` hangs, for longer than any test. Skips the test as [`slow_calls`] does.
+/// strace writes `log`, which [`has_hung`] reads.
 pub(crate) fn hanging_calls(call: &str, first: u32, log: &Path) -> Result<Vec<String>, Skipped> {
     slow_calls(call, 0)?;
     let inject = format!("inject={call}:delay_exit={FOREVER}:when={first}+");

@@ -28,7 +28,7 @@
 //!   They replace lost blocks without another round trip. Where symbols cannot be used, the sender
 //!   repeats the blocks of a small last round ([`TAIL_COPIES`]).
 //!
-//! Files by decision: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
+//! Modules: `sender` selects and paces, `segments` keeps a sender's rounds, `receiver`
 //! counts, `reports` decides the time and content of reports.
 
 mod receiver;

@@ -41,7 +41,7 @@
 //! block to show a gap. It also counts reports about recently resent blocks. By default it has no
 //! flow window.
 //!
-//! Files by decision: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
+//! Modules: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
 //! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.
 
 mod rate;

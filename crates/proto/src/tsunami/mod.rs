@@ -42,7 +42,7 @@
 //! request files; everything after that is sent in the clear. Here the session authenticates both
 //! hosts by their public keys and every datagram is sealed, so a second proof is unnecessary.
 //!
-//! Files by decision: `sender` selects blocks, `delay` sets the rate, `receiver` counts, `requests`
+//! Modules: `sender` selects blocks, `delay` sets the rate, `receiver` counts, `requests`
 //! decides when to request which blocks.
 
 mod delay;
