@@ -118,9 +118,10 @@ impl Pacer {
     }
 
     /// Lets a late driver send more datagrams together, in addition to its burst: as many as the
-    /// rate carries in the time `late`, at least ten and at most [`MAX_BURST`]. At a slow rate a
-    /// burst is a single datagram: without this call, a driver that runs only every ten
-    /// milliseconds would send at most two datagrams each time. A fixed burst stays as it is.
+    /// rate carries in the time `late`, at least ten and at most [`MAX_BURST`], but no more than a
+    /// limit of the burst size allows. At a slow rate a burst is a single datagram: without this
+    /// call, a driver that runs only every ten milliseconds would send at most two datagrams each
+    /// time. A fixed burst stays as it is.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }

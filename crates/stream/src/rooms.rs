@@ -248,8 +248,8 @@ impl Rooms {
         }
     }
 
-    /// Passes a receiver's request for lost symbols on to the sender. If many requests wait for the
-    /// sender, the request is dropped, and the receiver repeats it.
+    /// Passes a receiver's request for lost symbols on to the sender, if [`may_request`] allows it.
+    /// If many requests wait for the sender, drops the request; the receiver repeats it.
     pub(crate) fn request(&self, name: &Key, number: u64, again: Again) {
         let mut rooms = self.rooms.borrow_mut();
         let Some(Room { live: Some((_, live)), members, .. }) = rooms.get_mut(name) else { return };

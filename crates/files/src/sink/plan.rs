@@ -334,8 +334,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Retries `work` on an entry's partial file or folder while another copy has locked it. The
-    /// other copy may end soon, for example if its client has disconnected.
+    /// Retries `work` on a partial file or folder, within this copy's patience, while another copy
+    /// has locked it. That copy may end soon, for example if its client has disconnected.
     pub(super) fn once_free<T>(
         &mut self,
         number: u32,

@@ -106,8 +106,8 @@ impl Payloads {
         Ok(&self.block)
     }
 
-    /// Returns the payload of a coded symbol. The first symbol of a chunk reads and codes the
-    /// chunk.
+    /// Returns the payload of a coded symbol. Reads and codes the symbol's chunk, unless the last
+    /// symbol was of the same chunk.
     ///
     /// # Errors
     /// The chunk is outside of the object, or cannot be coded.

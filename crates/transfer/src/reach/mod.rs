@@ -256,8 +256,8 @@ struct Begun {
     search: Option<oneshot::Receiver<Option<u16>>>,
 }
 
-/// Opens a port towards `contact` and starts the search. A failure is ignored: `finish` tries again
-/// and reports it.
+/// Opens a port towards `contact` and starts the search. A failure is ignored: `finish` opens a
+/// port again, and reports a failure of that attempt.
 fn begin(contact: SocketAddr, source: PortSource<'_>, how: SizeSearch) -> Option<Begun> {
     let data = source.open(contact.ip()).ok()?;
     let search = match how {

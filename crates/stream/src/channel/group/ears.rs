@@ -96,7 +96,7 @@ impl Ears {
     }
 
     /// Handles a datagram, and appends the messages that it completes to `out`. Forged and repeated
-    /// datagrams have no effect.
+    /// datagrams complete no message.
     pub(super) fn take(&mut self, now: Time, datagram: &[u8], out: &mut Vec<Received>) {
         let Some(header) = Header::decode(datagram) else { return };
         if header.kind != Kind::Data {
