@@ -94,7 +94,7 @@ type Reply = (String, Vec<u8>);
 /// A server with replies that the test chooses.
 struct Liar {
     address: SocketAddr,
-    /// Bytes of all bodies.
+    /// Bytes of all bodies that `reply` has returned.
     sent: Arc<AtomicU64>,
 }
 

@@ -77,7 +77,8 @@ impl CopyRequest {
         self.with(|options| options.preserve = on)
     }
 
-    /// Compares existing files by content instead of by size and time.
+    /// Compares existing files, and partial files of an earlier run, by content instead of by size
+    /// and time.
     pub fn checksum(self, on: bool) -> CopyRequest {
         self.with(|options| options.checksum = on)
     }
@@ -132,7 +133,8 @@ impl CopyRequest {
         self.with(|options| options.source_settings = settings)
     }
 
-    /// Sets a fixed rate of UDP payload; `None` searches for the rate.
+    /// Sets a fixed rate of UDP payload, with several sources the rate of each; `None` searches for
+    /// the rate.
     pub fn rate(self, rate: Option<Rate>) -> CopyRequest {
         self.with(|options| options.rate = rate)
     }
