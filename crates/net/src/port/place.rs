@@ -5,8 +5,8 @@
 //! (*Scatter* has its own receive call: [`scatter`](crate::port::scatter).)
 //!
 //! To open a datagram is to decrypt and verify it. A datagram that fails to open is dropped. A
-//! datagram whose payload gets no place is opened into the scratch buffer: its number still counts,
-//! and its arrival if the block is present already.
+//! datagram whose payload gets no place is opened into the scratch buffer, so that a replay of the
+//! datagram is recognised. If the block is present already, the arrival still counts.
 
 use longhaul_proto::coded::Symbol;
 use longhaul_proto::layout::Block;

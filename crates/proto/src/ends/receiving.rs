@@ -172,7 +172,7 @@ pub struct Flows<F> {
     flows: BTreeMap<FlowId, Member<F>>,
     /// Flows that have not been polled to the end since they changed.
     stirred: Few,
-    /// When each other flow that waits for a time wants to be woken.
+    /// When the flows outside `stirred` want to be woken, unless they wait only for input.
     wakes: BTreeMap<(Time, FlowId), Why>,
     /// Flows that may have events.
     with_events: Few,
