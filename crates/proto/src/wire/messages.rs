@@ -78,7 +78,8 @@ pub(super) struct Report {
     /// The number of blocks in the slice, at least 1.
     #[prost(uint32, tag = "4")]
     pub(super) count: u32,
-    /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
+    /// Runs of blocks: for each run a gap and a length, both varints. A gap counts from the end of
+    /// the previous run, the first gap from the start of the slice.
     #[prost(bytes = "vec", tag = "5")]
     pub(super) runs: Vec<u8>,
     /// A bit for each block of the slice, lowest first; a bit is set if its block is missing.
@@ -158,7 +159,8 @@ pub(super) struct Loss {
     /// The number of the list.
     #[prost(uint64, tag = "1")]
     pub(super) sequence: u64,
-    /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
+    /// Runs of blocks: for each run a gap and a length, both varints. A gap counts from the end of
+    /// the previous run, the first gap from block 0.
     #[prost(bytes = "vec", tag = "2")]
     pub(super) lost: Vec<u8>,
 }
@@ -201,7 +203,8 @@ pub(super) struct Request {
     /// Whether the sender forgets requested blocks that it has not sent yet.
     #[prost(bool, tag = "3")]
     pub(super) anew: bool,
-    /// Gaps and lengths in turn, each a varint; a gap starts at the end of the previous run.
+    /// Runs of blocks: for each run a gap and a length, both varints. A gap counts from the end of
+    /// the previous run, the first gap from block 0.
     #[prost(bytes = "vec", tag = "4")]
     pub(super) blocks: Vec<u8>,
 }

@@ -43,8 +43,8 @@ pub struct Found {
 /// `stall`. `memory` is charged for the answer.
 ///
 /// # Errors
-/// The other side reports an error, sends an invalid answer, is silent, or makes no progress for
-/// `stall`; or the object is too large to compare, or for the memory.
+/// The other side reports an error, hangs up, sends an invalid answer, is silent, or makes no
+/// progress for `stall`; or the object is too large to compare, or for the memory.
 pub(super) async fn survey(
     session: &mut Session,
     options: &CopyOptions,

@@ -105,8 +105,8 @@ impl<'e> Flows<'e> {
     ///
     /// # Errors
     /// [`EmulationError::Spec`] if there are more than [`MAX_FLOWS`] flows.
-    /// [`EmulationError::Program`] if there is no room for the objects, a server does not start, or
-    /// `stop` was signalled first.
+    /// [`EmulationError::Program`] if a copy of the scenario is not possible, there is no room for
+    /// the objects, a server does not start, or `stop` was signalled first.
     pub fn prepare(
         emulation: &'e Emulation,
         scenario: &'e Scenario,
