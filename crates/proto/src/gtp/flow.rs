@@ -204,8 +204,7 @@ impl Flow {
         least.min(self.standing.bound())
     }
 
-    /// Sets the scheduler's target, which takes effect at `at`, and the least time between
-    /// requests.
+    /// Sets the target that takes effect at `at`, and the least time between requests.
     pub(super) fn set_target(&mut self, at: Time, target: f64, spacing: Span) {
         self.pending.set(at, target);
         self.spacing = spacing;
