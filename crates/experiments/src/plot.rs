@@ -111,7 +111,7 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for PlotE
 }
 
 impl Axis {
-    /// A linear axis from zero.
+    /// A linear axis; see [`Scale::Linear`].
     pub fn linear(label: &str) -> Axis {
         Axis { label: label.into(), scale: Scale::Linear }
     }

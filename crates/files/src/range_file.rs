@@ -1,5 +1,5 @@
-//! Reads ranges of one version of a regular file, and caches the values (BLAKE3 hashes) of its
-//! chunks of 1 MiB.
+//! Reads ranges of one version of a regular file, and caches the values (BLAKE3 hashes or chaining
+//! values) of its chunks of 1 MiB.
 
 mod change;
 

@@ -1,6 +1,6 @@
 //! The receiving end: verified chunks become files under their final names. The chunks belong to
 //! the virtual object, which holds the files of a copy one after the other. A chunk's value is its
-//! BLAKE3 hash (see [`digest`]).
+//! BLAKE3 hash or chaining value (see [`digest`]).
 //!
 //! Modules in reading order:
 //! - `destination` (the location of a copy), `plan` (the existing data), [`Sink`] (writes chunks).

@@ -8,9 +8,9 @@
 //!
 //! The paper's estimate follows a flow's achieved rate, and the target follows the estimate. A busy
 //! host always stays a little below its target. With the paper's rule, each interval would
-//! therefore lower the next target, down to nothing. Here, without loss, the estimate falls only
-//! after the flow has stayed below its target for `patience` intervals in a row. The estimate then
-//! follows the highest rate of these intervals.
+//! therefore lower the next target, down to nothing. Here a flow without loss whose rate is below
+//! the share `close` of its target keeps its estimate, up to its bound. After `patience` such
+//! intervals in a row, the estimate follows the highest rate of these intervals.
 
 use super::options::Rules;
 
@@ -19,7 +19,7 @@ use super::options::Rules;
 pub(super) struct Estimator {
     estimate: f64,
     step: f64,
-    /// Number of intervals in a row without loss but below the target.
+    /// Number of intervals in a row without loss but below the share `close` of the target.
     missed: u32,
     /// The highest rate in one of the `missed` intervals.
     most: f64,

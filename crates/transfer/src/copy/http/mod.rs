@@ -35,7 +35,8 @@ use crate::summary::Summary;
 const MOST_VERSIONS: u32 = 4;
 /// Maximum number of passes in a row: chunks that cannot be synced are copied again.
 const MOST_PASSES: u32 = 4;
-/// A connection that delivers no data for this long is retried.
+/// A connection that delivers no data for this long is retried; the stall limit applies instead if
+/// it is shorter.
 const SILENCE: Duration = Duration::from_secs(15);
 /// How often a waiting copy checks for cancellation.
 const TICK: Duration = Duration::from_millis(50);
