@@ -1,6 +1,7 @@
-//! The counters that the threads of one side of a transfer publish for the rest of the process, most
-//! of them a few times a second. The times of the last arrivals and the map of chunks change more
-//! often. A block is the payload of one datagram. A pass is one transmission of the missing chunks.
+//! The counters that the threads of one side of a transfer publish for the rest of the process,
+//! most of them a few times a second. The times of the last arrivals and the map of chunks change
+//! more often. A block is the payload of one datagram. A pass is one transmission of the missing
+//! chunks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
