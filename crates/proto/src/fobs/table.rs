@@ -66,9 +66,9 @@ struct Counts {
 
 impl Table {
     /// A table. Its maximum is the user's rate. Without one, the maximum is the lowest of the
-    /// user's limit and the two hosts' card speeds, or the limit alone until both speeds are known.
-    /// Without any of these, the maximum is the measured rate. A segment has `segment` datagrams,
-    /// of which the share `tolerated` may be lost.
+    /// user's limit and the two hosts' card speeds; until both speeds are known, the limit alone
+    /// counts. Without a limit, the maximum is then the measured rate. A segment has `segment`
+    /// datagrams, of which the share `tolerated` may be lost.
     pub(super) fn new(setup: &Setup, segment: u64, tolerated: f64) -> Table {
         let finder = controller(setup);
         let top = setup.cap();

@@ -3,9 +3,9 @@
 //!
 //! [`Capacity`] finds the capacity that our flows' measurements show. The card's speed is an upper
 //! limit. If a flow's first packet train (datagrams sent back to back) arrives at the share
-//! `like_card` of that speed or faster, the card is the bottleneck. C_r is then its full speed. The
-//! card's speed alone is not enough, because the path to the host is often narrower. The user's
-//! limit for all flows is a second upper limit.
+//! `like_card` of that speed or faster, the card is the bottleneck. The capacity is then the card's
+//! full speed. The card's speed alone is not enough, because the path to the host is often
+//! narrower. The user's limit for all flows is a second upper limit.
 //!
 //! If other traffic is known, the capacity of the link is found for all traffic on it. C_r is this
 //! capacity minus the *part* of other traffic, the rate that C_r leaves to it

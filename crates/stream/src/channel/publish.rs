@@ -232,8 +232,8 @@ pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
 
 impl Control {
     /// Sends over the link `first` until the source is finished and the server has received all
-    /// messages; with datagrams, until all messages are sent. After a loss `connect` opens the
-    /// next link, and may retry for `retry_for`.
+    /// messages; with datagrams, until all messages are sent. After the loss of a link, calls
+    /// `connect` for the next one, and retries for up to `retry_for`.
     ///
     /// # Errors
     /// The server refuses the sender, or the connection cannot be restored in time.
