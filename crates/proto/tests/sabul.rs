@@ -19,7 +19,7 @@ fn path(rtt: Span) -> Channel {
     Channel { bottleneck: Some((CAPACITY, queue)), ..Channel::perfect(rtt / 2) }
 }
 
-/// Runs a flow of `blocks` blocks to its end; returns its duration.
+/// Runs a flow of `blocks` blocks to its end; returns the rig, and the duration of the flow.
 fn run(row: &Row, channel: Channel, blocks: u64, rate: Option<Rate>) -> (Rig, Span) {
     let rtt = channel.delay * 2;
     let mut rig = Rig::new(row, 1, channel);

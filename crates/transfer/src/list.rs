@@ -22,7 +22,8 @@ use longhaul_proto::remembered::Remembered;
 
 /// Timeout for a server, which gives a sign of life twice a second while it reads a folder.
 const SILENT: Duration = Duration::from_secs(30);
-/// How long the first stream of a connection waits for a call; the server's timeout is 15 s.
+/// How long the first stream of a connection may wait for a call. The server closes a stream
+/// without a first message after 15 s.
 const UNUSED: Duration = Duration::from_secs(5);
 
 /// A running listing.

@@ -271,7 +271,8 @@ fn a_receiver_whose_reader_is_slow_loses_its_own_frames_and_bounds_its_memory() 
     assert!(peak < 80 << 20, "{peak} bytes");
 }
 
-/// Sends `asks` in one session. Returns the server's answers, and its error if it sends one.
+/// Sends `asks` on one stream. Returns up to three answers of the server, and its error if it sends
+/// one.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     told_in_version(pair, 2, asks)
 }

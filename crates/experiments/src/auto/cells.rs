@@ -189,7 +189,7 @@ impl Cell {
         hash(&self.name()) >> 32 & 1 == 0
     }
 
-    /// The path's capacity in bits of object data a second.
+    /// The path's capacity in bits of object data a second, without the share that the path loses.
     pub(super) fn object_rate(&self) -> f64 {
         let share = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
         let carried = payload_ceiling(Rate::from_mbps(self.mbps)).scale(share).as_bps() as f64;

@@ -305,8 +305,9 @@ mod tests {
     const START: Time = Time::from_nanos(1_000_000);
     const RTT: Span = Span::from_millis(100);
 
-    /// Runs a search over a path; `passes(size, n)` decides whether the `n`th probe of this size
-    /// passes. Returns the result and the duration.
+    /// Runs a search over a path whose first link refuses datagrams above `link` bytes.
+    /// `passes(size, n)` decides whether the `n`th probe of this size passes the rest of the path.
+    /// Returns the result and the duration.
     fn run(ceiling: u16, link: u16, passes: impl Fn(u16, u32) -> bool) -> (Option<Found>, Span) {
         run_at(RTT, ceiling, link, passes)
     }

@@ -171,7 +171,7 @@ impl Callee {
         Ok(Some(Order::Run(call)))
     }
 
-    /// Answers a call that arrives again.
+    /// Answers a call that arrives again, unless its method still runs.
     fn repeat(&mut self, id: u64) {
         let answer = match self.calls.get(&id) {
             Some(State::Running(_)) => return,

@@ -16,7 +16,7 @@ const PROBE_SINGLE: Span = Span::from_millis(200);
 /// Linux's minimum time before a tail loss probe.
 const MIN_PROBE: Span = Span::from_millis(2);
 
-/// A sender's counters, in segments.
+/// A sender's counters. `sent`, `first` and `lost` count segments with data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounts {
     /// Sent in all.
@@ -27,7 +27,7 @@ pub(crate) struct SenderCounts {
     pub lost: u64,
     /// Window reductions for losses, without timeouts.
     pub recoveries: u64,
-    /// Retransmission time-outs.
+    /// Retransmission timeouts, including those of the SYN.
     pub timeouts: u64,
 }
 
