@@ -42,7 +42,7 @@ pub(crate) const BYTES: &str = "expected a size such as 300MB or 64MiB";
 pub(crate) const SPAN: &str = "expected a time such as 100ms, 60s or 5m";
 pub(crate) const RATIO: &str = "expected a ratio in percent such as 0.5%";
 
-/// A rate in bits a second.
+/// Reads a rate, in bits a second.
 pub(crate) fn rate(text: &str) -> Result<Quantity, String> {
     let (number, unit) = split(text, RATE)?;
     let (factor, rest) = prefix(unit);
@@ -55,7 +55,7 @@ pub(crate) fn rate(text: &str) -> Result<Quantity, String> {
     Ok(Quantity { number, factor: factor * bits, is_bare: unit.is_empty() })
 }
 
-/// A size in bytes.
+/// Reads a size, in bytes.
 pub(crate) fn bytes(text: &str) -> Result<Quantity, String> {
     let (number, unit) = split(text, BYTES)?;
     let (factor, rest) = prefix(unit);
@@ -68,7 +68,7 @@ pub(crate) fn bytes(text: &str) -> Result<Quantity, String> {
     }
 }
 
-/// A time in nanoseconds.
+/// Reads a time, in nanoseconds.
 pub(crate) fn span(text: &str) -> Result<Quantity, String> {
     let (number, unit) = split(text, SPAN)?;
     let factor = match unit {
@@ -83,7 +83,7 @@ pub(crate) fn span(text: &str) -> Result<Quantity, String> {
     Ok(Quantity { number, factor, is_bare: unit.is_empty() })
 }
 
-/// A ratio in percent.
+/// Reads a ratio, in percent.
 pub(crate) fn percent(text: &str) -> Result<Quantity, String> {
     let (number, unit) = split(text, RATIO)?;
     match unit {

@@ -127,7 +127,8 @@ pub struct Control {
     withheld: u64,
 }
 
-/// Creates a receiver of the stream `name`.
+/// Creates a receiver of the stream `name`. Returns the delivered items, the [`Control`] that keeps
+/// the connection, and the state.
 ///
 /// # Errors
 /// The system has no thread left.

@@ -29,7 +29,7 @@ const NEW_FILE: OFlags = NO_LINK.union(OFlags::CREATE).union(OFlags::EXCL).union
 const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 const CHANGE: rustix::fs::Access = rustix::fs::Access::WRITE_OK.union(rustix::fs::Access::EXEC_OK);
 
-/// Returns the user of this process.
+/// Returns the effective user id of this process.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -57,8 +57,8 @@ fn umask_by_syscall() -> u32 {
 }
 
 /// Returns the permission bits that the default access control list of a folder grants to new
-/// entries (acl(5)). Linux stores the list as a version, then tag, permissions and id of each
-/// entry, in little-endian order.
+/// entries (acl(5)); `None` without such a list. Linux stores the list as a version, then tag,
+/// permissions and id of each entry, in little-endian order.
 fn granted_by_default(folder: impl AsFd) -> Option<u32> {
     const USER_OBJ: u16 = 1;
     const GROUP_OBJ: u16 = 4;

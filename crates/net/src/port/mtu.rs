@@ -85,7 +85,8 @@ impl Search {
         Search { candidates, found: None, rounds: vec![now], deadline }
     }
 
-    /// Returns the next probe to send now: its size, and its round as its packet number.
+    /// Returns the next probe to send now, if there is one: its size, and its round as its packet
+    /// number.
     pub(crate) fn poll_probe(&mut self, now: Time) -> Option<(u16, PacketNumber)> {
         if now >= self.round_ends() && !self.is_over(now) {
             self.rounds.push(now);

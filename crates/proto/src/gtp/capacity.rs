@@ -175,7 +175,7 @@ impl Capacity {
         &self.tuning
     }
 
-    /// The given C_r.
+    /// The C_r that the user gave, if any.
     pub(super) fn given(&self) -> Option<f64> {
         self.given
     }

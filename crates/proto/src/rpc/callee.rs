@@ -256,7 +256,7 @@ impl Callee {
         }
     }
 
-    /// Returns the next message to send.
+    /// Returns the next message to send, if there is one.
     pub fn poll(&mut self) -> Option<Message> {
         self.queue.pop_front()
     }

@@ -140,7 +140,8 @@ impl Caller {
         }
     }
 
-    /// Returns the next message to send.
+    /// Returns the next message to send, if there is one. A new call waits while [`CALLS`] calls
+    /// are unanswered.
     pub fn poll(&mut self, now: Time) -> Option<Message> {
         if self.have.len() >= SILENT || !self.unsent.is_empty() && !self.have.is_empty() {
             return Some(Message::Have(core::mem::take(&mut self.have)));

@@ -201,7 +201,8 @@ impl Items {
         Ok(())
     }
 
-    /// Counts an item that was read; every few items, returns how many more to allow.
+    /// Counts an item that was read. After every 4 items (half of [`CREDIT`]), returns how many
+    /// more to allow.
     fn read(&mut self) -> Option<u32> {
         self.read += 1;
         (self.read >= CREDIT / 2).then(|| {

@@ -155,7 +155,8 @@ impl Under {
     }
 }
 
-/// Returns the address of this host that the client's ssh has reached, according to sshd.
+/// Returns the address of this host that the client's ssh has reached, according to sshd; `None` if
+/// it is unknown.
 fn contacted() -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
     // A zone of this host is meaningless at the client.

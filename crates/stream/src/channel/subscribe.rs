@@ -170,7 +170,8 @@ pub struct Control {
     pub(super) seen: Seen,
 }
 
-/// Creates a subscriber.
+/// Creates a subscriber. Returns the delivered items, the [`Control`] that keeps the connection,
+/// and the state.
 pub fn new(wish: Wish) -> (mpsc::Receiver<Item>, Control, Board) {
     let (items, reader) = mpsc::channel(UNREAD);
     let (board, room) = (Board::default(), Arc::new(Semaphore::new(UNREAD_KIBIS)));

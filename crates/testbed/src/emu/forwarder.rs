@@ -369,7 +369,7 @@ impl Forwarder {
         self.in_flight += lane.offer(&mut self.slab, &shape, run);
     }
 
-    /// The host with an address.
+    /// The host with this address, if there is one.
     fn host_at(&self, address: IpAddr) -> Option<usize> {
         let last = match address {
             IpAddr::V4(v4) => match v4.octets() {

@@ -177,7 +177,7 @@ mod tests {
             Some((i, now >= *self.first_above.get_or_insert(now + codel.interval)))
         }
 
-        /// The dropped packets.
+        /// The indices of the dropped packets.
         fn drops(mut self) -> Vec<usize> {
             let interval = CoDel::default().interval;
             let law = |at: Time, count: u32| {

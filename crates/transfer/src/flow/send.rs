@@ -112,7 +112,7 @@ pub(crate) struct SendPass {
 /// The payloads that a sending thread returns for the next pass.
 pub(crate) type Done = oneshot::Receiver<Result<Payloads, Error>>;
 
-/// Starts the thread.
+/// Starts the thread. Returns the sender of its commands, and the receiver of its result.
 pub(crate) fn spawn(
     pass: SendPass,
     payloads: Payloads,

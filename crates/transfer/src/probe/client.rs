@@ -183,7 +183,8 @@ impl Probing<'_> {
         Ok(Trips::of(&trips.await.map_err(lost)?))
     }
 
-    /// Measures one direction at rising rates.
+    /// Measures one direction at the given rates, or at the rates of the ladder until the ladder
+    /// ends.
     async fn climb(
         &mut self,
         way: Way,

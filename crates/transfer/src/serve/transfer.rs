@@ -215,7 +215,7 @@ impl Work {
     }
 }
 
-/// Checks a request before anything acts on it.
+/// Checks a request before anything acts on it. Returns the terms and the work of the transfer.
 fn judge(server: &Server, session: &Session, request: &Request) -> Result<(Terms, Work), Error> {
     let peer = session.peer;
     let usage = |what: String| Error::new(ErrorKind::Usage, what);

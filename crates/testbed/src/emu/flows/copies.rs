@@ -99,7 +99,7 @@ impl Copies {
         Ok(Some(copies))
     }
 
-    /// Returns the id of the clients.
+    /// Creates the identity that all clients share; returns its id.
     fn identity(&self) -> Result<String, EmulationError> {
         let output = Command::new(&self.binary).arg("id").env(CONFIG, self.client()).output();
         let output = output.map_err(|error| failed("run longhaul id", &error))?;
@@ -156,7 +156,7 @@ impl Copies {
         }
     }
 
-    /// Runs the copy of a flow to its end.
+    /// Runs the copy of a flow to its end, until the flow's time is over, or until the run stops.
     pub(super) fn run(
         &self,
         run: &Run<'_>,

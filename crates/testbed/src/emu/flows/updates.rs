@@ -130,7 +130,8 @@ fn feed(
     Ok(())
 }
 
-/// A TCP connection from `a` to `b` that sends each update immediately.
+/// A TCP connection from `a` to `b` that sends each update immediately, and the texts that arrive
+/// at `b`.
 fn tcp(emulation: &Emulation) -> Result<(TcpStream, Arrivals), EmulationError> {
     let trouble = |error: io::Error| failed("open a TCP connection", &error);
     let address = SocketAddr::new(IpAddr::V4(emulation.addresses("b")?.v4), PORT);
