@@ -58,7 +58,7 @@ impl Trains {
 pub(super) struct Totals {
     /// Rate of received and lost datagrams together.
     pub(super) total: f64,
-    /// Received rate.
+    /// Rate of received datagrams.
     pub(super) current: f64,
     /// The loss ratio of the median flow.
     pub(super) loss: f64,
