@@ -75,6 +75,11 @@ impl Counts {
         Some(Hop { loss_ppm, burst_milli, jitter_micros: micros(jitter) })
     }
 
+    /// Returns how many messages were lost or dropped. A hostile sender can leave out 2^64 numbers.
+    pub(crate) fn missed(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed).saturating_add(self.dropped.load(Ordering::Relaxed))
+    }
+
     /// Sets the round-trip time of the flow.
     pub(crate) fn set_rtt(&self, rtt: Span) {
         self.path.store(micros(rtt / 2), Ordering::Relaxed);

@@ -308,10 +308,8 @@ impl Control {
         rtt: RttWatch,
     ) -> Result<(), Error> {
         let mut feed = Program { shared: self.shared.clone(), number: self.number };
-        let least = LeastRtt::new(rtt.clone());
-        let (shared, status) = (self.shared.clone(), &self.status);
-        let on_message =
-            |told: &ChannelTold, count| note(&shared, status, &least, Some(told), count);
+        let notes = Notes::new(&self.shared, &self.status, rtt.clone());
+        let on_message = |told: &ChannelTold, count| notes.take(Some(told), count);
         let ended = carry(&mut feed, &mut self.untaken, writer, reader, rtt, on_message).await;
         self.number = feed.number;
         ended
@@ -328,15 +326,15 @@ impl Control {
         let mut feed = Program { shared: self.shared.clone(), number: self.number };
         let silent = silence(rtt.clone());
         tokio::pin!(silent);
-        let least = LeastRtt::new(rtt);
+        let notes = Notes::new(&self.shared, &self.status, rtt);
         let on_message = |told: Option<ChannelTell>, out: &mut Outbound| {
             let ended = || Error::new(Kind::Lost, "the server ended the session");
             let told = told.ok_or_else(ended)?.told;
             if let Some(ChannelTold::Hop(seen)) = &told {
                 let losses = terms::losses(seen.loss_ppm, seen.burst_milli);
-                out.follow(losses, terms::span(seen.jitter_micros), least.now());
+                out.follow(losses, terms::span(seen.jitter_micros), notes.rtt.now());
             }
-            note(&self.shared, &self.status, &least, told.as_ref(), 0);
+            notes.take(told.as_ref(), 0);
             Ok::<_, Error>(())
         };
         // The server opens the flow before it answers.
@@ -362,26 +360,41 @@ impl Control {
     }
 }
 
-/// Updates the status after a message of the server.
-pub(super) fn note(
-    shared: &Shared,
-    status: &watch::Sender<Status>,
-    rtt: &LeastRtt,
-    told: Option<&ChannelTold>,
-    count: usize,
-) {
-    let (messages, replaced) = {
-        let waiting = shared.waiting();
-        (waiting.messages, waiting.replaced)
-    };
-    status.send_modify(|status| {
-        (status.messages, status.replaced) = (messages, replaced);
-        (status.connected, status.rtt) = (true, rtt.now());
-        status.taken += count as u64;
-        if let Some(ChannelTold::Taken(taken)) = told {
-            (status.dropped, status.late) = (taken.dropped, taken.late);
-        }
-    });
+/// Updates the status after messages of the server on one connection.
+pub(super) struct Notes<'a> {
+    shared: &'a Shared,
+    status: &'a watch::Sender<Status>,
+    pub(super) rtt: LeastRtt,
+    /// The status when the connection began.
+    before: Status,
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        status: &'a watch::Sender<Status>,
+        rtt: RttWatch,
+    ) -> Notes<'a> {
+        Notes { shared, status, rtt: LeastRtt::new(rtt), before: *status.borrow() }
+    }
+
+    /// Takes a message of the server, which acknowledges `count` messages.
+    pub(super) fn take(&self, told: Option<&ChannelTold>, count: usize) {
+        let (messages, replaced) = {
+            let waiting = self.shared.waiting();
+            (waiting.messages, waiting.replaced)
+        };
+        self.status.send_modify(|status| {
+            (status.messages, status.replaced) = (messages, replaced);
+            (status.connected, status.rtt) = (true, self.rtt.now());
+            status.taken += count as u64;
+            if let Some(ChannelTold::Taken(taken)) = told {
+                // The server counts anew on each connection.
+                status.dropped = self.before.dropped.saturating_add(taken.dropped);
+                status.late = self.before.late.saturating_add(taken.late);
+            }
+        });
+    }
 }
 
 /// A message that the server has not acknowledged, and its permit for the sender's memory.
@@ -485,5 +498,31 @@ pub(super) async fn carry(
             flushed = writer.flush(), if writer.queued() > 0 => flushed?,
             () = feed.changed(), if is_waiting => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::messages::Taken;
+    use super::*;
+
+    #[test]
+    fn dropped_and_late_messages_of_earlier_connections_stay_counted() {
+        let wish = Wish {
+            name: Key::new("a").unwrap(),
+            mode: Mode::Reliable,
+            code: Code::None,
+            datagram: None,
+            interface: None,
+        };
+        let (_source, control, status) = new(wish, 1);
+        for of_connection in [[0, 2, 3], [0, 0, 4]] {
+            let notes = Notes::new(&control.shared, &control.status, RttWatch::once(None));
+            for dropped in of_connection {
+                let taken = Taken { count: 0, dropped, late: 10 * dropped };
+                notes.take(Some(&ChannelTold::Taken(taken)), 0);
+            }
+        }
+        assert_eq!((status.borrow().dropped, status.borrow().late), (7, 70));
     }
 }

@@ -161,14 +161,15 @@ impl Channels {
             let origin = origin(about.peer, publish.run);
             return bridge.sender(about, origin, writer, reader).await;
         }
-        let mut inflow = None;
+        let (mut inflow, mut flow_counts) = (None, Arc::<Counts>::default());
         if !publish.cipher.is_empty() {
             let suite = terms::suite(&publish.cipher)?;
             let flow = FlowId(publish.flow);
             let data = keys(&about.exporter, suite, 0, flow).receiving_end().data;
             let deadline = deadline(publish.deadline_micros)?;
             let (inbound, came, counts) = Inbound::new(data, Some(about.ip), None, deadline);
-            inflow = Some((self.register(flow, Box::new(inbound))?, came, counts));
+            inflow = Some((self.register(flow, Box::new(inbound))?, came));
+            flow_counts = counts;
         }
         send(writer, ChannelTold::Room(room)).await?;
         let taking = Taking {
@@ -178,13 +179,12 @@ impl Channels {
             parts: Parts::default(),
             seat,
             rtt: LeastRtt::new(about.rtt.clone()),
+            flow: flow_counts,
             refused: 0,
-            lost: 0,
-            late: 0,
             count: 0,
         };
         match inflow {
-            Some((_flow, came, counts)) => taking.datagrams(came, &counts, writer, reader).await,
+            Some((_flow, came)) => taking.datagrams(came, writer, reader).await,
             None => taking.stream(writer, reader).await,
         }
     }
@@ -284,12 +284,10 @@ struct Taking {
     parts: Parts,
     seat: Seat,
     rtt: LeastRtt,
+    /// The counts of the sender's datagrams; all zero for a stream.
+    flow: Arc<Counts>,
     /// Messages that the room refused, because it has no memory for them.
     refused: u64,
-    /// Messages that were lost on the path or in this server's queues.
-    lost: u64,
-    /// Messages that arrived after their deadline.
-    late: u64,
     /// Number of messages received.
     count: u64,
 }
@@ -361,29 +359,29 @@ impl Taking {
 
     /// Sends an acknowledgement.
     async fn say(&self, writer: &mut FrameWriter) -> Result<(), Error> {
-        let taken = Taken { count: self.count, dropped: self.refused + self.lost, late: self.late };
-        send(writer, ChannelTold::Taken(taken)).await
+        send(writer, ChannelTold::Taken(self.taken())).await
+    }
+
+    fn taken(&self) -> Taken {
+        let dropped = self.flow.missed().saturating_add(self.refused);
+        Taken { count: self.count, dropped, late: self.flow.late.load(Ordering::Relaxed) }
     }
 
     async fn datagrams(
         mut self,
         mut came: mpsc::Receiver<Came>,
-        counts: &Counts,
         writer: &mut FrameWriter,
         reader: &mut FrameReader,
     ) -> Result<(), Error> {
         let mut tick = interval(COUNTED);
-        counts.set_rtt(self.rtt.now());
+        self.flow.set_rtt(self.rtt.now());
         loop {
             tokio::select! {
                 Some(came) = came.recv() => self.publish(came.message.clone()),
                 _ = tick.tick() => {
-                    counts.set_rtt(self.rtt.now());
-                    self.lost = counts.lost.load(Ordering::Relaxed)
-                        + counts.dropped.load(Ordering::Relaxed);
-                    self.late = counts.late.load(Ordering::Relaxed);
+                    self.flow.set_rtt(self.rtt.now());
                     self.say(writer).await?;
-                    if let Some(hop) = counts.hop() {
+                    if let Some(hop) = self.flow.hop() {
                         send(writer, ChannelTold::Hop(hop)).await?;
                     }
                 }
@@ -556,4 +554,57 @@ fn origin(peer: PeerId, run: u64) -> u64 {
     let digest = digest::digest(&digest::SHA256, &input);
     let first = digest.as_ref().first_chunk::<8>();
     u64::from_be_bytes(*first.expect("a digest is longer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rooms::Charge;
+    use super::*;
+
+    struct NoMemory;
+
+    impl Charge for NoMemory {
+        fn set(&mut self, bytes: usize) -> bool {
+            bytes == 0
+        }
+    }
+
+    #[test]
+    fn refused_and_lost_messages_of_one_sender_add_up() {
+        let rooms = Rooms::new(RoomLimits::default(), Rc::new(|_| Box::new(NoMemory)), || 5);
+        let peer = PeerId([1; 32]);
+        let seat = rooms.enter(&Key::new("a").unwrap(), peer, Role::Sender).unwrap();
+        let flow = Arc::<Counts>::default();
+        let mut taking = Taking {
+            origin: 1,
+            link: 0,
+            charge: rooms.charge(peer),
+            parts: Parts::default(),
+            seat,
+            rtt: LeastRtt::new(RttWatch::once(None)),
+            flow: flow.clone(),
+            refused: 0,
+            count: 0,
+        };
+        let (key, bytes) = (None, Arc::from([0; 9]));
+        let message = |number| Message {
+            origin: 1,
+            number,
+            at: 0,
+            born: 0,
+            hops: 0,
+            via: 0,
+            key: key.clone(),
+            bytes: bytes.clone(),
+        };
+        taking.publish(message(1));
+        flow.lost.store(10, Ordering::Relaxed);
+        flow.dropped.store(100, Ordering::Relaxed);
+        flow.late.store(7, Ordering::Relaxed);
+        taking.publish(message(2));
+        assert_eq!(taking.taken(), Taken { count: 2, dropped: 112, late: 7 });
+        // A hostile sender can leave out almost 2^64 numbers.
+        flow.lost.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(taking.taken().dropped, u64::MAX);
+    }
 }

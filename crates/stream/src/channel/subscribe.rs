@@ -127,7 +127,7 @@ impl Board {
         let mut state = self.state();
         state.status.connected = false;
         if let Some(counts) = state.counts.take() {
-            state.missed += missed(&counts);
+            state.missed = state.missed.saturating_add(counts.missed());
             state.late += counts.late.load(Ordering::Relaxed);
         }
     }
@@ -144,17 +144,14 @@ impl Board {
     /// Returns the current state.
     pub fn status(&self) -> Status {
         let mut state = self.state();
-        let missed = state.missed + state.counts.as_deref().map_or(0, missed);
+        let of_flow = state.counts.as_deref().map_or(0, Counts::missed);
+        let missed = state.missed.saturating_add(of_flow);
         state.meter.set_missing(missed);
         let stats = state.meter.stats(clock::now());
         let counts = state.counts.as_deref();
         let late = state.late + counts.map_or(0, |counts| counts.late.load(Ordering::Relaxed));
         Status { stats, late, ..state.status }
     }
-}
-
-fn missed(counts: &Counts) -> u64 {
-    counts.lost.load(Ordering::Relaxed) + counts.dropped.load(Ordering::Relaxed)
 }
 
 /// Keeps the connection; see [`Control::run`].

@@ -63,7 +63,7 @@ impl Sender {
     /// Returns how many messages were lost, or dropped for lack of memory.
     pub(super) fn dropped(&self) -> u64 {
         let (now, before) = self.lost.get();
-        self.dropped.get() + now + before
+        self.dropped.get().saturating_add(now).saturating_add(before)
     }
 }
 
@@ -218,7 +218,7 @@ impl Member {
         let epoch = state.epoch.number;
         state.senders.insert((epoch, number), sender.clone());
         let (now, before) = sender.lost.get();
-        sender.lost.set((0, now + before));
+        sender.lost.set((0, before.saturating_add(now)));
         state.epoch.for_sender(group, number, sender.origin)
     }
 

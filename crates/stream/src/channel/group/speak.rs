@@ -20,8 +20,8 @@ use crate::channel::messages::{
     ChannelAsk, ChannelAsked, ChannelTell, ChannelTold, Publish, SERVICE, version,
 };
 use crate::channel::outbound::until;
-use crate::channel::publish::{Control, Feed, Program, Status, note};
-use crate::link::{LeastRtt, Link};
+use crate::channel::publish::{Control, Feed, Notes, Program, Status};
+use crate::link::Link;
 use crate::send::ethernet;
 
 /// How this end sends to the group.
@@ -81,7 +81,7 @@ impl Control {
         let author = Author::of(&session.exporter());
         let silent = silence(session.rtt());
         tokio::pin!(silent);
-        let rtt = LeastRtt::new(session.rtt());
+        let notes = Notes::new(&self.shared, &self.status, session.rtt());
         let (mut writer, mut reader) = session.split();
         writer.write(&ChannelAsk { asked: Some(ChannelAsked::Publish(asked)) }).await?;
         let mut is_first = true;
@@ -102,7 +102,7 @@ impl Control {
                 place.send_replace(Some(Place { group, key, author, origin, is_first }));
                 is_first = false;
             }
-            note(&self.shared, &self.status, &rtt, told.as_ref(), 0);
+            notes.take(told.as_ref(), 0);
         }
     }
 
