@@ -18,7 +18,8 @@ pub enum Placed {
     },
     /// The number has arrived before.
     Twice,
-    /// The number is too old: whether it arrived before is unknown.
+    /// The number is too old: whether it arrived before is unknown. Also the largest possible
+    /// number, which no honest sender uses.
     Old,
 }
 
@@ -35,6 +36,9 @@ pub struct Numbers {
 impl Numbers {
     /// Marks a number.
     pub fn mark(&mut self, number: u64) -> Placed {
+        if number == u64::MAX {
+            return Placed::Old;
+        }
         if self.end == 0 {
             self.begin = number;
             self.end = number;
@@ -68,7 +72,7 @@ impl Numbers {
 
     /// Makes `number` the highest; returns how many numbers became too old without having arrived.
     fn advance(&mut self, number: u64) -> u64 {
-        let end = number.saturating_add(1);
+        let end = number + 1;
         // Two kinds of numbers become too old: numbers that leave the window, and numbers of a jump
         // that were never in the window.
         let start = end.saturating_sub(WINDOW);

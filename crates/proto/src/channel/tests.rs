@@ -182,6 +182,17 @@ fn each_number_is_new_once_and_lost_numbers_are_counted() {
 }
 
 #[test]
+fn the_largest_number_is_never_new() {
+    let mut numbers = Numbers::default();
+    assert_eq!([0, 1].map(|_| numbers.mark(u64::MAX)), [Placed::Old; 2]);
+    let fresh = |late| Placed::New { lost: 0, late };
+    assert_eq!(numbers.mark(u64::MAX - 1), fresh(false));
+    assert_eq!(numbers.mark(u64::MAX - 1), Placed::Twice);
+    assert_eq!(numbers.mark(u64::MAX), Placed::Old);
+    assert_eq!(numbers.mark(u64::MAX - 2), fresh(true));
+}
+
+#[test]
 fn each_message_is_new_once_and_silent_senders_are_forgotten_first() {
     let mut seen = Seen::new(2);
     assert!(seen.is_new(1, 5) && seen.is_new(2, 5) && !seen.is_new(1, 5));

@@ -14,12 +14,13 @@ pub(crate) struct SeenNumbers {
 
 impl SeenNumbers {
     /// Records a message; returns whether it is the first with its number. A message far behind the
-    /// newest counts as a copy.
+    /// newest counts as a copy, and so does the largest possible number, which no honest peer uses.
     pub(crate) fn is_new(&mut self, number: u64) -> bool {
-        if number >= self.next {
-            let risen = number.saturating_add(1) - self.next;
+        let Some(next) = number.checked_add(1) else { return false };
+        if next > self.next {
+            let risen = next - self.next;
             self.recent = if risen < WINDOW { self.recent << risen | 1 } else { 1 };
-            self.next = number.saturating_add(1);
+            self.next = next;
             return true;
         }
         let behind = self.next - 1 - number;
@@ -51,8 +52,10 @@ mod tests {
     }
 
     #[test]
-    fn the_second_largest_number_is_new_once() {
+    fn the_largest_number_is_never_new_and_the_one_below_it_once() {
         let mut seen = SeenNumbers::default();
+        assert!(!seen.is_new(u64::MAX) && seen.is_new(0));
         assert!(seen.is_new(u64::MAX - 1) && !seen.is_new(u64::MAX - 1));
+        assert!(!seen.is_new(u64::MAX) && seen.is_new(u64::MAX - 2));
     }
 }
