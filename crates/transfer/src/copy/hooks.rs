@@ -56,6 +56,7 @@ pub(super) struct Failed {
     pub(super) reason: String,
     /// Whether the failure is on this host.
     pub(super) here: bool,
+    pub(super) whence: Whence,
 }
 
 /// The state that changes while the copy runs.
@@ -357,7 +358,7 @@ impl Hooks for ClientHooks {
         if state.failed_bytes > MOST_FAILED {
             return;
         }
-        let failed = Failed { reason: reason.clone(), here };
+        let failed = Failed { reason: reason.clone(), here, whence };
         if state.failed.insert(path.to_owned(), failed).is_some() {
             return;
         }

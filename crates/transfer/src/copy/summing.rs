@@ -13,6 +13,7 @@ use crate::counters::bound::{Ends, is_small};
 use crate::counters::{Counters, Times, process_time};
 use crate::error::{Error, ErrorKind};
 use crate::options::{CopyOptions, Receive};
+use crate::roles::Whence;
 use crate::summary::{BoundBy, Summary, hex};
 use longhaul_files::PARTIAL;
 use longhaul_files::place::{as_path, show};
@@ -20,6 +21,10 @@ use longhaul_files::place::{as_path, show};
 /// If a copy takes less time than this after its first data, its bottleneck is not reported: the
 /// times are not accurate enough.
 const TOO_SHORT: Span = Span::from_millis(200);
+
+/// Advice for the only file of a copy, which the source cannot read.
+pub(super) const CHECK_SOURCE: &str =
+    "check that the source still exists and can be read, then run the same command again";
 
 /// Returns the summary.
 ///
@@ -125,7 +130,11 @@ fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<S
 fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
-    let again = "run the same command again";
+    let again = match failed.whence {
+        // The source may be gone for good.
+        Whence::Source => CHECK_SOURCE,
+        Whence::Changed | Whence::Destination => "run the same command again",
+    };
     let error = Error::new(kind, what).at(as_path(path));
     match written {
         0 => error.advise(again),
@@ -159,4 +168,22 @@ fn find_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: boo
 /// Returns the CPU time of the receiving end's threads, by its own report.
 fn receiving_cpu(to: &Times) -> Span {
     to.busy + to.disk_cpu
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_cannot_be_read_is_to_be_checked_before_the_next_run() {
+        let advice = |whence, written| {
+            let failed = Failed { reason: "x".to_owned(), here: true, whence };
+            single(b"a", &failed, written).advice.unwrap()
+        };
+        assert_eq!(advice(Whence::Source, 0), CHECK_SOURCE);
+        assert!(advice(Whence::Source, 5).starts_with(&format!("{CHECK_SOURCE}; up to 5 B")));
+        for whence in [Whence::Changed, Whence::Destination] {
+            assert_eq!(advice(whence, 0), "run the same command again");
+        }
+    }
 }
