@@ -32,7 +32,7 @@ const WAITING: usize = 64;
 /// Timeout for a server. After it has opened a file, it gives a sign of life every 5 s while it
 /// waits for its disk.
 const SILENT: Duration = Duration::from_secs(30);
-/// How long the server may leave a change unread.
+/// How long the server may leave a request unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// A file to open.
@@ -146,7 +146,7 @@ async fn open(
     if let Some(path) = remembered {
         ask.remember(path);
     }
-    reading.writer.write(&ask).await?;
+    reading.ask(&ask).await?;
     let told = timeout(SILENT, reading.reader.read::<FileData>()).await.map_err(silent)??;
     let about = told.ok_or_else(ended_early)?.opened.ok_or_else(wrong)?.check()?;
     reading.has_size(about.size);
@@ -265,7 +265,7 @@ impl Reading {
                 },
                 credit = credit.acquire_many_owned(least), if may_ask => {
                     let ranges = self.request(Some(credit.map_err(|_| ended_early())?));
-                    self.writer.write(&FileAsk { ranges, ..FileAsk::default() }).await?;
+                    self.ask(&FileAsk { ranges, ..FileAsk::default() }).await?;
                 }
                 data = timeout(SILENT, self.reader.read::<FileData>()),
                     if !is_idle => {
@@ -286,12 +286,19 @@ impl Reading {
             Change::Sync => {}
         }
         self.changes.push_back((made, self.size));
-        let ask = FileAsk { change: Some(change.into()), ..FileAsk::default() };
+        self.ask(&FileAsk { change: Some(change.into()), ..FileAsk::default() }).await
+    }
+
+    /// Writes a request.
+    ///
+    /// # Errors
+    /// The server's reason to end the stream, if there is one.
+    async fn ask(&mut self, ask: &FileAsk) -> Result<(), Error> {
         let unread = |_| {
             let what = format!("the server read nothing for {} s", UNREAD.as_secs());
             Error::new(ErrorKind::Unfinished, what)
         };
-        let sent = timeout(UNREAD, self.writer.write(&ask)).await.map_err(unread)?;
+        let sent = timeout(UNREAD, self.writer.write(ask)).await.map_err(unread)?;
         match sent {
             Ok(()) => Ok(()),
             Err(error) => Err(self.reason(error.into()).await),
@@ -439,6 +446,31 @@ mod tests {
         // A dropped receiver would end the read.
         std::mem::forget(_told);
         Reading::new("x".to_owned(), Session::over(PeerId([1; 32]), input, out), Some(early))
+    }
+
+    #[tokio::test]
+    async fn a_request_that_cannot_be_written_fails_with_the_servers_reason() {
+        let (near, far) = tokio::io::duplex(10_000);
+        let session = |end| {
+            let (input, out) = tokio::io::split(end);
+            Session::over(PeerId([1; 32]), input, out)
+        };
+        let (tell, _told) = mpsc::unbounded_channel();
+        let read = Read { ranges: [0..9].into(), tell };
+        let mut reading = Reading::new("x".to_owned(), session(near), Some(read));
+        reading.has_size(9);
+        let (writer, reader) = session(far).split();
+        let why =
+            longhaul_session::Error::new(longhaul_session::Kind::RemoteFile, "the disk broke");
+        let (_jobs, mut wanted) = mpsc::channel(1);
+        tokio::select! {
+            biased;
+            _ = writer.close(reader, Some(why)) => panic!("the client has said nothing"),
+            // The server has written its reason, and closes both directions.
+            () = std::future::ready(()) => {}
+        }
+        let error = reading.run(&mut wanted).await.unwrap_err();
+        assert!(error.what.contains("the disk broke"), "{error}");
     }
 
     fn requested(reading: &Reading) -> Vec<(u64, usize, bool)> {
