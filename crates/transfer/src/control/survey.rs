@@ -33,8 +33,9 @@ pub struct Surveyed {
     /// Whether this is the last piece.
     #[prost(bool, tag = "3")]
     pub done: bool,
-    /// Number of names examined plus number of chunks read so far. A server whose number does not
-    /// grow waits for its disk, or for other surveys.
+    /// Number of names examined plus number of chunks read so far, by this survey and, while it
+    /// waits for others, by the others. A server whose number does not grow is waiting for its
+    /// disk.
     #[prost(uint64, tag = "4")]
     pub looked: u64,
 }

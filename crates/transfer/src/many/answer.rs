@@ -2,9 +2,11 @@
 //! the object.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
 
 use crate::control::{Frame, Message, Survey, Surveyed};
 use crate::error::{Error, ErrorKind};
@@ -25,23 +27,32 @@ const SIGN: Duration = Duration::from_secs(1);
 const READING: usize = 4;
 
 /// Limits the surveys that read at the same time.
-pub(crate) struct Permits(Arc<Semaphore>);
+pub(crate) struct Permits {
+    permits: Arc<Semaphore>,
+    /// The steps of all surveys so far.
+    work: Arc<AtomicU64>,
+}
 
 impl Default for Permits {
     fn default() -> Permits {
-        Permits(Arc::new(Semaphore::new(READING)))
+        Permits { permits: Arc::new(Semaphore::new(READING)), work: Arc::default() }
     }
 }
 
 impl Permits {
-    /// Waits for a permit, and sends the client signs of life meanwhile.
-    async fn take(&self, session: &mut Session) -> Result<OwnedSemaphorePermit, Error> {
-        let permit = self.0.clone().acquire_owned();
+    /// Waits for a permit. Reports the progress of the other surveys to the client meanwhile, so
+    /// the client knows whether it waits for a disk that hangs. Returns the permit and that
+    /// progress.
+    async fn take(&self, session: &mut Session) -> Result<(OwnedSemaphorePermit, u64), Error> {
+        let permit = self.permits.clone().acquire_owned();
         tokio::pin!(permit);
+        let before = self.work.load(Ordering::Relaxed);
         loop {
-            match tokio::time::timeout(SIGN, &mut permit).await {
-                Ok(permit) => return Ok(permit.expect("nobody closes it")),
-                Err(_) => send(session, Surveyed::default()).await?,
+            let taken = timeout(SIGN, &mut permit).await;
+            let looked = self.work.load(Ordering::Relaxed) - before;
+            match taken {
+                Ok(permit) => return Ok((permit.expect("nobody closes it"), looked)),
+                Err(_) => send(session, Surveyed { looked, ..Surveyed::default() }).await?,
             }
         }
     }
@@ -68,17 +79,22 @@ pub(crate) async fn answer(
     let looked = watch.clone();
     let options = SourceOptions { recursive: survey.recursive, filters, watch };
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
-    let permit = permits.take(session).await?;
+    let (permit, waited) = permits.take(session).await?;
+    let mut counted = 0;
     let reading = tokio::task::spawn_blocking(move || {
         // Keep the permit until the reading ends, even if the client disconnects earlier.
         let _permit = permit;
         read(&places, &options, memory, &pieces_end)
     });
     loop {
-        let piece = match tokio::time::timeout(SIGN, pieces.recv()).await {
+        let next = timeout(SIGN, pieces.recv()).await;
+        let steps = looked.looked();
+        permits.work.fetch_add(steps - counted, Ordering::Relaxed);
+        counted = steps;
+        let piece = match next {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
-            Err(_) => Surveyed { looked: looked.looked(), ..Surveyed::default() },
+            Err(_) => Surveyed { looked: waited + steps, ..Surveyed::default() },
         };
         // If the client has disconnected, this fails and the reader's channel closes.
         send(session, piece).await?;
@@ -121,4 +137,54 @@ fn check(source: &Source) -> Result<(), Error> {
     let Some(failure) = source.failures().first() else { return Ok(()) };
     let what = format!("cannot read {}: {}", failure.shown(), failure.reason);
     Err(Error::new(ErrorKind::LocalFile, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::PeerId;
+
+    fn pair() -> (Session, Session) {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let session = |end| {
+            let (input, out) = tokio::io::split(end);
+            Session::over(PeerId([1; 32]), input, out)
+        };
+        (session(near), session(far))
+    }
+
+    async fn looked(session: &mut Session) -> u64 {
+        match session.read::<Frame>().await {
+            Ok(Some(Frame { message: Some(Message::Surveyed(piece)) })) => piece.looked,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_survey_that_waits_reports_the_progress_of_those_that_read() {
+        let permits = Permits::default();
+        let readers = permits.permits.clone().acquire_many_owned(READING as u32).await.unwrap();
+        permits.work.store(7, Ordering::Relaxed);
+        let (mut server, mut client) = pair();
+        let waiting = permits.take(&mut server);
+        let client = async {
+            assert_eq!(looked(&mut client).await, 0, "no other survey progresses");
+            permits.work.fetch_add(5, Ordering::Relaxed);
+            assert_eq!(looked(&mut client).await, 5);
+            drop(readers);
+        };
+        let (taken, ()) = tokio::join!(waiting, client);
+        assert_eq!(taken.unwrap().1, 5);
+    }
+
+    #[tokio::test]
+    async fn a_survey_counts_its_steps_for_those_that_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), vec![1; 3 << 20]).unwrap();
+        let (permits, (mut server, _client)) = (Permits::default(), pair());
+        let places = vec![Place::Ambient(folder.path().to_owned())];
+        let survey = Survey { recursive: true, ..Survey::default() };
+        answer(&mut server, &survey, places, &permits, Box::new(())).await.unwrap();
+        assert!(permits.work.load(Ordering::Relaxed) >= 3);
+    }
 }

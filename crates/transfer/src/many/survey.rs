@@ -84,11 +84,11 @@ pub(super) async fn survey(
     }
 }
 
-/// Returns the error of a source that answers but reads nothing, because its disk hangs or other
-/// surveys keep it busy.
+/// Returns the error of a source that answers but reads nothing, neither for this survey nor for
+/// the surveys that this one waits for.
 fn hangs(stall: Duration) -> Error {
     let seconds = stall.as_secs();
-    let what = format!("it has read nothing for {seconds} s: its disk or other surveys delay it");
+    let what = format!("it has read nothing for {seconds} s: its disk may hang");
     Error::new(ErrorKind::Stalled, what).advise("check that host's disk")
 }
 
