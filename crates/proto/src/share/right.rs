@@ -44,7 +44,8 @@ impl fmt::Display for Right {
         let mode = match (self.read, self.write) {
             (true, true) => "rw",
             (false, true) => "wo",
-            _ => "ro",
+            (true, false) => "ro",
+            (false, false) => "none",
         };
         write!(f, "{mode}:/{}", self.prefix.as_str())
     }
@@ -60,6 +61,8 @@ mod tests {
             let right = Right::parse(text).expect("a right");
             assert_eq!(format!("{right}"), text);
         }
+        let none = Right { read: false, write: false, prefix: Prefix::ALL };
+        assert_eq!(format!("{none}"), "none:/");
     }
 
     #[test]
