@@ -14,7 +14,7 @@ use longhaul::{Cipher, CopyRequest, Filter, Location, Names, Protocol, ReachOpti
 use longhaul_proto::registry;
 use longhaul_proto::settings::Settings;
 use longhaul_proto::time::Span;
-use longhaul_proto::units::Rate;
+use longhaul_proto::units::{Bytes, Rate};
 
 use super::files_from;
 use super::pipe::{self, Pipe};
@@ -44,7 +44,7 @@ const CHUNK: u64 = 1 << 20;
 /// Minimum of `--rate` and `--bwlimit`: one datagram of 1,500 bytes a second.
 const LEAST_RATE: Rate = Rate::from_bps(12_000);
 /// Limit of `--streams`.
-const MOST_STREAMS: u16 = 64;
+pub(crate) const MOST_STREAMS: u16 = 64;
 
 /// Help of `--protocol`.
 pub(super) fn protocol_help() -> String {
@@ -456,12 +456,18 @@ fn read_filters(args: &CopyArgs, words: Vec<FilterFlag>) -> Result<Vec<Filter>, 
 /// Reads the token of `--token-file`; errors do not contain the token.
 fn token(file: &Path) -> Result<String, Error> {
     let mut text = String::new();
-    let read = fs::File::open(file)
-        .and_then(|open| open.take(MOST_TOKEN).read_to_string(&mut text).map(|_| text.trim()));
-    let token = read.map_err(|error| {
+    let read =
+        fs::File::open(file).and_then(|open| open.take(MOST_TOKEN + 1).read_to_string(&mut text));
+    let read = read.map_err(|error| {
         let what = format!("cannot read {}: {error}", file.display());
         Error::new(ErrorKind::LocalFile, what).advise("check --token-file")
     })?;
+    if read as u64 > MOST_TOKEN {
+        let most = Bytes::new(MOST_TOKEN);
+        let what = format!("cannot use {} as a token: it has more than {most}", file.display());
+        return Err(usage(what, "write the token alone into the file of --token-file"));
+    }
+    let token = text.trim();
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(token.to_owned()),
         false => {
@@ -556,6 +562,18 @@ mod tests {
     fn check(locations: &[&str]) -> Result<(Vec<Location>, Location), Error> {
         let locations: Vec<Location> = locations.iter().map(|text| text.parse().unwrap()).collect();
         ends(&locations)
+    }
+
+    #[test]
+    fn a_token_file_may_have_16_kib_and_is_never_cut() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let of_len = |len: usize| {
+            fs::write(file.path(), "t".repeat(len)).unwrap();
+            token(file.path())
+        };
+        assert_eq!(of_len(16_384).unwrap(), "t".repeat(16_384));
+        let error = of_len(16_385).unwrap_err().to_string();
+        assert!(error.contains("more than 16.4 kB; write the token alone"), "{error}");
     }
 
     #[test]
