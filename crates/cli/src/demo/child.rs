@@ -36,12 +36,12 @@ pub(super) struct Half {
 }
 
 impl Half {
-    /// Parses the progress in a line of a copy's output.
-    fn of(line: &str) -> Half {
-        let event: Value = serde_json::from_str(line).unwrap_or_default();
-        let is_progress = event["event"] == "progress";
-        let number = |name: &str| event[name].as_u64().filter(|_| is_progress).unwrap_or_default();
-        Half { bytes: number("bytes"), total_bytes: number("total_bytes") }
+    /// Parses a line of a copy's output; `None` if the line is no progress report.
+    fn of(line: &str) -> Option<Half> {
+        let event: Value = serde_json::from_str(line).ok()?;
+        let number = |name: &str| event[name].as_u64().unwrap_or_default();
+        let half = Half { bytes: number("bytes"), total_bytes: number("total_bytes") };
+        (event["event"] == "progress").then_some(half)
     }
 }
 
@@ -160,8 +160,10 @@ impl Copy<'_> {
     pub(super) fn kill_half_way(&self, cancel: &CancelHandle) -> Result<Half, Error> {
         let (mut child, lines) = self.spawn()?;
         while let Some(line) = next(&lines, cancel, None)? {
-            let half = Half::of(&line);
-            if half.total_bytes > 0 && half.bytes >= half.total_bytes / 2 {
+            if let Some(half) = Half::of(&line)
+                && half.total_bytes > 0
+                && half.bytes >= half.total_bytes / 2
+            {
                 child.0.kill().map_err(|error| failed("cp", &error.to_string()))?;
                 return Ok(half);
             }
@@ -169,8 +171,7 @@ impl Copy<'_> {
         Err(ended(&mut child, "it ended before it could be killed"))
     }
 
-    /// Runs the copy to its end. Calls `report` for each line of output, with the copied bytes of a
-    /// progress line, and with 0 for any other line.
+    /// Runs the copy to its end. Calls `report` with the copied bytes of each progress report.
     pub(super) fn to_the_end(
         &self,
         cancel: &CancelHandle,
@@ -179,7 +180,9 @@ impl Copy<'_> {
         let (mut child, lines) = self.spawn()?;
         let mut last = None;
         while let Some(line) = next(&lines, cancel, None)? {
-            report(Half::of(&line).bytes);
+            if let Some(half) = Half::of(&line) {
+                report(half.bytes);
+            }
             last = Some(line);
         }
         let summary = last.and_then(|line| serde_json::from_str(&line).ok());
@@ -269,4 +272,36 @@ fn ended(child: &mut Kept, what: &str) -> Error {
 fn failed(name: &str, why: &str) -> Error {
     Error::new(ErrorKind::Unfinished, format!("the demo's own 'longhaul {name}' failed: {why}"))
         .advise("see its output above")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Prints its first word instead of running longhaul.
+    struct Printed;
+
+    impl Stage for Printed {
+        fn spawn(&self, _: &Path, words: &[String]) -> io::Result<Child> {
+            Command::new("printf").args(["%s", &words[0]]).stdout(Stdio::piped()).spawn()
+        }
+    }
+
+    #[test]
+    fn only_progress_reports_move_the_bar() {
+        let finished = r#""resumed_bytes":0,"unread_files":0,"retransmitted":0,"seconds":1.0"#;
+        let output = [
+            r#"{"event":"start"}"#,
+            r#"{"event":"progress","bytes":5,"total_bytes":9}"#,
+            r#"{"event":"warning","text":"x"}"#,
+            r#"{"event":"progress","bytes":7,"total_bytes":9}"#,
+            &format!(r#"{{"bytes":9,"verified":true,"cipher":"none",{finished}}}"#),
+        ]
+        .join("\n");
+        let copy = Copy { stage: &Printed, config: Path::new("."), words: vec![output] };
+        let mut reported = Vec::new();
+        let ended = copy.to_the_end(&CancelHandle::default(), |bytes| reported.push(bytes));
+        assert_eq!(ended.unwrap().bytes, 9);
+        assert_eq!(reported, [5, 7]);
+    }
 }
