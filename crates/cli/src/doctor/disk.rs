@@ -18,6 +18,8 @@ const MOST: u64 = 128_000_000;
 const TIME: Duration = Duration::from_secs(2);
 /// Size of a write, as in a copy.
 const PIECE: usize = 1 << 20;
+/// Smallest unit in which disks deduplicate.
+const BLOCK: usize = 4096;
 /// Space that is left free.
 const SPARE: u64 = 512_000_000;
 
@@ -71,8 +73,7 @@ fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
     let began = Instant::now();
     let mut written = 0u64;
     while MOST - written >= PIECE as u64 && began.elapsed() < TIME {
-        // Each piece begins with different bytes, because some disks deduplicate equal pieces.
-        piece[..8].copy_from_slice(&written.to_ne_bytes());
+        stamp(&mut piece, written);
         file.write_all(&piece)?;
         written += PIECE as u64;
     }
@@ -89,6 +90,14 @@ fn measure(folder: &Path) -> io::Result<(Rate, Rate)> {
         }
     }
     Ok((writing, rate(read, began.elapsed())))
+}
+
+/// Makes each block of a piece differ from all other blocks of the file, because some disks
+/// deduplicate equal blocks. `at` is the place of the piece in the file.
+fn stamp(piece: &mut [u8], at: u64) {
+    for (block, nth) in piece.chunks_exact_mut(BLOCK).zip(0u64..) {
+        block[..8].copy_from_slice(&(at + nth).to_ne_bytes());
+    }
 }
 
 /// Asks the kernel to drop the file from its cache.
@@ -114,6 +123,17 @@ mod tests {
         let missing = look(want(Rate::from_bps(8)), &folder.path().join("no"));
         assert_eq!(missing[0].grade, Grade::Bad);
         assert!(missing[0].what.contains("No such file"), "{}", missing[0].what);
+    }
+
+    #[test]
+    fn no_two_blocks_of_the_written_file_are_equal() {
+        let mut piece = vec![0; PIECE];
+        let mut blocks = std::collections::BTreeSet::new();
+        for at in [0, PIECE as u64] {
+            stamp(&mut piece, at);
+            blocks.extend(piece.chunks(4096).map(<[u8]>::to_vec));
+        }
+        assert_eq!(blocks.len(), 2 * PIECE / 4096);
     }
 
     #[test]
