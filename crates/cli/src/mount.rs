@@ -29,7 +29,7 @@ Mount a folder of another host, read-only
 Runs until Ctrl-C, SIGTERM or `umount DIR`, and then unmounts. Needs FUSE: the device /dev/fuse \
 and, unless you are root, fusermount3 (package fuse3). Programs read files as if they were local. \
 When a program reads a file in order, mount reads ahead. Each chunk of 1 MiB is verified. Names \
-and sizes are up to 5 s old. After a lost connection, mount reconnects, and requests wait.";
+and sizes are up to 6 s old. After a lost connection, mount reconnects, and requests wait.";
 
 /// How often to look for a signal.
 const TICK: Duration = Duration::from_millis(50);
