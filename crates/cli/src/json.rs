@@ -423,6 +423,9 @@ pub(crate) fn http(record: &AccessRecord) -> String {
         "bytes": record.bytes,
         "http_status": record.status,
     });
+    if let Some(left) = &record.left {
+        value["left"] = left.as_str().into();
+    }
     if let Some(limit) = record.disconnected_after {
         value["event"] = "http-disconnected".into();
         value["after_seconds"] = json!(limit.as_secs_f64());

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::list::{self, NameKind, Named};
 use super::names;
-use super::place::{Found, Place, as_path};
+use super::place::{Found, Place, as_path, show};
 use super::store::{self, FileKind, OpenFile, SharedFolder};
 
 /// Returns the attributes of `place`; follows links as far as the place allows.
@@ -152,20 +152,29 @@ pub fn rename(from: &Place, to: &Place) -> io::Result<()> {
     source.sync()
 }
 
+/// Replaced content that could not be removed.
+#[derive(Debug)]
+pub struct Remains {
+    /// The hidden name of the content, next to the destination.
+    pub name: String,
+    /// Why it could not be removed.
+    pub error: io::Error,
+}
+
 /// Renames `from` to `to` below the same root, replacing a file or a folder with its content.
+/// Returns the replaced content if it cannot be removed, because that is no error of the move.
 ///
 /// # Errors
 /// The system's error. Everything at `to` is unchanged, unless a sync after the rename failed, or
-/// the attempt to undo a rename failed. Replaced content that cannot be removed is no error; the
-/// content keeps its temporary name.
-pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
+/// the attempt to undo a rename failed.
+pub fn replace(from: &Place, to: &Place) -> io::Result<Option<Remains>> {
     let (folder, name) = parent_and_name(to)?;
     // rename(2) cannot replace a file by a folder, a folder by a file, or a folder that has
     // content. So the old content gets a temporary name first. Nothing is lost if `from` is in the
     // old content, or if the rename fails for another reason.
     let is_folder = |place: &Place| io::Result::Ok(look(place)?.kind == NameKind::Folder);
     if !is_folder(from)? && folder.look(&name)?.kind != FileKind::Folder {
-        return rename(from, to);
+        return rename(from, to).map(|()| None);
     }
     let old = names::unique(&name);
     folder.rename(&name, &old)?;
@@ -174,15 +183,17 @@ pub fn replace(from: &Place, to: &Place) -> io::Result<()> {
         folder.rename(&old, &name)?;
     }
     renamed?;
-    // The move is complete, so it must not be reported as failed.
-    let _ = remove_in(&folder, &old, &to.parent().join(&old));
-    Ok(())
+    let remains = |error| Remains { name: show(&old), error };
+    Ok(remove_in(&folder, &old, &to.parent().join(&old)).map_err(remains).err())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use longhaul_testbed::need;
+    use longhaul_testbed::skip;
 
     use super::*;
     use crate::Root;
@@ -271,6 +282,26 @@ mod tests {
         assert!(replace(&at(top, "none"), &at(top, "folder")).is_err());
         assert_eq!(fs::read(top.join("folder/file")).unwrap(), b"kept");
         assert_eq!(names(top), ["folder", "link", "old"]);
+    }
+
+    #[test]
+    fn replaced_content_that_cannot_be_removed_is_named_and_the_move_is_complete() {
+        let is_root = rustix::process::geteuid().is_root();
+        need!(skip::unless(!is_root, "root may remove everything"));
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path();
+        fs::create_dir_all(top.join("old/locked")).unwrap();
+        fs::write(top.join("old/locked/file"), "old").unwrap();
+        fs::write(top.join("new"), "new").unwrap();
+        let lock = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        lock(&top.join("old/locked"), 0o500);
+        let remains = replace(&at(top, "new"), &at(top, "old")).unwrap().unwrap();
+        assert_eq!(remains.error.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(fs::read(top.join("old")).unwrap(), b"new");
+        assert_eq!(names(top), [remains.name.as_str(), "old"]);
+        lock(&top.join(&remains.name).join("locked"), 0o700);
     }
 
     #[test]

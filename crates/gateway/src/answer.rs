@@ -47,7 +47,7 @@ async fn answer(
     let mut destination = None;
     let length = condition::text(request.headers(), header::CONTENT_LENGTH);
     let bytes = length.and_then(|length| length.parse().ok());
-    let (reply, name) = match right(&shared, request.headers()) {
+    let (mut reply, name) = match right(&shared, request.headers()) {
         Ok(right) => {
             // The log has paths from the root, not from the token's folder.
             let encoded = |path: &Path| url::encode(path.as_os_str().as_bytes());
@@ -74,6 +74,7 @@ async fn answer(
         destination,
         bytes,
         status,
+        left: reply.extensions_mut().remove().map(|change::Left(text)| text),
         disconnected_after,
     };
     if record.is_refused() || record.is_write() || record.disconnected_after.is_some() {

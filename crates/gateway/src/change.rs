@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap};
-use longhaul_files::edit::{self, NewFile, look};
+use longhaul_files::edit::{self, NewFile, Remains, look};
 use longhaul_files::list::NameKind;
 use longhaul_files::{Place, RangeFile};
 use tokio::time::timeout;
@@ -150,22 +150,51 @@ pub(crate) async fn move_to(
         match look(&to) {
             Err(error) if is_missing(&error) => match edit::rename(&from, &to) {
                 Err(error) if is_missing(&error) => {
-                    Ok((StatusCode::CONFLICT, "the parent folder does not exist"))
+                    Ok(reply::plain(StatusCode::CONFLICT, "the parent folder does not exist"))
                 }
-                renamed => renamed.map(|()| (StatusCode::CREATED, "")),
+                renamed => renamed.map(|()| reply::empty(StatusCode::CREATED)),
             },
             Err(error) => Err(error),
-            Ok(_) if !overwrite => Ok((StatusCode::PRECONDITION_FAILED, "the destination exists")),
-            Ok(_) => edit::replace(&from, &to).map(|()| (StatusCode::NO_CONTENT, "")),
+            Ok(_) if !overwrite => {
+                Ok(reply::plain(StatusCode::PRECONDITION_FAILED, "the destination exists"))
+            }
+            Ok(_) => edit::replace(&from, &to).map(replaced),
         }
     });
-    match moved.await {
-        Ok((status, "")) => reply::empty(status),
-        Ok((status, text)) => reply::plain(status, text),
-        Err(error) => reply::trouble(&error),
+    moved.await.unwrap_or_else(|error| reply::trouble(&error))
+}
+
+/// What a MOVE has left, for the log.
+#[derive(Clone)]
+pub(crate) struct Left(pub(crate) String);
+
+fn replaced(remains: Option<Remains>) -> Reply {
+    let mut reply = reply::empty(StatusCode::NO_CONTENT);
+    if let Some(Remains { name, error }) = remains {
+        let left = format!("cannot remove the replaced content, now {name}: {error}");
+        reply.extensions_mut().insert(Left(left));
     }
+    reply
 }
 
 fn overwrite() -> header::HeaderName {
     header::HeaderName::from_static("overwrite")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_carries_the_name_of_replaced_content_that_could_not_be_removed() {
+        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        let mut reply = replaced(Some(Remains { name: ".old.lh-small".to_owned(), error }));
+        assert_eq!(reply.status(), StatusCode::NO_CONTENT);
+        let Left(text) = reply.extensions_mut().remove().unwrap();
+        assert_eq!(
+            text,
+            "cannot remove the replaced content, now .old.lh-small: permission denied"
+        );
+        assert!(replaced(None).extensions().get::<Left>().is_none());
+    }
 }

@@ -42,6 +42,9 @@ pub struct AccessRecord {
     pub bytes: Option<u64>,
     /// The status of the reply.
     pub status: u16,
+    /// Why a MOVE could not remove the replaced content, and the hidden name of this content next
+    /// to the new path.
+    pub left: Option<String>,
     /// The time limit, if the client was disconnected because of it.
     pub disconnected_after: Option<Duration>,
 }
@@ -202,6 +205,7 @@ pub(crate) mod tests {
             destination: None,
             bytes: None,
             status,
+            left: None,
             disconnected_after,
         }
     }

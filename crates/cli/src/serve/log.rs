@@ -68,12 +68,13 @@ impl Log {
         let to = destination.as_ref().map(|to| format!(" to {to}")).unwrap_or_default();
         let size = bytes.map(|bytes| format!(", {}", Bytes::new(bytes))).unwrap_or_default();
         let by = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let left = record.left.as_ref().map(|left| format!("; {left}")).unwrap_or_default();
         let end = match record.disconnected_after {
             Some(limit) => format!(
                 "disconnected, because the client neither received nor sent a byte for {} s",
                 limit.as_secs_f64()
             ),
-            None => format!("done{size}"),
+            None => format!("done{size}{left}"),
         };
         let line = format!("{} {address}{by} HTTP {method} {path}{to}: {end}", utc::now());
         self.line(|| Some(json::http(record)), || Some(plain::text(&line)));
