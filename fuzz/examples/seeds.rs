@@ -73,7 +73,7 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
         ("manifest", manifests()),
         ("journal", journals()),
         ("sender", [runs(&[1, 4, 6, 4]), spoken(&[1, 40, 4, 6])].concat()),
-        ("receiver", [runs(&[5, 6, 4, 0]), spoken(&[6, 9, 0, 20, 4])].concat()),
+        ("receiver", [runs(&[5, 6, 4, 0]), spoken(&[5, 0, 0, 0, 20, 32, 4])].concat()),
         ("server_session", server_sessions()),
         ("survey_answer", answers()),
         ("hello", hellos()),
@@ -352,8 +352,10 @@ fn journals() -> Vec<Vec<u8>> {
     bytes.extend(header.encode_record(0, &[1; 32]));
     bytes.extend(header.encode_record(8, &[2; 32]));
     let torn = bytes[..bytes.len() - 7].to_vec();
-    // Choices for `journal::run`: a size of 9 MiB, a record of another file, one of this file.
-    let made = [&[1, 20, 20, 4, 0, 144, 0, 0], &[9, 12, 1, 9, 17, 2][..], &[1, 13, 14, 3]].concat();
+    // Choices for `journal::run`: a size of 9 MiB, version 7, two records of this file, one of
+    // another file.
+    let header = [1, 20, 20, 4, 0, 144, 0, 0, 19];
+    let made = [&header[..], &[9, 12, 1], &[9, 17, 2], &[1, 13, 14, 3]].concat();
     vec![bytes, torn, made]
 }
 
@@ -382,8 +384,7 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
 
 /// Returns one run for each kind of message that only some protocols have. Each run uses the first
 /// object of [`runs`], and has 12 turns. Each turn is `steps`, followed by a message of this kind
-/// with other numbers. The sender's `steps` end with the step that receives this message. The
-/// receiver's `steps` do not: the receiver's target takes the message's bytes as other choices.
+/// with other numbers. The `steps` end with the step that receives this message.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {

@@ -38,7 +38,8 @@ pub(crate) fn run<D: Driven>(bytes: &[u8]) {
     }
 }
 
-fn run_by<D: Driven>(row: &'static Row, bytes: &[u8]) {
+/// Drives a core of the protocol of `row`, and returns it.
+pub(crate) fn run_by<D: Driven>(row: &'static Row, bytes: &[u8]) -> D {
     let mut input = Input::new(bytes);
     let mut driven = D::new(row, setup(row, &mut input));
     driven.look();
@@ -49,6 +50,7 @@ fn run_by<D: Driven>(row: &'static Row, bytes: &[u8]) {
         driven.step(&mut input);
         driven.look();
     }
+    driven
 }
 
 /// Checks that a message of a core can be encoded, and decodes to the same message.

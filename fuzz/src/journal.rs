@@ -12,16 +12,17 @@ use super::input::Input;
 
 /// Checks that the parsed header and records, encoded again, equal the start of the journal.
 pub fn run(bytes: &[u8]) {
-    let Some((mode, bytes)) = bytes.split_first() else { return };
-    if mode & 1 == 0 {
-        check(bytes);
-    } else {
-        check(&written(bytes));
-    }
+    parsed(bytes);
 }
 
-fn check(bytes: &[u8]) {
-    let Some(journal) = Journal::decode(bytes) else { return };
+/// As [`run`], and returns the parsed journal.
+pub fn parsed(bytes: &[u8]) -> Option<Journal> {
+    let (mode, bytes) = bytes.split_first()?;
+    if mode & 1 == 0 { check(bytes) } else { check(&written(bytes)) }
+}
+
+fn check(bytes: &[u8]) -> Option<Journal> {
+    let journal = Journal::decode(bytes)?;
     let mut again = journal.header.encode();
     for (chunk, value) in &journal.values {
         assert!(*chunk < journal.header.size.div_ceil(CHUNK));
@@ -29,6 +30,7 @@ fn check(bytes: &[u8]) {
     }
     assert_eq!(journal.sound, again.len() as u64);
     assert_eq!(bytes[..again.len()], again[..]);
+    Some(journal)
 }
 
 /// Returns an arbitrary journal, perhaps with records of another journal and arbitrary bytes.

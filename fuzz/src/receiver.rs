@@ -28,6 +28,11 @@ pub fn run(bytes: &[u8]) {
     flow::run::<Receiving>(bytes);
 }
 
+/// Returns the messages that a receiver of the protocol of `row` gets from the input.
+pub fn heard(row: &'static Row, bytes: &[u8]) -> Vec<Control> {
+    flow::run_by::<Receiving>(row, bytes).heard
+}
+
 struct Receiving {
     /// Whether the receiver accepts only requested blocks (GTP, section 3.3).
     picky: bool,
@@ -47,6 +52,7 @@ struct Receiving {
     arrived: u64,
     refused: u64,
     finished: bool,
+    heard: Vec<Control>,
 }
 
 impl Driven for Receiving {
@@ -68,6 +74,7 @@ impl Driven for Receiving {
             arrived: 0,
             refused: 0,
             finished: false,
+            heard: Vec::new(),
         }
     }
 
@@ -85,6 +92,7 @@ impl Driven for Receiving {
                 if let Some(control) = message(input, &self.setup.layout) {
                     self.receiver.on_control(self.now, FLOW, &control);
                     self.receiver.on_control(self.now, FlowId(OTHER.0 + 1), &control);
+                    self.heard.push(control);
                 }
             }
             5 => self.run_of_blocks(input),

@@ -21,6 +21,11 @@ pub fn run(bytes: &[u8]) {
     flow::run::<Sending>(bytes);
 }
 
+/// Returns the messages that a sender of the protocol of `row` gets from the input.
+pub fn heard(row: &'static Row, bytes: &[u8]) -> Vec<Control> {
+    flow::run_by::<Sending>(row, bytes).heard
+}
+
 struct Sending {
     row: &'static Row,
     setup: Setup,
@@ -36,6 +41,7 @@ struct Sending {
     grant: Bytes,
     sent_in_all: u64,
     finished: bool,
+    heard: Vec<Control>,
 }
 
 impl Driven for Sending {
@@ -55,6 +61,7 @@ impl Driven for Sending {
             first_bytes: Bytes::ZERO,
             sent_in_all: 0,
             finished: false,
+            heard: Vec::new(),
         }
     }
 
@@ -121,6 +128,7 @@ impl Sending {
             self.grant = Bytes::MAX;
         }
         self.sender.on_control(self.now, FLOW, &control);
+        self.heard.push(control);
     }
 
     fn skip(&mut self, input: &mut Input<'_>) {

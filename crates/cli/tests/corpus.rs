@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_proto::registry::{self, Row};
 use longhaul_proto::wire::Control;
 
 /// Maximum bytes of all corpora together. Every checkout contains the corpora, so they must stay
@@ -73,8 +74,7 @@ fn messages_of_honest_programs_pass_all_checks() {
 
 #[test]
 fn a_client_completes_only_the_valid_copies_among_the_seeds() {
-    let seeds = seeds::all(&folder().join("..")).expect("the sources of the seeds can be read");
-    let (_, sessions) = seeds.iter().find(|(target, _)| *target == "client_session").unwrap();
+    let sessions = seeds_of("client_session");
     // The stall timeouts: a copy that can complete does so within `long`, even on a busy host; the
     // other copies stall, and end after `short`.
     let (long, short) = (Duration::from_secs(60), Duration::from_millis(300));
@@ -87,9 +87,8 @@ fn a_client_completes_only_the_valid_copies_among_the_seeds() {
     }
 }
 
-#[test]
-fn the_seeds_have_each_message_of_each_protocol() {
-    let names = |control: &Control| match control {
+fn name(control: &Control) -> &'static str {
+    match control {
         Control::Done(_) => "done",
         Control::Report(_) => "report",
         Control::Pulse(_) => "pulse",
@@ -105,10 +104,42 @@ fn the_seeds_have_each_message_of_each_protocol() {
         Control::Resend(_) => "resend",
         // A new kind needs its name here, a seed, and a case in `fuzz/src/spoken.rs`.
         Control::Begun(_) => "begun",
+    }
+}
+
+fn seeds_of(target: &str) -> Vec<Vec<u8>> {
+    let seeds = seeds::all(&folder().join("..")).expect("the sources of the seeds can be read");
+    seeds.into_iter().find(|(name, _)| *name == target).unwrap().1
+}
+
+#[test]
+fn the_seeds_have_each_message_of_each_protocol() {
+    let all: BTreeSet<&str> = seeds::controls().iter().map(name).collect();
+    assert_eq!(all.len(), 14, "{all:?}");
+    let row = registry::all().first().unwrap();
+    let heard: [(&str, fn(&'static Row, &[u8]) -> Vec<Control>); 2] =
+        [("sender", fuzz::sender::heard), ("receiver", fuzz::receiver::heard)];
+    for (target, heard) in heard {
+        let seeds = seeds_of(target);
+        let told: BTreeSet<&str> =
+            seeds.iter().flat_map(|seed| heard(row, seed)).map(|control| name(&control)).collect();
+        // The three others are messages of most protocols.
+        let missing: Vec<_> = all.difference(&told).collect();
+        assert!(
+            missing.iter().all(|name| ["done", "pulse", "report"].contains(name)),
+            "{target}: {missing:?}"
+        );
+    }
+}
+
+#[test]
+fn a_made_journal_among_the_seeds_has_two_records_of_its_file() {
+    let chunks = |seed: &Vec<u8>| {
+        let journal = fuzz::journal::parsed(seed)?;
+        Some(journal.values.into_iter().map(|(chunk, _)| chunk).collect::<Vec<_>>())
     };
-    let seeds = seeds::controls();
-    let said: BTreeSet<&str> = seeds.iter().map(names).collect();
-    assert_eq!(said.len(), 14, "{said:?}");
+    let chunks: Vec<_> = seeds_of("journal").iter().map(chunks).collect();
+    assert_eq!(chunks, [Some(vec![0, 8]), Some(vec![0]), Some(vec![0, 5])]);
 }
 
 #[test]

@@ -11,11 +11,10 @@ use longhaul_stream::messages::{
 };
 use prost::Message as _;
 
-/// Returns sequences of messages. A byte with the message's length precedes each message, and 17
-/// bytes follow each. The target takes five of them for its other choices about this message, and
-/// the rest as further messages and choices.
+/// Returns sequences of messages. A byte with the message's length precedes each message. The
+/// target takes the five bytes after a message for its other choices about this message.
 pub(super) fn all() -> Vec<Vec<u8>> {
-    let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 17]].concat();
+    let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 5]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());
     let tell = |told| one(Tell { told: Some(told) }.encode_to_vec());
     let send = Send {
