@@ -175,7 +175,7 @@ pub(crate) fn run(args: &ChannelArgs, settings: &[Setting]) -> u8 {
 fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     let link = &args.link;
     let (client, cancel) = link.client(settings)?;
-    let lines = Lines::new(link.live.json, link.live.quiet);
+    let lines = Lines::new(link.live.notes());
     let request = client.send_channel(link.url.clone(), link.settings()?);
     let request = request.reach(link.reach()).retry_for(link.live.retry_for());
     let sender = blocking::wait(request.cancel_with(&cancel).into_future())?;
@@ -237,7 +237,7 @@ fn watch(
         }
         let now = sender.status();
         if std::mem::replace(&mut connected, now.connected) != now.connected {
-            lines.connected(now.connected);
+            lines.notes.connected(now.connected);
         }
         lines.sending(&now);
         if sender.is_over() || cancel.is_cancelled() {
@@ -251,7 +251,7 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     let link = &args.link;
     let (client, cancel) = link.client(settings)?;
     console::cancel_with_stdout(&cancel)?;
-    let lines = Lines::new(link.live.json, link.live.quiet);
+    let lines = Lines::new(link.live.notes());
     let mut wanted = link.settings()?;
     wanted.keys.clone_from(&args.key);
     let request = client.receive_channel(link.url.clone(), wanted);
@@ -275,7 +275,7 @@ fn read(channel: &mut ChannelReceiver, args: &ReceiveArgs, lines: &Lines) -> Res
     {
         let event = event?;
         if !std::mem::replace(&mut is_admitted, true) {
-            lines.waiting(&plain::text(&args.link.url.to_string()));
+            lines.notes.waiting(&plain::text(&args.link.url.to_string()));
         }
         count += u64::from(matches!(event, ChannelEvent::Message(_)));
         match event {

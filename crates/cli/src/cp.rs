@@ -5,7 +5,7 @@ mod pipe;
 mod remote;
 mod resolve;
 
-pub(crate) use resolve::{TCP, protocols};
+pub(crate) use resolve::{MOST_STREAMS, TCP, protocols};
 
 use std::path::PathBuf;
 use std::sync::Arc;

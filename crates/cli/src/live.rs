@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use longhaul::units::Span;
 use longhaul::{CancelHandle, Client, Location};
+use serde_json::json;
 
 use crate::config::Setting;
 use crate::error::{Error, ErrorKind};
@@ -57,6 +58,10 @@ impl LiveArgs {
         Ok((client, cancel))
     }
 
+    pub(crate) fn notes(&self) -> Notes {
+        Notes { json: self.json, quiet: self.quiet }
+    }
+
     /// Prints the error of a command; returns the exit status.
     pub(crate) fn status(&self, done: Result<u8, Error>) -> u8 {
         match exit::of_view(done) {
@@ -68,6 +73,42 @@ impl LiveArgs {
             Err(error) => exit::fail(&error),
         }
     }
+}
+
+/// The lines on stderr and stdout that these commands share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notes {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+}
+
+impl Notes {
+    /// Prints a line for people.
+    pub(crate) fn note(self, line: impl std::fmt::Display) {
+        if !self.json && !self.quiet {
+            console::note(line);
+        }
+    }
+
+    /// Prints that the connection was lost or restored.
+    pub(crate) fn connected(self, connected: bool) {
+        if self.json {
+            let again = json!({"event": "heard-again"});
+            console::out(if connected { again } else { json!({"event": "lost"}) });
+        }
+        let what = if connected { "connected again" } else { "the connection is lost; retrying" };
+        self.note(format_args!("longhaul: {what}"));
+    }
+
+    /// Prints that the server has admitted the receiver or subscriber.
+    pub(crate) fn waiting(self, url: &str) {
+        self.note(format_args!("longhaul: receives {url}"));
+    }
+}
+
+/// Returns a time in milliseconds with its unit.
+pub(crate) fn millis(span: Span) -> String {
+    format!("{:.1} ms", span.as_secs_f64() * 1_000.0)
 }
 
 /// A thread that reads the frames or messages to send.

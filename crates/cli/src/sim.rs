@@ -5,12 +5,11 @@ mod sweep;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use crate::error::{Error, ErrorKind};
 use clap::Args;
 use longhaul_experiments::plot::{Axis, Origin, Plot, Series};
+use longhaul_experiments::simulate::spread;
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Rate;
 use longhaul_testbed::scenario::Scenario;
@@ -187,51 +186,9 @@ pub(crate) fn on_all_cores(scenarios: &[&Scenario]) -> Vec<Result<SimOutcome, Si
     })
 }
 
-/// Runs `work` for each item, with as many threads as the process may use cores.
-fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let take = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else { return done };
-            done.push((index, work(item)));
-        }
-    };
-    let cores = thread::available_parallelism().map_or(1, usize::from).min(items.len());
-    let mut done: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(take)).collect();
-        let joined = workers.into_iter().map(|worker| worker.join());
-        joined.flat_map(|done| done.expect("a simulation does not panic")).collect()
-    });
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::{Condvar, Mutex};
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn every_core_works_on_a_run_at_the_same_time() {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let (begun, another) = (Mutex::new(0), Condvar::new());
-        let wait = |place: &usize| {
-            let mut count = begun.lock().unwrap();
-            *count += 1;
-            another.notify_all();
-            // The first runs wait until every core has a run.
-            let long = Duration::from_secs(120);
-            let left = another.wait_timeout_while(count, long, |count| *count < cores);
-            assert!(!left.unwrap().1.timed_out(), "fewer than {cores} at once");
-            *place
-        };
-        let places: Vec<usize> = (0..2 * cores).collect();
-        assert_eq!(spread(&places, wait), places);
-    }
 
     #[test]
     fn a_failed_run_prints_the_command_that_repeats_it() {

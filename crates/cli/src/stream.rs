@@ -181,7 +181,7 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
         Way::Code => StreamWay::Code,
     };
     (settings.receivers, settings.datagram) = (args.receivers, args.datagram);
-    let lines = Lines::new(args.link.json, args.link.quiet);
+    let lines = Lines::new(args.link.notes());
     let request = client.send_stream(url, settings).reach(args.link.reach.options());
     let request = request.retry_for(args.link.retry_for()).cancel_with(&cancel);
     let sender = blocking::wait(request.into_future())?;
@@ -210,7 +210,7 @@ fn watch(
         }
         let now = sender.status();
         if now.connected != before.connected {
-            lines.connected(now.connected);
+            lines.notes.connected(now.connected);
         }
         if (now.repairs, now.receivers) != (before.repairs, before.receivers) {
             lines.way(&now);
@@ -235,11 +235,11 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     if output.is_stdout() || args.link.json && args.output.is_none() {
         console::cancel_with_stdout(&cancel)?;
     }
-    let lines = Lines::new(args.link.json, args.link.quiet);
+    let lines = Lines::new(args.link.notes());
     let request = client.receive_stream(args.url.clone()).reach(args.link.reach.options());
     let request = request.retry_for(args.link.retry_for()).cancel_with(&cancel);
     let mut stream = blocking::wait(request.into_future())?;
-    lines.waiting(&plain::text(&args.url.to_string()));
+    lines.notes.waiting(&plain::text(&args.url.to_string()));
     let ended = read(&mut stream, &mut output, args.check, &lines, &cancel);
     let is_shown = ended.as_ref().err().is_none_or(|error| error.kind == ErrorKind::Cancelled);
     let wrong = ended.as_ref().copied().unwrap_or(0);

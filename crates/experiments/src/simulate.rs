@@ -1,7 +1,6 @@
 //! Runs cases in virtual time, on all cores; the number of cores does not change the results.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -35,33 +34,41 @@ impl std::error::Error for SimulateError {}
 /// The first case that cannot be simulated or that broke an invariant.
 pub fn run(cases: &[Case]) -> Result<Outcomes, SimulateError> {
     let cases: Vec<&Case> = cases.iter().filter(|case| case.is_simulated()).collect();
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..cores.min(cases.len()) {
-            scope.spawn(|| {
-                loop {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(case) = cases.get(place) else { return };
-                    let outcome = one(&case.scenario);
-                    let mut done = done.lock().expect("whoever held it did not panic");
-                    done.push((place, outcome));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().expect("whoever held it did not panic");
-    done.sort_by_key(|(place, _)| *place);
+    let done = spread(&cases, |case| one(&case.scenario));
     let mut outcomes = Outcomes::default();
-    for (place, outcome) in done {
-        let name = &*cases[place].name;
+    for (case, outcome) in cases.iter().zip(done) {
+        let name = &*case.name;
         match outcome {
             Ok(outcome) => outcomes.insert(name, outcome),
             Err(error) => return Err(SimulateError { case: name.into(), error }),
         }
     }
     Ok(outcomes)
+}
+
+/// Runs `work` for each item, with as many threads as the process may use cores. Returns the
+/// results in the order of the items.
+///
+/// # Panics
+/// `work` panicked.
+pub fn spread<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return done };
+            done.push((index, work(item)));
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let mut done: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(take)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        joined.flat_map(|done| done.expect("the work does not panic")).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Simulates one scenario.
@@ -124,6 +131,9 @@ fn series(flow: &sim::FlowOutcome) -> Vec<Sample> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
     use longhaul_testbed::scenario::Traffic;
 
     use super::*;
@@ -150,5 +160,23 @@ mod tests {
         let error = run(&cases).expect_err("two of them fail");
         assert_eq!(error.case, "first");
         assert!(error.to_string().contains("no-such"), "{error}");
+    }
+
+    #[test]
+    fn every_core_works_on_a_run_at_the_same_time() {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let (begun, another) = (Mutex::new(0), Condvar::new());
+        let wait = |place: &usize| {
+            let mut count = begun.lock().unwrap();
+            *count += 1;
+            another.notify_all();
+            // The first runs wait until every core has a run.
+            let long = Duration::from_secs(120);
+            let left = another.wait_timeout_while(count, long, |count| *count < cores);
+            assert!(!left.unwrap().1.timed_out(), "fewer than {cores} at once");
+            *place
+        };
+        let places: Vec<usize> = (0..2 * cores).collect();
+        assert_eq!(spread(&places, wait), places);
     }
 }

@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use longhaul::units::Span;
 use longhaul::{ChannelEvent, ChannelReceived, ChannelSent};
 use serde_json::json;
 
+use crate::live::{Notes, millis};
 use crate::quantity::count;
 use crate::{console, exit};
 
@@ -18,13 +18,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Output settings, and the time of the last progress report.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
-    json: bool,
-    quiet: bool,
+    pub(super) notes: Notes,
     reported: Cell<Instant>,
-}
-
-fn millis(span: Span) -> String {
-    format!("{:.1} ms", span.as_secs_f64() * 1_000.0)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -35,41 +30,25 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Lines {
-    pub(super) fn new(json: bool, quiet: bool) -> Lines {
-        Lines { json, quiet, reported: Cell::new(Instant::now()) }
-    }
-
-    fn note(&self, line: impl std::fmt::Display) {
-        if !self.json && !self.quiet {
-            console::note(line);
-        }
-    }
-
-    /// Prints that the connection was lost or restored.
-    pub(super) fn connected(&self, connected: bool) {
-        if self.json {
-            let again = json!({"event": "heard-again"});
-            console::out(if connected { again } else { json!({"event": "lost"}) });
-        }
-        let what = if connected { "connected again" } else { "the connection is lost; retrying" };
-        self.note(format_args!("longhaul: {what}"));
+    pub(super) fn new(notes: Notes) -> Lines {
+        Lines { notes, reported: Cell::new(Instant::now()) }
     }
 
     /// Prints a sender's progress, with `--json` only.
     pub(super) fn sending(&self, sent: &ChannelSent) {
-        if self.json {
+        if self.notes.json {
             console::out(sent_line("progress", sent));
         }
     }
 
     /// Prints a sender's summary.
     pub(super) fn sent(&self, sent: &ChannelSent) {
-        if self.json {
+        if self.notes.json {
             let mut line = sent_line("summary", sent);
             line["status"] = exit::DONE.into();
             console::out(line);
         }
-        self.note(format_args!(
+        self.notes.note(format_args!(
             "longhaul: {}, {} taken, {} replaced, {} dropped, {} late; round trip {}",
             count(sent.messages, "message"),
             sent.taken,
@@ -80,22 +59,17 @@ impl Lines {
         ));
     }
 
-    /// Prints that the server has admitted the subscriber.
-    pub(super) fn waiting(&self, url: &str) {
-        self.note(format_args!("longhaul: receives {url}"));
-    }
-
     /// Prints an event of a subscriber.
     pub(super) fn came(&self, event: &ChannelEvent) {
         match event {
-            ChannelEvent::Joined if self.json => console::out(json!({"event": "joined"})),
+            ChannelEvent::Joined if self.notes.json => console::out(json!({"event": "joined"})),
             ChannelEvent::Lost(lost) => {
-                if self.json {
+                if self.notes.json {
                     console::out(json!({"event": "messages-lost", "count": lost}));
                 }
-                self.note(format_args!("longhaul: lost {}", count(*lost, "message")));
+                self.notes.note(format_args!("longhaul: lost {}", count(*lost, "message")));
             }
-            ChannelEvent::Message(message) if self.json => {
+            ChannelEvent::Message(message) if self.notes.json => {
                 let mut line = json!({
                     "event": "message",
                     "key": message.key,
@@ -120,7 +94,7 @@ impl Lines {
 
     /// Prints a subscriber's progress, at most once a second, with `--json` only.
     pub(super) fn receiving(&self, status: &mut dyn FnMut() -> ChannelReceived) {
-        if self.json && self.reported.get().elapsed() >= EVERY {
+        if self.notes.json && self.reported.get().elapsed() >= EVERY {
             self.reported.set(Instant::now());
             console::out(received_line("progress", &status()));
         }
@@ -128,12 +102,12 @@ impl Lines {
 
     /// Prints a subscriber's summary.
     pub(super) fn received(&self, came: &ChannelReceived) {
-        if self.json {
+        if self.notes.json {
             let mut line = received_line("summary", came);
             line["status"] = exit::DONE.into();
             console::out(line);
         }
-        self.note(format_args!(
+        self.notes.note(format_args!(
             "longhaul: {} of {}, {} lost, {} late, {} restored, {} reordered; round trip {}, \
              jitter {}",
             count(came.messages, "message"),

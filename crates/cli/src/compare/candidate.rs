@@ -6,8 +6,8 @@ use longhaul::Protocol;
 use longhaul::protocol::TCP_STREAMS;
 use longhaul_proto::registry::{self, Row};
 
-/// Maximum number of TCP connections, the same as for a copy.
-const MOST_STREAMS: u16 = 64;
+use crate::cp::MOST_STREAMS;
+
 /// Name of the candidate that tries several numbers of TCP connections.
 const TRIED: &str = "tcp:auto";
 

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use longhaul::CancelHandle;
 use longhaul_proto::units::Bytes;
+use longhaul_testbed::random::Random;
 
 /// Number of files in a folder of small files.
 const SMALL_IN_FOLDER: u64 = 64;
@@ -34,7 +35,7 @@ impl fmt::Display for Made {
 
 /// Creates a tree of about `size` at `root`, determined by the seed.
 pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -> io::Result<Made> {
-    let mut maker = Maker { made: Made::default(), noise: Noise(seed), cancel };
+    let mut maker = Maker { made: Made::default(), noise: Random::new(seed), cancel };
     fs::create_dir(root)?;
     for (number, percent) in BIG.into_iter().enumerate() {
         // The added bytes make the file's last chunk (1 MiB) and last block (one datagram) short.
@@ -46,7 +47,7 @@ pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -
         let path = root.join(format!("step-{:02}", folder / 8)).join(format!("part-{folder:03}"));
         fs::create_dir_all(&path)?;
         for file in 0..SMALL_IN_FOLDER {
-            let len = maker.noise.next() % SMALL;
+            let len = maker.noise.below(SMALL);
             maker.file(&path.join(format!("sample-{file:02}.dat")), len)?;
         }
         folder += 1;
@@ -60,7 +61,7 @@ pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -
 
 struct Maker<'a> {
     made: Made,
-    noise: Noise,
+    noise: Random,
     cancel: &'a CancelHandle,
 }
 
@@ -69,7 +70,7 @@ impl Maker<'_> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         let mut left = len;
         while left > 0 {
-            let word = self.noise.next().to_le_bytes();
+            let word = self.noise.bits().to_le_bytes();
             let take = left.min(8);
             file.write_all(&word[..take as usize])?;
             left -= take;
@@ -78,19 +79,6 @@ impl Maker<'_> {
         self.made.files += 1;
         self.made.bytes += len;
         if self.cancel.is_cancelled() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
-    }
-}
-
-/// Pseudo-random numbers (SplitMix64).
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Output of `longhaul stream`: text on stderr, or JSON lines on stdout.
 
-use longhaul::units::Span;
 use longhaul::{StreamEvent, StreamReceived, StreamSent};
 use serde_json::json;
 
+use crate::live::{Notes, millis};
 use crate::quantity::count;
 use crate::{console, exit};
 
@@ -13,28 +13,17 @@ const WRONG: u8 = 1;
 /// Output settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines {
-    json: bool,
-    quiet: bool,
-}
-
-fn millis(span: Span) -> String {
-    format!("{:.1} ms", span.as_secs_f64() * 1_000.0)
+    pub(super) notes: Notes,
 }
 
 impl Lines {
-    pub(super) fn new(json: bool, quiet: bool) -> Lines {
-        Lines { json, quiet }
-    }
-
-    fn note(self, line: impl std::fmt::Display) {
-        if !self.json && !self.quiet {
-            console::note(line);
-        }
+    pub(super) fn new(notes: Notes) -> Lines {
+        Lines { notes }
     }
 
     /// Prints the measured path of a stream, and how its sender meets the deadline.
     pub(super) fn way(self, sent: &StreamSent) {
-        if self.json {
+        if self.notes.json {
             console::out(json!({
                 "event": "way",
                 "way": sent.way,
@@ -48,22 +37,12 @@ impl Lines {
             }));
         }
         let receivers = count(sent.receivers.into(), "receiver");
-        self.note(format_args!("longhaul: {receivers}; {}", sent.way));
-    }
-
-    /// Prints that the connection was lost or restored.
-    pub(super) fn connected(self, connected: bool) {
-        if self.json {
-            let again = json!({"event": "heard-again"});
-            console::out(if connected { again } else { json!({"event": "lost"}) });
-        }
-        let what = if connected { "connected again" } else { "the connection is lost; retrying" };
-        self.note(format_args!("longhaul: {what}"));
+        self.notes.note(format_args!("longhaul: {receivers}; {}", sent.way));
     }
 
     /// Prints a sender's progress, with `--json` only.
     pub(super) fn sending(self, sent: &StreamSent) {
-        if self.json {
+        if self.notes.json {
             console::out(json!({
                 "event": "progress",
                 "frames": sent.frames,
@@ -86,7 +65,7 @@ impl Lines {
             (skipped, unwatched) if skipped > unwatched => "the sending rate, or a lost connection",
             _ => "the absence of receivers",
         };
-        if self.json {
+        if self.notes.json {
             console::out(json!({
                 "event": "summary",
                 "status": exit::DONE,
@@ -107,34 +86,29 @@ impl Lines {
                 "bound_by": bound,
             }));
         }
-        self.note(format_args!(
+        self.notes.note(format_args!(
             "longhaul: {} frames, {} skipped, {} that nobody received; {} datagrams, {} of them \
              resent; bound by {bound}\n  way      {}",
             sent.frames, sent.skipped, sent.unwatched, sent.datagrams, sent.resent, sent.way
         ));
     }
 
-    /// Prints that the server has admitted the receiver.
-    pub(super) fn waiting(self, url: &str) {
-        self.note(format_args!("longhaul: receives {url}"));
-    }
-
     /// Prints an event of a receiver.
     pub(super) fn came(self, event: &StreamEvent) {
         match event {
             StreamEvent::Begun { per_second, deadline } => {
-                if self.json {
+                if self.notes.json {
                     console::out(json!({
                         "event": "begun",
                         "frames_per_second": per_second,
                         "deadline_seconds": deadline.as_secs_f64(),
                     }));
                 }
-                self.note(format_args!(
+                self.notes.note(format_args!(
                     "longhaul: {per_second} frames a second, each within {deadline}"
                 ));
             }
-            StreamEvent::Frame(frame) if self.json => {
+            StreamEvent::Frame(frame) if self.notes.json => {
                 console::out(json!({
                     "event": "frame",
                     "number": frame.number,
@@ -145,7 +119,7 @@ impl Lines {
                 }));
             }
             StreamEvent::Missed { first, last, unread } => {
-                if self.json {
+                if self.notes.json {
                     console::out(json!({
                         "event": "missed",
                         "first": first,
@@ -154,8 +128,8 @@ impl Lines {
                     }));
                 }
                 match (last - first, unread) {
-                    (0, _) => self.note(format_args!("longhaul: frame {first} missed")),
-                    _ => self.note(format_args!("longhaul: frames {first} to {last} missed")),
+                    (0, _) => self.notes.note(format_args!("longhaul: frame {first} missed")),
+                    _ => self.notes.note(format_args!("longhaul: frames {first} to {last} missed")),
                 }
             }
             _ => {}
@@ -167,7 +141,7 @@ impl Lines {
         let status = if wrong > 0 { WRONG } else { exit::DONE };
         let bound = bound(came);
         let at = |share| came.delay(share);
-        if self.json {
+        if self.notes.json {
             console::out(json!({
                 "event": "summary",
                 "status": status,
@@ -190,7 +164,7 @@ impl Lines {
                 "bound_by": bound,
             }));
         }
-        self.note(format_args!(
+        self.notes.note(format_args!(
             "longhaul: {} frames on time, {} late, {} missed, {} unread, {} withheld; bound by \
              {bound}\n  delay    {} median, {} 99 %, {} 99.9 %, {} longest; jitter {}\n  lost     \
              {} datagrams were restored",
@@ -207,7 +181,8 @@ impl Lines {
             came.restored,
         ));
         if wrong > 0 {
-            self.note(format_args!("longhaul: {wrong} frames are not those of the test pattern"));
+            self.notes
+                .note(format_args!("longhaul: {wrong} frames are not those of the test pattern"));
         }
         status
     }
