@@ -85,9 +85,9 @@ fn a_pipe_may_be_larger_than_the_memory_and_is_verified_as_a_whole() {
 
 #[test]
 fn a_pipe_of_many_parts_keeps_the_requested_rate() {
-    let pair = Pair::new();
-    let (sent, there) = (bytes(12_000_000, 5), pair.at("x"));
-    for flag in ["--rate=20M", "--bwlimit=20M"] {
+    let (pair, sent) = (Pair::new(), bytes(12_000_000, 5));
+    side_by_side([("--rate=20M", "x"), ("--bwlimit=20M", "y")], |(flag, name)| {
+        let there = pair.at(name);
         let output = piped(cp(&pair, &[&"--memory=8Mi", &"--json", &flag, &"-", &there]), &sent);
         assert!(output.status.success(), "{}", said(&output));
         let events = String::from_utf8_lossy(&output.stdout);
@@ -96,7 +96,7 @@ fn a_pipe_of_many_parts_keeps_the_requested_rate() {
         let goodput = last["goodput_bps"].as_u64().expect("a rate");
         // The tolerance is 10 %.
         assert!(goodput <= 22_000_000, "{flag}: {last}");
-    }
+    });
 }
 
 /// Starts a pipe to `x` that does not end. Its content so far is longer than one part (the content
@@ -246,7 +246,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
     let pair = Pair::new();
     let (there, content) = (pair.at("x"), bytes(80 << 20, 4));
     fs::write(pair.there.join("x"), &content).expect("a new file");
-    for leaves in [false, true] {
+    side_by_side([false, true], |leaves| {
         let args: [&dyn AsRef<OsStr>; 4] = [&"--stall=1s", &"--memory=32Mi", &there, &"-"];
         let mut command = cp(&pair, &args);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -263,7 +263,7 @@ fn a_slow_reader_of_a_pipe_is_no_stall_and_a_closed_pipe_ends_the_copy() {
         drop(out);
         let ended = copy.wait_with_output().expect("it ends");
         assert_eq!(ended.status.code(), Some(if leaves { 4 } else { 0 }), "{}", said(&ended));
-    }
+    });
 }
 
 #[test]

@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::rig::{Child, IMPATIENT, Pair, Server, bytes, need, remains, side_by_side, skip, write};
 
 /// Size of the object, so large that the copy takes seconds.
-const SIZE: usize = 200_000_000;
+const SIZE: usize = 100_000_000;
 /// Kill after this many bytes: twice the data that a kill may cost.
 const KILL_AT: u64 = 2 * LOST;
-/// 30 MB/s: so slow that the last progress event before a kill, at most 1 s old, is nearly right.
-const RATE: &str = "--rate=240M";
-/// Limit of the data that a kill may cost.
-const LOST: u64 = 64_000_000;
+/// 15 MB/s: so slow that the last progress event before a kill, at most 1 s old, is nearly right.
+const RATE: &str = "--rate=120M";
+/// Limit of the data that a kill may cost: 2 s of the copy, because the sink syncs every second.
+const LOST: u64 = 32_000_000;
 
 /// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -37,12 +37,12 @@ fn under_way(copy: &mut Child, cell: Cell) {
 
 #[test]
 fn a_copy_survives_an_outage() {
-    each(&cells(), |cell| WAYS.into_iter().for_each(|way| interrupt(cell, way)));
+    each(&cells(), |cell| side_by_side(WAYS, |way| interrupt(cell, way)));
 }
 
 fn interrupt(cell: Cell, way: Way) {
     let wan = need!(Wan::new(link(0.0), MTU, 6_000_000));
-    let mut copy = wan.start(way, &cell.flags(&["--rate=20M"]));
+    let mut copy = wan.start(way, &cell.flags(&["--rate=10M"]));
     under_way(&mut copy, cell);
     wan.set(&LinkSpec { up: false, ..link(0.0) });
     thread::sleep(LONG);
