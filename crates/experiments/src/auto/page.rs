@@ -309,7 +309,7 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        the cells were examined with other seeds, so the split into halves shows \
                        little.\n\n\
                        With the shadow window every cell beside TCP has at least half of a fair \
-                       share. The worst cells are 67 % with one CUBIC flow, 154 % with four and 66 \
+                       share. The worst cells are 67 % with one CUBIC flow, 156 % with four and 69 \
                        % with one BBR flow; for trains they are 13, 31 and 13 %. For this reason \
                        the shadow window is the law of every copy without a given rate.\n\n\
                        Without other traffic the means are 88 to 89 % for both laws. But with the \
@@ -323,11 +323,11 @@ const LEARNED: &str = "The tuning used the paths of this page, but not its seeds
                        inexact timing of a short train may explain the queue. With Wi-Fi pauses \
                        the worst cell of the shadow window has 97 % (trains 96 %); without the \
                        last two rules it had 81 %.\n\n\
-                       The shadow window's harm to one CUBIC connection is 1.28 and 1.23 in the \
-                       two halves (trains 1.11 and 1.27), to four connections 2.77 and 2.65 \
+                       The shadow window's harm to one CUBIC connection is 1.29 and 1.30 in the \
+                       two halves (trains 1.11 and 1.27), to four connections 2.90 and 2.79 \
                        (trains 2.33 and 3.06): the aim of 1.1 is missed. Jain's index of two \
-                       copies with the shadow window is 0.91 to 0.97 on average in each half; two \
-                       of the six values reach the aim of 0.95.\n\n\
+                       copies with the shadow window is 0.92 to 0.97 on average in each half; \
+                       three of the six values reach the aim of 0.95.\n\n\
                        [transfer](transfer.md) has measurements over the emulator, with real \
                        hosts, alone and with the kernel's TCP. The BBR model is 3 % above and 5 % \
                        below single emulated runs of the kernel's BBR at 0.1 and 1 % loss \

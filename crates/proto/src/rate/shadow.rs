@@ -16,8 +16,8 @@
 //!   however long the queue grows meanwhile.
 //! - If our share of the path falls with our window after a loss, the other flows have not slowed
 //!   down. If our share was also less than a fair share, the window then grows beyond its old size,
-//!   up to a fair share of the bandwidth-delay product. For some round trips, further losses do not
-//!   shrink a window of at most a fair share.
+//!   up to a little more than a fair share of the bandwidth-delay product. For some round trips the
+//!   window keeps that share: it grows with the queue, and losses do not shrink it.
 //!
 //! A copy of higher weight has several windows (`windows`). A copy of the lowest weight ignores its
 //! window: while others are present it sends only enough to notice when they leave.
@@ -85,12 +85,14 @@ const LEAST_LEN: u64 = 4;
 /// The other flows have not slowed down after a loss if our share of the path falls below
 /// [`UNYIELDING`] of its value before the loss. This is judged [`JUDGED_AFTER`] round trips after
 /// the loss. If the other flows have not slowed down and our share was less than a fair share, the
-/// window becomes [`BACK_TO`] times its old size, but at most our fair share.
+/// window becomes [`BACK_TO`] times its old size, but at most [`MAKES_UP`] times our fair share: a
+/// full queue drops a part of what we send.
 const UNYIELDING: f64 = 0.9;
 const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
-/// When the other flows were found not to slow down, losses do not shrink a window of at most our
-/// fair share for this many round trips.
+const MAKES_UP: f64 = 1.1;
+/// When the other flows were found not to slow down, the window keeps its share of the path for
+/// this many round trips: it grows with the queue, and losses do not shrink it.
 const HELD: f64 = 6.0;
 /// While no window is in use, a queue is drained at this share of the capacity, even a queue of
 /// other flows. A queue that stays is then not ours.
@@ -146,8 +148,8 @@ pub(crate) struct Shadow {
     /// A loss that has not been judged: our share and the window before the loss, and the time
     /// of the loss.
     judged: Option<(f64, f64, Time)>,
-    /// Until when losses do not shrink windows of at most our fair share.
-    held: Time,
+    /// The share of the path that the windows keep in spite of losses, and until when.
+    held: (Time, f64),
     /// Whether the last round had a queue that needs draining.
     has_queue: bool,
     /// [`Shadow::cap`] after the last report.
@@ -262,7 +264,7 @@ impl Shadow {
             weight,
             part: 1.0,
             judged: None,
-            held: Time::ZERO,
+            held: (Time::ZERO, 0.0),
             has_queue: false,
             capped: Rate::from_bps_f64(f64::INFINITY),
             shared_at: Time::ZERO,
@@ -481,11 +483,15 @@ impl Shadow {
         {
             self.judged = None;
             if part < fair && self.part < part * UNYIELDING {
-                windows.raise((size * BACK_TO).min(whole * fair));
-                self.held = now + Span::from_secs_f64(long * HELD);
+                let until = now + Span::from_secs_f64(long * HELD);
+                self.held = (until, (size / whole * BACK_TO).min(fair * MAKES_UP));
             }
         }
-        let is_held = now < self.held && windows.size() <= whole * fair * (1.0 + 1e-9);
+        let (until, part) = self.held;
+        if now < until {
+            windows.raise(whole * part);
+        }
+        let is_held = now < until && windows.size() <= whole * part * (1.0 + 1e-9);
         if self.judged.is_none()
             && !is_held
             && let Some(before) = windows.lose(now, long, lost)

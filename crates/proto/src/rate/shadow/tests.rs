@@ -338,7 +338,7 @@ fn a_pause_of_the_sender_is_no_queue() {
 }
 
 #[test]
-fn if_others_do_not_yield_the_window_grows_back_up_to_half_of_the_path() {
+fn if_others_do_not_yield_the_window_grows_back_up_to_a_little_more_than_half_of_the_path() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
     shadow.part = 0.3;
@@ -348,35 +348,44 @@ fn if_others_do_not_yield_the_window_grows_back_up_to_half_of_the_path() {
     shadow.part = 0.21;
     shadow.resize(at(1.1), 0, 0.1, 1_000.0);
     is(windows(&shadow), 210.0);
-    shadow.resize(at(1.3), 0, 0.1, 900.0);
-    is(windows(&shadow), 450.0);
+    // 1.6 times the old window, which was 300 of 1,000.
+    shadow.resize(at(1.3), 0, 0.1, 1_000.0);
+    is(windows(&shadow), 480.0);
     assert_eq!(shadow.judged, None);
     // If the other flows yield, our share stays the same and so does the window.
     shadow.part = 0.3;
     shadow.resize(at(2.0), 1, 0.1, 1_000.0);
     shadow.resize(at(2.3), 0, 0.1, 1_000.0);
-    is(windows(&shadow), 450.0 * 0.7);
+    is(windows(&shadow), 480.0 * 0.7);
+    // At most 1.1 times our fair share, one half.
+    shadow.windows = Some(Windows::new(Time::ZERO, 480.0, 1, false));
+    shadow.part = 0.48;
+    shadow.resize(at(3.0), 1, 0.1, 1_000.0);
+    shadow.part = 0.3;
+    shadow.resize(at(3.3), 0, 0.1, 1_000.0);
+    is(windows(&shadow), 550.0);
 }
 
 #[test]
-fn a_window_that_has_grown_back_keeps_a_fair_share_for_six_round_trips() {
+fn a_window_that_has_grown_back_keeps_its_share_for_six_round_trips() {
     let mut shadow = shadow();
     shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
     shadow.part = 0.3;
     shadow.resize(at(1.0), 1, 0.1, 800.0);
     shadow.part = 0.21;
     shadow.resize(at(1.3), 0, 0.1, 800.0);
-    is(windows(&shadow), 400.0);
-    shadow.resize(at(1.8), 1, 0.1, 800.0);
-    is(windows(&shadow), 400.0);
-    // A window above a fair share loses in any case.
-    let mut above = Windows::new(Time::ZERO, 401.0, 1, false);
+    is(windows(&shadow), 440.0);
+    // The window grows with the queue, and losses do not shrink it.
+    shadow.resize(at(1.8), 1, 0.1, 1_000.0);
+    is(windows(&shadow), 550.0);
+    // A window above that share loses in any case.
+    let mut above = Windows::new(Time::ZERO, 551.0, 1, false);
     core::mem::swap(shadow.windows.as_mut().expect("a window"), &mut above);
-    shadow.resize(at(1.85), 1, 0.1, 800.0);
-    is(windows(&shadow), 401.0 * 0.7);
+    shadow.resize(at(1.85), 1, 0.1, 1_000.0);
+    is(windows(&shadow), 551.0 * 0.7);
     (shadow.windows, shadow.judged) = (Some(above), None);
-    shadow.resize(at(1.95), 1, 0.1, 800.0);
-    is(windows(&shadow), 400.0 * 0.7);
+    shadow.resize(at(1.95), 1, 0.1, 1_000.0);
+    is(windows(&shadow), 550.0 * 0.7);
 }
 
 #[test]
