@@ -171,7 +171,7 @@ struct Named<'s>(&'s Scenario);
 
 impl Drop for Named<'_> {
     fn drop(&mut self) {
-        if thread::panicking() {
+        if std::thread::panicking() {
             let Scenario { name, seed, .. } = self.0;
             console::warn(format_args!("scenario {name}, seed {seed}"));
         }

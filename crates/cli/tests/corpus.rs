@@ -117,9 +117,10 @@ fn the_seeds_have_each_message_of_each_protocol() {
     let all: BTreeSet<&str> = seeds::controls().iter().map(name).collect();
     assert_eq!(all.len(), 14, "{all:?}");
     let row = registry::all().first().unwrap();
-    let heard: [(&str, fn(&'static Row, &[u8]) -> Vec<Control>); 2] =
+    type Replay = fn(&'static Row, &[u8]) -> Vec<Control>;
+    let replays: [(&str, Replay); 2] =
         [("sender", fuzz::sender::heard), ("receiver", fuzz::receiver::heard)];
-    for (target, heard) in heard {
+    for (target, heard) in replays {
         let seeds = seeds_of(target);
         let told: BTreeSet<&str> =
             seeds.iter().flat_map(|seed| heard(row, seed)).map(|control| name(&control)).collect();

@@ -456,7 +456,7 @@ mod tests {
             Session::over(PeerId([1; 32]), input, out)
         };
         let (tell, _told) = mpsc::unbounded_channel();
-        let read = Read { ranges: [0..9].into(), tell };
+        let read = Read { ranges: std::iter::once(0..9).collect(), tell };
         let mut reading = Reading::new("x".to_owned(), session(near), Some(read));
         reading.has_size(9);
         let (writer, reader) = session(far).split();

@@ -24,7 +24,7 @@ fn remote_side_of_a_copy_over_ssh() {
 }
 
 async fn remote_side(ports: &str) {
-    let identity = Identity::ephemeral();
+    let identity = Identity::generate();
     let ports = ports
         .split_once('-')
         .map(|(first, last)| (first.parse().expect("a port"), last.parse().expect("a port")));
