@@ -184,7 +184,8 @@ impl RttWatch {
         RttWatch(Watched::Quic(connection))
     }
 
-    fn once(measured: Option<Duration>) -> RttWatch {
+    /// Returns a watch that always gives this value.
+    pub fn once(measured: Option<Duration>) -> RttWatch {
         RttWatch(Watched::Once(measured))
     }
 

@@ -586,7 +586,7 @@ mod tests {
             refused: 0,
             count: 0,
         };
-        let (key, bytes) = (None, Arc::from([0; 9]));
+        let bytes: Arc<[u8]> = Arc::from([0; 9]);
         let message = |number| Message {
             origin: 1,
             number,
@@ -594,7 +594,7 @@ mod tests {
             born: 0,
             hops: 0,
             via: 0,
-            key: key.clone(),
+            key: None,
             bytes: bytes.clone(),
         };
         taking.publish(message(1));
