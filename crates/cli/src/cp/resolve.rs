@@ -573,7 +573,7 @@ mod tests {
         };
         assert_eq!(of_len(16_384).unwrap(), "t".repeat(16_384));
         let error = of_len(16_385).unwrap_err().to_string();
-        assert!(error.contains("more than 16.4 kB; write the token alone"), "{error}");
+        assert!(error.contains("more than 16.38 kB; write the token alone"), "{error}");
     }
 
     #[test]
