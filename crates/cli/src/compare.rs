@@ -39,9 +39,9 @@ Copy the same object with each protocol, and compare the results
 
 With --scenario the runs are simulated: each protocol carries the scenario's first flow, the other \
 flows do not change, and each seed is run once more with a concurrent CUBIC flow. With HOST the \
-runs are real copies of random bytes; HOST discards them unless --write is given, and --beside-tcp \
-adds a concurrent TCP copy. The protocols take turns, so that a change of the path affects all of \
-them.";
+runs are real copies of random bytes; HOST discards them unless --write is given. With \
+--beside-tcp, each run is followed by another run beside a TCP copy, which HOST discards. The \
+protocols take turns, so that a change of the path affects all of them.";
 
 /// Copy the same object with each protocol, and compare the results
 #[derive(clap::Args)]
@@ -60,7 +60,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     size: Option<Bytes>,
     /// Compare these protocols of cp --protocol; tcp:N has N connections, tcp:auto tries several
-    /// numbers (HOST only) [default: all but tcp:auto]
+    /// numbers (HOST only) [default: all UDP protocols, tcp:1 and tcp:8]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = Candidate::parse)]
     protocols: Vec<Candidate>,
     /// Number of runs of each protocol
@@ -146,7 +146,7 @@ fn compare(args: &CompareArgs) -> Result<u8, Error> {
     Ok(status)
 }
 
-/// The requested protocols; by default all.
+/// The requested protocols; by default those of `candidate::all`, without `tcp:auto`.
 fn candidates(args: &CompareArgs) -> Result<Vec<Candidate>, Error> {
     if args.protocols.is_empty() {
         return Ok(candidate::all());

@@ -1,4 +1,5 @@
-//! Announces a receiver's address to the server, in sealed control datagrams.
+//! Sends sealed control datagrams to the server: their source is the receiver's address, and their
+//! content is the epoch of its keys.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ impl Announcer {
         self.due = Time::ZERO;
     }
 
-    /// Sends an announcement if one is due. `epoch` is the number of the keys that this end has.
+    /// Sends an announcement if one is due. `epoch` is the serial number of the newest keys that
+    /// this end has; 0 means no keys yet.
     pub(crate) fn send_if_due(&mut self, now: Time, epoch: u64) {
         if now < self.due {
             return;

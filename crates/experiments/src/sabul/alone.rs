@@ -164,8 +164,8 @@ const PLACED: &str = "as longhaul builds it";
 /// Losses in units of 1/100,000, in both directions.
 const ENDS_LOSSES: [u64; 3] = [0, 1, 10];
 /// Why these cases are not emulated.
-const NOT_BUILT: &str = "a real copy writes each datagram to its place, and sends each control \
-                         message over the stream and in a datagram";
+const NOT_BUILT: &str = "a real copy has no reorder buffer and does not send control on the stream \
+                         alone, so only the case `as longhaul builds it` could run";
 
 fn ends_case(ends: &str, loss: u64) -> String {
     format!("{ends}, loss {} %", loss as f64 / 1e3)
@@ -182,11 +182,11 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
             0.01 % of the packets in each direction. In the paper the receiving program gets the \
             data in order from a buffer of the protocol, and acknowledgements and loss reports \
             come back over TCP. `reorder-buffer` is that buffer: a datagram that does not fit is \
-            lost. `ordered-control` sends control on the ordered stream alone: a lost message is \
-            sent again after a timeout, and later messages wait for it. longhaul itself (`as \
-            longhaul builds it`) writes each datagram to its place, and sends each control message \
-            also in a datagram. Goodput counts the data that the program has received, as the mean \
-            of the second half.",
+            lost. `ordered-control` sends control only on a stream that keeps order, as TCP does: \
+            a lost message is sent again after a timeout, and later messages wait for it. longhaul \
+            itself (`as longhaul builds it`) writes each datagram to its place, and sends each \
+            control message also in a datagram. Goodput counts the data that the program has \
+            received; it is the mean over the last 10 s.",
     cases: || {
         let all = ENDS_LOSSES.into_iter().flat_map(|loss| ENDS.map(|ends| (loss, ends)));
         all.map(|(loss, (name, set))| {

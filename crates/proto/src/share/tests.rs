@@ -161,7 +161,8 @@ fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut Vi
     true
 }
 
-/// Edits the first key of the snapshot's first piece, and the only key of its second piece.
+/// Edits two keys of the tree of `watched`: the first key of the snapshot's first piece, and the
+/// only key of its second piece.
 fn edit_both(tree: &mut Tree, value: &[u8]) {
     for name in ["w/a", "w/z"] {
         tree.apply(put(name, value)).unwrap();

@@ -11,8 +11,8 @@ use crate::id::PeerId;
 /// The mark of a longhaul line. Other output, such as a prompt, may precede the mark.
 const MARK: &str = "longhaul-ssh/1 ";
 
-/// Maximum bytes of a longhaul line that arrives in several reads. A longer line counts as other
-/// output.
+/// Maximum bytes kept of a longhaul line whose end has not been read. A line that exceeds this
+/// before its end counts as other output.
 const LONGEST_LINE: usize = 4096;
 
 /// Maximum bytes of other output; the reader of the lines gives up after more.

@@ -56,8 +56,9 @@ pub struct Route {
 #[derive(Clone, Debug)]
 pub struct Routes<'n> {
     network: &'n Network,
-    /// The number of nodes. Only nodes from `first_router` on forward packets.
+    /// The number of nodes.
     nodes: usize,
+    /// The first router: only nodes from this index on forward packets.
     first_router: usize,
     /// The links into each node.
     into: Vec<Vec<usize>>,

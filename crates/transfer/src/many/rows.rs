@@ -100,7 +100,7 @@ impl Rows {
         self.rows().iter().any(|row| row.is_connected() && !row.silent)
     }
 
-    /// Returns whether the copy from any source is connected, silent or not.
+    /// Returns whether any source is connected, silent or not.
     pub(super) fn any_connected(&self) -> bool {
         self.rows().iter().any(Row::is_connected)
     }
@@ -151,7 +151,8 @@ impl Rows {
         }
     }
 
-    /// Returns the duration of the copy so far, without the time of questions.
+    /// Returns the duration of the copy so far, without the time that the user took to decide about
+    /// new servers before the first data arrived.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.trust_time().total)
     }
