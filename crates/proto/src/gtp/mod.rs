@@ -8,7 +8,7 @@
 //! > Estimator (CE) and Max-min Fairness Scheduler (MFS) for centralized control across flows.
 //! > (section 3.2)
 //!
-//! > Lost UDB's [blocks] are requested again by the receiver. (section 3.5)
+//! > Lost UDB's \[blocks\] are requested again by the receiver. (section 3.5)
 //!
 //! Where the paper leaves a choice open, or this code goes beyond the paper:
 //! - When the MFS gives a flow a new target rate, the requested rate jumps to the target, after the

@@ -19,6 +19,9 @@ pub(super) const MIN_STEPS: u32 = 6;
 /// A train with fewer arrival times is timed well too if it takes longer than this (ten timing
 /// errors) and each datagram arrived by itself: a short queue drops most datagrams of a train.
 const LONG: Span = Span::from_millis(1);
+/// Minimum number of arrival times after the first of such a train: a pause of a host can lie
+/// between two datagrams.
+const MIN_SINGLE: u32 = 2;
 /// Minimum number of trains that show a rate if one of them was not timed well.
 const MIN_TRAINS: f64 = 3.0;
 /// If the pool has this many trains, they count half when another train is added.
@@ -92,7 +95,7 @@ impl Pool {
 
 fn is_timed_well(train: &Train, datagram: Bytes) -> bool {
     let is_single = train.bytes.get() == u64::from(train.steps) * datagram.get();
-    train.steps >= MIN_STEPS || is_single && train.span > LONG
+    train.steps >= MIN_STEPS || is_single && train.steps >= MIN_SINGLE && train.span > LONG
 }
 
 /// Returns a lower bound of the capacity, in bits a second. `trains` trains of `train_bits` bits

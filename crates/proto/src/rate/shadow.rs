@@ -446,6 +446,7 @@ impl Shadow {
     fn enter(&mut self, now: Time, arrived: f64) {
         let windows = Windows::new(now, arrived, self.weight.windows(), self.part > self.fair());
         (self.windows, self.agreeing, self.judged) = (Some(windows), 0, None);
+        self.held = (Time::ZERO, 0.0);
     }
 
     /// Our fair share of the path beside one other flow: with one window, half of the path.

@@ -35,7 +35,7 @@ pub struct Surveyed {
     pub done: bool,
     /// Number of names examined plus number of chunks read so far, by this survey and, while it
     /// waits for others, by the others. A server whose number does not grow is waiting for its
-    /// disk.
+    /// disk or for slow clients.
     #[prost(uint64, tag = "4")]
     pub looked: u64,
 }

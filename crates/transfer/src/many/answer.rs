@@ -76,7 +76,8 @@ pub(crate) async fn answer(
 ) -> Result<(), Error> {
     let filters = survey.filters.iter().map(Filter::from).collect();
     let watch = Watch::default();
-    let looked = watch.clone();
+    // Dropped with this call, so that the reading of a client that has disconnected ends.
+    let looked = EndsWork(watch.clone());
     let options = SourceOptions { recursive: survey.recursive, filters, watch };
     let (pieces_end, mut pieces) = mpsc::channel(WAITING);
     let (permit, waited) = permits.take(session).await?;
@@ -88,7 +89,7 @@ pub(crate) async fn answer(
     });
     loop {
         let next = timeout(SIGN, pieces.recv()).await;
-        let steps = looked.looked();
+        let steps = looked.0.looked();
         permits.work.fetch_add(steps - counted, Ordering::Relaxed);
         counted = steps;
         let piece = match next {
@@ -100,6 +101,15 @@ pub(crate) async fn answer(
         send(session, piece).await?;
     }
     reading.await.map_err(|_| Error::new(ErrorKind::Unfinished, "the survey ended early"))?
+}
+
+/// Cancels the work when it is dropped.
+struct EndsWork(Watch);
+
+impl Drop for EndsWork {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Reads everything once, and sends the values.

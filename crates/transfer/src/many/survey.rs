@@ -88,8 +88,9 @@ pub(super) async fn survey(
 /// the surveys that this one waits for.
 fn hangs(stall: Duration) -> Error {
     let seconds = stall.as_secs();
-    let what = format!("it has read nothing for {seconds} s: its disk may hang");
-    Error::new(ErrorKind::Stalled, what).advise("check that host's disk")
+    let what = format!("it has read nothing for {seconds} s");
+    let advice = "check that host's disk; slow clients of that host may delay it too";
+    Error::new(ErrorKind::Stalled, what).advise(advice)
 }
 
 /// The answer so far.
