@@ -17,7 +17,8 @@ pub(crate) fn text(text: &str) -> String {
     plain
 }
 
-/// Escapes `path` like [`text`]. Each byte that is not UTF-8 becomes its number, such as `\xff`.
+/// Escapes `path` like [`text`]. Each byte that is not UTF-8 becomes a hexadecimal number, such as
+/// `\xff`.
 pub(crate) fn path(path: &Path) -> String {
     let mut plain = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {

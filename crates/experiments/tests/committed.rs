@@ -1,5 +1,5 @@
-//! The committed pages equal the code's output: runs the quick experiments again and compares bit
-//! for bit.
+//! Runs the quick experiments again, and checks that their committed pages equal the new pages byte
+//! for byte.
 
 use std::path::Path;
 

@@ -51,7 +51,7 @@ pub(crate) struct Patient<S> {
 #[derive(Debug)]
 struct Wait {
     timer: Pin<Box<Sleep>>,
-    /// The delivered bytes when the timer was started.
+    /// Number of bytes delivered until the timer was started.
     delivered: u64,
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum Wanted {
     Whole,
     /// Non-empty ranges.
     Ranges(Vec<Range<u64>>),
-    /// Only ranges beyond the end of the file.
+    /// Only empty ranges, such as ranges beyond the end of the file.
     Nothing,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn parse(header: Option<&str>, size: u64) -> Wanted {
     }
 }
 
-/// Parses one range; empty if it is beyond the end of the file, `None` if it is invalid.
+/// Parses one range; empty if the range has no byte of the file, `None` if the text is invalid.
 fn one(text: &str, size: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {

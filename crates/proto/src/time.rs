@@ -1,7 +1,7 @@
 //! Points in time and spans between them, in nanoseconds.
 //!
 //! This crate never reads a clock: its driver (the code that calls it) passes the current [`Time`].
-//! [`Time::ZERO`] is the start of the driver's process or simulation.
+//! [`Time::ZERO`] is the start of the driver's clock or simulation.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};

@@ -33,7 +33,8 @@ pub struct ServerPin {
 }
 
 impl ServerPin {
-    /// Returns whether the pin applies to the server at `host` and `port`.
+    /// Returns whether the pin names the server at `host` and `port`; false for a pin without a
+    /// server.
     pub fn names(&self, host: &str, port: u16) -> bool {
         let Some(server) = &self.server else { return false };
         let server = server.to_ascii_lowercase();
@@ -49,8 +50,8 @@ impl Trust {
         Trust { pins: vec![ServerPin { server: None, id }], ..self.clone() }
     }
 
-    /// Returns the pin of the server at `host` and `port`: its own pin, or else the pin for all
-    /// servers.
+    /// Returns the pin of the server at `host` and `port`: its own pin, or else the pin without a
+    /// server.
     pub fn pin(&self, host: &str, port: u16) -> Option<&ServerPin> {
         let own = self.pins.iter().find(|pin| pin.names(host, port));
         own.or_else(|| self.pins.iter().find(|pin| pin.server.is_none()))

@@ -1,6 +1,7 @@
-//! Limits the data of watches that a client has received, but that its program has not read yet.
+//! Limits the data that a client has received for its watches, and that its program has not read
+//! yet.
 //!
-//! A program may have 15 watches, and the server decides how much data each of them delivers. So
+//! A client may have 15 watches, and the server decides how much data each of them delivers. So
 //! all watches of a client share one limit, which includes incomplete snapshots.
 
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub(crate) struct Held {
     bytes: usize,
 }
 
-/// Unread changes of a watch. They count against the client's limit until the program takes them.
+/// An unread update of a watch: a snapshot, or changes. It counts against the client's limit until
+/// the program takes it.
 #[derive(Debug)]
 pub struct Unread {
     update: Update,
@@ -60,7 +62,7 @@ impl Held {
     /// Changes the reservation to `bytes`.
     ///
     /// # Errors
-    /// The limit has no room; the reservation is unchanged.
+    /// The limit has too little room; the reservation is unchanged.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Error> {
         let Limit { held, most } = &self.limit;
         if bytes > self.bytes {

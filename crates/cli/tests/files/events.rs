@@ -47,7 +47,8 @@ impl Page {
         events.get_mut(event).unwrap_or_else(|| panic!("{section} has no {event}"))
     }
 
-    /// Checks that each of `lines` is an event of one of `sections`; returns the events' names.
+    /// Checks that each of `lines` is an event of one of `sections` and has only listed fields, and
+    /// that one of the events is `summary`, `error` or `ready`. Returns the events' names.
     fn holds<'a>(
         &self,
         sections: &[&str],
@@ -74,7 +75,7 @@ fn lines_end(seen: &BTreeSet<String>) -> bool {
     ["summary", "error", "ready"].iter().any(|event| seen.contains(*event))
 }
 
-/// The fields of the summary that docs/running.md lists.
+/// The fields of a copy's summary, as docs/running.md lists them.
 fn summary_of_copies() -> Vec<String> {
     let page = fs::read_to_string(root().join("docs/running.md")).expect("the page is there");
     let (_, table) = page.split_once("\nThe summary:\n").expect("the page has the summary");

@@ -75,8 +75,8 @@ fn each_command_for_users_of_other_tools_works() {
         let run = line.replace("/data", &there.display().to_string()).replace("dtn", "far");
         // The sshd of this test uses another port.
         let run = run.replace("archive:", "gate:").replace("ssh -p 2222", "ssh");
-        // ssh runs longhaul on the other host without the PATH of this test, so the command needs
-        // --remote-path.
+        // ssh runs longhaul on the other host without the PATH of this test, so a command that uses
+        // ssh needs --remote-path.
         let is_local = !line.contains("dtn")
             && (line.contains("longhaul cp") || line.contains("longhaul sync"));
         let far = if is_local { " ".into() } else { format!(" --remote-path {BINARY} ") };

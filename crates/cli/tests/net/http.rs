@@ -60,7 +60,8 @@ impl Http {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Sends a request, with `token` unless it is empty; returns the reply.
+    /// Sends a request with `token` (unless it is empty) and the header lines `more`; returns the
+    /// reply.
     pub(super) fn ask(&self, token: &str, method: &str, path: &str, more: &str) -> String {
         let auth = match token {
             "" => String::new(),

@@ -35,7 +35,7 @@ impl Watched {
         Watched { rig, tapped }
     }
 
-    /// A copy with `flags`, which choose the trusted servers; not started yet.
+    /// A copy with `flags` (carrier and trusted servers); not started yet.
     fn command(&self, way: Way, flags: &[&str]) -> Command {
         let (from, to, _) = self.rig.way(way);
         let words = ["cp", "--rate=100M"].iter().chain(flags).map(OsString::from);
@@ -44,8 +44,8 @@ impl Watched {
         command
     }
 
-    /// The datagrams to the data port since the last call, and the number of all bytes to the
-    /// control port.
+    /// The datagrams to the data port since the last call, and the total number of bytes to the
+    /// control port so far.
     fn left(&self) -> (Vec<Vec<u8>>, usize) {
         let mut data_port = self.rig.relay.address();
         data_port.set_port(data_port.port() + 1);
@@ -68,8 +68,9 @@ impl Watched {
         assert!(said < HANDSHAKES, "{of}: {said} bytes went to the control port");
     }
 
-    /// Runs copies of all kinds with `flags`. Asserts that each is refused with a message that has
-    /// `words`, and that only datagrams for which `may` is true went to the data port.
+    /// Runs a push and a pull with `flags` over each carrier. Asserts that each copy is refused
+    /// with a message that has `words`, that only datagrams for which `may` is true went to the
+    /// data port, and that the control port got only handshakes.
     #[track_caller]
     fn refuses(&self, flags: &[&str], words: &[&str], may: fn(&[u8]) -> bool) {
         for way in WAYS {

@@ -253,8 +253,8 @@ fn a_full_disk_is_an_error_with_its_reason_and_the_server_continues() {
     });
 }
 
-/// Sends `said` on a stream of the file service; returns the number of answers and the close
-/// reason.
+/// Sends `said` on a stream of the file service; returns the number of answers, and the error that
+/// ended the stream, if any.
 fn ask(pair: &Pair, said: &[FileAsk]) -> (usize, Option<Error>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;
@@ -305,7 +305,7 @@ fn a_server_refuses_false_messages_of_a_writing_client_and_continues() {
     }
     let (_, error) = ask(&pair, &[first(b"file", false), change(plain())]);
     assert!(error.expect("it is refused").what.contains("opened for reading"));
-    // The flag `edit` has no effect in a later message.
+    // The flag `edit` has no effect in a message after the first.
     let (_, error) =
         ask(&pair, &[first(b"file", false), FileAsk { edit: true, ..change(plain()) }]);
     assert!(error.expect("it is refused").what.contains("opened for reading"));

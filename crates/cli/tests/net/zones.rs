@@ -13,8 +13,8 @@ use crate::rig::{Server, need, skip};
 /// it is unique.
 fn own(wan: &Wan, host: &str) -> Option<String> {
     let mut list = Command::new("sh");
-    // A line of /proc/net/if_inet6: address, number, prefix, scope (link-local is 0x20), flags,
-    // name. A tentative address has the flag 0x40.
+    // A line of /proc/net/if_inet6: address, interface number, prefix length, scope (link-local is
+    // 0x20), flags, interface name. A tentative address has the flag 0x40.
     let wait = r#"while grep -q "^fe80[^ ]* [^ ]* [^ ]* 20 [4-7c-f]. " /proc/net/if_inet6
         do sleep 0.05; done; cat /proc/net/if_inet6"#;
     list.args(["-c", wait]);

@@ -84,8 +84,8 @@ fn compare(left: &BTreeMap<PathBuf, Thing>, right: &BTreeMap<PathBuf, Thing>) {
 }
 
 /// Files below `root` that longhaul made for itself: partial files, journals, marks of unfinished
-/// trees. Waits for the removal of marks: the server removes a mark when the client has
-/// acknowledged the end of the copy.
+/// trees. Waits at most [`DEADLINE`] for the removal of marks: a server removes a mark only when
+/// the client has acknowledged the end of the copy.
 pub(crate) fn remains(root: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().expect("an entry has a name").as_bytes();

@@ -2,7 +2,7 @@
 //! study.
 //!
 //! Modules: `emulated` has the study's runs over NISTNET (section 4.3), `internet` section 4.1,
-//! `files` section 4.2, and `reordering` the question of section 6.
+//! `files` section 4.2, and `reordering` a question that section 6 leaves open.
 
 mod emulated;
 mod files;
@@ -105,7 +105,7 @@ fn tables(contenders: &[Contender], conditions: [&str; 2], outcomes: &Outcomes) 
 /// A quantity, the study's value, and a function that returns our value.
 type Column = (Quantity, Option<f64>, fn(&CaseFlow) -> f64);
 
-/// The rows of a run, in the study's order.
+/// The rows of a run, in the study's order, without the quantities that the study does not give.
 fn rows(case: &str, published: &Columns, outcomes: &Outcomes) -> Vec<Row> {
     let columns: [Column; 6] = [
         (GOODPUT, published.rate, CaseFlow::goodput),

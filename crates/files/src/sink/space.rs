@@ -8,7 +8,7 @@ use longhaul_proto::units::Bytes;
 use crate::error::{Error, FileErrorKind};
 use crate::store::{Folder, Room};
 
-/// Returns whether an error means that the disk is full.
+/// Returns whether an error means that the disk is full or the quota is used up.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

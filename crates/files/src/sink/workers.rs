@@ -10,8 +10,8 @@ use super::destination::Ground;
 
 /// Maximum number of threads. More would block each other: a folder takes one new name at a time.
 const MOST: usize = 4;
-/// Minimum number of operations per thread. Fewer operations take less time than the start of a
-/// thread.
+/// Minimum number of operations per thread, except for the last thread. Fewer operations take less
+/// time than the start of a thread.
 const LEAST: usize = 64;
 
 /// Returns the number of useful threads on this host.
@@ -46,7 +46,7 @@ pub(super) fn each<T: Sync, R: Send>(
         let started: Vec<_> = shares.map(|share| (share, start(share))).collect();
         let mut done = work(ground, own);
         for (share, started) in started {
-            // Without a new thread, this thread does the work.
+            // If a thread could not be started, this thread does its share.
             done.extend(match started {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 Err(_) => work(ground, share),

@@ -76,8 +76,8 @@ impl ChunkPool {
         self.0.state().most
     }
 
-    /// Changes the maximum number of buffers. Buffers in use beyond this number are freed when
-    /// dropped.
+    /// Changes the maximum number of buffers. Frees idle buffers beyond this number at once, and
+    /// buffers in use when they are dropped.
     pub fn set_capacity(&self, most: usize) {
         let mut state = self.0.state();
         state.most = most;

@@ -118,7 +118,7 @@ impl Arrived {
         (!loss.lost().is_empty()).then_some(loss)
     }
 
-    /// The first block that has not arrived.
+    /// Number of the first missing block; the number of all blocks if none is missing.
     pub(crate) fn next(&self) -> u64 {
         self.there.run_at(0).map_or(0, |run| run.end)
     }

@@ -38,7 +38,7 @@ impl Right {
     }
 }
 
-/// Formats the right as in the list of clients.
+/// Formats the right as in the list of clients; with the mode `none` if the client may do nothing.
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match (self.read, self.write) {

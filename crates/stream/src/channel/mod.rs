@@ -32,7 +32,8 @@ pub use rooms::{Charge, Charges, RoomLimits, RoomListed};
 
 use longhaul_net::clock;
 
-/// Returns this host's time for the timestamps of messages, in microseconds.
+/// Returns this process's time for the timestamps of messages: microseconds since the clock was
+/// first read.
 fn stamp() -> u64 {
     clock::now().as_nanos() / 1_000
 }

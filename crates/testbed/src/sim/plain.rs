@@ -18,7 +18,7 @@ pub(super) struct Plain {
     pub(super) payload: u32,
     /// Datagrams left to send; `None` for a stream that does not end.
     left: Option<u64>,
-    /// When its next silent phase begins.
+    /// When the stream's next silent phase begins.
     silent_at: Time,
     random: Random,
     pub(super) sent: u64,
@@ -63,7 +63,7 @@ impl Plain {
         self.left == Some(0)
     }
 
-    /// The rate while it sends.
+    /// The rate of payload outside silent phases.
     pub(super) fn rate(&self) -> Rate {
         self.udp.rate
     }
@@ -105,7 +105,7 @@ impl Plain {
         }
     }
 
-    /// The length of a phase: random with this mean, or the mean itself.
+    /// The length of a phase: `mean`, or exponentially distributed with this mean.
     fn length(&mut self, mean: Span) -> Span {
         if self.udp.random { self.random.exponential(mean) } else { mean }
     }

@@ -1,4 +1,4 @@
-//! A slab of reusable slots: packets refer to values by number.
+//! A slab of reusable slots (packets refer to values by number), and a set of numbers.
 
 /// Values by number; a number becomes free when its value is taken.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<T> Store<T> {
     }
 }
 
-/// A set of numbers that grows from zero.
+/// A set of numbers: a bitmap from zero to the largest number.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     words: Vec<u64>,
@@ -60,7 +60,7 @@ impl Bits {
         new
     }
 
-    /// Whether it contains a number.
+    /// Whether the set contains a number.
     pub(super) fn contains(&self, number: u64) -> bool {
         let word = self.words.get((number / 64) as usize);
         word.is_some_and(|word| word & (1 << (number % 64)) != 0)

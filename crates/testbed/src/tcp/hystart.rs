@@ -8,7 +8,7 @@
 
 use longhaul_proto::time::{Span, Time};
 
-/// HyStart is inactive below this window.
+/// HyStart is inactive below this window, in segments.
 pub(super) const LOW_WINDOW: u32 = 16;
 /// The largest gap between closely spaced acknowledgements.
 const CLOSE: Span = Span::from_millis(2);

@@ -68,12 +68,12 @@ impl<E: Queued> Sink<E> {
     }
 }
 
-/// Turns the engine's reports into events and decisions.
+/// Turns the engine's reports into events, and answers its questions about new servers.
 pub(super) struct Reporter<E> {
     sink: Sink<E>,
     trust: Arc<Trust>,
     cancel: Cancel,
-    /// The tokio runtime in which the transfer was started.
+    /// The tokio runtime in which the call was started, if any.
     runtime: Option<Handle>,
 }
 

@@ -43,7 +43,7 @@ struct State<E> {
     latest_taken: bool,
     closed: bool,
     waker: Option<Waker>,
-    /// Number of the current reader; for earlier readers the events have ended.
+    /// Serial number of the current reader. Earlier readers get no further events.
     reader: u64,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Blast {
     pub(super) socket: Arc<Socket>,
     pub(super) path: Path,
     pub(super) sealer: Sealer,
-    /// UDP payload of a datagram.
+    /// UDP payload of a datagram, in bytes.
     pub(super) datagram: u16,
     pub(super) rate: Rate,
     /// How long to send.

@@ -8,7 +8,7 @@ use crate::control::{Message, Ranges};
 use crate::error::{Error, ErrorKind};
 use longhaul_files::Manifest;
 
-/// Reports created or deleted names to `hooks`.
+/// Reports created or deleted names to `hooks`. Ignores other messages.
 ///
 /// # Errors
 /// The message names entries that do not exist, or its ranges are malformed.

@@ -23,7 +23,7 @@ use longhaul_files::Place;
 
 /// Maximum number of folders that are read at the same time. Other listings wait.
 const READING: usize = 8;
-/// Messages that may wait for the stream.
+/// Maximum number of messages that wait for the stream.
 const WAITING: usize = 2;
 /// Maximum interval of messages to the client while a folder is read: names found so far, or a sign
 /// of life.

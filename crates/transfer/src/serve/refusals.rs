@@ -72,8 +72,8 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// Decides whether to report a refusal of `network`. If so, returns the number of earlier
-    /// refusals that were not reported.
+    /// Decides whether to report the refusal of a client in `network`. If so, returns the number of
+    /// earlier refusals that were not reported; otherwise `None`.
     fn pass(&mut self, now: Time, network: Network) -> Option<u64> {
         if !self.of_one.has_room(now, network) || !self.of_all.has_room(now, ()) {
             self.suppressed += 1;

@@ -23,15 +23,15 @@ use crate::progress::{Cancel, Nobody};
 use crate::serve::{Order, Protocols, serve};
 use crate::session::Identity;
 
-/// Senders, each with its own address on loopback.
+/// Number of senders. Each sender has its own address on loopback.
 const SENDERS: u8 = 64;
 
 fn content(number: u8) -> Vec<u8> {
     (0..200_000u32).map(|at| (at as u8).wrapping_mul(number)).collect()
 }
 
-/// Starts a server of `root` on all addresses of this host, for these protocols. Returns its
-/// control port, and the guard that keeps it alive.
+/// Starts a server of `root` on all addresses of this host, for these protocols. The server allows
+/// only `client`. Returns its control port, and the guard that keeps it alive.
 pub(super) fn server(
     protocols: Protocols,
     root: &Path,
