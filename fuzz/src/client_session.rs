@@ -33,8 +33,9 @@ impl Observer for Nobody {
 
 /// The bits of the first byte choose the copy: push or pull; datagrams or stream; a tree or a file;
 /// a dry run; a server that stays or hangs up. The other bytes are the server's output, starting
-/// with its hello. Checks that the copy creates only requested files, that a complete file of at
-/// most 1 MiB matches the server's digests, and that an error has a message.
+/// with its hello. Checks that the copy creates only requested files and its own temporary files,
+/// that a complete file of 1 byte to 1 MiB matches the server's digests, and that an error has a
+/// message.
 pub fn run(bytes: &[u8]) {
     is_whole(bytes, Duration::from_millis(300));
 }

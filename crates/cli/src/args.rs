@@ -28,7 +28,7 @@ pub(crate) struct Cli {
 /// Ids of arguments that name hosts.
 const PLACES: [&str; 5] = ["locations", "path", "paths", "host", "url"];
 
-/// The arguments of `stream send`: an optional source, then the URL.
+/// Id of the arguments of `stream send`: an optional source, then the URL.
 const SOURCE_AND_URL: &str = "places";
 
 /// Subcommands that, with `--json`, also write an `error` event if they refuse their command line
@@ -185,7 +185,8 @@ fn wants_events(argv: &[OsString]) -> bool {
     words.next().is_some_and(has_events) && words.any(|word| word == "--json")
 }
 
-/// Converts the parser's error: its first line becomes the error, and its tips become the advice.
+/// Converts the parser's error: its first line and the names of missing arguments become the error,
+/// and its tips become the advice.
 fn as_event(said: &str, subcommand: &str) -> Error {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

@@ -46,8 +46,8 @@ const LINKS: [(&str, Rate, Bytes); 2] = [
     ("100 Mbit/s", Rate::from_mbps(100), Bytes::new(40_000_000)),
     ("1 Gbit/s", Rate::from_mbps(1_000), Bytes::new(1_000_000_000)),
 ];
-/// The sending rate as a share of the link's capacity. The rest is for control messages and for
-/// inaccuracy of the emulator's clock.
+/// The sending rate as a share of the UDP payload that the link carries. The rest is for control
+/// messages and for inaccuracy of the emulator's clock.
 const SHARE: f64 = 0.95;
 
 fn case_name(contender: &Contender, link: &str, rtt: u64, loss: u64) -> String {
@@ -85,7 +85,7 @@ fn of_contender<T>(
     made
 }
 
-/// Goodput over the rows of all tables, as a share of each link's rate.
+/// Goodput over the rows of all tables, in per cent of each link's rate.
 fn points(value: impl Fn(&str) -> Option<f64>) -> Vec<(f64, f64)> {
     let rows = CONTENDERS.iter().flat_map(|contender| {
         of_contender(contender, |name, link, _, _, _| {

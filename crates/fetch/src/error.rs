@@ -81,7 +81,8 @@ fn untrusted(host: &str, why: &str) -> Error {
         .advise("to trust other authorities, set SSL_CERT_FILE to a file with their certificates")
 }
 
-/// Shortens text from a server. Escapes quotes, and all characters except printable ASCII.
+/// Shortens text from a server to 200 characters. Escapes quotes, backslashes, and all characters
+/// except printable ASCII.
 pub(crate) fn cut(text: &str) -> String {
     text.chars().take(200).flat_map(char::escape_default).collect()
 }

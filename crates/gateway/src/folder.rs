@@ -32,8 +32,8 @@ enum Form {
     Dav,
 }
 
-/// Returns the format of a listing for GET: JSON if `Accept` names JSON before HTML, otherwise a
-/// page.
+/// Returns the format of a listing for GET: JSON if `Accept` names JSON and not HTML before it,
+/// otherwise a page.
 fn wanted(headers: &HeaderMap) -> Form {
     let accepted = condition::text(headers, header::ACCEPT).unwrap_or_default();
     match (accepted.find("application/json"), accepted.find("text/html")) {

@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use crate::time::{Span, Time};
 use crate::wire::{Echo, PacketNumber};
 
-/// Maximum number of bursts that the log keeps.
+/// Maximum number of entries of the log.
 const CAPACITY: usize = 4096;
 /// Bursts at most 1/`RESOLUTION` of a round trip apart share one entry.
 const RESOLUTION: u64 = 256;

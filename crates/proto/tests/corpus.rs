@@ -1,5 +1,5 @@
-//! Replays recorded bytes: each is a message or a clean error, and the sender and the receiver of
-//! every protocol survive it.
+//! Decodes recorded bytes: each record is a message or fails with the recorded error. The sender
+//! and the receiver of every protocol survive the messages among randomly changed records.
 
 use longhaul_proto::endpoint::{FlowId, PacketNumber};
 use longhaul_proto::registry::all;

@@ -13,8 +13,8 @@ use crate::stream::Connector;
 /// A sender: its input, and its status.
 pub(crate) type Sending = (publish::Source, watch::Receiver<publish::Status>);
 
-/// Sends messages until the source is finished. Reports on `ready` when it can take messages, or
-/// why it cannot.
+/// Sends messages until the source is finished. Passes the source to `ready` when it can take
+/// messages, or else the reason why it cannot.
 pub(crate) fn send_channel(
     connector: &Connector,
     wish: publish::Wish,
@@ -36,7 +36,8 @@ pub(crate) fn send_channel(
 /// A subscriber: its items, and its status.
 pub(crate) type Receiving = (mpsc::Receiver<subscribe::Item>, subscribe::Board);
 
-/// Receives messages until the program drops the receiver. Reports on `ready` when it is connected.
+/// Receives messages until the program drops the receiver. Passes the receiver to `ready` when the
+/// server is connected, or else the reason why it is not.
 pub(crate) fn receive_channel(
     connector: &Connector,
     wish: subscribe::Wish,

@@ -1,4 +1,4 @@
-//! Flags of the HTTP gateway of `serve`, and its start.
+//! Flags of the HTTP gateway of `serve`, and the start of the gateway.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

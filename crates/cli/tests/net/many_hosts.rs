@@ -80,7 +80,8 @@ fn each_server_is_checked_against_its_own_pin() {
     let ended = copy(&[&pin(0, 0), &pin(1, 0)]);
     ended.is(8, &[&star.servers[1].id, "nothing was sent"]);
     assert!(star.here.join("a").exists() && !star.here.join("b").exists(), "{ended}");
-    // A bare id applies to servers without their own pin; if it does not match, the error says so.
+    // A bare id applies to servers without their own pin. If it does not match, the error advises a
+    // pin for each server.
     let alone = |id: usize| format!("--server-id={}", star.servers[id].id);
     copy(&[&pin(1, 1), &alone(0)]).summary();
     copy(&[&alone(0)]).is(8, &["--server-id HOST=ID pins each"]);

@@ -71,8 +71,8 @@ use std::path::{Path, PathBuf};
 use crate::rig::{Pair, bytes, write};
 use relay::Relay;
 
-/// A pair whose client reaches the server through a relay, with a file in `here` to push and the
-/// same content in `there` to pull.
+/// A client and a server with a relay between them. The client's folder `here` has a file to push,
+/// and the server's folder `there` has the same content to pull.
 struct Relayed {
     pair: Pair,
     relay: Relay,
@@ -124,8 +124,8 @@ enum Way {
 const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
 /// Writes a substitute for ssh: it runs the remote side on this host, in the folder `data` of
-/// `scratch`. The remote name has no address, so all data go through the ssh channel. Returns the
-/// command and the `--remote-path` argument.
+/// `scratch`. Callers name a host that has no address, so all data go through the ssh channel.
+/// Returns the command and the `--remote-path` argument.
 fn channel_of_ssh(scratch: &Path) -> (String, String) {
     let ssh = scratch.join("ssh");
     let (home, data) = (scratch.join("home"), scratch.join("data"));

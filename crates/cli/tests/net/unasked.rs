@@ -33,7 +33,7 @@ fn pull(pair: &Pair, id: &str, words: &[&str]) -> Ended {
     Child::spawn(&mut command).end()
 }
 
-/// The request, the hostile list, and the name in the expected error.
+/// The request, the shape and the entries of the hostile list, and a part of the expected error.
 type Lie = (&'static [&'static str], Shape, &'static [&'static str], &'static str);
 
 const LIES: [Lie; 18] = [

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use super::skip::{self, Skipped};
 
-/// Delay of each call of a disk that hangs, in microseconds (60 s).
+/// Delay of each system call to a disk that hangs, in microseconds (60 s).
 pub(crate) const HANGS: u32 = 60_000_000;
 
 /// A delay longer than any test, in microseconds (an hour).

@@ -53,7 +53,7 @@ fn files(folder: &str, extension: &str) -> Vec<Text> {
     texts
 }
 
-/// All Rust sources, tests, benchmarks and fuzz targets included.
+/// All Rust sources below `crates` and `fuzz`, tests and benchmarks included.
 fn sources() -> Vec<Text> {
     let mut sources = files("crates", "rs");
     sources.extend(files("fuzz", "rs"));

@@ -29,5 +29,5 @@ pub(crate) const ALL: [&Experiment; 14] = [
     &scale::SCALE,
 ];
 
-/// An untuned window: the maximum without window scaling.
+/// An untuned window in bytes: the maximum without window scaling.
 const UNTUNED: u32 = 65_535;

@@ -19,7 +19,7 @@ const CLEAN: &str = "no loss";
 const PAIR: &str = "a local and a far flow into one host";
 const LATE_PAIR: &str = "the same two flows, packets of the near one up to 0.2 ms late";
 const LATE_PACKETS: &str = "packets of the near one up to 0.2 ms late";
-/// Why this case is not emulated.
+/// Why the case [`LATE_PAIR`] is not emulated.
 const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";
 /// "2 data streams originating in Amsterdam. … When TCP replaced SABUL, the speed dropped to about
 /// 55 Mbps" (section 6, below Table 3).
@@ -41,7 +41,7 @@ fn case(window: &str, loss: &str) -> String {
 const PUBLISHED_PAIR: [(&str, &str, f64); 2] =
     [("from 0.4 ms away", "local", 890.0), ("from 110 ms away", "far", 3.5)];
 
-/// The TCP runs of the paper's introduction.
+/// The TCP runs of the paper's introduction and of Table 3.
 pub(super) static TCP: Experiment = Experiment {
     id: "sabul-tcp",
     title: "TCP between Chicago and Amsterdam, alone and next to a local flow",

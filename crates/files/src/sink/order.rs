@@ -62,7 +62,7 @@ mod tests {
             let modified = FileTime::default();
             Listed { path: name.as_bytes().into(), kind, mode: 0o600, modified }
         };
-        // Two large files, and four small ones of half a chunk before, between and after them.
+        // Two large files, and four small ones of over half a chunk before, between and after them.
         let half = CHUNK / 2 + 1;
         let listed = vec![
             file("a", half),

@@ -1,8 +1,8 @@
 //! Opens files when this process, or the host, has no file descriptor left.
 //!
 //! An open that gets no descriptor waits, and fails only if none becomes free in time. A waiting
-//! open retries after each file that this process closes, and also at intervals, because sockets
-//! and other processes free descriptors too. The limit applies to the whole process, so the
+//! open retries after each `Handle` that this process closes, and also at intervals, because
+//! sockets and other processes free descriptors too. The limit applies to the whole process, so the
 //! process has one queue of waiting opens.
 
 use std::io;
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval of retries for descriptors that are freed without a notification.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A transfer keeps several kinds of files and folders open. Each kind may use the limit divided by
-/// this number.
+/// A transfer keeps several kinds of files and folders open. Each kind may use this process's limit
+/// of descriptors divided by this number.
 const PARTS: usize = 16;
 
 static RETURNED: Desk = Desk::new();
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(desk.waiting.load(Ordering::SeqCst), 0);
     }
 
-    /// Runs in its own process, because no file should stay open while an open waits.
+    /// Runs in its own process: while an open waits there, [`kept`] returns 1 to every test.
     #[test]
     fn a_closed_file_wakes_an_open_that_waits() {
         const ALONE: &str = "LONGHAUL_TEST_WAKE";

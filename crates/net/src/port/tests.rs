@@ -267,7 +267,8 @@ fn a_flood_is_counted_and_stops_no_flow() {
     let mut genuine = vec![0; 100];
     let mut sent = 0;
     for block in 0..1000u64 {
-        // Forged datagrams of a known flow and of unknown flows; then a short one and a replay.
+        // Forged datagrams of a known flow and of unknown flows; then a short one, and a replay of
+        // the last genuine one (at first 100 zero bytes).
         for n in 0..8u64 {
             let mut forged = datagram([4, n as u32 * 7919][n as usize % 2], block * 8 + n);
             forged.resize(24 + (n as usize * 37) % 200, n as u8);
@@ -417,8 +418,8 @@ fn arrivals_are_delivered_before_messages_with_their_arrival_time() {
     while came < count {
         let Call::Batch(datagrams, last, as_of) = next() else { panic!("wake after {came}") };
         came += datagrams;
-        // While more datagrams may wait, the time is not later than the arrival of the last
-        // datagram that was read.
+        // While more datagrams may wait, the time of the call is not later than the arrival of the
+        // last datagram that the port has read.
         assert!(as_of >= last && (came == count || as_of <= sent), "{as_of:?}, sent by {sent:?}");
         newest = last;
     }

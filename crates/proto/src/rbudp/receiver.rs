@@ -33,7 +33,8 @@ pub struct Flow {
     answering: BTreeSet<u32>,
     /// Coded symbols ([`crate::coded`]) of incomplete chunks.
     symbols: Waiting,
-    /// Segments to report as complete, each with the round of the DONE to answer; 0 without a DONE.
+    /// Segments to report as complete. With each, the round of the DONE that came after the segment
+    /// was complete, or 0 if blocks have just completed the segment.
     completed: VecDeque<(u32, u32)>,
 }
 

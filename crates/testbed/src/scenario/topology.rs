@@ -45,8 +45,8 @@ pub enum Topology {
         /// From host to hub.
         access: Vec<Duplex>,
     },
-    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, …. A flow from the
-    /// first host to the last crosses every hop, alongside flows that cross a single hop.
+    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, …. It lets a flow over
+    /// all hops compete with flows over a single hop.
     ParkingLot {
         /// The number of links in the row; there is one router more.
         hops: usize,

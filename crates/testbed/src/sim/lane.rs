@@ -25,10 +25,14 @@ pub(super) struct Lane {
     ordered: bool,
     /// Messages sent, on either carrier.
     pub(super) sent: u64,
+    /// Messages sent on the stream.
     on_stream: u64,
-    /// The next message to deliver from the stream, and later messages that have already arrived.
+    /// The position on the stream of the next message to deliver from there.
     expected: u64,
+    /// Later messages of the stream that have already arrived: position on the stream, place in the
+    /// fabric.
     early: BTreeMap<u64, u32>,
+    /// The numbers of the messages that were delivered.
     seen: Bits,
 }
 

@@ -51,7 +51,7 @@ impl Memory {
 pub(super) struct Holding {
     /// Missing blocks of each chunk.
     missing: Vec<u32>,
-    /// Bytes of complete chunks: drained, unless a disk has still to write them.
+    /// Bytes of complete chunks. They leave the memory at once or, with a disk, once written.
     pub(super) whole: Bytes,
     /// Bytes granted to the sender since the start.
     pub(super) granted: Bytes,

@@ -90,8 +90,8 @@ mod tests {
         // In 100 ms 90 of 100 datagrams of 1,000 bytes arrive, and the round-trip time rises by 5
         // ms.
         assert_eq!(at(100, 95, 105, 45), (7_200_000, 0.1, 5));
-        // A slightly late count changes nothing; a count that does not arrive sets delivery to
-        // zero.
+        // A slightly late count changes neither delivery nor loss; a count that does not arrive
+        // sets both to zero.
         assert_eq!(at(200, 95, 105, 30), (7_200_000, 0.1, 0));
         assert_eq!(at(300, 195, 205, 31), (4_000_000, 0.0, 1));
         assert_eq!(at(549, 195, 205, 0), (4_000_000, 0.0, 0));

@@ -33,8 +33,8 @@ impl Relays {
         }
     }
 
-    /// Returns the control message of a relay; `None` for a repeated message, for a number that is
-    /// refused, and for a message that this version cannot decode.
+    /// Returns the control message of a relay. Returns `None` for a repeated or very old number,
+    /// for one from [`NUMBERS`] on, and for a message that this version cannot decode.
     pub(super) fn take(&mut self, relay: &Relay) -> Option<Control> {
         let number = PacketNumber(relay.number);
         if relay.number >= NUMBERS || self.seen.check(number) != Seen::New {

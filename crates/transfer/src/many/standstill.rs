@@ -20,7 +20,7 @@ impl Standstill {
     }
 
     /// Returns the time without progress; `moved` is the progress counter. With `may_rest` the time
-    /// starts again.
+    /// starts again: no source is connected, or all bytes are written.
     pub(super) fn lasts(&mut self, now: Instant, moved: u64, may_rest: bool) -> Duration {
         if moved != self.moved || may_rest {
             *self = Standstill { since: now, moved };

@@ -68,7 +68,7 @@ impl Rehearsal {
         self.reporter.report(planned::event(object.manifest(), plan, object.implied()));
     }
 
-    /// Reports the entries that would be created, and the summary.
+    /// Reports the entries that would be copied or deleted, and the summary.
     fn end(&mut self) -> Result<(), Error> {
         let deleted = self.sink.would_delete()?;
         let kept_extra = self.sink.keeps_extra();

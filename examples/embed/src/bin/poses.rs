@@ -1,5 +1,5 @@
-//! 50 clients synchronise their poses: each client sends its own pose, and receives the poses of
-//! all others.
+//! 50 clients synchronise their poses (positions): each client sends its own pose, and receives the
+//! last pose of every client, its own included.
 //!
 //! `cargo run --bin poses`
 

@@ -116,7 +116,7 @@ impl Bridge {
     }
 }
 
-/// Sends the last message of each key.
+/// Sends the last message of each key that `keys` includes.
 async fn last_of(seat: &Seat, keys: Prefix, writer: &mut FrameWriter) -> Result<(), Error> {
     let mut cursor = seat.room.read(|log| Cursor::new(log, Mode::Reliable, keys, 0));
     let end = cursor.position();

@@ -31,6 +31,7 @@ struct Nest<'r> {
     received: AtomicU64,
     /// For each mouse in flight, by its port: its index and its start.
     ports: Mutex<BTreeMap<u16, (usize, Instant)>>,
+    /// For each mouse that has arrived, by its index: the time from its start to its end.
     lives: Mutex<BTreeMap<usize, Span>>,
     segments: Mutex<Segments>,
     trouble: Mutex<Option<String>>,
@@ -101,7 +102,8 @@ impl Nest<'_> {
         self.over.load(Ordering::Relaxed) || self.run.stop.is_stopped()
     }
 
-    /// Starts each mouse at its time, and waits for all; runs on the sending host.
+    /// Starts each mouse at its time, or after the end of the one before. Waits until all have
+    /// ended or the run stops. Runs on the sending host.
     fn send_all(&self, mice: &Mice) {
         let mut random = Random::new(self.run.scenario.seed ^ self.run.place as u64);
         let mut due = self.run.start();

@@ -26,7 +26,8 @@ const AHEAD: usize = 8;
 pub(super) enum ReaderEvent {
     /// A complete chunk.
     Chunk(u64, Vec<u8>),
-    /// A reader has failed. If the server supports ranges, the other readers read the rest.
+    /// A reader has failed. If the server supports ranges and other readers still run, they read
+    /// the rest.
     Failed(fetch::Error),
 }
 
@@ -92,7 +93,7 @@ impl Readers {
         let _ = self.give_back.send(buffer);
     }
 
-    /// Returns the bytes that have arrived.
+    /// Returns the number of bytes that have arrived.
     pub(super) fn bytes(&self) -> u64 {
         self.work.bytes.load(Ordering::Relaxed)
     }
@@ -121,7 +122,7 @@ impl Work {
         self.due.lock().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// Processes requests until none is left or one fails.
+    /// Processes requests until none is left, one fails, or `Readers` is dropped.
     fn read(&self, send: &SyncSender<ReaderEvent>) {
         loop {
             let Some(mut part) = self.due().pop_front() else { return };

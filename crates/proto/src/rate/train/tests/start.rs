@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A report of a pulse that arrived before the datagrams of the first rate.
+/// Passes on a pulse that reports only datagrams sent before those of the first rate.
 fn trickled(trains: &mut Trains, rtt: Span) {
     let pulse = Pulse { highest: 100, ..Pulse::default() };
     trains.epoch.from = 160;
