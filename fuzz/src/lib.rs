@@ -1,4 +1,4 @@
-//! Fuzz targets: a function for each place where longhaul reads bytes from elsewhere.
+//! Fuzz targets: functions that give any bytes to longhaul's parsers and protocol state machines.
 //!
 //! Each function takes any bytes, and panics if the code under test breaks a promise. The promises
 //! are: the code does not panic, its work is bounded, and every parsed message can be encoded

@@ -9,8 +9,8 @@ use super::input::Input;
 /// Maximum number of portions of a range to check.
 const SEEN: usize = 100;
 
-/// Checks that an accepted open file is valid, that accepted ranges are within the file, and that
-/// accepted changes leave a possible length.
+/// Checks that accepted ranges are within the file, that each portion of a range lies in one chunk,
+/// and that accepted changes leave a possible length.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Ok(opened) = FileOpened::decode(input.slice()) else { return };

@@ -86,8 +86,8 @@ fn sender(deadline: Span) -> Sender {
     sender
 }
 
-/// Checks that the sender sends again only symbols that it has, and of each frame at most four
-/// times as many as one receiver may request.
+/// Checks that the sender sends again only symbols that it has, and not more than its limit for
+/// eight frames. The limit of a frame is four times the number that one receiver may request.
 fn request(again: &Again, sender: &mut Sender, now: Time) {
     let Ok(request) = terms::request(again) else { return };
     sender.again(now, &request, again.receiver);

@@ -222,7 +222,7 @@ impl Screen {
             let shows_all = self.show.verbose || self.show.kind == Kind::DryRun;
             match event {
                 Event::Resumed { bytes } => state.resumed = Some(bytes),
-                // The bar shows this name itself.
+                // Without `-v`, only the bar shows this name.
                 Event::FileDone { .. } if !shows_all => {}
                 event => state.meter.aside(|| self.print(&event)),
             }

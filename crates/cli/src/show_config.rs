@@ -27,7 +27,8 @@ pub(crate) fn is_asked(matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>("show_config").is_ok_and(|asked| asked == Some(&true))
 }
 
-/// The values in force, one line each, with their origins. `own` has the flags of the command line;
+/// The flags in force, one line each, with the origins of their values. A switch that is off has a
+/// line only if a configuration file turns it off. `own` has the flags of the command line;
 /// `matches` also has the flags that the configuration files add. `settings` are from these files.
 pub(crate) fn in_force(
     matches: &ArgMatches,

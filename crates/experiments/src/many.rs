@@ -14,8 +14,8 @@ use crate::table::{Row, Table};
 pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 
 const LINK: Rate = Rate::from_mbps(1_000);
-/// The total rate of all copies, for protocols that are configured with a rate, in bits a second of
-/// UDP payload: 98 % of what full packets carry over the link.
+/// The total rate of all copies, for protocols that are configured with their share of it, in bits a
+/// second of UDP payload: 98 % of what full packets carry over the link.
 const CONFIGURED: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;
 const RECEIVERS: [usize; 3] = [1, 4, 16];
@@ -53,7 +53,7 @@ fn case_name(contender: &str, receivers: usize) -> String {
     format!("{contender}, to {receivers}")
 }
 
-/// The minimum time: one transmission per receiver in full packets over the link.
+/// The minimum time in seconds: the link carries the object once per receiver in full packets.
 fn least(receivers: usize) -> f64 {
     let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
     let bits = (receivers as u64 * MEGABYTES * 8_000_000) as f64;

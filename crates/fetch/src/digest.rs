@@ -42,7 +42,7 @@ impl Algorithm {
 
 impl Digest {
     /// Returns the strongest known digest in the lists of `Repr-Digest` and `Digest`, and in
-    /// `Content-MD5`. Values of a wrong length are ignored.
+    /// `Content-MD5`. Values that are malformed or have a wrong length are ignored.
     pub(crate) fn strongest(
         repr: Option<&str>,
         digest: Option<&str>,
@@ -67,7 +67,7 @@ impl Digest {
         known.min_by_key(|digest| digest.algorithm)
     }
 
-    /// Returns a hasher for this kind of digest, without any bytes yet.
+    /// Returns a new hasher for this kind of digest.
     pub fn hasher(&self) -> Hasher {
         match self.algorithm {
             Algorithm::Sha512 => Hasher::Sha(Context::new(&SHA512)),

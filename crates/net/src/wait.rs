@@ -2,7 +2,7 @@
 //!
 //! A sleeping thread wakes some tens of microseconds late; the sender's pacing makes up for the
 //! delay. Polling the clock at the end of the wait would be more punctual, but took a third of a
-//! sender's CPU at 1 Gbit/s. A thread that yields between polls resumes only after the time slices
+//! sender's CPU time at 1 Gbit/s. A thread that yields between polls resumes only after the time slices
 //! of other threads on its processor.
 
 use std::num::NonZeroU64;
@@ -17,7 +17,7 @@ use crate::clock;
 pub enum Woken<M> {
     /// The time was reached.
     Due,
-    /// A message arrived before the time.
+    /// A message has arrived.
     Message(M),
     /// All senders are gone.
     Closed,

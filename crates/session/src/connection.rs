@@ -48,8 +48,8 @@ impl Connection {
     /// up to 10 s.
     ///
     /// # Errors
-    /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams. Otherwise
-    /// the other side's reason for refusing this side.
+    /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams. If the
+    /// other side has refused this side, the error has its reason.
     pub async fn open(&self, service: &str, needs: u32) -> Result<Session, Error> {
         let opened = timeout(OPENING, async {
             match (&self.below.quic, &self.below.mux) {
@@ -78,7 +78,7 @@ impl Connection {
     }
 
     /// Drops this handle. If no other handle or stream uses the connection, ends the connection. To
-    /// be sure of the delivery, first close each stream with [`Session::close`].
+    /// be sure that all messages are delivered, first close each stream with [`Session::close`].
     pub async fn close(self) {
         Below::release(self.below).await;
     }

@@ -41,8 +41,8 @@ pub fn server_name(host: &str, port: u16) -> String {
 }
 
 impl KnownServers {
-    /// Returns the file in `config_dir`, which need not exist. With an empty path, nothing is read
-    /// or stored.
+    /// Returns the list in `config_dir`; its file need not exist. If `config_dir` is empty, nothing
+    /// is read or stored.
     pub fn new(config_dir: &Path) -> KnownServers {
         KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
     }
@@ -97,7 +97,8 @@ impl KnownServers {
     /// replaced atomically, so a reader never sees a partial change.
     ///
     /// # Errors
-    /// The file cannot be read or written, has an invalid line, or has another id for the name.
+    /// As [`find`](KnownServers::find); or the file cannot be written, or has another id for the
+    /// name.
     pub fn remember(&self, name: &str, id: PeerId) -> Result<(), Error> {
         if self.folder.as_os_str().is_empty() {
             return Ok(());

@@ -153,8 +153,8 @@ fn forward(
         return;
     };
     for (block, payload) in buffer.iter() {
-        // `push` fails if the receiver's keys are used up, or if the sender lied about its sizes.
-        // The datagram is then not sent.
+        // `push` fails if the receiver's keys are used up, or if the datagram is larger than the
+        // stream's sender declared. The datagram is then not sent.
         if batch.push(&mut outlet.data, Kind::Data, block, payload).is_err() {
             outlet.withhold(block);
         }

@@ -60,7 +60,7 @@ impl Candidate {
         }
     }
 
-    /// Whether the kernel's TCP carries the data and repairs losses.
+    /// Whether TCP carries the data and repairs losses.
     pub(super) fn is_tcp(self) -> bool {
         !matches!(self, Candidate::Registry(_))
     }

@@ -145,8 +145,8 @@ fn equal_files_are_skipped_and_checksum_compares_content() {
         File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
     }
     assert_eq!(run(&[]).summary()["skipped_files"], 2);
-    // The sender sends the first data before the comparison. At this rate it completes no chunk
-    // before the comparison ends.
+    // The sender begins before the comparison ends. At this rate it completes no chunk in that
+    // time.
     let slowly = ["--checksum", "--rate=10M"];
     let closer = run(&slowly).summary();
     assert_same(&pair.here, &pair.there);
@@ -461,7 +461,7 @@ fn mkpath_creates_nothing_outside_the_root_of_a_server() {
     assert!(!pair.there.parent().unwrap().join("up").exists());
 }
 
-/// A pair whose server has names that patterns match.
+/// A pair whose server has the files for the tests of patterns.
 fn pair_with_runs() -> Pair {
     let pair = Pair::new();
     for file in ["run1/x.h5", "run2/x.h5", "run2/y.h5", "run3/other", ".run4/x.h5", "run5"] {

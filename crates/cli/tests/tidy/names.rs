@@ -1,8 +1,8 @@
-//! Words that are too vague for the names of modules, types and traits.
+//! Names: no word that is too vague for a file, module, type or trait, and no `get_` in functions.
 
 use super::{none, sources};
 
-/// Vague words, and better ones.
+/// Vague words, each with what a name should say instead.
 const EMPTY: [(&str, &str); 9] = [
     ("util", "what it does"),
     ("utils", "what it does"),

@@ -9,7 +9,8 @@ use longhaul_testbed::emu::flows::FlowEnd;
 
 use crate::outcome::Sample;
 
-/// The flow's rate at each multiple of `apart` since the scenario's start, up to the last report.
+/// The flow's mean rate in each interval that ends at a multiple of `apart` since the scenario's
+/// start, up to the last report.
 pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     let start = end.started.since(Time::ZERO);
     let mut reported = vec![(Span::ZERO, Bytes::ZERO)];
@@ -38,7 +39,7 @@ pub(super) fn of(end: &FlowEnd, apart: Span) -> Vec<Sample> {
     }
 }
 
-/// Bits delivered `at` after the start, interpolated between reports.
+/// Bits that the flow delivers within the time `at` from its start, interpolated between reports.
 fn bits_at(reported: &[(Span, Bytes)], at: Span) -> f64 {
     let after = reported.partition_point(|(then, _)| *then < at);
     let Some(&(next, has)) = reported.get(after) else {

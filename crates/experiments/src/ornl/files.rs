@@ -83,7 +83,8 @@ const SLOW_DISK: &str = "the result depends on the receiving disk, and emulated 
                          memory";
 
 /// The settings of a day on the path from Berkeley: the rate of the receiving disk, the limit of
-/// the sending host, the loss, and the protocols' configured rate in Mbit/s of object data.
+/// the sending host, the loss, and the configured rate of FOBS and Tsunami in Mbit/s of object
+/// data.
 const LBL_DAYS: [(&str, &str, f64, u64); 2] =
     [("55.2M", "489M", 73.0 / 137_742.0, 370), ("32.3M", "420M", 4_415.0 / 142_157.0, 335)];
 
@@ -109,7 +110,7 @@ fn from_lbl() -> Vec<Case> {
     })
 }
 
-/// Rates of a day's flows over time.
+/// Goodput, reported losses and duplicates of a day's flows over time.
 fn over_time(outcomes: &Outcomes, contenders: &[Contender], day: &str) -> Vec<Figure> {
     let figure = |name, title: &str, label: &str, of: fn(&Sample) -> f64| {
         let series = contenders.iter().filter_map(|contender| {
@@ -130,7 +131,7 @@ fn over_time(outcomes: &Outcomes, contenders: &[Contender], day: &str) -> Vec<Fi
     ]
 }
 
-/// The files from Berkeley.
+/// The file from Berkeley.
 pub(super) static LBL: Experiment = Experiment {
     id: "ornl-lbl",
     title: "A file from Berkeley to a slow disk at Oak Ridge: FOBS, SABUL, Tsunami, GridFTP",
@@ -148,7 +149,7 @@ pub(super) static LBL: Experiment = Experiment {
             three connections on the good day and one on the bad day.",
     cases: from_lbl,
     tables: |outcomes| {
-        // The disk's rate is derived from FOBS.
+        // The disk's rate is derived from FOBS, so FOBS's goodput is an input.
         let tables = tables(&FROM_LBL, DAYS, outcomes).into_iter();
         let is_input = |row: &Row| row.case.starts_with("FOBS") && row.quantity == GOODPUT;
         tables.map(|table| table.fitted(is_input)).collect()
@@ -212,7 +213,7 @@ const TO_CERN: [Contender; 3] = [
     },
 ];
 
-/// The files to CERN.
+/// The file to CERN.
 pub(super) static CERN: Experiment = Experiment {
     id: "ornl-cern",
     title: "A file from Oak Ridge to CERN, with and without outages: FOBS, SABUL, Tsunami",
@@ -234,7 +235,8 @@ pub(super) static CERN: Experiment = Experiment {
         runs(&TO_CERN, DAYS, file, |_, name, variant| Case::simulated(name, variant, SLOW_DISK))
     },
     tables: |outcomes| {
-        // The disk's rate is derived from the fastest run, the path's loss from SABUL's.
+        // The disk's rate is derived from the better runs, and the path's loss from SABUL's losses
+        // there.
         let tables = tables(&TO_CERN, DAYS, outcomes).into_iter();
         let is_input = |row: &Row| {
             row.case.ends_with(DAYS[0]) && row.quantity == GOODPUT

@@ -17,7 +17,8 @@ impl Sink {
     ///
     /// # Errors
     /// The answer was not requested or has the wrong length (`Request`); else as
-    /// [`write_chunk`](Sink::write_chunk).
+    /// [`write_chunk`](Sink::write_chunk). An answer about an entry that is already done, skipped
+    /// or failed is no error.
     pub fn compare_result(
         &mut self,
         entry: u32,
@@ -25,7 +26,6 @@ impl Sink {
     ) -> Result<Vec<Range<u64>>, Error> {
         let settled = self.states.get(entry as usize).is_some_and(|s| *s != State::Due);
         let Some(asked) = self.comparing.remove(&entry) else {
-            // The entry may be done, skipped or failed before the answer arrives.
             return match settled {
                 true => Ok(self.take_needless()),
                 false => Err(Error::new(FileErrorKind::Request, "an unrequested answer")),

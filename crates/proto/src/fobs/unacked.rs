@@ -1,4 +1,5 @@
-//! The blocks of a segment that are not known to have arrived, as a tree of 64-bit words.
+//! The blocks of a segment that are not known to have arrived, as a tree of 64-bit words. The
+//! paper's sender keeps
 //!
 //! > one byte (or even one bit) allocated per data packet, where this data structure tracks the
 //! > received/not received status of every packet
@@ -6,7 +7,7 @@
 //! The lowest level has one bit for each block. Each level above has one bit for each word of the
 //! level below, set while that word is not zero; the highest level is one word. The next block is
 //! found in at most two steps for each level (sixteen million blocks have four levels), however few
-//! blocks are left. An acknowledgement costs a step for each word that it changes.
+//! blocks are left. The cost of an acknowledgement grows with the number of words that it changes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ use crate::tally::words;
 /// The blocks of a segment that are not known to have arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Unacked {
-    /// The first level has a bit for each block; every other level has a bit for each word of the
+    /// The first (lowest) level has a bit for each block; every other level has a bit for each word of the
     /// level below.
     levels: Vec<Vec<u64>>,
     count: u32,
@@ -58,7 +59,7 @@ impl Unacked {
         for words in self.levels[..level].iter().rev() {
             at = at * 64 + words[at].trailing_zeros() as usize;
         }
-        // No level has more bits than there are blocks.
+        // `at` is now the number of a block, which has 32 bits.
         Some(at as u32).filter(|found| *found < range.end)
     }
 
@@ -71,7 +72,7 @@ impl Unacked {
             let word = self.levels[0].get(end as usize / 64).copied().unwrap_or(0);
             let ones = (word >> (end % 64)).trailing_ones();
             end = end.saturating_add(ones);
-            // The run ends within the word, or continues in the next.
+            // The run ends within the word; otherwise it may continue in the next word.
             if ones == 0 || !end.is_multiple_of(64) {
                 break;
             }
@@ -93,7 +94,7 @@ impl Unacked {
         }
     }
 
-    /// Clears bits of a word, and the bits of words that became empty on the levels above.
+    /// Clears bits of a word. If the word is then empty, also clears its bit on the level above.
     fn clear_bits(&mut self, level: usize, index: usize, mask: u64) {
         let Some(word) = self.levels.get_mut(level).map(|words| &mut words[index]) else { return };
         *word &= !mask;

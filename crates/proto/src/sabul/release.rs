@@ -17,7 +17,7 @@ use super::{DELAY_STEP, FIRST_DELAY, LONGEST_DELAY, LOSS_THRESHOLD, SHORTEST_DEL
 use crate::endpoint::Setup;
 use crate::units::Rate;
 
-/// "If equal, .1 is added": microseconds.
+/// "If equal, .1 is added", taken as microseconds.
 const EQUAL_STEP: f64 = 0.1;
 
 /// The delay between packets and its changes.

@@ -6,7 +6,7 @@ use crate::endpoint::Setup;
 use crate::units::Rate;
 use crate::wire::ErrorRate;
 
-/// The delay starts at this multiple of the target's delay.
+/// The delay starts at this multiple of the target's delay, as far as [`LONGEST`] allows.
 const FIRST: f64 = 3.0;
 /// Longest delay in seconds, unless the target's delay is longer.
 const LONGEST: f64 = 0.01;
@@ -26,7 +26,7 @@ pub(super) struct Delay {
 }
 
 impl Delay {
-    /// The delay of a flow with this target. The first delay is three times the target's delay.
+    /// The delay at the start of a flow with this target.
     pub(super) fn new(setup: &Setup, target: Rate) -> Delay {
         let value = |option| setup.settings.value(option);
         let mut delay = Delay {
@@ -52,8 +52,7 @@ impl Delay {
     }
 
     /// Changes the target. A delay that equals the old target's delay becomes the new target's
-    /// delay. A delay that error rates have lengthened stays, unless it is too short for the new
-    /// target.
+    /// delay. A longer delay stays, unless it is too short for the new target.
     pub(super) fn set_target(&mut self, target: Rate) {
         let is_at_target = self.delay <= self.target;
         self.target = self.of(target);
@@ -65,7 +64,7 @@ impl Delay {
     }
 
     /// Handles a reported error rate, in thousandths of a percent, by the rule of Tsunami's public
-    /// tool. Above the tolerated error rate, the delay grows by a share that is proportional to the
+    /// tool. Above the tolerated error rate, the delay grows by a share that is linear in the
     /// excess. Otherwise the delay shrinks by a fixed factor.
     pub(super) fn on_error_rate(&mut self, rate: u32) {
         let all = f64::from(ErrorRate::ALL);

@@ -23,7 +23,7 @@ impl Reduction {
     }
 
     /// Processes an acknowledgement: `arrived` segments arrived, `pipe` are still in flight.
-    /// `clean` means that the acknowledgement advanced and reported no loss.
+    /// `clean` means that the cumulative acknowledgement advanced and no new loss was reported.
     pub(super) fn on_ack(&mut self, arrived: u32, pipe: u32, clean: bool) {
         let (arrived, pipe) = (u64::from(arrived), u64::from(pipe));
         self.arrived += arrived;
@@ -31,8 +31,8 @@ impl Reduction {
         self.allowance = if pipe > self.after {
             (self.arrived * self.after).div_ceil(self.before).saturating_sub(self.sent)
         } else {
-            // RFC 9937: the slow-start bound after clean acknowledgements, otherwise at most the
-            // number of segments that arrived.
+            // RFC 9937: the slow-start bound after clean acknowledgements. After others, at most as
+            // many segments are sent as have arrived since the start.
             let limit = if clean { owed.max(arrived) + 1 } else { owed };
             limit.min(self.after - pipe)
         };

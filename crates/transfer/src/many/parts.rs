@@ -95,8 +95,8 @@ fn check_names(options: &CopyOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that the destination is a folder, or creates the folder if requested. Called before any
-/// host is contacted.
+/// Checks that the destination is a folder. With `make_path`, first creates the folder; a dry run
+/// then neither creates nor checks it. Called before any host is contacted.
 fn check_folder(destination: &Path, options: &CopyOptions) -> Result<(), Error> {
     let place = Place::Ambient(destination.to_owned());
     if options.make_path && options.dry_run {

@@ -120,7 +120,7 @@ impl Writing {
         Writing::patient(prepare, Duration::from_secs(600))
     }
 
-    /// Returns a writer with a timeout for digests.
+    /// Returns a writer that waits up to `patience` for digests.
     fn patient(prepare: impl FnOnce(&std::path::Path), patience: Duration) -> Writing {
         Writing::offered(prepare, patience, |_| {})
     }
@@ -153,7 +153,7 @@ impl Writing {
         self.jobs.send(job);
     }
 
-    /// Sends all chunks as an honest end does.
+    /// Sends all chunks as an honest sender does.
     fn send_all(&mut self) {
         (0..3).for_each(|chunk| self.send(chunk));
     }
@@ -174,7 +174,7 @@ impl Writing {
         }
     }
 
-    /// Returns the result.
+    /// Waits for the end; returns the number of files in the result, or the kind of the error.
     fn end(&mut self) -> Result<u64, ErrorKind> {
         loop {
             match self.happens() {
@@ -381,7 +381,7 @@ fn a_manifest_that_is_not_the_one_offered_ends_the_transfer_before_anything_is_c
 
 #[test]
 fn endless_failures_before_the_list_of_files_end_the_transfer() {
-    // The list is announced as the start of the object, which never arrives.
+    // The list of files is announced as the start of the object, but never arrives.
     let unlisted = |offer: &mut Offer| {
         offer.manifest_len = offer.manifest.len() as u64;
         offer.object_len += CHUNK;

@@ -1,5 +1,5 @@
-//! The service of pipes. A pipe is a file of a length that the client does not know at the start,
-//! sent as several parts.
+//! The service of pipes. A pipe is content that a client writes to a file without knowing its
+//! length at the start. The client sends the content as several parts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl Pipes {
     /// Returns the destination of a part of a pipe of `peer`.
     ///
     /// # Errors
-    /// The client has no such pipe, or the part starts within a chunk or beyond the limit.
+    /// The client has no such pipe, or the part starts within a chunk or beyond [`MAX_OBJECT`].
     pub(super) fn part(&self, peer: PeerId, extent: &Extent) -> Result<ExtentOf, Error> {
         let pipes = self.0.borrow();
         let file = pipes.get(&(peer, extent.pipe)).ok_or_else(|| {

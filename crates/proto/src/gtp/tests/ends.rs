@@ -158,8 +158,8 @@ fn impossible_requests_are_refused_and_arrived_blocks_are_left_out() {
 #[test]
 fn the_early_blocks_leave_together_within_the_grant() {
     let mut blocks = Vec::new();
-    // All early blocks (sent before any request) leave together if the capacity C_r has to be
-    // found.
+    // The 64 early blocks (sent before any request) leave together if the receiver has to find its
+    // capacity C_r. If C_r is given, only the first 32 do.
     for (receive_rate, at_once) in [(0.0, 64), (900e6, 32)] {
         blocks.clear();
         let settings = settings(&[("receive-rate", receive_rate)]);
