@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds a Debian package: dist/deb.sh BINARY FOLDER. Prints its path.
+# Builds a Debian package: dist/deb.sh BINARY FOLDER. Prints the package's path.
 # Needs cargo-deb (`cargo install --locked cargo-deb`); crates/cli/Cargo.toml lists the files.
 set -eu
 [ $# -eq 2 ] || { echo "usage: dist/deb.sh BINARY FOLDER" >&2; exit 2; }

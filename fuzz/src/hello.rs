@@ -2,7 +2,7 @@
 
 use longhaul_transfer::session::hello::{self, Hello, VERSIONS};
 
-/// Checks that a parsed hello has versions, and that both ends choose the same version, or none.
+/// Checks that both ends choose the same version, which both offer, or that both choose none.
 pub fn run(bytes: &[u8]) {
     let Ok(theirs) = hello::decode(bytes) else { return };
     let ours = Hello::new(&VERSIONS);

@@ -1,8 +1,8 @@
 //! The journal of a partial file, which may be torn, corrupted or of another file.
 //!
 //! If the first byte is even, the other bytes are the journal. Otherwise they choose the content of
-//! a journal with correct checksums, so the input reaches the code after the check of the
-//! checksums.
+//! a journal. Its header and most of its records have correct checksums, so the input reaches the
+//! code after the check of the checksums.
 
 use longhaul_files::CHUNK;
 use longhaul_files::journal::{Header, Journal};

@@ -6,8 +6,8 @@
 //!
 //! Shared modules: [`config`] (defaults from files), [`quantity`] (`950M`, `0.1%`), [`reach`] (how
 //! another host is reached), [`exit`] (statuses), [`console`] (choice of stdout or stderr),
-//! [`screen`] (a running copy, with [`progress`], [`json`] and [`report`]), [`plain`] (escapes text
-//! from others), [`signals`], [`scenario_file`].
+//! [`screen`] (shows a running copy, with [`progress`], [`json`] and [`report`]), [`plain`]
+//! (escapes text from others), [`signals`], [`scenario_file`].
 
 mod args;
 mod cat;

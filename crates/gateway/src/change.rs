@@ -16,7 +16,7 @@ use crate::condition::{self, Judged, Version};
 use crate::reply::{self, Reply};
 use crate::shared::Shared;
 
-/// Bytes in one write.
+/// Bytes of a body to collect before a write.
 const PIECE: usize = 1 << 20;
 
 /// Checks the conditions of a request that changes `place`. Returns whether something exists there.
@@ -164,7 +164,7 @@ pub(crate) async fn move_to(
     moved.await.unwrap_or_else(|error| reply::trouble(&error))
 }
 
-/// What a MOVE has left, for the log.
+/// The replaced content that a MOVE could not remove, for the log.
 #[derive(Clone)]
 pub(crate) struct Left(pub(crate) String);
 

@@ -1,4 +1,5 @@
-//! Bearer tokens and their rights. A line of the file is `TOKEN ro|rw[:/FOLDER]  # name`.
+//! Bearer tokens and their rights. A line of a token file is `TOKEN ro|rw[:/FOLDER]  # name`;
+//! folder and name are optional.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -48,7 +49,7 @@ impl Tokens {
     }
 }
 
-/// Reads the file of tokens at `path`. Only this user and root may have access to the file.
+/// Reads the token file at `path`. Only this user and root may have access to the file.
 ///
 /// # Errors
 /// The file cannot be read, is not private, or has a wrong line.

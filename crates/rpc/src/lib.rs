@@ -3,8 +3,8 @@
 //! The logic is in `longhaul_proto::rpc`: call numbers, limits, and stored answers for callers that
 //! reconnect. The modules of this crate:
 //! - [`messages`]: the wire messages; [`convert`] validates them.
-//! - `handle`: the program's side of calls.
-//! - `method`: the methods of this side, and the thread that runs them.
+//! - `handle`: the handle with which a program makes calls.
+//! - `method`: the methods that a program offers, and the thread that runs them.
 //! - `ends`: the calls of one program in both directions; `link` moves their messages over one
 //!   connection.
 //! - [`server`] and [`client`]: the successive connections of a program.

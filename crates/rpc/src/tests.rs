@@ -92,7 +92,7 @@ fn a_call_over_a_lost_connection_runs_once_and_keeps_its_first_answer() {
         let (mut client, serving) = begin(&calls, 7, true).await;
         client.write(&say(Said::Call(call(1, "wait")))).await.expect("it is read");
         gate.begun.notified().await;
-        // The connection is lost while the method runs, and after its answer.
+        // The connection is lost twice: while the method runs, and after its answer.
         drop(client);
         assert_eq!(serving.await.expect("no panic").unwrap_err().kind, Kind::Lost);
         let again = say(Said::Call(Call { again: true, ..call(1, "wait") }));
@@ -179,7 +179,7 @@ fn a_client_that_breaks_the_protocol_loses_its_connection() {
         let gate = Gate::default();
         let calls = Calls::new(gate.methods());
         let body = vec![0; MAX_BODY + 1];
-        // Call 3 runs when the server gets one of these messages.
+        // Call 3 runs when the server gets each of these messages.
         let lies = [
             Said::Begin(Begin { instance: 7, first: true }),
             Said::Call(call(1, "wait")),

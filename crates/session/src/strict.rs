@@ -15,9 +15,10 @@ const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
 /// Refuses `file`, opened at `path`, if another user owns the file or a folder above it, or may
-/// write to one of them. Root and this user are allowed, and a folder with the sticky bit may be
-/// writable. Symbolic links are followed before the check. As in sshd, the check ends at this
-/// user's home, because this user does not control the folders above it.
+/// write to one of them. Root and this user are allowed; the owner of `/` may own the folders above
+/// the file's folder, and a folder with the sticky bit may be writable. Symbolic links are followed
+/// before the check. As in sshd, the check of a file below this user's home ends at the home,
+/// because this user does not control the folders above it.
 ///
 /// # Errors
 /// [`Kind::LocalFile`]. If another user can change the file, the advice names the command that

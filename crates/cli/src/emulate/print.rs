@@ -1,7 +1,7 @@
 //! Output of a run: a table of flows, or JSON.
 //!
-//! If a JSON field has a unit, its name ends with the unit: `_bps` (bits a second), `_bytes` or
-//! `_seconds`.
+//! If a JSON field has a unit, its name ends with the unit: `bps` (bits a second), `bytes` or
+//! `seconds`.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;

@@ -105,7 +105,8 @@ fn the_data_port_need_not_follow_the_control_port() {
     }
 }
 
-/// The output of `longhaul id` with the home folder `home`.
+/// The output of `longhaul id` with the home folder `home`, and with `XDG_CONFIG_HOME` set to `xdg`
+/// if given.
 fn id(home: &Path, xdg: Option<&Path>) -> String {
     let mut command = Command::new(crate::rig::binary());
     command.env_remove("LONGHAUL_CONFIG_DIR").env_remove("XDG_CONFIG_HOME").env("HOME", home);
@@ -142,7 +143,8 @@ fn a_server_with_occupied_ports_names_them_with_advice() {
     ended.is(3, &[&pair.server.address, "--listen"]);
 }
 
-/// A pair whose server also reads a list of clients from a file, and the path of that file.
+/// A pair whose server also reads a list of clients from a file with the content `more`, and the
+/// path of that file.
 fn pair_by_file(scratch: &Path, more: &str) -> (Pair, std::path::PathBuf) {
     let file = scratch.join("allowed");
     write_private(&file, more);

@@ -1,4 +1,5 @@
-//! The same command runs again while the first copy still holds the destination, or seems to.
+//! Copies that meet an earlier copy: the same command runs again while the first copy still holds
+//! the destination, or seems to, or after a kill; and a copy waits for memory of the server.
 
 use std::fs::{self, File};
 

@@ -32,8 +32,8 @@ pub(super) struct Wan {
 }
 
 impl Wan {
-    /// Emulates `link` in both directions, with an object of `len` bytes on each host; skips the
-    /// test if this host forbids emulation.
+    /// Emulates `link` in both directions, puts an object of `len` bytes on each host, and starts
+    /// the server. Skips the test if this host forbids emulation.
     pub(super) fn new(link: LinkSpec, mtu: u16, len: usize) -> Result<Wan, Skipped> {
         Wan::at(ADDRESS, link, mtu, len)
     }

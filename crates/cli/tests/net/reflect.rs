@@ -5,7 +5,7 @@ use std::path::Path;
 use super::rooms::texts;
 use crate::rig::{Child, Host, Server, write_private};
 
-/// Reflectors, and a client of all of them.
+/// The folder of the hosts, and a client of all reflectors.
 struct Net {
     scratch: tempfile::TempDir,
     client: Host,
@@ -114,7 +114,7 @@ fn messages_pass_a_chain_of_reflectors_in_both_directions_each_once() {
 fn a_ring_of_four_delivers_each_message_once_also_after_one_was_killed() {
     let net = Net::new();
     let hosts = ["a", "b", "c", "d"].map(|name| net.host(name));
-    // Each reflector links to the previous one; the last one also to the first.
+    // Each reflector but the first links to the previous one; the last one also to the first.
     let a = net.reflect(&hosts[0], "127.0.0.1:0", &[&hosts[1], &hosts[3]], &[]);
     let b = net.reflect(&hosts[1], "127.0.0.1:0", &[&hosts[2]], &[room(&a)]);
     let c = net.reflect(&hosts[2], "127.0.0.1:0", &[&hosts[3]], &[room(&b)]);

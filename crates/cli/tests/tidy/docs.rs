@@ -1,5 +1,6 @@
-//! Checks of the Markdown pages: the flags, files and tests that they name exist, and each
-//! subcommand, exit status and page of `docs` is named. Also checks that the manual has each flag.
+//! Checks of the Markdown pages. These exist: linked files, named flags (except in `results`), the
+//! paths in ARCHITECTURE.md, and the tests in docs/security.md. README.md names each subcommand and
+//! exit status, and each page of `docs` is linked. Also checks that the manual has each flag.
 
 use std::collections::BTreeSet;
 use std::fs;

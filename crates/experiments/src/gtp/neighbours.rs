@@ -79,7 +79,7 @@ pub(super) static BESIDE: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// The size of the queue before the receiver.
+/// Sizes of the queue before the receiver, and their names on the page.
 const QUEUES: [(&str, &str); 3] = [("512KB", "512 kB"), ("6MB", "6 MB"), ("25MB", "25 MB")];
 /// Values of `delay-control`, and their names on the page.
 const SWITCH: [(&str, &str); 2] = [("off", "loss alone"), ("on", "delay-control")];

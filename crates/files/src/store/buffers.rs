@@ -54,7 +54,7 @@ impl MemoryFolder {
         MemoryFolder(Arc::new(Shared { limit, files, next }))
     }
 
-    /// Adds a file of any size.
+    /// Adds a file of any size; replaces a file of the same name.
     pub fn put(&self, name: &OsStr, bytes: Vec<u8>) {
         let content = self.content(bytes, 0o644);
         self.files().insert(name.as_bytes().to_vec(), content);

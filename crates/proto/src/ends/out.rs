@@ -15,7 +15,7 @@ pub(crate) struct Out<S> {
     pub(crate) sender: S,
     pub(crate) now: Time,
     pub(crate) sent: Vec<Block>,
-    /// Number of messages with a sequence number that the sender got.
+    /// Sequence number of the last numbered message that the test gave to the sender.
     pub(crate) sequence: u64,
 }
 

@@ -6,7 +6,8 @@ use super::BUFFER;
 use crate::endpoint::Setup;
 use crate::layout::{Block, Layout};
 
-/// Default number of buffers in an object. A buffer is never larger than a segment.
+/// The default size of a buffer is this part of the object, but at least [`LEAST`] blocks. A buffer
+/// is never larger than a segment.
 const PARTS: u64 = 8;
 /// Minimum number of blocks in a buffer by default, if the segment has that many.
 const LEAST: u64 = 64;

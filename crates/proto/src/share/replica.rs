@@ -1,5 +1,5 @@
-//! The client's side of a watch: a subscription to the entries below a prefix. It checks every
-//! *piece* (message) that the server sends.
+//! The client's side of a watch: a subscription to the entries below a prefix. The client
+//! checks every *piece* (message) that the server sends.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ pub enum Update {
     Changes(Vec<Change>),
 }
 
-/// A message that no honest peer sends; the text says why.
+/// A message that no honest peer sends, or a snapshot that is too large; the text says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie(pub &'static str);
 
@@ -51,7 +51,8 @@ impl Replica {
         Replica { prefix, revision: None, snapshot: None, bytes: 0, most }
     }
 
-    /// The revision up to which the watch is complete; `None` before the first complete snapshot.
+    /// The revision up to which the watch is complete; `None` until a snapshot from the
+    /// current run of the server is complete.
     pub fn revision(&self) -> Option<u64> {
         self.revision
     }

@@ -28,8 +28,9 @@ struct Frame {
     until: Time,
     /// When each symbol was last requested.
     again: BTreeMap<u16, Time>,
-    /// Number of symbols requested by each receiver, and by all.
+    /// Number of symbols that each receiver has requested.
     by: BTreeMap<u32, usize>,
+    /// Number of symbols that all receivers together have requested.
     all: usize,
 }
 
@@ -87,8 +88,8 @@ impl Kept {
 
     /// Handles a request of `receiver`. Drops a request for more symbols than this receiver, or all
     /// receivers together, may still get: a part of the symbols would not complete the frame.
-    /// Symbols sent again less than a round trip ago are still on their way, and are not sent once
-    /// more.
+    /// Symbols requested less than a round trip ago may still be on their way, and are not sent
+    /// once more.
     pub(super) fn request(&mut self, now: Time, rtt: Span, request: &Request, receiver: u32) {
         let Some(place) = self.place(request.frame) else { return };
         let kept = &mut self.frames[place];

@@ -16,7 +16,7 @@ struct Path {
     /// One packet in this many is lost; zero: none is lost.
     one_in: u64,
     state: u64,
-    /// While set, nothing passes.
+    /// While set, all packets that a host sends are lost.
     dead: Arc<AtomicBool>,
     /// For each packet from the client: the number of earlier packets in flight to the server.
     flying: Arc<Mutex<Vec<usize>>>,

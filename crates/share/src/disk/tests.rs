@@ -23,7 +23,7 @@ struct State {
     synced: Vec<u8>,
     /// Writes since the last sync.
     loose: Vec<(usize, Vec<u8>)>,
-    /// The number of further calls that succeed.
+    /// The number of further writes, syncs and length changes that succeed; `None`: all.
     left: Option<u32>,
 }
 
@@ -104,7 +104,7 @@ fn open(medium: Medium) -> (Disk, Calls) {
     (disk, calls)
 }
 
-/// Returns the edit `number`, whose value is the number.
+/// Returns the edit `number`, whose value begins with the number.
 fn call(by: By, number: u64) -> Call {
     let value = [&number.to_be_bytes()[..], &[7; 100]].concat();
     let edit = Edit {
@@ -138,7 +138,7 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
         assert_eq!(calls.known(WRITER, tried).is_some(), is_there, "cut {cut}: of edit {tried}");
         let by = By { writer: WRITER, stream: u64::from(cut) + 1 };
         calls.begin(by, cut == 0, Some(0)).expect("there is room");
-        // The power is cut after up to 36 further calls of the disk.
+        // The power is cut after up to 36 further writes, syncs and length changes.
         medium.0.lock().unwrap().left = Some(cut % 37);
         for _ in 0..u8::MAX {
             tried += 1;
@@ -168,7 +168,7 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     let (file, can_open) = (medium.clone(), Arc::new(AtomicBool::new(true)));
     let can = can_open.clone();
     let open = move || match can.load(Ordering::Relaxed) {
-        // Unsynced writes are lost.
+        // A part of the unsynced writes is lost.
         true => Ok(open(file.after_cut(&mut 0))),
         false => Err(redb::Error::Io(io::Error::other("no such disk"))),
     };

@@ -17,7 +17,7 @@ use crate::options::ReachOptions;
 use crate::progress::Cancel;
 use crate::rpc::serve_rpc;
 
-/// Name of the engine's thread.
+/// Name of the thread that runs the connection.
 const NAME: &str = "longhaul calls";
 
 impl Client {
@@ -96,8 +96,8 @@ impl IntoFuture for RpcRequest {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Errors
-    /// The host cannot be reached or is not trusted. A host that does not admit this client refuses
-    /// the first call.
+    /// A method has an invalid name, or the host cannot be reached or is not trusted. A host that
+    /// does not admit this client refuses the first call.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (program, retry_for) = (Program::new(self.methods?), self.retry_for);

@@ -39,7 +39,8 @@ pub(super) enum Next {
 pub(super) struct Feed(mpsc::Receiver<Next>);
 
 impl Feed {
-    /// Starts to read `input`; the parts in memory at a time fit into `memory`.
+    /// Starts to read `input`; the parts in memory at a time fit into `memory`, if that is 4 MiB or
+    /// more.
     ///
     /// # Errors
     /// The input was read before, or the system cannot start a thread.
@@ -63,13 +64,13 @@ impl Feed {
     }
 }
 
-/// Returns the bytes of the largest part, a whole number of chunks.
+/// Returns the size of the largest part in bytes: a whole number of chunks, at least one.
 fn largest(memory: Bytes) -> u64 {
     (memory.get() / HELD / CHUNK).clamp(1, MAX_EXTENT / CHUNK) * CHUNK
 }
 
-/// Reads parts until the input ends or `report` returns false. Each part is twice as large as the
-/// one before, up to `largest`.
+/// Reads parts until the input ends or `report` returns false. Each part except the last
+/// is twice as large as the one before, up to `largest`.
 fn read(mut reader: impl Read, largest: u64, mut report: impl FnMut(Next) -> bool) {
     let mut hasher = blake3::Hasher::new();
     let (mut offset, mut ahead) = (0, Vec::new());

@@ -71,7 +71,8 @@ impl PipeBoard {
         }
     }
 
-    /// Returns the duration of the pipe so far.
+    /// Returns the duration of the pipe so far, without the time that the user took to decide about
+    /// the server.
     pub(super) fn elapsed(&self) -> Span {
         self.elapsed_but(self.parts().asked)
     }

@@ -65,7 +65,8 @@ impl ToFiles {
     /// cancellation, or makes no progress for the time `stall`.
     ///
     /// # Errors
-    /// The errors of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`].
+    /// The errors of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`];
+    /// [`ErrorKind::Unfinished`] if the thread cannot start or panics.
     pub(super) fn run(
         options: CopyOptions,
         observer: Arc<dyn Observer>,

@@ -46,8 +46,8 @@ impl Permits {
     }
 }
 
-/// Serves a probe until it ends, or until `stopped` returns a reason. The client gets the error, if
-/// there is one.
+/// Serves a probe until it ends, for at most [`LONGEST`], or until `stopped` returns a reason. The
+/// client gets the error, if there is one.
 pub(crate) async fn answer(
     port: &PortHandle,
     permits: &Permits,
@@ -55,7 +55,7 @@ pub(crate) async fn answer(
     probe: &Probe,
     stopped: impl Future<Output = Error>,
 ) {
-    // Announce the flow first, because its datagrams are in flight already.
+    // Announce the flow first, because its datagrams may be in flight already.
     port.announce(FlowId(probe.flow), session.remote.ip());
     let served = async {
         let _permit = permits.take()?;

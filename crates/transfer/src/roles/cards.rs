@@ -120,7 +120,8 @@ async fn send_card_during_a_list(card: Card, bytes: usize) {
 
 #[test]
 fn a_card_reported_during_the_list_is_not_lost() {
-    // The list is longer than the stream's buffer, so the card's speed arrives before its end.
+    // The list is longer than the stream's buffer, so the card's speed arrives before the end of
+    // the list.
     let sent = send_card_during_a_list(Card { bps: 200_000_000 }, 64 << 20);
     run(async { LocalSet::new().run_until(sent).await });
 }

@@ -1,5 +1,6 @@
-//! The offer, with which the sending end describes its object. It has the manifest (the list of
-//! files), or says where the manifest follows.
+//! The offer, with which the sending end describes its object. The offer has the manifest (the list
+//! of files), or says where the manifest follows. If the receiver has the manifest already, the
+//! offer has only its digest.
 
 use crate::control::Offer;
 use longhaul_files::Source;

@@ -19,7 +19,7 @@ use crate::counters::recent::Recent;
 use crate::counters::{Counters, span};
 use crate::server_status::{ServerTotals, TransferStatus};
 
-/// The running transfers of a server. Clones share them.
+/// The running transfers and the totals of a server. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Live {
     now: Rc<Now>,
@@ -30,7 +30,7 @@ pub(super) struct Live {
 struct Now {
     transfers: RefCell<BTreeMap<u64, Entry>>,
     last: Cell<u64>,
-    /// Totals of the transfers that have ended, and of the remote files.
+    /// Totals of the transfers that have ended, and of reads and writes of remote files.
     before: Cell<ServerTotals>,
 }
 

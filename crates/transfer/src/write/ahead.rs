@@ -9,7 +9,7 @@ use longhaul_files::digest::Digest;
 /// there are no more digests than chunks in memory; this number suffices for 128 GiB.
 const MOST: usize = 1 << 17;
 
-/// Keeps `digests` within the limit; first drops the digests of chunks that are not needed.
+/// Keeps `digests` within the limit: at the limit, drops the digests of chunks that are not needed.
 ///
 /// # Errors
 /// [`ErrorKind::Verification`]: digests arrive without their chunks.

@@ -1,4 +1,4 @@
-//! Resolves a path of the source to the module that defines the item.
+//! Finds the module that defines the item of a path in our code, such as `a::b::Item`.
 
 use std::fs;
 

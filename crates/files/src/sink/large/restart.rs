@@ -129,7 +129,7 @@ mod tests {
         let journal = open_journal(&mut ground, 0).unwrap();
         journal.write_all_at(&record, large.journal_end).unwrap();
         large.write(&mut ground, 4, &content, file_value(SIZE, 4, &content)).unwrap();
-        // The source has two chunks of the file, and one of them is taken already.
+        // Two chunks of an earlier run equal those of the source; one of them is taken already.
         large.file(&mut ground).unwrap().write_all_at(&content, 5 * CHUNK).unwrap();
         large.expect_found(&[3, 5].map(|chunk| (chunk, file_value(SIZE, chunk, &content))));
         let watch = Watch::default();

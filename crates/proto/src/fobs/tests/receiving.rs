@@ -163,7 +163,7 @@ fn two_million_blocks_arrive_despite_lost_acks() {
         inn.receiver.on_datagrams(now, FLOW, &came);
         while let Some(outgoing) = inn.receiver.poll_control(now) {
             messages += u64::from(matches!(outgoing.control, Control::Selective(_)));
-            // A quarter of the acks is lost.
+            // A quarter of the acknowledgements in datagrams is lost.
             if outgoing.carrier == Carrier::Reliable || !lost(4) {
                 sender.on_control(now, FLOW, &outgoing.control);
             }

@@ -1,7 +1,7 @@
 //! A subscriber that receives the messages of a room from its multicast group.
 //!
-//! The subscriber stays in the group while the connection to its server is lost, so the members
-//! still receive each other's messages.
+//! The subscriber stays in the group while it reconnects to its server, so it still receives the
+//! messages of the other members.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;

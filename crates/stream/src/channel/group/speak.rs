@@ -1,7 +1,7 @@
 //! A sender that sends its messages for a room to the multicast group of the room.
 //!
-//! The sender continues to send while the connection to its server is lost, so the members still
-//! receive its messages.
+//! The sender continues to send while it reconnects to its server, so the members still receive its
+//! messages.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
 done
 "#;
 
-/// The folder.
+/// The folder, and the shell that runs [`SWEEP`].
 pub(super) struct Scratch {
     // On a normal exit the sweeper removes the folder; the drop of this field removes what is left.
     folder: TempDir,

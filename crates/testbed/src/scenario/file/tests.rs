@@ -1,4 +1,4 @@
-//! Scenario files: every key, and the errors of invalid files.
+//! Scenario files: the keys, their documentation, and the errors of invalid files.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn ms(millis: u64) -> Span {
     Span::from_millis(millis)
 }
 
-/// A file with every key.
+/// A file with most of the keys.
 const EVERYTHING: &str = include_str!("everything.toml");
 
 #[test]
