@@ -76,7 +76,8 @@ impl Variant {
     /// Builds the scenario.
     ///
     /// # Errors
-    /// The file is missing or invalid, or lacks a changed key or a selected flow.
+    /// The file is missing or invalid, a changed key or its value is invalid, or the file lacks a
+    /// selected flow.
     pub fn scenario(&self) -> Result<Scenario, FileError> {
         let wrong = |what: String| FileError { line: None, what, advice: None };
         let text =
@@ -99,7 +100,8 @@ impl Variant {
     }
 }
 
-/// Whether `flow` is called `name`, or belongs to the entry `name`.
+/// Whether `flow` is called `name`, or is one of the several flows (called `name-…`) of the entry
+/// `name`.
 fn is_of(flow: &Flow, name: &str) -> bool {
     let rest = flow.name.strip_prefix(name);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))

@@ -49,7 +49,7 @@ impl Settings {
     /// Returns the settings plus one more setting of `row`'s protocol.
     ///
     /// # Errors
-    /// [`SettingError`] for an unknown name or a value out of range.
+    /// [`SettingError`] for an unknown name or a value that the setting does not allow.
     pub fn with(self, row: &'static Row, name: &str, value: f64) -> Result<Self, SettingError> {
         self.set(row.option(name)?, value)
     }

@@ -48,7 +48,7 @@ impl Gate {
         (inside.counts.get(&network).copied().unwrap_or(0), inside.places.len())
     }
 
-    /// Takes a place for `network`; returns how many other places were evicted.
+    /// Takes a place for `network`. Returns the place, and how many other places were evicted.
     pub(super) fn enter(&self, network: Network) -> (Place, usize) {
         let mut inside = self.lock();
         let mut left = 0;

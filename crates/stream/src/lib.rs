@@ -13,7 +13,7 @@
 //! - [`channel`]: messages instead of frames.
 //! - The clients: [`send`] uses the thread `sending`. [`receive`] uses `gather` on the port's
 //!   thread and the thread `restore`, which decodes; `item` is their output. `announcer` sends the
-//!   receiver's address to the server. `link` has the connection for both.
+//!   receiver's address to the server. `link` has the connection of either client.
 
 mod announcer;
 pub mod channel;

@@ -23,7 +23,7 @@ use crate::terms::{self, keys};
 
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
-/// Maximum number of requests for lost symbols that wait for a sender.
+/// Maximum number of requests for lost symbols (parts of a frame) that wait for a sender.
 const REQUESTS: usize = 256;
 /// Interval of the reports to senders and receivers.
 const REPORT: Duration = Duration::from_millis(500);
@@ -139,7 +139,8 @@ impl Streams {
         let news = (changed, requested);
         let frames = tokio::select! {
             frames = self.attend(&seat.name, number, news, writer, reader) => frames?,
-            // While this sender is in the room, the room keeps the other half of the channel.
+            // While this sender is in the room, the room keeps the other half of the channel. So
+            // this completes only when another process replaces the sender.
             _ = is_replaced => {
                 let what = "another process of this client now sends the stream";
                 return Err(Error::new(Kind::Unreachable, what));

@@ -1,5 +1,5 @@
-//! Notices (messages for the program that started a copy) about entries of the file list, and the
-//! errors of a copy that ends early.
+//! Notices (messages for the program that started a copy): entries of the file list, and warnings.
+//! The errors of a copy that ends early.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -22,8 +22,8 @@ pub(crate) fn kept_extra() -> Notice {
     Notice::Warning("nothing was deleted, because the source was not copied completely".to_owned())
 }
 
-/// Returns the error of a stalled copy. `planned`: the missing data are known, so neither end is
-/// still walking or hashing files.
+/// Returns the error of a stalled copy. With `planned` the missing data are known, so neither end
+/// is still walking or hashing files.
 pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
     let seconds = stall.as_secs();
     let what = match planned {

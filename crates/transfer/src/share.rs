@@ -6,9 +6,9 @@ use longhaul_share::client::{self, Order};
 
 use crate::calls::{Again, Calls, keep};
 
-/// Opens a connection, reports it on `ready` of `calls`, and answers the `orders` of `calls` over
-/// this and later connections, until all senders of orders are dropped. Retries a lost connection
-/// for `retry_for`.
+/// Opens a connection, reports the result on `calls.ready`, and answers the `orders` of `calls`
+/// over this and later connections, until all senders of orders are dropped. Retries a lost
+/// connection for `retry_for`.
 pub(crate) fn serve_share(calls: Calls<(), Order>, retry_for: Duration) {
     keep(calls, "the shared tree", async |first, again: &Again, orders, cancel| {
         let connect = async || again.connect().await;

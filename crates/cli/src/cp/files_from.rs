@@ -1,4 +1,4 @@
-//! The list of `--files-from`: the paths of the source folder that are copied.
+//! The list of `--files-from`: the paths within the source folder that are copied.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -30,7 +30,7 @@ pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
 /// open.
 ///
 /// # Errors
-/// The list cannot be read, is empty or too long, or has a path that leads out of the folder.
+/// The list cannot be read, is empty or too long, or has a path with `..` or without any name.
 pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Filter>, Error> {
     let wrong = |kind, why: &str| {
         let what = format!("cannot use the list {}: {why}", list.display());
@@ -68,7 +68,8 @@ fn read_entries(from: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize
     }
 }
 
-/// Parses the paths of a list; removes `.` components and surplus slashes.
+/// Parses the paths of a list; removes `.` components and surplus slashes. Skips empty paths and,
+/// unless `zeros` is set, comments (lines that begin with `#` or `;`).
 fn paths(text: &[u8], zeros: bool) -> Result<Vec<Vec<u8>>, String> {
     let end = if zeros { 0 } else { b'\n' };
     let mut paths = Vec::new();

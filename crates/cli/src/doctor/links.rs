@@ -17,8 +17,8 @@ const JUMBO: Rate = Rate::from_mbps(5_000);
 struct Link {
     name: String,
     mtu: u32,
-    /// The reported speed; `None` for devices without one: some bridges, tunnels, and the cards of
-    /// most virtual machines.
+    /// The reported speed. Some bridges and tunnels, and the cards of most virtual machines, report
+    /// none.
     speed: Option<Rate>,
     /// Whether the interface is a physical network card, or the card of a virtual machine.
     hardware: bool,

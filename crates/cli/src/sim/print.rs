@@ -84,7 +84,7 @@ fn since_start(time: Time) -> f64 {
     seconds(time.since(Time::ZERO))
 }
 
-/// A flow, without its series.
+/// A flow, without its series and the lifetimes of its connections.
 fn flow(flow: &FlowOutcome) -> Vec<(&'static str, Value)> {
     let mut values = vec![
         ("flow", json!(flow.name)),
@@ -148,7 +148,8 @@ pub(super) fn json(run: &Run) -> Value {
     })
 }
 
-/// All runs as comma-separated values: a line of column names, then one line for each flow.
+/// All runs as comma-separated values: a line of column names, then one line for each flow of
+/// each run.
 pub(super) fn csv(runs: &[Run]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for run in runs {

@@ -1,7 +1,7 @@
 //! Rooms under load: many subscribers, many messages, and more messages than can be delivered.
 //!
 //! `LONGHAUL_ROOM_LOAD=1 cargo test … --test main net::room_load -- --nocapture` measures larger
-//! loads and prints a table.
+//! loads, puts the same loads on MQTT for comparison, and prints a table.
 
 mod mqtt;
 
@@ -20,12 +20,12 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use super::liar::meet;
 use crate::rig::Pair;
 
-/// Bytes of a message.
+/// Bytes of each message except [`END`].
 const SIZE: usize = 100;
 const SENDERS: u64 = 10;
 /// The content of the last message of a load.
 const END: &[u8] = b"end";
-/// Time limit of all loads on one room.
+/// Time limit of all loads on one room, and of the same loads on MQTT if they are measured.
 const PATIENCE: Duration = Duration::from_secs(170);
 
 /// A load: subscribers, messages a second of all senders together, and seconds.

@@ -62,7 +62,7 @@ fn stalled_handshakes_do_not_block_other_clients() {
     drop(stalled);
 }
 
-/// The server's answer to a client without a longhaul key that offers the ALPN name `protocol`.
+/// The server's answer to a client that offers the ALPN name `protocol` but has no longhaul key.
 fn refusal(server: SocketAddr, protocol: &[u8]) -> ConnectionError {
     let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])

@@ -49,7 +49,7 @@ const UNLIKE: [Words; 2] = [
     ),
 ];
 
-/// Reports each line below `folders`, except tests, that contains one of the words.
+/// Returns each use of one of the words below `folders`; tests and comments do not count.
 fn look_for(foreign: &[Words], folders: &[&str]) -> Vec<String> {
     let sources = sources();
     let mut found = Vec::new();

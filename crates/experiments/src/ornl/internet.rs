@@ -29,7 +29,7 @@ const DAYS: [Day; 2] = [
 
 const NAMES: [&str; 2] = ["best case", "worst case"];
 
-/// Section 4.1: rate, lost, retransmitted, sent, duplicates.
+/// Section 4.1, on the two days: Mbit/s; packets lost, retransmitted, sent, and duplicates.
 const CONTENDERS: [Contender; 6] = [
     contender(
         "RBUDP",

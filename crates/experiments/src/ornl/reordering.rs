@@ -32,8 +32,8 @@ fn case_name(contender: &str, share: f64, by: f64) -> String {
     }
 }
 
-/// Every degree of reordering, as the share of packets held back and their delay. The first is no
-/// reordering.
+/// Every degree of reordering: the share of packets that are held back (in per cent), and their
+/// delay (in ms). The first is no reordering.
 fn degrees() -> impl Iterator<Item = (f64, f64)> {
     let some = SHARES.into_iter().filter(|share| *share > 0.0);
     let some = some.flat_map(|share| BY.into_iter().map(move |by| (share, by)));

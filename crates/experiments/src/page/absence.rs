@@ -99,8 +99,8 @@ fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static 
     reasons
 }
 
-/// Lists the names of cases; if there are more than [`NAMED`], gives their number and the first
-/// name.
+/// Lists the names of cases. If there are more than [`NAMED`], gives their number and the first
+/// name; if they are all cases of the page, says so.
 fn which(names: &[String], cases: &[Case]) -> String {
     match names {
         all if all.len() == cases.len() => "all cases of this page".to_owned(),

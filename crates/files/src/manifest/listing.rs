@@ -1,5 +1,5 @@
 //! The entries that a walk has found so far, in the order of their discovery. The manifest needs
-//! them in another order: a folder, then its content.
+//! them in another order: a folder, then its content, sorted by name.
 
 use super::check::{Check, TWICE};
 use super::{Entry, FIXED, Manifest, ManifestError, Shape, TOP, at_path, whole};
@@ -39,7 +39,7 @@ impl Listing {
         self.len() * (FIXED + super::ENCODED) + 2 * (self.names.len() as u64 + self.extra)
     }
 
-    /// Sorts the entries into the order of a walk and checks them. Returns the manifest, and for
+    /// Sorts the entries into the manifest's order and checks them. Returns the manifest, and for
     /// each of its entries the number that [`add`](Listing::add) returned.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Listing {
         a.parent == b.parent && a.name(&self.names) == b.name(&self.names)
     }
 
-    /// Returns the place of each entry in the order of a walk.
+    /// Returns the place of each entry in the manifest's order.
     fn ranks(&self, siblings: &[u32]) -> Vec<u32> {
         let parent = |number: &u32| self.entries[*number as usize].parent;
         // The start of each folder's entries in `siblings`.
@@ -126,7 +126,7 @@ fn permute<T>(items: &mut [T], mut ranks: Vec<u32>) {
 }
 
 impl Manifest {
-    /// Checks entries that are in the order of a walk.
+    /// Checks entries that are in the manifest's order.
     fn check(&self) -> Result<(), ManifestError> {
         let mut check = Check::new(self.shape);
         let mut rest = Vec::new();

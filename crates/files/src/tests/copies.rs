@@ -486,7 +486,7 @@ fn a_part_of_a_chunk_equals_the_same_range_of_the_chunk() {
         }
     }
     assert_eq!(source.read_within(last, 0, &mut [0]).unwrap_err().kind, FileErrorKind::Request);
-    // Files beside the range are not opened.
+    // Files outside the range are not opened.
     for number in [0, 2] {
         std::fs::remove_file(ends.from.join(format!("small{number}"))).unwrap();
     }

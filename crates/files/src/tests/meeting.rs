@@ -131,7 +131,7 @@ fn large_of(ends: &Ends, to: &Place, size: u64, seed: u64) -> Copy {
 
 #[test]
 fn two_large_files_of_one_name_never_mix_where_there_are_no_locks() {
-    // The second copy starts immediately, or when the first has a journal.
+    // The second copy starts before or after the first copy has written a journal.
     for (synced, sizes) in [(false, [LARGE; 2]), (true, [LARGE; 2]), (true, [LARGE, LARGE + CHUNK])]
     {
         let ends = ends();

@@ -18,9 +18,9 @@ const DEPTH: u32 = 3;
 /// Bytes of Ethernet's header, check sequence, preamble and gap: 14 + 4 + 8 + 12.
 const FRAMING: u32 = 38;
 
-/// Returns the speed of the card `name` on the wire, from the files in `folder`. `None` if `name`
-/// is not a card or reports no speed, or if its interface number is not `index`: then `folder`
-/// shows another network namespace.
+/// Returns the speed of the interface `name` on the wire, from the files in `folder`. `None` if
+/// `name` is neither a card nor made of cards or reports no plausible speed, or if its interface
+/// number is not `index`: then `folder` shows another network namespace.
 pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     let file = |file: &str| fs::read_to_string(folder.join(name).join(file)).ok();
     if file("ifindex")?.trim().parse() != Ok(index) || !is_card(folder, name, DEPTH) {
@@ -31,7 +31,7 @@ pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     (SLOWEST..=FASTEST).contains(&megabits).then(|| Rate::from_mbps(megabits))
 }
 
-/// Returns whether the interface `name` is a card, or consists of cards only.
+/// Returns whether the interface `name` is a card, or is made of cards only and is no bridge.
 fn is_card(folder: &Path, name: &str, depth: u32) -> bool {
     let own = folder.join(name);
     if own.join("device").exists() {

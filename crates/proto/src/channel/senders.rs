@@ -21,7 +21,8 @@ pub struct Senders {
 impl Senders {
     /// Takes an authentic datagram of `sender`; appends to `out` the messages that the datagram
     /// completes. If all incomplete messages together take too much memory, the sender whose
-    /// incomplete messages take the most loses its incomplete messages.
+    /// incomplete messages take the most loses its incomplete messages. Ignores senders from
+    /// [`MAX_SENDERS`] on.
     pub fn take(&mut self, sender: u32, block: u64, payload: &[u8], out: &mut Vec<Joined>) {
         if sender >= MAX_SENDERS {
             return;

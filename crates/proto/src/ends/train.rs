@@ -22,8 +22,8 @@ pub(crate) struct FirstTrain {
 }
 
 impl FirstTrain {
-    /// The train at the start of a flow, if `wanted`. The first rate is `share` of the measured
-    /// rate.
+    /// Returns the train at the start of a flow; unless `wanted`, the flow begins without a train.
+    /// The first rate is `share` of the measured rate.
     pub(crate) fn new(setup: &Setup, wanted: bool, share: f64) -> FirstTrain {
         let limit = setup.rate.or(setup.rate_limit);
         let (datagram, len) = (setup.datagram(), TRAIN_LEN);

@@ -29,9 +29,9 @@ pub(crate) struct Receiver {
     /// Runs (ranges of consecutive segments that arrived) beyond `next`. The run that changed last
     /// comes first (RFC 2018, section 4).
     runs: Vec<(u32, u32)>,
-    /// Number of segments in order since the last acknowledgement, and the timestamp of the first
-    /// of these segments.
+    /// Number of segments in order since the last acknowledgement.
     unacked: u32,
+    /// The timestamp for the next acknowledgement.
     echo: Time,
     due: Option<Time>,
     at_once: bool,
@@ -64,7 +64,8 @@ impl Receiver {
             self.echo = data.sent;
         }
         if self.come.insert(number..number + 1) == 0 {
-            // RFC 5681, 4.2: an unexpected segment is acknowledged immediately.
+            // A repeated segment is acknowledged immediately, as is a segment out of order (RFC
+            // 5681, 4.2).
             self.at_once = true;
             return;
         }

@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Arguments, CHUNK, Result, VARIANTS};
 
-/// Runs per rate. One run with less than 0.1 % of loss suffices, so a single scheduler stall does
-/// not rule a rate out.
+/// Maximum number of runs at a rate. One run with less than 0.1 % of loss suffices, so a single
+/// scheduler stall does not rule a rate out.
 const TRIES: u32 = 3;
 
 /// The result of one run.

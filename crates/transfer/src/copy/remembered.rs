@@ -31,7 +31,8 @@ pub(super) struct UsedPath {
 }
 
 impl UsedPath {
-    /// Returns the path to `peer` (if `receives`, from `peer`), with the path's entry in `memory`.
+    /// Returns the path to `peer` (if `receives`, from `peer`), with the path's entry in `memory`
+    /// if the entry fits the round-trip time `rtt`.
     pub(super) fn find(
         memory: Option<&PathMemory>,
         peer: IpAddr,
@@ -43,7 +44,7 @@ impl UsedPath {
     }
 
     /// Returns the path's properties as measured by a copy that ended with `summary`; `None` if the
-    /// copy was too short.
+    /// copy was too short or reports no rate.
     fn found(&self, summary: &Summary) -> Option<Found> {
         let sent = summary.receiver.received.saturating_add(summary.path_lost);
         if sent < FEWEST || summary.rate == Rate::ZERO {

@@ -20,8 +20,8 @@ impl Recent {
         self.0.drain(..old.unwrap_or(0));
     }
 
-    /// Returns the rate since the newest record that is at least a second old, or since the first
-    /// record.
+    /// Returns the rate up to the last record: since the newest record that is at least a second
+    /// older or, without such a record, since the first one.
     pub(crate) fn rate(&self) -> Rate {
         match (self.0.first(), self.0.last()) {
             (Some((since, before)), Some((at, now))) if at > since => {

@@ -18,7 +18,7 @@ impl From<&Counters> for Status {
             sent: sender.sent,
             first: sender.first,
             retransmitted: sender.retransmitted,
-            // Each side counts in its own role; the other role is zero.
+            // Each side counts in its own role; the other role's count is zero.
             reported_lost: sender.reported_lost.max(receiver.reported_lost),
             rounds: sender.rounds,
             rate_bps: sender.rate.as_bps(),
@@ -62,7 +62,7 @@ impl From<&Counters> for Status {
 }
 
 impl From<&Status> for Counters {
-    /// Caps every number, so that a few of them can be added without overflow.
+    /// Caps every 64-bit number, so that a few of them can be added without overflow.
     fn from(status: &Status) -> Counters {
         let count = |count: u64| count.min(MOST);
         let span = |nanos: u64| Span::from_nanos(nanos.min(MOST));

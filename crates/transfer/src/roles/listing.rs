@@ -105,8 +105,9 @@ pub(super) async fn hear(
     Ok(())
 }
 
-/// Returns whether `message` is of a kind that the sender sends only after the manifest. Messages
-/// on a stream do not overtake each other, so the rest of the manifest will not come.
+/// Returns whether `message` is of a kind that the other side sends only after the manifest.
+/// Messages on a stream keep their order, so after such a message the rest of the manifest will not
+/// come.
 fn goes_on(message: &Message) -> bool {
     use Message::{Digests, EntryFailed, Outcome, Pass, Relay};
     matches!(message, Pass(_) | Digests(_) | Relay(_) | EntryFailed(_) | Outcome(_))

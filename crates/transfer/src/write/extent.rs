@@ -30,8 +30,8 @@ impl PipedFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// [`ErrorKind::Verification`] if parts are missing or the digest differs; otherwise the errors
-    /// of [`PipeFile::finish`].
+    /// [`ErrorKind::Verification`] if parts are missing, the digest differs, a write failed, or the
+    /// pipe has ended; otherwise the errors of [`PipeFile::finish`].
     pub(crate) fn finish(&self, total: u64, digest: &Digest) -> Result<(), Error> {
         let file = self.file().take();
         let finished = file.map_or(Ok(false), |mut file| file.finish(total, digest))?;

@@ -38,7 +38,7 @@ impl Handle {
         act(&mut state)
     }
 
-    /// As `with`, for a change of the file, which may fail because of a fault.
+    /// As `with`, for a change of the file or folder, which an injected fault may refuse.
     fn change<T>(&self, act: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
         self.with(|state| {
             if state.strike(|faults| &mut faults.access) {

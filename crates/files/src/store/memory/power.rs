@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Disk, PAGE, Page, ROOT, State};
 
 impl Disk {
-    /// Drops a random part of the data that no sync has stored, and restarts the process that uses
-    /// the disk.
+    /// Drops a random part of the data and of the changes to folders that no sync has stored, and
+    /// restarts the process that uses the disk.
     pub(crate) fn power_cut(&self) {
         self.restart();
         let state = &mut *self.state();

@@ -328,7 +328,7 @@ fn a_forgotten_outcome_is_reported_as_unknown_and_never_as_made() {
     world.settle();
     assert_eq!(world.delivered[&number], Answer::Unknown);
     assert!(matches!(world.delivered[&fresh], Answer::Made(_)), "it was never sent");
-    // An edit that waits when another connection is lost was not sent either.
+    // An edit that still waits when the next connection is lost was not sent either.
     let number = world.edits.add(wish("k", b"mine"));
     world.lose();
     world.settle();
@@ -362,7 +362,8 @@ fn presence_that_cannot_be_resumed_is_reported_lost() {
     assert_eq!(world.hold(), []);
     assert_eq!(world.calls.ended(old, false), [], "the new stream has its presence");
     assert_eq!(world.value("lock"), Some(&b"me"[..]));
-    // The server has noticed the loss: vanished presence is created again, except a lock.
+    // The server has noticed the loss: vanished presence is created again, except a lock and a key
+    // that another client has put.
     let gone = world.calls.ended(world.by(), false);
     assert_eq!(gone.len(), 3);
     world.foreign("robbed", b"theirs");

@@ -1,4 +1,5 @@
-//! Tests of the keys, senders and receivers of a group.
+//! Tests of the keys, senders and receivers of a multicast group. An epoch is the time during which
+//! the same keys are valid.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -21,13 +21,15 @@ pub(super) struct Voice {
     seal: Sealer,
     /// Proves to the server who sent a message; `None` at the server, which needs no proof.
     author: Option<Author>,
+    /// The key and author that [`Voice::renew`] has set, and when they replace the present ones.
     next: Option<(Sealer, Option<Author>, Time)>,
     cut: Vec<Datagram>,
     sent: usize,
 }
 
 impl Voice {
-    /// Creates a sender to the group `to`, with `size` bytes of UDP payload in a datagram.
+    /// Creates a sender to the group `to`, with at most `size` bytes of UDP payload in a
+    /// datagram.
     pub(super) fn new(
         to: SocketAddr,
         size: u16,

@@ -67,7 +67,7 @@ pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), Str
 }
 
 /// Describes a flow's transfer over the kernel's TCP, with the flow's congestion control if the
-/// kernel has it.
+/// kernel has it. For a flow without a configured window, raises the buffer limits of both hosts.
 pub(super) fn kernel_tcp(run: &Run<'_>, tcp: &Tcp, streams: u16) -> KernelTcp {
     if tcp.window.is_none() {
         for host in [run.from(), run.to()] {

@@ -33,7 +33,7 @@ impl<'a> File<'a> {
         Ok(parts)
     }
 
-    /// Reads the hosts and links of `[topology]`.
+    /// Reads `[topology]`: hosts, routers and links.
     fn topology(&self, table: &Section<'a>, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let topology = self.form(table, parts)?;
         if topology.nodes() > MAX_NODES {

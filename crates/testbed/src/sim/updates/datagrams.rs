@@ -20,18 +20,20 @@ const SEALED: u32 = 32;
 /// The longest content of a datagram, in bytes.
 const PAYLOAD: usize = 1_420;
 /// The longest time from the first update of a group (datagrams with common repairs) to the
-/// repairs.
+/// repairs, until the receiver's measurements give another one.
 const WAIT: Span = Span::from_millis(20);
 
-/// How often the receiver reports. Each report reaches the sender half a round trip later.
+/// How often the receiver reports. The sender has the first report at the start; each later report
+/// reaches the sender after half a round trip.
 const REPORT: Span = Span::from_secs(1);
 
 /// A deadline, and the receiver's measurements of the path.
 struct Known {
     deadline: Span,
     meter: Meter,
-    /// When the receiver reports next, and the report in flight with its arrival time.
+    /// When the receiver reports next.
     due: Time,
+    /// The report in flight, and when it arrives.
     report: Option<(Time, Path)>,
     count: u64,
 }

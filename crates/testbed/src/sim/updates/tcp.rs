@@ -60,8 +60,9 @@ struct Tcp<'a> {
     threshold: f64,
     /// Losses of segments sent before this time do not halve the window again.
     recovered: Time,
-    /// The next segment to deliver, and later segments that have arrived already.
+    /// The next segment to deliver.
     expected: u64,
+    /// Later segments that have arrived already.
     early: BTreeMap<u64, Vec<u32>>,
 }
 
@@ -167,7 +168,7 @@ impl Tcp<'_> {
     }
 
     /// Finds segments that count as lost because of their age: 5/4 of a round trip if a later
-    /// segment was acknowledged, otherwise two round trips.
+    /// transmission was acknowledged, otherwise two round trips.
     fn look(&mut self, now: Time) {
         let (rtt, newest) = (self.rtt, self.newest);
         self.lose(now, |other| {

@@ -119,7 +119,7 @@ impl Inner {
         self.lists().get(&owner).copied().unwrap_or(0)
     }
 
-    /// Returns the error for a list that needs `wanted` MiB if `spare` are left.
+    /// Returns the error for a list that needs `wanted` MiB if `spare` MiB are left.
     fn no_room_for_list(&self, wanted: u64, spare: u64) -> longhaul_files::Error {
         let what = format!(
             "the list of files needs at least {wanted} MiB of memory, and {} {} Mi leaves {spare} \
