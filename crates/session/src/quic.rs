@@ -58,8 +58,9 @@ const UNREAD_ALL: u32 = 4 * UNREAD_EACH;
 /// does not run for 67 ms.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// Buffers for unread and for unsent pulses, in bytes.
+/// Buffer for unread pulses, in bytes.
 const PULSES_IN: usize = 64;
+/// Buffer for unsent pulses, in bytes.
 const PULSES_OUT: usize = 4 << 10;
 
 /// The limit on open streams that this side announces. The QUIC library replaces ended streams only

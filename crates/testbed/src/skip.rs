@@ -1,7 +1,8 @@
 //! How a test ends early on a host that cannot run it.
 //!
 //! A test never returns silently. The only way to end it early is [`need!`](crate::need), which
-//! takes a [`Skipped`]. Each function that makes a `Skipped` prints the reason.
+//! takes a result with the error [`Skipped`]. Each function that makes a `Skipped` prints the
+//! reason.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -22,8 +23,8 @@ macro_rules! need {
     };
 }
 
-/// Skips a test that needs the emulator, IPv6, root or a mount. The host or its user may lack these
-/// permanently, and continuous integration cannot install them.
+/// Skips a test that needs something that `.ci/run` does not install, such as the emulator, IPv6,
+/// root or a mount. The host or its user may lack it permanently.
 pub fn forbidden(reason: impl Display) -> Skipped {
     // The test harness hides the output of `eprintln!`, so write to stderr directly.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");

@@ -16,7 +16,7 @@ const BUFFER: usize = 1 << 20;
 pub(super) struct Verdict {
     /// Number of compared regular files.
     pub(super) files: u64,
-    /// Size of these files together.
+    /// Size of these files together, in bytes.
     pub(super) bytes: u64,
     /// Descriptions of the differences.
     pub(super) differences: Vec<String>,

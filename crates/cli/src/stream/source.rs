@@ -87,8 +87,8 @@ fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sends at most `most` frames of `source`. `stop` ends this, except for a pipe: the frames of a pipe
-/// end with the pipe or with the stream.
+/// Sends at most `most` frames of `source`. `stop` ends this, except for a pipe: the frames of a
+/// pipe end with the pipe or with the stream.
 ///
 /// # Errors
 /// The source cannot be read, or a file of a folder has grown larger than a frame. If the stream

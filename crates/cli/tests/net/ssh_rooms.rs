@@ -21,7 +21,7 @@ fn sockets(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Ssh {
-    /// Starts `longhaul WORDS --json` with this user's ssh.
+    /// Starts `longhaul WORDS --json` with the test's own configuration of ssh.
     fn live(&self, words: &[&str]) -> Child {
         let ssh = format!("--rsh=ssh -F {}", self.path("ssh_config").display());
         let path = format!("--remote-path={}", crate::rig::binary().display());

@@ -136,6 +136,7 @@ impl Child {
         self.end()
     }
 
+    /// Waits for the child's end; returns all of its output.
     pub(crate) fn end(mut self) -> Ended {
         self.ended()
     }
@@ -189,7 +190,7 @@ impl Ended {
         self
     }
 
-    /// The last JSON line.
+    /// The last line of stdout, as JSON.
     #[track_caller]
     pub(crate) fn last(&self) -> Value {
         let line = self.stdout.last().unwrap_or_else(|| panic!("nothing on stdout: {self}"));
@@ -204,7 +205,7 @@ impl Ended {
         last
     }
 
-    /// Bytes that the last attempt after a lost connection found already copied.
+    /// Bytes that the last attempt found already copied.
     pub(crate) fn taken_up(&self) -> u64 {
         let last = self.events("resumed").pop();
         last.and_then(|event| event["bytes"].as_u64()).unwrap_or(0)

@@ -97,7 +97,7 @@ pub struct Choice {
 ///   each round that equation 6 expects: B_send = B_obj·S_obj / (1 − (1 + N_resend)·(RTT +
 ///   jitter)/D). B_send is the sending rate, B_obj the number of frames a second, S_obj the size of
 ///   a frame, and N_resend the number of repair rounds.
-/// - **repair**: D is at least the sum of RTT/2, the jitter and, if r > 0, the time until a loss is
+/// - **repair**: D exceeds the sum of RTT/2, the jitter and, if r > 0, the time until a loss is
 ///   noticed and r rounds of RTT + 10 ms. r is the smallest number for which k·L·(2L − L²)^r ≤ ε: a
 ///   round fails if the request or its answer is lost. If r > 0, a receiver must also be able to
 ///   request a run of 8 times the mean burst length.
@@ -127,9 +127,9 @@ fn payloads(needs: &Needs, path: &Path) -> Option<Rate> {
     model::stream_send_rate(frame, per_second, deadline, rounds).ok()
 }
 
-/// Returns the time that the deadline leaves for sending a payload, after the round trips and the
-/// pauses of its repair rounds. The field `frame` of `needs` has the payload's length. `None` if no
-/// time is left. Equation 11 does not count the pauses.
+/// Returns the time that the deadline leaves for sending a payload: after half a round trip, the
+/// jitter, and the round trips and pauses of the repair rounds. The field `frame` of `needs` has
+/// the payload's length. `None` if no time is left. Equation 11 does not count the pauses.
 pub(super) fn payload_time(needs: &Needs, path: &Path) -> Option<Span> {
     let resends = model::resends(needs.frame, path.symbol.into(), path.losses.ratio())?;
     let rounds = (path.rtt + PAUSE) * u64::from(resends) + PAUSE;

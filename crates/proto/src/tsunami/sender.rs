@@ -41,8 +41,8 @@ pub struct TsunamiSender {
     requests: SeenNumbers,
     /// Numbers of the error rates that arrived.
     rates: SeenNumbers,
-    /// When a report last arrived, or its absence was last counted; `None` before the first
-    /// datagram.
+    /// When a report last arrived, or its absence was last counted. Before that, the departure of
+    /// the first datagram, if it has left.
     reported: Option<Time>,
     interval: Span,
     /// Timer that resends the last block.

@@ -11,7 +11,7 @@ impl Loss {
     /// line.
     ///
     /// # Errors
-    /// Another character, no packet, or more than 16 million packets.
+    /// Another character, no packet, or more than 16,777,216 packets.
     pub fn from_bits(text: &str) -> Result<Loss, SpecError> {
         let mut pattern = Vec::new();
         for (line, content) in lines(text) {
@@ -34,7 +34,7 @@ impl Loss {
     /// is ignored.
     ///
     /// # Errors
-    /// Not a number, no gap, or more than 16 million packets.
+    /// Not a number, no gap, or more than 16,777,216 packets.
     pub(crate) fn from_gaps(text: &str) -> Result<Loss, SpecError> {
         let mut pattern = Vec::new();
         for (line, content) in lines(text) {

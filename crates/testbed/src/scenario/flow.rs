@@ -105,9 +105,9 @@ pub struct Transfer {
     /// datagrams wait for earlier datagrams. Without a buffer each datagram is stored as it
     /// arrives.
     pub reorder_buffer: Option<Bytes>,
-    /// Whether the object is read from the sending host's disk.
+    /// In the simulator: whether the object is read from the sending host's disk.
     pub reads_disk: bool,
-    /// Whether the object is written to the receiving host's disk.
+    /// In the simulator: whether the object is written to the receiving host's disk.
     pub writes_disk: bool,
     /// 2 or more adds coded symbols to the last rounds; where chunks cannot be coded, each block of
     /// a small last round is sent this many times instead. By default the protocol's value.

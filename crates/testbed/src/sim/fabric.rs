@@ -58,11 +58,12 @@ pub(super) struct Message {
     pub(super) uses: u32,
 }
 
-/// An agent's routes.
+/// An agent's routes, as positions in `Fabric::hops`: the first link, and the number of links.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
-    /// Ranges in `Fabric::hops` of the links to the receiver and of the links back.
+    /// To the receiver.
     there: (u32, u32),
+    /// Back to the sender.
     back: (u32, u32),
 }
 
@@ -113,7 +114,7 @@ impl Fabric {
         (self.wires.len() - 1) as u32
     }
 
-    /// Stores a route; returns its range in `hops`.
+    /// Stores a route; returns the position of its first link in `hops`, and the number of links.
     pub(super) fn add_route(&mut self, links: &[u32]) -> (u32, u32) {
         let start = self.hops.len() as u32;
         self.hops.extend_from_slice(links);

@@ -85,7 +85,7 @@ impl Board {
         self.first + self.sent.len() as u32
     }
 
-    /// Segments sent and not acknowledged.
+    /// Segments sent that the cumulative acknowledgement does not cover.
     pub(super) fn flight(&self) -> u32 {
         self.sent.len() as u32
     }

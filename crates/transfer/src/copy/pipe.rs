@@ -195,7 +195,8 @@ impl Parts<'_> {
         Ok(CopyPart::alone(Budget::of_copy(self.options, Budget::least_of(1), 1)?, None))
     }
 
-    /// Returns the options of a copy of `bytes`. Parts sent together share the requested limits.
+    /// Returns the options of a copy of `bytes`. Each copy has half of the requested rates, because
+    /// two parts are sent at a time.
     fn of(&self, bytes: Vec<u8>) -> CopyOptions {
         let folder = MemoryFolder::new(bytes.len() as u64);
         folder.put(self.name.as_os_str(), bytes);

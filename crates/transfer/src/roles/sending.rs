@@ -288,7 +288,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Reports the entries that a dry run would create.
+    /// Reports, in a dry run, the entries that a real run would copy.
     fn report_due(&self) {
         let all = 0..self.manifest.entries().len() as u64;
         let due = without(std::slice::from_ref(&all), &self.plan.skipped);
@@ -338,7 +338,8 @@ impl Running<'_, '_> {
             }
             SenderEvent::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
             SenderEvent::Core(Event::Resumed) => self.end.hooks.silence(None),
-            // The end of a round: send the current counters to the other end now.
+            // A round or a segment has ended, or the rate has changed: send the current counters
+            // to the other end now.
             SenderEvent::Core(_) => {
                 self.end.wire.outbox().send(Message::Status(self.end.board.status()));
             }
@@ -407,7 +408,7 @@ impl Running<'_, '_> {
         self.carried = Some(match terms.protocol {
             Some(row) => {
                 let card = terms.card;
-                // Later passes use the rate that the first one found.
+                // Later passes search for their rate anew: the remembered one may be wrong.
                 let remembered = terms.remembered.filter(|_| self.number == 0);
                 let setup = Setup { card, remembered, ..terms.setup(flow, layout) };
                 let mut core = (row.sender)(&setup);

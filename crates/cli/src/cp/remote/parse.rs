@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::{exit, plain};
 
-/// Parses an event; `None` for an event that only a newer release knows.
+/// Parses an event; `None` for an unknown one, for example of a newer release.
 pub(super) fn event(value: &Value) -> Option<Event> {
     let event = one(value)?;
     Some(match value["source"].as_str() {

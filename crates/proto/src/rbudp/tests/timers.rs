@@ -29,7 +29,7 @@ fn waits(rtt: Span, count: u64) -> Vec<u64> {
         let at = repeat(&out);
         let waited = at.since(out.now);
         out.now = at;
-        // Messages from the receiver keep the circuit breaker closed, which stops a silent flow.
+        // The circuit breaker stops a flow whose receiver is silent, so the receiver sends a pulse.
         out.sender.on_control(at, FLOW, &Control::Pulse(Pulse { sequence, ..Pulse::default() }));
         out.sender.on_timeout(at);
         waited.as_nanos() / 1_000_000
