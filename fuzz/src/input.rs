@@ -1,4 +1,4 @@
-//! Interprets input bytes as choices. Once all bytes are used, every choice is zero.
+//! Interprets input bytes as choices. Once all bytes are used, every choice is zero or empty.
 
 /// The bytes of an input.
 pub(crate) struct Input<'a> {

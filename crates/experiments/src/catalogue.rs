@@ -8,7 +8,7 @@ use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sideby
 pub(crate) struct Paper {
     /// The paper's heading in the index.
     pub(crate) heading: &'static str,
-    /// A description of the paper, in a sentence or two.
+    /// A short description of the paper.
     pub(crate) about: &'static str,
     /// The experiments, in the paper's order.
     pub(crate) experiments: Vec<&'static Experiment>,

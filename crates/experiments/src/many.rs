@@ -14,7 +14,7 @@ use crate::table::{Row, Table};
 pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 
 const LINK: Rate = Rate::from_mbps(1_000);
-/// The total rate of all copies, for protocols that are configured with their share of it, in bits a
+/// The total rate of all copies, for protocols that are configured with their share, in bits a
 /// second of UDP payload: 98 % of what full packets carry over the link.
 const CONFIGURED: u64 = 938_000_000;
 const MEGABYTES: u64 = 100;

@@ -138,7 +138,7 @@ fn rows(
     rows
 }
 
-/// The tables and the figures have no inputs, so each program computes them at most once.
+/// The simulated tables and the figures have no inputs, so a process computes them at most once.
 static TABLES: OnceLock<Vec<Table>> = OnceLock::new();
 static FIGURES: OnceLock<Vec<Figure>> = OnceLock::new();
 

@@ -29,7 +29,7 @@ pub(crate) struct Peer {
     pub(crate) carrier: &'static str,
 }
 
-/// Connects; returns the connection and its first stream, which is unused so far.
+/// Connects; returns the connection, its first stream (unused so far), and the other side.
 pub(crate) async fn connected(
     options: &HostOptions,
     observer: &dyn Observer,

@@ -91,7 +91,8 @@ pub(crate) fn send_stream(
 /// A stream that is being received: its items, and its status.
 pub(crate) type Receiving = (mpsc::Receiver<receive::Item>, receive::Board);
 
-/// Receives the stream `name` until it ends. Reports on `ready` when it has requested the stream.
+/// Receives the stream `name` until it ends. Reports on `ready` when it is connected, or why it is
+/// not.
 pub(crate) fn receive_stream(
     connector: &Connector,
     name: Key,

@@ -27,7 +27,7 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 }
 
 impl Output {
-    /// Opens the output that `-o` names.
+    /// Opens the output that `-o` names; without `-o`, frames are discarded.
     ///
     /// # Errors
     /// The file cannot be created.

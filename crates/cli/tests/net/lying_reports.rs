@@ -53,7 +53,8 @@ fn reports() -> Vec<Vec<u8>> {
         RawReport { first: u32::MAX, count: u32::MAX, ..honest.clone() },
         RawReport { segment: u32::MAX, ..honest.clone() },
         RawReport { round: u32::MAX, ..honest.clone() },
-        // Runs that go backwards, touch, are empty, leave the range, or come with a bitmap.
+        // Runs that leave the range, touch, are empty, are incomplete, wrap around, or come with a
+        // bitmap.
         RawReport { runs: vec![99, 100], ..honest.clone() },
         RawReport { runs: vec![5, 1, 0, 1], ..honest.clone() },
         RawReport { runs: vec![5, 0], ..honest.clone() },

@@ -38,7 +38,8 @@ fn all() -> impl Iterator<Item = (usize, u64)> {
     LINKS.into_iter().flat_map(|link| SENDERS.map(|senders| (senders, link)))
 }
 
-/// The maximum goodput of all flows together, limited by their own links or by the receiver's.
+/// The maximum goodput of all flows together in Mbit/s, limited by their own links or by the
+/// receiver's.
 fn ceiling(senders: usize, gigabits: u64) -> f64 {
     let link = (senders as u64).min(gigabits) * 1_000;
     let object = f64::from(BLOCK) / f64::from(BLOCK + OVERHEAD);
@@ -51,8 +52,8 @@ fn before(outcome: &CaseOutcome) -> Vec<f64> {
     others.iter().map(|flow| flow.goodput_between(BEFORE.0, BEFORE.1)).collect()
 }
 
-/// The time from the join until the late flow's rate stays near the others' mean; `None` if it
-/// never does.
+/// Seconds from the join until the late flow's rate stays near the others' mean; `None` if it never
+/// does.
 fn joined(outcome: &CaseOutcome) -> Option<f64> {
     let (late, others) = outcome.flows.split_last()?;
     let mean = |at: f64| {

@@ -19,7 +19,7 @@ impl Bits {
         at < self.len && self.words[(at / 64) as usize] >> (at % 64) & 1 == 1
     }
 
-    /// Adds `at`; returns true if it was missing.
+    /// Adds `at`; returns true if it was missing and is below the limit.
     pub(super) fn insert(&mut self, at: u64) -> bool {
         let before = self.count;
         self.insert_run(at..at.saturating_add(1));
@@ -33,7 +33,7 @@ impl Bits {
         self.count < before
     }
 
-    /// Adds a run of numbers.
+    /// Adds the numbers of `run` that are below the limit.
     pub(super) fn insert_run(&mut self, run: Range<u64>) {
         self.change(run, |word, run| word | run);
     }

@@ -1,4 +1,5 @@
-//! One buffer at the sending end: requested blocks, and blocks that may still be in flight.
+//! One buffer (segment) at the sending end: requested blocks, and blocks that may still be in
+//! flight.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -41,13 +42,14 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Records that each block before `index` was sent once, all with numbers below `end`.
+    /// Records that each block before `index` was sent once, in datagrams numbered below `end`.
     pub(super) fn on_first(&mut self, now: Time, index: u32, end: u64) {
         self.marks.push_back(Mark { end, index, at: now });
     }
 
-    /// Handles a message of a request. A request for blocks that may still be in flight is ignored:
-    /// the receiver repeats it.
+    /// Handles a message of a request. Ignores a new request while blocks of the last request are
+    /// unsent or may be in flight, and leaves out blocks whose first transmission may be in flight:
+    /// the receiver requests these blocks again.
     pub(super) fn on_resend(&mut self, now: Time, resend: &Resend, patience: Span) {
         let (round, slice) = (resend.report.round(), resend.report.slice());
         let is_past = |mark: &Mark| mark.is_past(now, resend.highest, patience);

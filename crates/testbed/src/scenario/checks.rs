@@ -67,7 +67,8 @@ impl Scenario {
     /// # Errors
     /// The first fault found:
     /// - no host, or an empty, malformed or duplicate name;
-    /// - more than [`MAX_NODES`], [`MAX_LINKS`] or [`MAX_FLOWS`];
+    /// - more than [`MAX_NODES`] hosts and routers, [`MAX_LINKS`] links or routes, or [`MAX_FLOWS`]
+    ///   flows;
     /// - an impossible value of a host, link or flow, such as a rate of zero;
     /// - an invalid route, a flow between hosts without a route there and back, or a host without a
     ///   connection to another host;

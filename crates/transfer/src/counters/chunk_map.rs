@@ -5,7 +5,8 @@ use std::ops::Range;
 /// Maximum number of cells of a map. In an object of fewer chunks, each chunk is a cell.
 const CELLS: u64 = 256;
 
-/// Counts the chunks that have arrived in each of at most [`CELLS`] equal cells of an object.
+/// Counts the chunks that have arrived in each of at most [`CELLS`] cells of an object. The cells
+/// have the same number of chunks, or differ by one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkMap {
     chunks: u64,

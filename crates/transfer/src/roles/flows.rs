@@ -10,7 +10,8 @@ use longhaul_proto::endpoint::FlowId;
 
 use crate::error::{Error, ErrorKind};
 
-/// Maximum number of passes of a transfer, so a peer cannot fill the memory with ids.
+/// Maximum number of passes that a receiver accepts, so a sender cannot fill the receiver's memory
+/// with ids.
 const MOST: usize = 1 << 20;
 
 /// The ids used so far.
