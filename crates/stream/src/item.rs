@@ -11,7 +11,7 @@ pub enum Item {
     Begun(Terms),
     /// A frame.
     Frame(Received),
-    /// Frames that are lost or too late.
+    /// Frames that are lost, too late, or dropped because the reader was too slow.
     Missed {
         /// Number of the first frame.
         first: u32,

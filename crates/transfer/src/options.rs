@@ -339,7 +339,7 @@ impl CopyOptions {
 pub struct ServeOptions {
     /// The control port (UDP and TCP).
     pub listen: SocketAddr,
-    /// The UDP port of all data; `None` for the port after the control port.
+    /// The UDP port for data; `None` for the port after the control port.
     pub data_port: Option<u16>,
     /// The served folder; nothing outside of it can be reached.
     pub root: PathBuf,

@@ -299,8 +299,8 @@ fn network_of(address: IpAddr) -> String {
     }
 }
 
-/// Returns the address that this host uses towards `peer`; `None` for a loopback address, or
-/// without a route. Sends no packet.
+/// Returns the address that this host uses towards `peer`; `None` if `peer` is a loopback or
+/// unspecified address, or without a route. Sends no packet.
 fn own_address(peer: IpAddr) -> Option<IpAddr> {
     if peer.is_loopback() || peer.is_unspecified() {
         return None;

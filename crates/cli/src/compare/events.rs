@@ -29,7 +29,7 @@ pub(super) fn run(run: &Run) -> Value {
     Value::Object(value)
 }
 
-/// The results of all runs.
+/// The summary: for each protocol, the results of its runs.
 pub(super) fn summary(setting: &Setting, standings: &[Standing], status: u8) -> Value {
     json!({
         "event": "summary",

@@ -14,8 +14,8 @@ use super::DEADLINE;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Thing {
     kind: Kind,
-    /// Permission bits and modification time. `None` for links, whose attributes copies do not
-    /// keep, and in the result of [`content`].
+    /// Permission bits and modification time. `None` for links, which are compared only by their
+    /// targets, and in the result of [`content`].
     attributes: Option<(u32, i64, i64)>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn assert_same(left: &Path, right: &Path) {
     compare(&content(left), &content(right));
 }
 
-/// Asserts that both trees are equal, including permissions and times.
+/// Asserts that both trees are equal, including permissions and times of files and folders.
 #[track_caller]
 pub(crate) fn assert_same_attributes(left: &Path, right: &Path) {
     compare(&tree(left), &tree(right));

@@ -35,8 +35,8 @@ const UNKNOWN: &str = "—";
 /// Fills the placeholders of `text` from the tables of `page`.
 ///
 /// # Errors
-/// [`ProseError`] for a placeholder that names no row, names several rows where one is needed, or
-/// is not a formula.
+/// [`ProseError`] for a placeholder that names no row, names several rows where one is needed,
+/// divides by zero, or is not a formula.
 pub(super) fn fill(text: &str, page: &str) -> Result<String, ProseError> {
     let rows = table::cells(page);
     let mut pieces = text.split('{');

@@ -117,7 +117,7 @@ pub(super) fn remove_free(
 /// locked, no other copy that can open the partial file removes it.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy has removed the file; else the system's error.
+/// `ResourceBusy` if the file was removed or replaced; else the system's error.
 pub(super) fn rename(
     folder: &dyn Folder,
     partial: &[u8],
@@ -144,9 +144,9 @@ pub(super) fn rename(
     renamed
 }
 
-/// Returns whether no other user can remove or rename files of this process's user in `folder`. A
-/// lock does not help against other users: they cannot open a partial file, so they do not see its
-/// lock.
+/// Returns whether no other user but root can remove or rename files of this process's user in
+/// `folder`. A lock does not help against other users: they cannot open a partial file, so they do
+/// not see its lock.
 fn is_closed_to_others(folder: &Attributes) -> bool {
     (folder.is_own() || folder.owner == 0)
         && (folder.mode & 0o022 == 0 || folder.mode & 0o1000 != 0)

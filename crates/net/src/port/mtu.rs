@@ -162,7 +162,8 @@ pub struct HoleWatch {
 
 /// A hole is suspected after this many datagrams of which none has arrived.
 const SUSPICIOUS: u64 = 50;
-/// The longest pause between reports while small datagrams pass.
+/// A pause between reports that is longer than this, and than two round trips, shows that small
+/// datagrams did not pass either.
 const REPORTS: Span = Span::from_millis(750);
 
 impl HoleWatch {

@@ -182,8 +182,8 @@ impl Segment {
     /// Queues symbols for the chunks of the round, after all blocks and repairs of the round were
     /// sent. `there` holds the blocks that the receiver has from other sources. The segment's
     /// repairs and symbols together are limited to its expected losses plus the share `spare` of
-    /// its blocks; beyond this limit, no symbols are added. A second call in the same round does
-    /// nothing.
+    /// its blocks; beyond this limit, no symbols are added. Does nothing if the round already has
+    /// copies or symbols.
     pub(super) fn code_round(
         &mut self,
         layout: &Layout,

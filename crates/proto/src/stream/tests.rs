@@ -242,7 +242,7 @@ fn a_frame_does_not_wait_for_frames_that_were_never_sent() {
     assert_eq!(receiver.on_symbol(at(50), &heads[0]), Placed::Keep);
     assert_eq!(receiver.poll(at(50)), Some(Delivery::Missed { first: 0, last: 2 }));
     assert!(matches!(receiver.poll(at(50)), Some(Delivery::Frame { frame: 3, .. })));
-    // The sender sent one of the two frames before this frame.
+    // Before frame 6 the sender sent only one of the frames 4 and 5.
     let head = Head { skipped: 1, ..symbol(6, 0, 20) };
     for index in 0..2 {
         receiver.on_symbol(at(70), &Head { index, ..head });

@@ -43,8 +43,8 @@ pub fn bind_udp(ports: Option<(u16, u16)>) -> Result<UdpSocket, Error> {
 }
 
 /// Introduces this process, started by ssh, to the client. Takes over standard input and output,
-/// opens a control port (one of `ports`, or any), and sends this host's address, the control port
-/// and `data_port`. Needs a running tokio runtime.
+/// opens a control port (one of `ports`, or any), sends its id, this host's address, the control
+/// port and `data_port`, and waits for the client's id. Needs a running tokio runtime.
 ///
 /// # Errors
 /// ssh did not start this process, no port is free, or the client does not introduce itself.

@@ -34,7 +34,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// A user who answers the question for a new server.
+/// A user who answers the question whether to trust a new server.
 #[derive(Default)]
 struct User {
     trusts: bool,

@@ -67,7 +67,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the report for the other end; `None` for a flow without a deadline.
+    /// Returns the report for the other end; `None` for a flow without a deadline, and before the
+    /// first datagram.
     pub(crate) fn hop(&self) -> Option<Hop> {
         // No code panics while it holds the lock.
         let (losses, jitter) = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;

@@ -7,7 +7,7 @@ use longhaul_proto::time::Time;
 /// A simulation's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SimError {
-    /// The scenario asks for something that does not exist; the text names the mistake and the fix.
+    /// The scenario cannot be simulated; the text names the mistake.
     Scenario(String),
     /// An invariant failed in the run: a bug in a protocol or in the simulator.
     Broken {

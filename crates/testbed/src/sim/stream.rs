@@ -145,7 +145,8 @@ impl World<'_> {
         let request = self.requests.first_key_value().map(|((at, _), _)| *at);
         let (wakes, asks) = (self.receiver.next_wakeup(), self.receiver.next_request(self.now));
         let wakes = [self.sender.next_wakeup(), wakes, asks, request];
-        // A wake-up may have no effect and stay due. The next one is later, so that time advances.
+        // A wake-up may have no effect and stay due. So each wake-up is at least 1 ns from now, and
+        // time advances.
         let after = self.now + Span::from_nanos(1);
         let wakes = wakes.into_iter().flatten().map(|at| at.max(after));
         self.frame_at().into_iter().chain(arrival).chain(wakes).min()

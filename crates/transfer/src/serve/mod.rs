@@ -80,7 +80,7 @@ const REFUSAL_COUNTS: Duration = Duration::from_secs(60);
 pub struct Ready {
     /// The address of the control port.
     pub address: SocketAddr,
-    /// The UDP port of all data.
+    /// The UDP port for data.
     pub data_port: u16,
     /// The server's id.
     pub id: String,
