@@ -42,7 +42,7 @@ fn stream_by(way: &str) -> Result<(serde_json::Value, serde_json::Value), Skippe
     )
 }
 
-/// Sends 20 frames of 300,000 bytes a second over `path` with an RTT of 40 ms. Returns the
+/// Sends frames of 300,000 bytes, 20 a second, over `path` with an RTT of 40 ms. Returns the
 /// summaries of sender and receiver.
 fn stream_over(
     path: &[&str],

@@ -20,7 +20,7 @@ use crate::time::Time;
 use crate::units::Rate;
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// The smallest batch after an acknowledgement of new blocks: the size that was best in the paper.
+/// The smallest batch that an acknowledgement sets: the size that was best in the paper.
 const LEAST_BATCH: u64 = 2;
 
 /// FOBS's sender.

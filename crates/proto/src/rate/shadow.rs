@@ -53,9 +53,9 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 
 /// A queue of other flows counts if it is longer than [`LEAST_QUEUE`] seconds and longer than
-/// [`QUEUE_SHARE`] of the round-trip time. A counter rises with each round that has such a queue,
-/// and falls towards zero with each other round. Other flows are detected when the counter reaches
-/// [`ENTER_ROUNDS`].
+/// [`QUEUE_SHARE`] of the round-trip time. While a train of ours may show, the queue must also be
+/// longer by that train. A counter rises with each round that has such a queue, and falls towards
+/// zero with each other round. Other flows are detected when the counter reaches [`ENTER_ROUNDS`].
 const LEAST_QUEUE: f64 = 0.0015;
 const QUEUE_SHARE: f64 = 1.0 / 16.0;
 const ENTER_ROUNDS: u32 = 3;
@@ -67,7 +67,8 @@ const TRAIN_ROUNDS: u32 = 3;
 /// A train is sent to confirm the capacity only if a train takes less than this share of a round
 /// trip. A longer train overfills a short queue.
 const FITS: f64 = 0.25;
-/// A train that differs from the last trains by this share shows that the path has changed.
+/// A train that differs from the last trains by more than this share, plus its possible error,
+/// shows that the path has changed.
 const CHANGED: f64 = 0.2;
 /// The flow is alone again in two cases. For [`LEAVE_ROUNDS`] rounds in a row, more than [`ALONE`]
 /// of the capacity arrives and others make no queue. Or others make no queue for [`IDLE`] seconds
@@ -148,7 +149,7 @@ pub(crate) struct Shadow {
     /// A loss that has not been judged: our share and the window before the loss, and the time
     /// of the loss.
     judged: Option<(f64, f64, Time)>,
-    /// The share of the path that the windows keep in spite of losses, and until when.
+    /// Until when the windows keep a share of the path in spite of losses, and that share.
     held: (Time, f64),
     /// Whether the last round had a queue that needs draining.
     has_queue: bool,

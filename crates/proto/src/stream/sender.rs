@@ -82,8 +82,9 @@ pub struct Sender {
     /// The number after the last frame with a sent symbol.
     begun: u32,
     skipped: u64,
-    /// Datagrams of the current burst that may still leave, and when the burst began.
+    /// Datagrams of the current burst that may still leave.
     granted: u64,
+    /// When the current burst began.
     granted_at: Time,
     /// Whether symbols were sent since the pacer was last idle.
     busy: bool,

@@ -38,8 +38,9 @@ pub(super) struct Cubic {
     epoch: Option<Epoch>,
     /// Arrivals per increment of the window.
     every: u32,
-    /// The window at the last update, and the time of the update.
+    /// The window at the last update.
     seen: u32,
+    /// The time of the last update.
     looked: Time,
     /// Arrivals in this epoch that the estimate of Reno's window has not used.
     arrived: u32,
@@ -48,8 +49,9 @@ pub(super) struct Cubic {
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     began: Time,
-    /// The curve's plateau, and the time to it in seconds.
+    /// The curve's plateau.
     origin: u32,
+    /// The time from `began` to the plateau, in seconds.
     k: f64,
     /// The estimate of Reno's window.
     reno: u32,

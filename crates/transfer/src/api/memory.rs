@@ -52,7 +52,8 @@ impl ReadRequest {
         ReadRequest { most, ..self }
     }
 
-    /// Sets options of the copy: `configure` receives the request and returns it.
+    /// Sets options of the copy: `configure` receives the request and returns it. Only the last
+    /// call has an effect.
     pub fn with(
         self,
         configure: impl FnOnce(CopyRequest) -> CopyRequest + Send + 'static,
@@ -124,7 +125,8 @@ impl<'a> WriteRequest<'a> {
         WriteRequest { most: Some(most), ..self }
     }
 
-    /// Sets options of the copy: `configure` receives the request and returns it.
+    /// Sets options of the copy: `configure` receives the request and returns it. Only the last
+    /// call has an effect.
     pub fn with(
         self,
         configure: impl FnOnce(CopyRequest) -> CopyRequest + Send + 'static,
