@@ -327,7 +327,7 @@ fn root(args: &ServeArgs) -> Result<&Path, Error> {
     Ok(root)
 }
 
-/// The line that says that the server is ready.
+/// The JSON line that says that the server is ready.
 #[derive(Serialize)]
 struct Line<'a> {
     event: &'static str,

@@ -1,6 +1,7 @@
 //! Creates, replaces, renames and removes single files and folders below a root. Each change is
 //! atomic for readers, with two exceptions: the removal of a folder with content, and a replacement
-//! of or by a folder.
+//! of or by a folder. A name that is reserved for partial files is refused (`PermissionDenied`), an
+//! empty name too (`InvalidInput`).
 
 use std::io;
 use std::path::Path;

@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the number on the wire; zero means a session that ended well.
+    /// Returns the number on the wire. Zero is no kind: it means a session that ended well.
     pub fn code(self) -> u32 {
         match self {
             Kind::Lost => 1,
@@ -53,9 +53,9 @@ pub struct Error {
     pub advice: Option<String>,
     /// Whether the peer did not answer. A retry may succeed.
     pub is_silence: bool,
-    /// The file or folder of this host concerned, if any.
+    /// The file or folder of this host that the error concerns, if any.
     pub path: Option<PathBuf>,
-    /// Whether the file or folder concerned does not exist.
+    /// Whether the file or folder that the error concerns does not exist.
     pub is_missing: bool,
 }
 

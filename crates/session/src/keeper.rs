@@ -47,7 +47,7 @@ pub(super) struct Keeper {
 
 /// The limit on unacknowledged bytes.
 struct SendWindow {
-    /// The limit without files.
+    /// The limit while no stream sends the content of files.
     usual: u64,
     /// Streams that send the content of files.
     bulk: usize,

@@ -122,7 +122,7 @@ pub(crate) fn start(
         .map(|_| orders_end)
 }
 
-/// A payload that is being filled with frames.
+/// A payload that is being filled with frames. The core sends a payload as one frame of its own.
 struct Filling {
     /// When the first frame came.
     since: Time,

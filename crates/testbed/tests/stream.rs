@@ -154,14 +154,14 @@ fn a_code_for_bursts_restores_every_frame_where_one_for_independent_losses_does_
 #[test]
 fn a_source_that_is_too_fast_loses_frames_but_misses_no_deadline() {
     let mut stream = griz(0.0, 400);
-    // Twice as many frames as the rate carries.
+    // Almost twice as many frames as the rate carries.
     stream.interval = Span::from_millis(25);
     let outcome = run(&stream);
     keeps_its_promises(&stream, &outcome);
     assert!(outcome.delivered > 150, "{}", outcome.delivered);
 }
 
-/// A link with every fault, each of a random strength.
+/// A link with loss, jitter, reordering, duplicates and corruption, each of a random strength.
 fn hostile(random: &mut Random) -> LinkSpec {
     let mut share = |most: f64| random.unit() * most;
     let loss = GilbertElliott::bursts(ratio(share(0.2)), 1.3 + share(20.0)).expect("a chain");

@@ -328,7 +328,7 @@ fn a_revoked_right_ends_every_request_of_its_client_with_the_reason() {
     });
 }
 
-/// Decodes from any message, because a receiver skips unknown fields.
+/// Every message decodes as this one, because a receiver skips unknown fields.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Bytes {}
 

@@ -1,4 +1,5 @@
-//! SABUL's receiving end: finds gaps, and sends an acknowledgement once an interval.
+//! SABUL's receiving end: reports gaps, and sends at most one acknowledgement an interval. Only the
+//! last acknowledgement does not wait for its interval.
 
 use super::reports::Reports;
 use super::{ACK_INTERVAL, RELEASE_SYNC_INTERVAL, SYNC_INTERVAL};

@@ -1,4 +1,4 @@
-//! Memory for packets in flight: large chunks, each freed when its last packet is released.
+//! Memory for packets in flight: large chunks, each used again when its last packet is released.
 
 use std::io;
 

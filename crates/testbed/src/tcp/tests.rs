@@ -159,8 +159,8 @@ fn a_lost_repair_is_found_without_a_time_out() {
 #[test]
 fn a_lost_tail_is_probed_after_two_round_trips() {
     // The last two of ten segments are lost. The probe after 2 × 100 ms repeats the last one. Its
-    // acknowledgement leaves one hole, with too few segments above it to be detected. The timeout
-    // fills the hole.
+    // acknowledgement leaves one hole, with too few segments above it to reveal the loss. The
+    // timeout fills the hole.
     let mut pair = Pair::new(&tcp(Congestion::NewReno), Some(10), |nth, _| nth == 8 || nth == 9);
     pair.run(at(5_000));
     let times: Vec<(u64, u32)> = pair.log[10..]
@@ -223,7 +223,7 @@ fn the_latest_runs_are_reported_first() {
 fn response(congestion: Congestion, p: f64, secs: u64) -> f64 {
     let mut random = Random::new(7);
     let mut pair = Pair::new(&tcp(congestion), None, move |_, _| random.chance(p));
-    // Excludes the overshoot of slow start.
+    // The first 20 s do not count, because slow start overshoots.
     pair.run(at(20_000));
     let before = pair.receiver.next();
     pair.run(at((20 + secs) * 1_000));

@@ -63,7 +63,8 @@ pub(super) fn copy(
     ToFiles::run(options, observer, cancel, stall, ToFiles::copy_local)
 }
 
-/// Checks that the copy is a copy of files within this host, and not onto or into itself.
+/// Checks that the copy is a copy of files within this host, not onto or into itself, and that it
+/// does not delete its source.
 fn check(options: &CopyOptions) -> Result<(), Error> {
     let is_plain = !options.replicas
         && options.input.is_none()

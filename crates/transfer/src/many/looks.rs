@@ -41,7 +41,7 @@ pub(super) struct Looked {
 
 /// The result of a survey.
 pub(super) enum Look {
-    /// The survey failed and will be tried again.
+    /// The survey failed for the first time and will be tried again.
     Trouble(Error),
     /// The survey succeeded, or failed for good.
     Ended(Result<Box<Looked>, Error>),
@@ -50,7 +50,7 @@ pub(super) enum Look {
 /// The running surveys.
 pub(super) struct Looks {
     results: UnboundedReceiver<(usize, Look)>,
-    /// Sources without a final result, with the last error of each.
+    /// Sources without a final result, each with its first error, if it had one.
     pending: BTreeMap<usize, Option<Error>>,
     _tasks: JoinSet<()>,
 }
@@ -108,7 +108,7 @@ impl Looks {
         self.are_over() || self.pending.values().all(Option::is_some)
     }
 
-    /// Returns the sources whose survey failed and will be tried again.
+    /// Returns the sources whose survey failed and will be tried again, each with its first error.
     pub(super) fn in_trouble(&self) -> Vec<(usize, Error)> {
         let one = |(number, error): (&usize, &Option<Error>)| Some((*number, error.clone()?));
         self.pending.iter().filter_map(one).collect()

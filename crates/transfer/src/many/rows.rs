@@ -158,8 +158,8 @@ impl Rows {
     }
 }
 
-/// Returns an observer for one source: updates the source's row with its progress, and passes on
-/// its notices with the source's name.
+/// Returns an observer for one source. The observer updates the source's row, and passes on notices
+/// with the source's name.
 pub(super) fn observer(
     rows: &Arc<Rows>,
     number: usize,

@@ -22,7 +22,7 @@ pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<()
     })
 }
 
-/// Tables that a file may omit, but a path may create.
+/// Tables that a file may omit: a path that names one then creates it.
 const MAY_BE_NEW: [&str; 4] = ["settings", "back", "all-hosts", "all-links"];
 
 /// The available keys at the point where a path fails.
