@@ -1,9 +1,9 @@
 //! Defaults from `config.toml`. Each subcommand with defaults has a section; its keys are the
 //! subcommand's long flags. A section `[host.NAME]` applies to commands that connect to NAME.
 //!
-//! Each setting becomes one or more flags in front of the user's own flags. So the user's flags
-//! override the section of a host, and the section of a host overrides the section of the
-//! subcommand. The user's file overrides the system's.
+//! A setting becomes a flag in front of the user's own flags (a list becomes several flags, and
+//! `false` becomes none). So the user's flags override the section of a host, and the section of a
+//! host overrides the section of the subcommand. The user's file overrides the system's.
 
 use std::env;
 use std::ffi::OsString;
@@ -47,7 +47,7 @@ const WRITABLE: u32 = 0o022;
 pub(crate) struct Setting {
     /// The long flag, without dashes.
     pub(crate) key: String,
-    /// The flags for the value: none for "off", several for a list.
+    /// The flags for the value: none for `false`, one for each item of a list.
     pub(crate) words: Vec<OsString>,
     /// Where the setting is, as `file:line`.
     pub(crate) origin: String,

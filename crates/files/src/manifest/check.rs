@@ -65,7 +65,8 @@ impl Check {
     /// Moves to the next path: the first `shared` bytes of the last path, then `rest`.
     ///
     /// # Errors
-    /// The path is invalid, out of order, or not in a folder of the manifest.
+    /// The path is invalid, out of order, or not in a folder of the manifest; or there are too many
+    /// entries.
     pub(super) fn next(&mut self, shared: usize, rest: &[u8]) -> Result<Placed, &'static str> {
         let order = walk_order(&self.path[shared..], rest);
         let common = self.path[shared..].iter().zip(rest).take_while(|(a, b)| a == b).count();

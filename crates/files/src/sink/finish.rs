@@ -48,8 +48,8 @@ pub struct SinkOutcome {
 }
 
 impl Sink {
-    /// Ends the copy. Syncs everything. If no chunk is missing, creates links and gives folders
-    /// their permissions and times.
+    /// Ends the copy. Syncs everything. If no chunk is missing, creates links, removes names that
+    /// the source lacks (if requested), and gives folders their permissions and times.
     ///
     /// If chunks are missing, keeps the data for a later run and reports the number of unfinished
     /// files.

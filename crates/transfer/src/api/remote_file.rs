@@ -16,8 +16,8 @@ use crate::error::public::{Error, ErrorKind};
 use crate::file::{Bytes, Job, Opened, Read};
 use crate::list::FileTime;
 
-/// A remote file, open for reading. Every read returns the version that was opened: if the file
-/// changes, reads fail with an error that names the file.
+/// A remote file. If it was opened for reads only, every read returns the version that was opened:
+/// if the file changes, reads fail with an error that names the file.
 ///
 /// The connection's encryption authenticates each byte. A chunk is 1 MiB, counted from the start of
 /// the file. If a read covers a whole chunk, the client also verifies the chunk before it returns

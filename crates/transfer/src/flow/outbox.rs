@@ -58,7 +58,7 @@ struct Level {
 pub(crate) enum Overflow {
     /// [`MOST_WAITING`] is reached.
     Unread,
-    /// This many bytes wait, and the memory has no room for more.
+    /// This many bytes wait, and the memory has no room for them.
     Memory(usize),
 }
 
@@ -198,7 +198,7 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Returns a shadow that seals with `sealer` and sends through `socket`. Without a path it
+    /// Returns a value that seals with `sealer` and sends through `socket`. Without a path it
     /// sends nothing.
     pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, path: Option<Path>) -> Shadow {
         let datagram = vec![0; MAX_DATAGRAM].into_boxed_slice();

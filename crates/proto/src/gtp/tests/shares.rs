@@ -231,7 +231,7 @@ fn a_capacity_is_found_over_a_path_that_loses_at_any_rate() {
         let mut star = Star::new(100, settings(&[]));
         star.join(1, 40, 200).lose_every = Some(every);
         star.run(ms(12_000));
-        // At most this much of the sent data arrives.
+        // Mbit/s that arrive if the link is full.
         let most = 100.0 * (1.0 - 1.0 / every as f64);
         let rate = star.rate(1, 6_000, 12_000);
         assert!(rate > 0.85 * most, "one lost in {every}: {rate}");
