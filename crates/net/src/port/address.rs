@@ -55,8 +55,9 @@ struct Pending {
     since: Time,
     /// When the challenge was last sent.
     said: Time,
-    /// Bytes received from the address, and bytes sent to it.
+    /// Bytes received from the address.
     came: u64,
+    /// Bytes of challenges sent to the address.
     went: u64,
 }
 
