@@ -15,7 +15,7 @@ pub struct Experiment {
     pub id: &'static str,
     /// The subject of the experiment, in one line.
     pub title: &'static str,
-    /// The paper and the place in it; for a measurement of our own, its purpose.
+    /// The paper and the place in it. A measurement of our own says here that no paper has it.
     pub source: &'static str,
     /// The set-up: path, hosts, settings, and substitutes for the paper's equipment.
     pub setup: &'static str,
@@ -79,7 +79,7 @@ pub const LONGEST: Span = Span::from_secs(360);
 pub struct Figure {
     /// The suffix to the experiment's id in the file name; empty for the main or only figure.
     pub name: &'static str,
-    /// The plotted quantity.
+    /// The plot.
     pub plot: Plot,
 }
 

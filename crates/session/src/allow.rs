@@ -63,8 +63,8 @@ impl Allow {
 /// form.
 ///
 /// # Errors
-/// The id has a typing error, a mode is unknown, a word is unknown or repeated, or the subfolder is
-/// not below the root.
+/// The id has a typing error, a mode or right is unknown, a word is unknown or repeated, or the
+/// subfolder is not below the root.
 pub fn parse(text: &str) -> Result<Allow, Error> {
     let wrong = |why: String| {
         Error::new(Kind::Usage, format!("`{text}` is not an entry: {why}")).advise(

@@ -32,7 +32,7 @@ pub(super) type Name = Arc<OnceLock<String>>;
 pub(super) enum Streams {
     /// The whole connection is one stream.
     One,
-    /// QUIC carries any number of streams.
+    /// QUIC carries one or several streams.
     Quic(Keeper),
     /// A multiplexer carries several streams over TCP or ssh.
     Mux(Mux),

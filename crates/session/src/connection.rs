@@ -15,8 +15,9 @@ use crate::{Error, Kind};
 /// How long to wait until the other side allows another stream.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// A connection that carries several streams, at most 16 at a time. The connection stays open while
-/// a handle or a stream of it exists. Clones refer to the same connection.
+/// A connection that carries several streams, at most 16 at a time (over QUIC up to 18). The
+/// connection stays open while a handle or a stream of it exists. Clones refer to the same
+/// connection.
 #[derive(Clone)]
 pub struct Connection {
     below: Arc<Below>,

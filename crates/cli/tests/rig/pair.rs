@@ -94,7 +94,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Creates a pair whose client has all rights.
+    /// Creates a pair whose client may read and write files.
     pub(crate) fn new() -> Pair {
         Pair::with(&[])
     }
@@ -137,8 +137,8 @@ impl Pair {
         Pair { client, host, server, here, there, args, scratch }
     }
 
-    /// Restarts the server after it has ended, on another port and with `args`. The client has all
-    /// rights.
+    /// Restarts the server after it has ended, on another port and with `args`. The client may read
+    /// and write files.
     pub(crate) fn restart(&mut self, args: &[&str]) {
         let allowed = self.client.id.clone();
         let args = [&["--allow", &allowed], args].concat();

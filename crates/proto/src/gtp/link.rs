@@ -53,8 +53,8 @@ impl Link {
         self.limit = limit;
     }
 
-    /// The upper limit of the link's found capacity: the lower of the card's speed and of the
-    /// capacity at which C_r reaches the user's limit.
+    /// The upper limit of the link's found capacity: the card's speed, or the capacity at which C_r
+    /// reaches the user's limit if that is lower.
     fn most(&self, capacity: &Capacity) -> f64 {
         self.card.min(self.limit / capacity.found().1)
     }

@@ -196,7 +196,7 @@ impl Edits {
     /// Processes the answer to edit `number`.
     ///
     /// # Errors
-    /// No edit with this number was sent on this connection and awaits an answer.
+    /// No edit with this number awaits an answer on this connection.
     pub fn answered(&mut self, number: u64, answer: &Answer) -> Result<(), Lie> {
         if !self.waiting.get(&number).is_some_and(|waiting| waiting.sent) {
             return Err(Lie("an answer belongs to no edit"));

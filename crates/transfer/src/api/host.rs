@@ -69,8 +69,8 @@ impl HostRequest {
     }
 }
 
-/// The thread that serves the orders. It ends after all senders of orders are dropped, or earlier if
-/// it is cancelled.
+/// The thread that serves the orders. It ends after all senders of orders are dropped, or earlier
+/// if it is cancelled.
 #[derive(Clone)]
 pub(super) struct Serving(mpsc::Sender<Infallible>);
 
