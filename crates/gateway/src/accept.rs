@@ -1,7 +1,8 @@
 //! Accepts connections and limits them.
 //!
 //! Closes a connection in three cases:
-//! - A request's header arrives too slowly ([`HEAD`]), or is too long ([`HEADER`], [`FIELDS`]).
+//! - A TLS handshake or a request's header takes too long ([`HEAD`]), or a header is too long
+//!   ([`HEADER`], [`FIELDS`]).
 //! - The client neither receives nor sends ([`Serving::idle`]).
 //! - There are too many connections ([`MOST`], [`MOST_OF_ONE`]).
 
@@ -42,7 +43,7 @@ use crate::traffic::Traffic;
 
 /// Maximum number of concurrent connections.
 const MOST: usize = 512;
-/// Maximum number of concurrent connections from one remote address.
+/// Maximum number of concurrent connections from one remote address, except from this host.
 const MOST_OF_ONE: usize = 64;
 /// Timeout of a TLS handshake and of a request's header. The timeout also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);

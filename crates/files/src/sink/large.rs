@@ -278,7 +278,7 @@ impl Large {
         self.missing == 0
     }
 
-    /// Returns the verified bytes, without holes.
+    /// Returns the number of verified bytes. Holes count only after [`Large::hash_holes`].
     pub(super) fn bytes(&self) -> u64 {
         let last = self.chunks().saturating_sub(1);
         let runs = self.have.runs(true).into_iter();

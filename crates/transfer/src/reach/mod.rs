@@ -215,8 +215,9 @@ impl Reach<'_> {
         let data_port = self.data_port(port);
         let first = resolve(host, data_port, settings).await;
         let data = first.ok().and_then(|all| all.first().copied());
-        // On first use, only the handshake is sent before the user accepts the server's id; the
-        // copy then uses Ethernet's datagram size.
+        // On first use, only the handshake is sent before the user accepts the server's id. The
+        // search then follows the handshake (`Whole`), or is left out: a copy uses Ethernet's
+        // datagram size.
         let data = data.filter(|_| self.is_known(host, port));
         let begun = data.and_then(|data| begin(data, source, how));
         let (identity, trust) = (self.identity, self.trust);
