@@ -43,7 +43,7 @@ use crate::traffic::Traffic;
 
 /// Maximum number of concurrent connections.
 const MOST: usize = 512;
-/// Maximum number of concurrent connections from one remote address, except from this host.
+/// Maximum number of concurrent connections from one address other than loopback.
 const MOST_OF_ONE: usize = 64;
 /// Timeout of a TLS handshake and of a request's header. The timeout also closes idle connections.
 const HEAD: Duration = Duration::from_secs(20);

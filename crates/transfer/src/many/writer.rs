@@ -415,7 +415,8 @@ impl ReplicaWriter {
         }
     }
 
-    /// Tells sources which chunks of their leases other sources send or have sent.
+    /// Tells sources which chunks of their leases they need not send: other sources send or have
+    /// sent these chunks, or the chunks' files failed or exist already.
     fn report_taken(&self, taken: Vec<(usize, Vec<Range<u64>>)>) {
         for (source, chunks) in taken {
             if let Some(member) = self.members.get(&source) {

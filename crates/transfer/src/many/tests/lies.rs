@@ -39,7 +39,7 @@ struct Liar {
     layout: Layout,
     lie: Lie,
     /// The number of the last block that was sent without a request. These numbers count down from
-    /// the end.
+    /// the end to the middle, again and again.
     next: u64,
 }
 
