@@ -30,7 +30,8 @@ use crate::terms::{keys, micros};
 const SEEN: Duration = Duration::from_secs(1);
 /// Maximum number of items queued for the program.
 const UNREAD: usize = 1_024;
-/// Maximum content of the items queued for the program, in KiB.
+/// Maximum content in KiB of the messages that are queued for the program or that it holds as
+/// [`Received`].
 const UNREAD_KIBIS: usize = 32 << 10;
 /// Maximum number of senders for which the subscriber detects repeated messages in datagrams.
 const ORIGINS: usize = 1_024;
@@ -66,7 +67,8 @@ pub enum Item {
     Lost(u64),
 }
 
-/// A received message.
+/// A received message. Until this value is dropped, its content takes room in the queue for the
+/// program, which holds at most 32 MiB.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
