@@ -278,7 +278,8 @@ pub trait Observer: Send + Sync {
     fn trust_new_server(&self, server: &str, id: &str) -> bool;
 }
 
-/// Cancels a copy from outside. Clones cancel the same copy.
+/// Cancels a copy, or another request that got this handle, from outside. Clones cancel the same
+/// requests.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     wish: Arc<AtomicBool>,
@@ -287,8 +288,9 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Cancels the copy. The copy notices this within about a tenth of a second, and then closes
-    /// its files. It can be resumed, unless the length of its content is unknown.
+    /// Cancels the requests that got this handle. A copy notices this within about a tenth of a
+    /// second, and then closes its files. The copy can be resumed, unless the length of its content
+    /// is unknown.
     pub fn cancel(&self) {
         self.wish.store(true, Ordering::Relaxed);
     }
@@ -302,7 +304,7 @@ impl Cancel {
         }
     }
 
-    /// Returns whether the copy is cancelled.
+    /// Returns whether this handle or a parent was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.wish.load(Ordering::Relaxed)
             || self.parent.as_ref().is_some_and(|parent| parent.is_cancelled())

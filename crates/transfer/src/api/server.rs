@@ -216,8 +216,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Opens the ports and serves on the engine's threads, until [`Server::shutdown`] or until the
-    /// handle is dropped.
+    /// Opens the ports and serves on the engine's threads, until [`Server::shutdown`], until the
+    /// handle is dropped, or, with [`ServerBuilder::once`], until a transfer has ended.
     ///
     /// # Errors
     /// An option is invalid, a port is in use, or a file or folder of the options cannot be used.
