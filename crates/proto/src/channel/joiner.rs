@@ -64,7 +64,8 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// Number of messages that have not arrived so far, including messages in flight.
+    /// Number of messages that have not arrived although a later one has. Some may still be in
+    /// flight.
     pub fn lost(&self) -> u64 {
         self.lost.saturating_add(self.numbers.missing())
     }

@@ -99,9 +99,10 @@ impl Course {
 }
 
 /// Returns the smallest m for which a block fails with a probability of at most `epsilon`. A block
-/// fails if more than m of its `originals` + m packets are lost. For independent losses this is
-/// P(Bin(k + m, L) > m) ≤ ε. The result is exact: the computation tracks the probability of each
-/// number of losses from packet to packet, in about k·√(k·L·burst) steps.
+/// fails if more than m of its `originals` + m packets are lost. For k originals, independent losses
+/// of ratio L, and ε = `epsilon`, this is P(Bin(k + m, L) > m) ≤ ε. The result is exact: the
+/// computation tracks the probability of each number of losses from packet to packet, in about
+/// k·√(k·L·burst) steps.
 ///
 /// `None` if `originals` is 0 or above [`MAX_ORIGINALS`], if `epsilon` is not a number, or if
 /// [`MAX_REPAIRS`] do not suffice. An `epsilon` below 10⁻¹⁰ counts as 10⁻¹⁰.

@@ -113,8 +113,8 @@ impl Bbr {
         self.pace
     }
 
-    /// The burst size: the segments of a millisecond, from 2 to [`MOST_AT_ONCE`]. Before the pace is
-    /// known, the initial window.
+    /// The burst size: the segments of a millisecond, from 2 to [`MOST_AT_ONCE`]. Before the pace
+    /// is known, the initial window.
     pub(super) fn at_once(&self) -> u32 {
         self.pace.map_or(self.initial, |pace| (pace / 1e3).clamp(2.0, MOST_AT_ONCE) as u32)
     }

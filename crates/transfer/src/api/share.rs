@@ -211,7 +211,7 @@ impl Share {
     /// connection carries at most 15 watches at a time.
     ///
     /// # Errors
-    /// The key is invalid. The watch reports all other errors.
+    /// The key is invalid, or the connection has ended. The watch reports all other errors.
     pub async fn watch(&self, prefix: &str) -> Result<ShareWatch, Error> {
         let prefix = Prefix::new(prefix).map_err(no_key)?;
         let (sender, batches) = mpsc::channel(UNREAD);
