@@ -13,7 +13,8 @@ use tokio::sync::watch;
 
 /// Maximum number of senders whose repeated messages a room detects.
 const ORIGINS: usize = 4_096;
-/// How long a room without clients keeps the last messages of its keys.
+/// How long a room without clients keeps the last messages of its keys, unless a new room needs its
+/// place.
 const IDLE: Duration = Duration::from_secs(600);
 
 /// Limits of a server's rooms.

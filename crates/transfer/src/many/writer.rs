@@ -34,14 +34,15 @@ use longhaul_files::{
 };
 use longhaul_text::clipped;
 
-/// Interval of the checks for silent sources, rates and due syncs.
+/// Interval of the checks for silent sources and of rates. Due syncs are looked for after each job
+/// too.
 const TICK: Duration = Duration::from_millis(100);
 /// A source is silent if nothing has arrived from it for this long and for [`SILENT_RTTS`] round
 /// trips. Other sources may take its lease.
 const SILENT: Span = Span::from_secs(2);
 /// Minimum length of a silence in round trips; see [`SILENT`].
 const SILENT_RTTS: u64 = 4;
-/// A longer gap between two checks means that this host has paused.
+/// A longer gap between two checks counts as a pause of this host.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time over which the rate of a source is measured.
 const MEASURE: Duration = Duration::from_secs(1);
@@ -165,7 +166,7 @@ struct Member {
     begun_lease: u32,
     waits: bool,
     silent: bool,
-    /// Chunks received since `measured`.
+    /// Needed chunks received since `measured`.
     received: u64,
     measured: Instant,
     /// The mean rate in chunks a second, once measured.
@@ -236,8 +237,8 @@ impl ReplicaWriter {
         }
     }
 
-    /// Compares partial files with the agreed hashes, and leases the missing chunks. A plain copy
-    /// would ask its source for the comparison.
+    /// Compares partial files with the agreed hashes, and makes the missing chunks available for
+    /// leases. A plain copy would ask its source for the comparison.
     fn begin(&mut self, plan: &Plan) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         for ask in &plan.compare {
