@@ -44,7 +44,7 @@ struct Receiving {
     setup: Setup,
     receiver: BoxedReceiver,
     now: Time,
-    /// Blocks that arrived or were skipped, numbered from the start of the object.
+    /// Blocks that arrived, were restored or were skipped, numbered from the start of the object.
     there: Tally,
     /// Packet numbers that arrived. A driver passes each number only once.
     numbers: BTreeSet<u64>,

@@ -78,8 +78,8 @@ pub(crate) enum Order {
     OpenFile(Opening, oneshot::Sender<Result<Opened, Error>>),
 }
 
-/// Opens a connection, reports it on `ready`, and answers `orders` until all senders are dropped or
-/// the caller cancels.
+/// Opens a connection, reports the result on `ready`, and answers `orders` until all senders are
+/// dropped or the caller cancels.
 pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let Calls { options, observer, cancel, ready, mut orders } = calls;
     let work = async {

@@ -159,7 +159,7 @@ impl Sink {
     ///
     /// # Errors
     /// There are more names than the limit, there are names although the source has no files, or
-    /// the file system stores names in another form (`File`).
+    /// the file system stores names in another form (`File`); or the copy was cancelled.
     pub fn would_delete(&mut self) -> Result<Deleted, Error> {
         if self.keeps_extra() {
             return Ok(Deleted::default());
@@ -515,7 +515,8 @@ mod tests {
         }
     }
 
-    /// The names changed since the plan, which fails on an entry of another kind.
+    /// Names at the destination changed after the plan was made. (A plan fails on an entry of
+    /// another kind.)
     #[test]
     fn an_entry_of_another_kind_than_the_source_s_stays_with_its_content() {
         let top = tempfile::tempdir().unwrap();

@@ -107,8 +107,9 @@ impl Writers {
     }
 
     /// Begins the stream `stream` of `writer`; streams are numbered from 1. Returns how often
-    /// outcomes of this client were discarded. `seen` is the count returned for the writer's
-    /// previous stream, if the writer received it. `is_first`: the writer had no stream before.
+    /// outcomes of this client were discarded. `seen` is the count that the writer last got when it
+    /// had no edit in doubt (sent on a lost stream and not acknowledged), if any. `is_first`: the
+    /// writer had no stream before.
     ///
     /// # Errors
     /// The client already has [`WRITERS`] writers with a stream.

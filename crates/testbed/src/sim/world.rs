@@ -30,11 +30,13 @@ pub(super) struct World<'s> {
     /// By agent: whether it is finished.
     pub(super) done: Vec<bool>,
     pub(super) flows: Vec<FlowState>,
-    /// By host: its card's links (out, in), its receiving program, the copies that drain there (to
-    /// a disk or from a limited memory), and that memory.
+    /// By host: its card's links, out and in.
     pub(super) cards: Vec<Option<(u32, u32)>>,
+    /// By host: its receiving program.
     pub(super) programs: Vec<Program>,
+    /// By host: the copies that drain there, to a disk or from a limited memory.
     pub(super) drains: Vec<Vec<u32>>,
+    /// By host: its memory, if it is limited.
     pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
     /// By host: bytes that arrived at its card, without 28 bytes of headers for each packet.
@@ -44,7 +46,7 @@ pub(super) struct World<'s> {
     pub(super) ended: Option<Time>,
     pub(super) timed_out: bool,
     pub(super) events: u64,
-    /// Buffers that are reused, so a packet needs no allocation.
+    /// This buffer and the next two are reused, so a packet needs no allocation.
     pub(super) blocks: Vec<Block>,
     pub(super) controls: Vec<Control>,
     pub(super) batch: Vec<Waiting>,
@@ -63,29 +65,32 @@ pub(super) struct Core {
     pub(super) protocol: &'static str,
     pub(super) host: usize,
     pub(super) core: BoxedReceiver,
-    /// When the core is next woken; the time of the last wake-up, and how often the core was woken
-    /// at that time.
+    /// When the core is next woken.
     pub(super) wake: Time,
+    /// The time of the last wake-up, and how often the core was woken at that time.
     pub(super) polls: (Time, u32),
-    /// Bytes of this core's copies that arrived, counted like `World::arrived`, and whether the
-    /// core gets reports of other traffic.
+    /// Bytes of this core's copies that arrived, counted like `World::arrived`.
     pub(super) own: Bytes,
+    /// Whether the core gets reports of other traffic.
     pub(super) gets_reports: bool,
 }
 
 /// A flow of the scenario.
 pub(super) struct FlowState {
     pub(super) agents: Vec<u32>,
-    /// The flow's routes, there and back, and their total delay.
+    /// The flow's routes, there and back, each as a range in the fabric's `hops`: start and length.
     pub(super) ways: ((u32, u32), (u32, u32)),
+    /// The total delay of both routes.
     pub(super) rtt: Span,
     pub(super) random: Random,
     /// Unfinished agents, plus short TCP connections (mice) that have not started.
     pub(super) busy: usize,
+    /// Mice that have not started.
     pub(super) mice: u32,
     pub(super) can_end: bool,
-    /// When the flow ended. If it ended because its time was over: how much had arrived by then.
+    /// When the flow ended.
     pub(super) ended: Option<Time>,
+    /// How much had arrived at the end, if the flow ended because its time was over.
     pub(super) delivered: Option<Bytes>,
     pub(super) series: Vec<Point>,
 }

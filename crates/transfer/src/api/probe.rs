@@ -17,7 +17,8 @@ use crate::options::ReachOptions;
 use crate::probe::{Found, Measured, PathFound, ProbeOptions, probe};
 use crate::progress::Cancel;
 
-/// Events that may wait for a slow reader: more than any probe reports.
+/// Maximum number of events that wait for a slow reader: more than a probe with the default rates
+/// reports.
 const EVENTS: usize = 1024;
 
 /// An event of a running probe.

@@ -80,8 +80,8 @@ fn no_majority(found: &[(usize, String, Found)]) -> Error {
     Error::new(ErrorKind::RemoteFile, what).advise(advice)
 }
 
-/// Returns a digest of the properties that sources of one object share: names, sizes and content.
-/// Times, permissions and the name of the top entry may differ.
+/// Returns a digest of the properties that sources of one object share: names, kinds, sizes, the
+/// targets of links, and content. Times, permissions and the name of the top entry may differ.
 fn identity(manifest: &Manifest, values: &[Digest]) -> Digest {
     let mut hasher = blake3::Hasher::new();
     for (entry, number) in manifest.entries().iter().zip(0..) {
