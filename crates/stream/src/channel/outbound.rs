@@ -1,5 +1,5 @@
 //! The sending end of a flow of datagrams: at a client that sends, and at a server for a
-//! subscriber. A code protects groups of datagrams: each group is followed by its repairs.
+//! subscriber. With a code, each group of datagrams is followed by its repairs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use longhaul_proto::stream;
 use longhaul_proto::time::Span;
 use longhaul_proto::wire::header::Kind;
 
-/// How long a group of the code may stay incomplete before its repairs are sent.
+/// How long a group of the code may stay incomplete before its repairs are sent. A deadline replaces
+/// this wait.
 pub(super) const WAIT: Span = Span::from_millis(20);
 /// Possible UDP payload of a datagram, in bytes. The minimum fits into the smallest IPv6 MTU, 1280
 /// bytes.
@@ -24,7 +25,7 @@ pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 pub(super) enum Sending {
     /// The whole message has left this host.
     Left,
-    /// A part of the message could not be sent.
+    /// The message, or a part of it, could not be sent.
     Failed,
     /// The message was not sent, because it would have arrived after its deadline.
     Late,

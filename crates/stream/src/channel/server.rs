@@ -401,7 +401,8 @@ impl Taking {
     }
 }
 
-/// Interval at which a sender of datagrams learns how many of its messages were lost.
+/// Interval at which a sender of datagrams learns how many of its messages were lost, and a
+/// subscriber with a deadline how many messages were late.
 pub(super) const COUNTED: Duration = Duration::from_secs(1);
 /// How long to wait for datagrams after a sender has ended its stream. Also the interval of checks
 /// whether a silent subscriber sends control datagrams again.
@@ -438,7 +439,7 @@ async fn bring(
     }
 }
 
-/// Encodes the next item for a subscriber; returns its size.
+/// Encodes the next item for a subscriber; returns its approximate size.
 pub(super) fn queue(writer: &mut FrameWriter, taken: &FromLog, next: u64) -> Result<usize, Error> {
     let mut told = |told| writer.queue(&ChannelTell { told: Some(told) });
     match taken {
