@@ -1,4 +1,5 @@
-//! A subscriber's measurements of its channel.
+//! A subscriber's measurements of its channel. A sender measures its content and rates in the same
+//! way.
 
 use super::Message;
 use crate::stream;
@@ -11,15 +12,16 @@ const WINDOW: Span = Span::from_secs(1);
 /// Measurements of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// Messages delivered.
+    /// Messages that have arrived; at a sender, messages that have left its queue.
     pub messages: u64,
-    /// Bytes of content delivered.
+    /// Content of these messages.
     pub bytes: Bytes,
-    /// Messages that were lost: on the path, or because the subscriber was too slow.
+    /// Messages that were lost: on the path, or because the subscriber was too slow or
+    /// disconnected.
     pub lost: u64,
     /// Messages that arrived after a message that was sent later.
     pub reordered: u64,
-    /// Rate of delivered content over the last one to two seconds.
+    /// Rate of this content over the last one to two seconds.
     pub goodput: Rate,
     /// Rate of the bytes that [`Meter::on_bytes`] counted over the last one to two seconds.
     pub throughput: Rate,
@@ -35,7 +37,7 @@ impl Stats {
     }
 }
 
-/// Measures a channel at its subscriber.
+/// Measures a channel at a subscriber or a sender.
 #[derive(Clone, Debug)]
 pub struct Meter {
     stats: Stats,
@@ -65,8 +67,8 @@ impl Meter {
         }
     }
 
-    /// Notes a delivered message. It counts for the jitter only if the previous message had the
-    /// same sender.
+    /// Notes a message that has arrived or, at a sender, has left the queue. The message counts for
+    /// the jitter only if the previous message had the same sender.
     pub fn on_message(&mut self, now: Time, message: &Message) {
         self.stats.messages += 1;
         let len = message.bytes.len() as u64;

@@ -24,7 +24,8 @@ use crate::link::{LeastRtt, Link};
 use crate::send::ethernet;
 use crate::terms::{self, keys, micros};
 
-/// Maximum content that waits for the server, in KiB; each message counts 1 KiB more.
+/// Maximum content that waits for the server, in KiB. A message counts as its length in KiB,
+/// rounded down, plus one.
 const ROOM: usize = 64 << 10;
 /// Maximum number of messages that wait for the server's acknowledgement.
 const WINDOW: usize = 8_192;
@@ -104,7 +105,7 @@ pub(super) struct Shared {
     waiting: Mutex<Waiting>,
     changed: Notify,
     room: Arc<Semaphore>,
-    /// Measures the content of sent messages, and all sent bytes.
+    /// Measures the content of the messages that left the queue, and all sent bytes.
     meter: Mutex<Meter>,
 }
 
@@ -182,7 +183,8 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the amount of sent content, and its rates.
+    /// Returns the content of the messages that left the queue, and the rates of this content and
+    /// of all sent bytes.
     pub fn stats(&self) -> Stats {
         self.shared.meter().stats(clock::now())
     }

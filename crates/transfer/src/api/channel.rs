@@ -204,8 +204,8 @@ pub struct ChannelInput {
 impl ChannelInput {
     /// Sends a message of up to 16 MiB, with a key (words joined by slashes) or without one. In the
     /// mode `Latest` the call never waits, and the message replaces a waiting message with the same
-    /// key. In the other modes the call waits while 64 MiB of messages wait for the server; each
-    /// message counts with 1 KiB more than its length.
+    /// key. In the other modes the call waits while 64 MiB of messages wait for the server; a
+    /// message counts as its length, rounded down to whole KiB, plus 1 KiB.
     ///
     /// # Errors
     /// The key is invalid, the message is too long; or the channel has ended, and
@@ -271,9 +271,10 @@ pub struct ChannelSent {
     pub late: u64,
     unsent: u64,
     failed: u64,
-    /// Content that was sent.
+    /// Content of the messages that have left the queue, including those that could not be sent or
+    /// were too old.
     pub bytes: Bytes,
-    /// Rate of content sent, over the last one to two seconds.
+    /// Rate of this content, over the last one to two seconds.
     pub goodput: Rate,
     /// Rate of all bytes sent, including headers, keys and repairs, over the last one to two
     /// seconds.
@@ -358,8 +359,9 @@ impl fmt::Debug for ChannelReceiver {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChannelEvent {
-    /// This client has entered the room. The event is repeated after a restart of the server; the
-    /// number of messages lost before a repeated event is unknown.
+    /// This client has entered the room. The event is repeated when the server has created the room
+    /// anew, for example after a restart; the number of messages lost before a repeated event is
+    /// unknown.
     Joined,
     /// A message.
     Message(ChannelMessage),
@@ -392,9 +394,9 @@ pub struct ChannelMessage {
 pub struct ChannelReceived {
     /// Whether the connection is up.
     pub connected: bool,
-    /// Messages delivered.
+    /// Messages that have arrived, including those that wait for the program.
     pub messages: u64,
-    /// Bytes of the delivered messages.
+    /// Bytes of these messages.
     pub bytes: Bytes,
     /// Messages that were lost: on the path, or because this client was too slow or disconnected.
     pub lost: u64,
@@ -406,9 +408,9 @@ pub struct ChannelReceived {
     pub restored: u64,
     /// Messages that arrived after a message that was sent later.
     pub reordered: u64,
-    /// Messages that wait for the program.
+    /// Events that wait for the program; most of them are messages.
     pub queue: u64,
-    /// Rate of delivered content, over the last one to two seconds.
+    /// Rate of the content of arrived messages, over the last one to two seconds.
     pub goodput: Rate,
     /// Rate of received content, over the last one to two seconds; in the mode `Multicast`, rate
     /// of the datagrams that completed a message.

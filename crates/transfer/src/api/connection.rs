@@ -127,7 +127,8 @@ impl Connection {
     /// [`Connection::list`].
     ///
     /// # Errors
-    /// `path` is not a regular file or may not be read, or the connection is lost.
+    /// `path` is not a regular file or may not be read, too many files are open at the host, or the
+    /// connection is lost.
     pub async fn open_file(&self, path: impl AsRef<Path>) -> Result<RemoteFile, Error> {
         self.open_by(path.as_ref(), false, None).await
     }
