@@ -13,8 +13,8 @@ use longhaul_proto::stream;
 use longhaul_proto::time::Span;
 use longhaul_proto::wire::header::Kind;
 
-/// How long a group of the code may stay incomplete before its repairs are sent. A deadline replaces
-/// this wait.
+/// How long a group of the code may stay incomplete before its repairs are sent. A deadline
+/// replaces this wait.
 pub(super) const WAIT: Span = Span::from_millis(20);
 /// Possible UDP payload of a datagram, in bytes. The minimum fits into the smallest IPv6 MTU, 1280
 /// bytes.
