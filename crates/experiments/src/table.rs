@@ -275,7 +275,7 @@ impl Table {
     }
 
     /// The table as Markdown. Empty columns are omitted, except `simulated`; the column of runs
-    /// appears if there are `several`.
+    /// appears only if there are `several`.
     pub(crate) fn markdown(&self, several: bool) -> String {
         let filled = |column: &Column| match column {
             Column::Case | Column::What | Column::Simulated => true,

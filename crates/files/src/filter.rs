@@ -50,7 +50,7 @@ const MAX_ONLY_BYTES: usize = 512 << 10;
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// Selects the files of a tree copy. The first matching glob decides; size limits apply to every
-/// file, independent of the globs.
+/// file, independently of the globs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// Exclude paths that match this glob.

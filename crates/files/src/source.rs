@@ -94,7 +94,7 @@ impl Source {
     ///
     /// # Errors
     /// No source exists or can be read (`File`); a folder without `recursive`, two sources with the
-    /// same name, an invalid filter, or more than 65,535 sources (`Request`).
+    /// same name, an invalid filter, no place, or more than 65,535 places (`Request`).
     pub fn open(places: &[Place], options: &SourceOptions) -> Result<Source, Error> {
         Source::open_within(places, options, Box::new(()))
     }

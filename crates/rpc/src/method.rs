@@ -74,7 +74,7 @@ impl Methods {
     }
 
     /// Starts run number `run` of a method. The method reports its end to `orders`. Dropping the
-    /// returned value stops the method.
+    /// returned value stops the method. `None` if there is no such method.
     pub(crate) fn run(
         &self,
         call: longhaul_proto::rpc::Call,

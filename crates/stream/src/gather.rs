@@ -103,7 +103,7 @@ struct Run {
     number: u64,
     terms: Terms,
     core: Core,
-    /// One-way delay from the sender to this end: half of the round-trip times of both hops.
+    /// One-way delay from the sender to this end: half the sum of both hops' round-trip times.
     path: Span,
     frames: BTreeMap<u32, Frame>,
     /// Once the stream has ended: the time after which no more frames are expected, and the total

@@ -56,7 +56,7 @@ pub(crate) struct Member {
     pub(crate) flow: FlowId,
     pub(crate) rtt: LeastRtt,
     pub(crate) seen: Option<Seen>,
-    /// The number of this receiver's current data keys.
+    /// The serial number of this receiver's current data keys.
     epoch: u64,
     /// The number of frames, if the stream ended while this receiver was in the room.
     ended: Option<u32>,

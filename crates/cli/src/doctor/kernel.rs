@@ -100,7 +100,7 @@ fn send_buffer(most: &[u64]) -> Finding {
 }
 
 /// Checks the kernel's TCP buffers. A connection's window is at most half its buffer. A small
-/// buffer is only a warning, because longhaul uses TCP only if UDP is blocked or if you choose it.
+/// buffer is only a warning, because longhaul uses TCP only if UDP is blocked or the user chose it.
 fn tcp(want: Want) -> Vec<Finding> {
     let look = |name: &'static str, key: &str| {
         let limits = numbers(&format!("/proc/sys/net/ipv4/{key}"))?;

@@ -88,8 +88,9 @@ pub(super) struct EarlyDatagrams {
     announced: HashMap<FlowId, (IpAddr, Time)>,
     flows: HashMap<FlowId, HeldFlow>,
     total: usize,
-    /// Bytes kept for all flows that were not announced, and each network's share of them.
+    /// Bytes kept for all flows that were not announced.
     unannounced: usize,
+    /// Each network's share of the flows that were not announced.
     shares: HashMap<Network, Share>,
     /// Nothing expires before this time. Stored because the receive thread needs this time before
     /// every sleep.

@@ -64,7 +64,7 @@ pub(super) struct Incoming {
 /// A message of a request, and its effect on the counters.
 pub(super) struct RequestMessage {
     pub(super) report: Report,
-    /// Missing blocks in the message that are known to have been sent.
+    /// Number of missing blocks in the message that are known to have been sent.
     pub(super) lost: u32,
     /// Number of blocks in `lost` that no earlier message counted as lost.
     pub(super) newly_lost: u32,

@@ -28,7 +28,7 @@ const BUFFER_FOR_WINDOW: u64 = 4;
 /// Connections that may wait for accept.
 const BACKLOG: i32 = 1_024;
 
-/// A bulk transfer over the kernel's TCP, memory to memory, without encryption and verification.
+/// A bulk transfer over the kernel's TCP, memory to memory, without encryption or verification.
 #[derive(Clone, Debug)]
 pub struct KernelTcp {
     /// The sending host.
@@ -144,7 +144,7 @@ impl Running {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the transfer to stop; unsent data is discarded.
+    /// Asks the transfer to stop; unsent data are discarded.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -74,10 +74,10 @@ impl EmulationSpec {
     /// The hosts and the network of `scenario`. A host's card becomes a router `HOST-card`, with a
     /// link of the card's rate from the host and one to the host. The host's programs wait for the
     /// card, unless the scenario gives the card a queue (`nic-queue`): then the card drops the
-    /// excess. The receiving program's rate and its socket buffer become a router `HOST-program`
-    /// on the last link of every route to the host. Packets that exceed the buffer are therefore
-    /// lost before the real program could count them. Limits of sending programs and of disks are
-    /// left out.
+    /// excess. The receiving program's rate and its socket buffer become the link from a router
+    /// `HOST-program` to the host, the last link of every route to the host. Packets that exceed
+    /// the buffer are therefore lost before the real program could count them. Limits of sending
+    /// programs and of disks are left out.
     pub fn of(scenario: &Scenario) -> EmulationSpec {
         let n = scenario.hosts.len();
         let cards: Vec<(usize, Rate)> = scenario

@@ -69,7 +69,8 @@ mod tests {
     #[test]
     fn flows_of_one_port_share_its_drops_in_proportion_to_their_arrivals() {
         let (mut first, mut second) = (Refusals::new(port(0, 0)), Refusals::new(port(0, 0)));
-        // The port has received 1,000 datagrams and dropped 100; a quarter were for the first flow.
+        // The port has received 1,000 datagrams, a quarter of them for the first flow, and the
+        // kernel has dropped 100.
         let now = port(1_000, 100);
         assert_eq!((first.dropped(now, 250), second.dropped(now, 750)), (25, 75));
         // Now only the second flow receives.
