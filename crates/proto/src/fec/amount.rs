@@ -99,8 +99,8 @@ impl Course {
 }
 
 /// Returns the smallest m for which a block fails with a probability of at most `epsilon`. A block
-/// fails if more than m of its `originals` + m packets are lost. For k originals, independent losses
-/// of ratio L, and ε = `epsilon`, this is P(Bin(k + m, L) > m) ≤ ε. The result is exact: the
+/// fails if more than m of its `originals` + m packets are lost. With k originals, independent
+/// losses of ratio L, and ε = `epsilon`, this is P(Bin(k + m, L) > m) ≤ ε. The result is exact: the
 /// computation tracks the probability of each number of losses from packet to packet, in about
 /// k·√(k·L·burst) steps.
 ///

@@ -61,7 +61,8 @@ pub(crate) struct SenderCounters {
     pub(crate) streams: u32,
     /// Whether `streams` was the best of the numbers tried.
     pub(crate) streams_found: bool,
-    /// The path's properties as the rate control measured them.
+    /// The path's properties as the rate control measured them last. The time during which other
+    /// traffic shared the path is the sum over all passes and attempts.
     pub(crate) found: Found,
 }
 

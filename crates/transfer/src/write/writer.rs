@@ -57,7 +57,7 @@ pub(super) fn begin(
     begin_patient(destination, incoming, shared, missing_digests::PATIENCE)
 }
 
-/// As [`begin`], with a timeout for missing digests.
+/// As [`begin`], with the timeout `patience` for missing digests.
 pub(crate) fn begin_patient(
     destination: Box<dyn Open>,
     incoming: Incoming,
