@@ -16,8 +16,9 @@ use super::manifest::FileTime;
 use super::place::{Found, Place, file_error};
 use super::store::{self, Access, Attributes, FileKind, OpenFile, SharedFolder};
 
-/// Identifies one version of a file. The system sets the change time at each write, so a rewritten
-/// file has another stamp, whatever its modification time.
+/// Identifies one version of a file. The system sets the change time at each write. So a rewritten
+/// file has another stamp, whatever its modification time, unless the file system's clock shows the
+/// same time at both changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Device and inode.
