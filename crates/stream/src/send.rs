@@ -45,7 +45,8 @@ pub struct Wish {
     pub overflow: Overflow,
     /// Number of receivers to wait for before the first frame is taken.
     pub receivers: u32,
-    /// UDP payload of a datagram in bytes; `None` uses a size that fits every Ethernet path.
+    /// UDP payload of a datagram in bytes. `None` uses the largest size that passes on the path to
+    /// the server, up to the size that fits every Ethernet path.
     pub datagram: Option<u16>,
     /// How to meet the deadline; `None` chooses repair or code from the measured path.
     pub way: Option<Way>,

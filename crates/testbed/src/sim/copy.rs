@@ -103,10 +103,11 @@ pub(super) struct CopyAgent {
     pub(super) socket_lost: u64,
     /// Datagrams that arrived after the receiver had forgotten the flow.
     pub(super) late: u64,
-    /// When the object was complete at the receiving host (`whole`), when it was complete on the
-    /// disk (`stored`), and when the sender knew (`known`).
+    /// When the object was complete at the receiving host.
     pub(super) whole: Option<Time>,
+    /// When the object was complete on the disk.
     pub(super) stored: Option<Time>,
+    /// When the sender knew that the object was complete.
     pub(super) known: Option<Time>,
     /// The receiver's counters, kept when the receiver forgets the flow.
     pub(super) closed: Option<ReceiverAccounting>,
