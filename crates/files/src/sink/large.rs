@@ -432,7 +432,7 @@ impl Large {
         Ok(())
     }
 
-    /// Records the partial file in `left`, if all its chunks are in the journal.
+    /// Records the partial file in `left`, if all its verified chunks are in the journal.
     pub(super) fn leave(&self, left: &Left) {
         let open = self.file.as_ref().and_then(|file| file.attributes().ok());
         let modified = open.map(|found| found.modified).or(self.closed);

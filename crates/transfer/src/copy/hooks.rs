@@ -66,9 +66,9 @@ pub(super) struct State {
     last_count: u64,
     recent: Recent,
     path: PathWatch,
-    /// Bytes that existed at the destination when the first attempt made its plan.
+    /// Bytes that existed at the destination according to the copy's first plan.
     pub(super) resumed: Option<u64>,
-    /// Bytes that this attempt found at the destination.
+    /// Bytes that were reported as existing when this attempt's plan arrived.
     found: u64,
     pub(super) skipped: u64,
     /// The failed entries of this attempt, by path; each is reported at most once.
@@ -77,7 +77,7 @@ pub(super) struct State {
     failed_bytes: usize,
     /// The number of attempts so far.
     pub(super) attempts: u32,
-    /// A source file that changed while this attempt read it, and the number of such files.
+    /// The first source file that changed while this attempt read it, and the number of such files.
     changed: Option<(PathBuf, u64)>,
     /// Remaining attempts for changed source files.
     pub(super) rereads: u32,
@@ -85,7 +85,7 @@ pub(super) struct State {
     pub(super) single: bool,
     /// Whether the plan of this attempt has arrived.
     planned: bool,
-    /// Whether the best number of connections has been reported.
+    /// Whether the number of connections of this attempt has been reported.
     streams_reported: bool,
     /// The counters of earlier attempts.
     pub(super) earlier: Counters,
