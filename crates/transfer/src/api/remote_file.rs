@@ -21,8 +21,10 @@ use crate::list::FileTime;
 ///
 /// The connection's encryption authenticates each byte. A chunk is 1 MiB, counted from the start of
 /// the file. If a read covers a whole chunk, the client also verifies the chunk before it returns
-/// the bytes. The chunk's BLAKE3 value must equal the value that the server computed when it first
-/// read the chunk. So all clients see the same bytes. Partial chunks are not hashed.
+/// the bytes. The chunk's BLAKE3 value must equal the value that the server sends: the value that
+/// the server remembers from an earlier read of the chunk, or else computes for this read. So all
+/// clients see the same bytes as long as the server remembers the value. Partial chunks are not
+/// hashed.
 ///
 /// The server answers the reads of a file in the order in which they start. Up to 32 MiB are in
 /// flight or wait for the caller; a read whose data are not taken blocks the reads after it. Clones
