@@ -204,7 +204,8 @@ impl CopyRequest {
 
     /// Sets how many events may wait for a slow reader, by default 1,024. Further events are
     /// dropped, except failures of files and sources;
-    /// [`Event::Lagged`](super::Event::Lagged) counts the dropped events.
+    /// [`Event::Lagged`](super::Event::Lagged) counts the dropped events. A newer progress event
+    /// replaces an unread one, which is not counted.
     pub fn event_capacity(self, events: usize) -> CopyRequest {
         CopyRequest { events, ..self }
     }

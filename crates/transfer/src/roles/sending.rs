@@ -62,7 +62,8 @@ pub(crate) struct SendingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end decides if the path lets datagrams through. Only a client decides.
+    /// Whether this end is the client. Only the client decides if the path lets datagrams through,
+    /// and only the client processes the server's messages about waits and names of files.
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
