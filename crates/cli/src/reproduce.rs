@@ -105,7 +105,8 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Error> {
     ids.iter().map(find).collect()
 }
 
-/// Runs the experiments. Returns whether all pages match the committed ones, or were updated.
+/// Runs the experiments. Returns `false` if a page or figure differs from the committed one and was
+/// not updated.
 fn reproduce(experiments: &[&'static Experiment], args: &ReproduceArgs) -> Result<bool, Error> {
     let folder = match &args.results {
         Some(folder) => Some(folder.clone()),
@@ -288,7 +289,8 @@ fn emulate_updates(_: &Emulator, _: &[Vec<(String, UpdatesRun)>], _: &mut Page, 
 #[cfg(not(target_os = "linux"))]
 fn emulate(_: &mut Emulator, _: &[Case], _: &Outcomes, _: &mut Page, _: Option<&Path>) {}
 
-/// Machine, date and commit of emulated values; the commit is that of the repository of `folder`.
+/// Date, machine and commit of emulated values. The commit is that of the repository of `folder`,
+/// or of the current folder.
 fn provenance(folder: Option<&Path>) -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
     let cores = thread::available_parallelism().map_or(1, usize::from);

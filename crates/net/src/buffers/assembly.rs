@@ -20,9 +20,10 @@ use crate::buffers::repair::{Repair, Symbols};
 /// The outcome for the payload of a block, or of a coded symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed<E> {
-    /// The block was written to its place.
+    /// The block was written to its place, or the symbol to the buffer of its chunk's symbols.
     Filled(Block),
-    /// The block was a duplicate: its place was not lent.
+    /// The block or symbol was a duplicate, or its chunk is complete or skipped. Nothing was
+    /// written.
     Present(Block),
     /// There is no buffer for the block's chunk or its symbols. The block counts as never received.
     NoRoom,

@@ -4,11 +4,13 @@
 //!    train; the receiver times the train and reports the result. Until the report arrives only a
 //!    limited trickle follows.
 //! 2. **Epochs.** The sender holds a rate until the receiver has reported on enough datagrams sent
-//!    at that rate. An epoch takes one and a half round trips. The arrival rate is compared with
-//!    the departure rate, because a sender slower than its rate says nothing about the path.
-//! 3. **Up.** A clean epoch (no growing queue, no excess loss) raises the rate: towards the rate of
-//!    the last train if there is one, else by a small step. After a rate that was too high (a
-//!    *ceiling*), the rate stays near the ceiling for some epochs; then a train probes again.
+//!    at that rate. An epoch takes about one and a half round trips, and longer on a short or slow
+//!    path. The arrival rate is compared with the departure rate, because a sender slower than its
+//!    rate says nothing about the path.
+//! 3. **Up.** A clean epoch (no growing queue, no excess loss) raises the rate: towards the rate
+//!    that the last trains showed if it is higher, else by a step, which is large only while the
+//!    path's rate is unknown. After a rate that was too high (a *ceiling*), the rate stays near the
+//!    ceiling for some epochs; then a train probes again.
 //! 4. **Down.** A queue fills if datagrams arrive slower than they left while the round-trip time
 //!    grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. The
 //!    round-trip time counts as high only if two pulses (the receiver's periodic reports) in a row
@@ -16,11 +18,11 @@
 //!    socket also counts as a queue: the receiver subtracts from the round-trip time only its own
 //!    delay since it read the datagram.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
-//!    neither a ceiling nor that ratio is known, the sender sends more: if more arrives, the path
-//!    loses that share at any rate. Later, the sender instead reduces its rate to the delivery
-//!    rate. If we caused the loss, the loss stops and as much arrives as before; if the path loses
-//!    that share anyway, less arrives. On a lossy path a short dip repeats this check from time to
-//!    time.
+//!    neither a ceiling nor that ratio is known, and less than a fifth is lost, the sender sends
+//!    more: if more arrives, the path loses that share at any rate. Otherwise the sender reduces
+//!    its rate to a little below the delivery rate. If we caused the loss, the loss stops and as
+//!    much arrives as before; if the path loses that share anyway, less arrives. On a lossy path a
+//!    short dip repeats this check from time to time.
 //!
 //! **Jitter** spoils single trains: if the round-trip time varies before the first rate takes
 //! effect ([`jitter`](super::jitter)), the rate doubles, and then follows several trains together
@@ -84,9 +86,11 @@ const BELOW: f64 = 0.97;
 const REFUTED: f64 = 1.07;
 /// Factors by which a clean epoch raises the rate: [`GUESSED`] if nothing is known; [`DOUBLED`],
 /// once, if jitter made the first train useless; [`CAREFUL`] after a ceiling was refuted, a raised
-/// rate was tried or trains were timed poorly; [`NEAR`] after a well-timed train. The rate rises
-/// towards the rate of poorly timed trains by a factor between [`CAREFUL`] and [`JUMP`]. While the
-/// controller is `blind`, each clean epoch adds [`FASTER`] to the factor, up to [`FASTEST`].
+/// rate was tried or trains were timed poorly; [`NEAR`] after a well-timed train, then in steps
+/// that double up to [`GUESSED`]; [`NEAR`] at every epoch once an overload has shown a ceiling. The
+/// rate rises towards the rate of poorly timed trains by a factor between [`CAREFUL`] and [`JUMP`].
+/// While the controller is `blind`, each clean epoch adds [`FASTER`] to the factor, up to
+/// [`FASTEST`].
 const GUESSED: f64 = 1.5;
 const DOUBLED: f64 = 2.0;
 const CAREFUL: f64 = 1.25;

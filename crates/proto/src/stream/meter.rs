@@ -5,7 +5,8 @@ use crate::fec::Losses;
 use crate::time::{Span, Time};
 use crate::units::LossRatio;
 
-/// Each count is kept for one to two windows of this length.
+/// Each count is kept for one to two windows of this length. A window ends at the first datagram
+/// after this time, so a pause lengthens it.
 const WINDOW: Span = Span::from_secs(15);
 /// Minimum loss ratio until [`ENOUGH`] datagrams were sent.
 const BEFORE: f64 = 0.005;
