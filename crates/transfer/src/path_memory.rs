@@ -83,7 +83,8 @@ impl PathMemory {
         Ok(self.entries()?)
     }
 
-    /// Removes the paths to the network of `host`, or all paths; returns their number.
+    /// Removes the paths to the network of `host`, or all paths. Returns their number; if all paths
+    /// of an invalid file are removed, returns 0.
     ///
     /// # Errors
     /// [`ErrorKind::LocalFile`]: the file cannot be changed; with a `host`, also as

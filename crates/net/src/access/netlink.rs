@@ -14,23 +14,28 @@ use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, soc
 const HEADER: usize = 16;
 /// Bytes of the header of an attribute.
 const ATTRIBUTE: usize = 4;
-/// Maximum bytes of the kernel's answer per call, and maximum number of calls for a listing.
-/// Connections beyond these limits are left out.
+/// Maximum bytes of the kernel's answer per call.
 const ANSWER: usize = 32 << 10;
+/// Maximum number of calls for a query. Connections that do not fit into these answers are left
+/// out.
 const MOST_ANSWERS: usize = 64;
 
 const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
 const LISTING: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
 
-/// `SOCK_DIAG_BY_FAMILY` of linux/sock_diag.h; `TCP_ESTABLISHED` of net/tcp_states.h;
-/// `INET_DIAG_INFO` of linux/inet_diag.h.
+/// `SOCK_DIAG_BY_FAMILY` of linux/sock_diag.h.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// `TCP_ESTABLISHED` of net/tcp_states.h.
 const ESTABLISHED: u32 = 1;
+/// `INET_DIAG_INFO` of linux/inet_diag.h.
 const INET_DIAG_INFO: u16 = 2;
-/// Offsets of the addresses and the cookie in `struct inet_diag_msg`, and its length.
+/// Offset of the source address in `struct inet_diag_msg`.
 const DIAG_SOURCE: usize = 8;
+/// Offset of the destination address in `struct inet_diag_msg`.
 const DIAG_DESTINATION: usize = 24;
+/// Offset of the cookie in `struct inet_diag_msg`.
 const DIAG_COOKIE: usize = 44;
+/// Bytes of `struct inet_diag_msg`.
 const DIAG_LEN: usize = 72;
 /// Offset of the received bytes in `struct tcp_info` (linux/tcp.h), which only grows at its end.
 const BYTES_RECEIVED: usize = 128;
@@ -41,8 +46,9 @@ pub(super) struct Interface {
     pub(super) name: String,
     /// The interface's link type: an ARP hardware type (`ARPHRD_…`).
     pub(super) kind: u16,
-    /// Received bytes and packets, link headers included.
+    /// Received bytes, link headers included.
     pub(super) bytes: u64,
+    /// Received packets.
     pub(super) packets: u64,
 }
 
@@ -51,6 +57,7 @@ pub(super) struct Interface {
 pub(super) struct Connection {
     /// The connection's unique cookie.
     pub(super) cookie: [u8; 8],
+    /// Received bytes.
     pub(super) received: u64,
 }
 

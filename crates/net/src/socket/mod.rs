@@ -27,8 +27,8 @@ pub const RECEIVE_BUFFER: usize = 32 << 20;
 pub(crate) const MESSAGES: usize = 8;
 /// Bytes of one message: the longest train that the kernel joins.
 const MESSAGE_LEN: usize = 1 << 16;
-/// The largest datagram that a common link carries whole (jumbo frames). Larger datagrams are sent
-/// only at the user's request, as IP fragments.
+/// The largest datagram that a common link carries whole (jumbo frames) over IPv4. Larger datagrams
+/// are sent only at the user's request, as IP fragments.
 pub const LARGEST_WHOLE: u16 = 9000 - 20 - 8;
 /// How long to wait for room in the send buffer before the datagrams count as lost.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -47,7 +47,7 @@ pub(crate) enum SizeSearch {
     No,
     /// Search during the handshake, and at most [`SEARCH_EXTRA`] longer.
     DuringHandshake,
-    /// Search until the size is known, which takes a few more round trips.
+    /// Search until the size is known, for at most [`SEARCH_ROUNDS`] more round trips.
     Whole,
 }
 
