@@ -186,7 +186,7 @@ fn wants_events(argv: &[OsString]) -> bool {
 }
 
 /// Converts the parser's error: its first line and the names of missing arguments become the error,
-/// and its tips become the advice.
+/// and its tips become the advice. Without tips, the advice is the command that prints the help.
 fn as_event(said: &str, subcommand: &str) -> Error {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

@@ -40,8 +40,9 @@ impl Program {
     }
 
     /// Makes the calls over the connection `first`. After a loss, retries `connect` for at most
-    /// `retry_for`. Returns when `ends` completes, or when the program holds no handle and no call
-    /// is pending. After a failure all pending and further calls return its reason.
+    /// `retry_for`. If `connect` fails for good, or a connection ends with another error than a
+    /// loss, all pending and further calls return the reason. Returns when `ends` completes, or
+    /// when the program holds no handle and no call is pending.
     pub async fn run(
         self,
         first: Connected,

@@ -1,7 +1,7 @@
 //! GTP: group transport into one receiver. Quoted sentences are from the paper.
 //!
 //! `slow_start`: Figure 1. `tables`: Tables 2 to 5. `dynamics`: Figures 7 to 12, rates over time.
-//! `neighbours`: other traffic, and control by delay. `scale`: a thousand senders.
+//! `neighbours`: other traffic, and control by delay. `scale`: up to a thousand senders.
 
 mod dynamics;
 mod neighbours;

@@ -18,7 +18,7 @@ pub enum RangesError {
 }
 
 impl Ranges {
-    /// Returns the wire form of ascending, disjoint, non-empty ranges.
+    /// Returns the wire form of ascending, non-empty ranges of which no two touch or overlap.
     pub fn encode(ranges: impl IntoIterator<Item = std::ops::Range<u64>>) -> Ranges {
         let mut end = 0;
         let mut steps = Vec::new();

@@ -25,6 +25,7 @@ pub(super) struct Rehearsal {
     plan: Option<Plan>,
     /// Entries that need no copy, because equal ones exist.
     skipped: Vec<u32>,
+    /// The entries that failed at the source, and whether each changed while it was read.
     failed_at_source: BTreeMap<u32, bool>,
     failures_reported: usize,
 }
