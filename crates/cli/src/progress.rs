@@ -116,6 +116,7 @@ pub(crate) fn can_draw() -> bool {
 
 /// The bar and its numbers.
 const BAR: &str = "[{bar:12}] {wide_msg}";
+/// A text without a bar.
 const LINE: &str = "{wide_msg}";
 
 /// Minimum number of columns for the bar next to its numbers.

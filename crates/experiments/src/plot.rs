@@ -14,6 +14,7 @@ const WIDTH: u32 = 860;
 const HEIGHT: u32 = 440;
 /// The width of the legend on the right.
 const LEGEND: u32 = 230;
+/// The height of a line of the legend.
 const LEGEND_LINE: i32 = 20;
 /// A linear axis whose values are all closer to zero than this shows 0 to 1.
 const LEAST: f64 = 1e-9;

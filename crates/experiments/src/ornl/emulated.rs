@@ -8,9 +8,9 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::{Variant, vary};
 use crate::table::{Published, Row, Table, emulated_value};
 
-/// The names of the two conditions, and their loss ratios. The study's second is "--drop 0.0107",
-/// in per cent.
+/// The names of the two conditions.
 const LOSSES: [&str; 2] = ["loss 0", "loss 0.0107 %"];
+/// The loss ratios of the two conditions. The study's second is "--drop 0.0107", in per cent.
 const SHARES: [&str; 2] = ["0", "0.0107%"];
 
 /// Section 4.3.1: rate, lost, retransmitted, sent, duplicates.

@@ -8,8 +8,9 @@ use crate::ends::{Flows, ReceivingEnd, ReceivingFlow, Tallies};
 use crate::time::{Span, Time};
 use crate::wire::{Ack, Closing, Control, Selective};
 
-/// An acknowledgement is delayed by at most a quarter of a round trip, within these limits.
+/// Lower limit of an acknowledgement's longest delay, which is a quarter of a round trip.
 const SHORTEST_DELAY: Span = Span::from_millis(1);
+/// Upper limit of an acknowledgement's longest delay.
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
 /// FOBS's receiver for any number of flows.

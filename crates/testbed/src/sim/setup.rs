@@ -15,8 +15,9 @@ use crate::scenario::Transfer;
 
 /// Header and tag of a sealed datagram, in bytes.
 pub(super) const OVERHEAD: u32 = 32;
-/// The chunk size of the real program, and its default segment size.
+/// The chunk size of the real program.
 const CHUNK: Bytes = Bytes::mebi(1);
+/// The default segment size of the real program.
 const SEGMENT: Bytes = Bytes::mebi(16);
 /// The memory of a copy that writes to a disk, at a receiving host without a memory limit: its
 /// first grant, and the maximum amount of received data that wait for the disk.

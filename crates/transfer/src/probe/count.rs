@@ -25,12 +25,17 @@ const APPLICATION: usize = 32 << 20;
 /// The arrivals so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
+    /// Number of datagrams.
     received: u64,
+    /// Bytes of UDP payload.
     bytes: u64,
     /// The time of the first batch (one call of `on_batch`), and its bytes.
     first: Option<(Time, u64)>,
+    /// The time of the last batch.
     last: Time,
+    /// The highest packet number.
     highest: Option<u64>,
+    /// Number of datagrams that arrived after a datagram with a higher packet number.
     reordered: u64,
 }
 
