@@ -9,7 +9,7 @@ use longhaul_files::Stamp;
 /// Version of a file for comparisons.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
-    /// A strong ETag, with its quotes.
+    /// A strong ETag, with its quotes; empty for a folder.
     pub(crate) etag: String,
     /// Modification time in whole seconds; `None` before 1970 or after the year 9999.
     pub(crate) modified: Option<SystemTime>,

@@ -1,6 +1,5 @@
 //! Valid lists of files that nobody requested: sent by a hostile server to the real client of a
-//! pull, and by a hostile client to the real server. Also a pass that uses the flow id of an earlier
-//! pass.
+//! pull, and by a hostile client to the real server. Also a pass that reuses a flow id.
 
 use longhaul_files::manifest::FileTime;
 use longhaul_files::{CHUNK, Kind, Listed, Manifest, Shape};

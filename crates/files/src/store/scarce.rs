@@ -53,7 +53,7 @@ fn share(most: usize, waiting: usize, limit: usize) -> usize {
     if waiting == 0 { most.min(limit / PARTS).max(1) } else { 1 }
 }
 
-/// A file or folder whose close wakes a waiting open.
+/// A file or folder whose close wakes all waiting opens.
 #[derive(Debug)]
 pub(super) struct Handle<T>(Option<T>);
 

@@ -54,7 +54,7 @@ fn word(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// The attributes above a line that matter to callers.
+/// Those attributes above a line that matter to callers.
 fn attributes(lines: &[&str], at: usize) -> Vec<String> {
     let above = lines[..at].iter().rev().map(|line| line.trim());
     let above = above.take_while(|line| line.starts_with("#[") || line.starts_with("///"));
