@@ -40,6 +40,7 @@ pub(super) struct ClientHooks {
     pub(super) board: Arc<Board>,
     /// Set by the watchdog when UDP no longer passes but TCP does.
     pub(super) udp_cut: Rc<Cell<bool>>,
+    /// Whether this side sends the data.
     pub(super) sends: bool,
     pub(super) stall: Duration,
     pub(super) names: Names,
@@ -70,6 +71,7 @@ pub(super) struct State {
     pub(super) resumed: Option<u64>,
     /// Bytes that were reported as existing when this attempt's plan arrived.
     found: u64,
+    /// Number of files that the copy's first plan skipped.
     pub(super) skipped: u64,
     /// The failed entries of this attempt, by path; each is reported at most once.
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
