@@ -15,7 +15,7 @@ pub(super) fn len(at: u64, run: &Range<u64>) -> usize {
     varint_len(run.start - at) + varint_len(run.end - run.start)
 }
 
-/// Encodes `runs`, which are in order and disjoint. The first gap counts from `first`.
+/// Encodes `runs`, which are in order and do not touch. The first gap counts from `first`.
 pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     let (mut out, mut at) = (Vec::new(), first);
     for run in runs {
@@ -27,7 +27,7 @@ pub(super) fn write(first: u64, runs: impl Iterator<Item = Range<u64>>) -> Vec<u
 }
 
 /// Takes as many of `runs` as one message holds; the other runs stay in the iterator. The runs must
-/// be in order and disjoint.
+/// be in order and must not touch.
 pub(super) fn take(runs: &mut Peekable<impl Iterator<Item = Range<u64>>>) -> Vec<Range<u64>> {
     let (mut size, mut at) = (0, 0);
     core::iter::from_fn(|| {
