@@ -1,5 +1,5 @@
 //! Evaluation of the automatic mode, in which a copy finds its rate: every rate law (a rule for the
-//! search), on every kind of path, alone and with other traffic.
+//! search), on paths of many kinds, alone and with other traffic.
 
 mod cells;
 mod page;
