@@ -24,7 +24,8 @@ const TRIES: usize = 10;
 /// system without locks, `create` always creates a new file.
 ///
 /// # Errors
-/// `ResourceBusy` if another copy has locked the file; else the system's error.
+/// `ResourceBusy` if another copy has locked the file, or if the file changes during each of
+/// [`TRIES`] tries; else the system's error.
 pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result<Option<OpenFile>> {
     for _ in 0..TRIES {
         let mut is_new = false;
