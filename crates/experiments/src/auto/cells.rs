@@ -202,7 +202,8 @@ impl Cell {
         (12.0 * self.rtt as f64 / 1e3).max(2.0) * self.object_rate() / 8.0
     }
 
-    /// Bits of object data that the path could deliver to the copy in the observed time.
+    /// Bits of object data that the path could deliver to the copy in the observed time, without
+    /// the part that is due to other traffic.
     pub(super) fn available(&self) -> f64 {
         let (rate, all) = (self.object_rate(), WATCHED.as_secs_f64());
         match self.family {

@@ -87,7 +87,9 @@ fn cases(seeds: u64) -> Vec<Case> {
     cases.into_values().collect()
 }
 
-/// A cell's score in one run, in per cent.
+/// A cell's score in one run, in per cent: of a copy alone, the ideal duration as a share of the
+/// actual one; of copies that compete with each other, their fairness; otherwise what the copy got,
+/// as a share of the object data that was available to it.
 fn score(cell: &Cell, outcome: &CaseOutcome) -> f64 {
     let copy = outcome.first();
     match cell.family {

@@ -4,7 +4,8 @@
 //! attempt ends. After each attempt the run checks that
 //! - a file with a final name has the source's content on the device, not only in the cache;
 //! - each record of a journal describes content that is on the device;
-//! - the next attempt repeats at most the data that may wait for a sync and the data hit by faults.
+//! - the next attempt repeats, of large files, at most the data that may wait for a sync and the
+//!   data hit by faults.
 
 #![allow(clippy::print_stderr, reason = "a repeated seed prints its events")]
 
@@ -37,7 +38,7 @@ struct Run {
     /// Chunks that were written and not requested again since.
     written: BTreeSet<u64>,
     attempts: u64,
-    /// The number of repeated chunks, without those that waited for a sync.
+    /// The number of repeated chunks of large files, without those that may have waited for a sync.
     excess: u64,
     /// Whether to print the events.
     prints: bool,
@@ -227,7 +228,8 @@ impl Run {
         sink.finish()
     }
 
-    /// Counts written chunks that must be sent again.
+    /// Counts written chunks of large files that must be sent again, and checks that the faults
+    /// explain their number.
     fn count_again(&mut self, sink: &Sink, is_resume: bool) {
         // Every read of a killed process fails, so its sink requests chunks that exist.
         if self.to.is_killed() {
