@@ -136,6 +136,7 @@ fn the_page_and_the_source_have_the_same_events() {
     let mut written = BTreeSet::new();
     for file in [
         "json.rs",
+        "live.rs",
         "ls.rs",
         "mount.rs",
         "path.rs",
