@@ -18,8 +18,8 @@ use crate::tally::words;
 /// The blocks of a segment that are not known to have arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Unacked {
-    /// The first (lowest) level has a bit for each block; every other level has a bit for each word of the
-    /// level below.
+    /// The first (lowest) level has a bit for each block; every other level has a bit for each word
+    /// of the level below.
     levels: Vec<Vec<u64>>,
     count: u32,
 }

@@ -4,9 +4,8 @@
 //!    train; the receiver times the train and reports the result. Until the report arrives only a
 //!    limited trickle follows.
 //! 2. **Epochs.** The sender holds a rate until the receiver has reported on enough datagrams sent
-//!    at that rate. An epoch takes about one and a half round trips, and longer on a short or slow
-//!    path. The arrival rate is compared with the departure rate, because a sender slower than its
-//!    rate says nothing about the path.
+//!    at that rate. The arrival rate is compared with the departure rate, because a sender slower
+//!    than its rate says nothing about the path.
 //! 3. **Up.** A clean epoch (no growing queue, no excess loss) raises the rate: towards the rate
 //!    that the last trains showed if it is higher, else by a step, which is large only while the
 //!    path's rate is unknown. After a rate that was too high (a *ceiling*), the rate stays near the
@@ -14,9 +13,8 @@
 //! 4. **Down.** A queue fills if datagrams arrive slower than they left while the round-trip time
 //!    grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. The
 //!    round-trip time counts as high only if two pulses (the receiver's periodic reports) in a row
-//!    show it, because a host that stalls for a moment delays only one pulse. The receiving host's
-//!    socket also counts as a queue: the receiver subtracts from the round-trip time only its own
-//!    delay since it read the datagram.
+//!    show it, because a host that stalls for a moment delays only one pulse. Datagrams that wait
+//!    in the receiving host's socket count as a queue too.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
 //!    neither a ceiling nor that ratio is known, and less than a fifth is lost, the sender sends
 //!    more: if more arrives, the path loses that share at any rate. Otherwise the sender reduces
@@ -26,11 +24,9 @@
 //!
 //! **Jitter** spoils single trains: if the round-trip time varies before the first rate takes
 //! effect ([`jitter`](super::jitter)), the rate doubles, and then follows several trains together
-//! ([`pool`](super::pool)).
-//! **Short queues** overflow when a burst arrives: before the rate falls below the rate of the
-//! trains, the sender tries shorter bursts.
-//!
-//! The receiver's drain rate caps the rate, and so does the user's limit.
+//! ([`pool`](super::pool)). **Short queues** overflow when a burst arrives: before the rate falls
+//! below the rate of the trains, the sender tries shorter bursts. The receiver's drain rate and the
+//! user's limit cap the rate.
 
 mod measure;
 

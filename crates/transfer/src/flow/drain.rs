@@ -22,9 +22,8 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Returns the writer's rate if the writer has been behind for a whole window. `drained` is the
-    /// number of bytes that have left the memory so far; `waiting` of the flow's `memory` bytes wait
-    /// for the writer.
+    /// Returns the writer's rate if the writer has been behind for a whole window. `drained` bytes
+    /// have left the memory so far; `waiting` of the flow's `memory` bytes wait for the writer.
     pub(super) fn look(
         &mut self,
         now: Time,

@@ -55,8 +55,7 @@ pub(crate) struct ReceivingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end is the client. Only the client decides if the path lets datagrams through;
-    /// only a server limits the wait for the offer.
+    /// Whether this end is the client: it decides if the path lets datagrams through.
     pub(crate) decides: bool,
     /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,

@@ -62,8 +62,7 @@ pub(crate) struct SendingRole<'a> {
     /// Additional sessions that carry chunks.
     pub(crate) streams: mpsc::UnboundedReceiver<Session>,
     pub(crate) hooks: &'a dyn Hooks,
-    /// Whether this end is the client. Only the client decides if the path lets datagrams through,
-    /// and only the client processes the server's messages about waits and names of files.
+    /// Whether this end is the client: it decides if the path lets datagrams through.
     pub(crate) decides: bool,
     /// Whether only the manifest is sent, for the other end's plan.
     pub(crate) dry_run: bool,
@@ -339,8 +338,7 @@ impl Running<'_, '_> {
             }
             SenderEvent::Core(Event::Silent(since)) => self.end.hooks.silence(Some(since)),
             SenderEvent::Core(Event::Resumed) => self.end.hooks.silence(None),
-            // A round or a segment has ended, or the rate has changed: send the current counters
-            // to the other end now.
+            // A round or segment has ended, or the rate has changed: send the counters now.
             SenderEvent::Core(_) => {
                 self.end.wire.outbox().send(Message::Status(self.end.board.status()));
             }
