@@ -430,7 +430,7 @@ fn source_settings(
 /// Identifies the host of a location; `None` for this host and for HTTP servers.
 fn host(location: &Location) -> Option<(&str, u16)> {
     match location {
-        // Port 0 stands for ssh: ssh and a server on one host count as two hosts.
+        // ssh gets port 0, so that ssh and a server on one host count as two hosts.
         Location::Ssh { destination, .. } => Some((destination, 0)),
         Location::Daemon { host, port, .. } => Some((host, *port)),
         _ => None,

@@ -32,9 +32,9 @@ fn give(folder: &Path, user: u32) {
     }
 }
 
-/// A pair for programs of the user `nobody`, who can read its folders and owns its identities. If
-/// the tests do not run as root, their own user takes this place. Skips the test if `nobody` cannot
-/// run the program.
+/// A pair for programs that run as the user `nobody`, who can read its folders and owns its
+/// identities. If the tests do not run as root, the programs run as the tests' own user. Skips the
+/// test if `nobody` cannot run the program.
 pub(super) fn pair_of_nobody() -> Result<Pair, Skipped> {
     let pair = Pair::new();
     if !rustix::process::geteuid().is_root() {

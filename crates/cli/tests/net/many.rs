@@ -52,7 +52,7 @@ impl Star {
         Star { client, here, servers, roots, hosts, _scratch: scratch }
     }
 
-    /// The path of a log beside the client's folder.
+    /// The path of a log file next to the client's folder.
     pub(super) fn log(&self) -> PathBuf {
         self.here.with_extension("log")
     }
