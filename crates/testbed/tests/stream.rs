@@ -1,5 +1,5 @@
-//! Coded streams over links in virtual time. Each frame is sent as symbols, one in each datagram.
-//! Repair symbols of a code, or requests of the receiver, restore lost symbols.
+//! Coded streams over links in virtual time. Repair symbols of a code, or requests of the receiver,
+//! restore lost symbols.
 
 use longhaul_proto::fec::Losses;
 use longhaul_proto::stream::{Overflow, Settings};
@@ -42,21 +42,18 @@ fn griz(loss: f64, frames: u32) -> StreamRun {
     }
 }
 
-/// Checks that every frame is complete and in order, or reported as missed.
 fn is_accounted_for(stream: &StreamRun, outcome: &StreamOutcome) {
     assert_eq!(outcome.broken, 0, "{stream:?}");
     assert_eq!(outcome.delivered + outcome.missed, stream.frames, "{stream:?}");
     assert!(outcome.memory <= stream.memory, "{}", outcome.memory);
 }
 
-/// Checks the same as [`is_accounted_for`], and that no frame is late. The path must have the
-/// configured delay.
 fn keeps_its_promises(stream: &StreamRun, outcome: &StreamOutcome) {
     is_accounted_for(stream, outcome);
     assert_eq!(outcome.late, 0, "{stream:?}");
 }
 
-/// The number of frames of the paper's stream; set `LONGHAUL_STREAM_FRAMES` for a longer run
+/// Set `LONGHAUL_STREAM_FRAMES` for a longer run of the paper's stream
 /// (`LONGHAUL_STREAM_FRAMES=20000 cargo test --release -p longhaul-testbed --test stream paper`).
 fn frames() -> u32 {
     let given = std::env::var("LONGHAUL_STREAM_FRAMES").ok();
@@ -84,8 +81,7 @@ fn the_papers_stream_is_coded_in_time_at_a_tenth_and_one_per_cent_of_loss() {
     }
 }
 
-/// The stream of [`griz`] without repairs and with this deadline: the receiver requests lost
-/// symbols.
+/// Without repairs: the receiver requests lost symbols.
 fn repaired(loss: f64, deadline: Span, frames: u32) -> StreamRun {
     let mut stream = griz(loss, frames);
     stream.settings.keeps = true;
@@ -97,15 +93,15 @@ fn repaired(loss: f64, deadline: Span, frames: u32) -> StreamRun {
 
 #[test]
 fn the_papers_stream_is_repaired_in_time_if_the_deadline_leaves_some_round_trips() {
-    // The deadline allows four round trips with their pauses; three would miss 8 of 100,000 frames.
+    // The deadline allows four round trips with their pauses.
     let stream = repaired(0.01, Span::from_millis(560), frames());
     let outcome = run(&stream);
     keeps_its_promises(&stream, &outcome);
     assert_eq!(outcome.missed, 0);
-    // 1 % more than the 237.2 Mbit/s of the originals; requests that are lost cost nothing.
+    // 1 % more than the 237.2 Mbit/s of the originals.
     assert_eq!(outcome.rate().as_bps() / 1_000_000, 239);
-    // A frame without losses takes 90 ms (40 ms to send, 50 ms on the path). Nearly every frame has
-    // losses, and most frames take one round trip and a pause longer.
+    // A frame without losses takes 90 ms: 40 ms to send, 50 ms on the path. Most frames take one
+    // round trip and a pause longer.
     assert!(outcome.delay(0.5) <= Span::from_millis(210), "{}", outcome.delay(0.5));
     let short = repaired(0.01, Span::from_millis(250), 200);
     let outcome = run(&short);
@@ -161,7 +157,6 @@ fn a_source_that_is_too_fast_loses_frames_but_misses_no_deadline() {
     assert!(outcome.delivered > 150, "{}", outcome.delivered);
 }
 
-/// A link with loss, jitter, reordering, duplicates and corruption, each of a random strength.
 fn hostile(random: &mut Random) -> LinkSpec {
     let mut share = |most: f64| random.unit() * most;
     let loss = GilbertElliott::bursts(ratio(share(0.2)), 1.3 + share(20.0)).expect("a chain");

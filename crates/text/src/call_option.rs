@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// An option of a call. Error texts name it in backquotes by its library name: ``raise `memory` to
-/// 700Mi``. A program shows the text as it is, or replaces the name with the program's own.
+/// 700Mi``. A program may replace that name with its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CallOption {

@@ -8,7 +8,6 @@ use std::path::Path;
 
 pub use call_option::CallOption;
 
-/// Maximum characters of a peer's text that errors and events show.
 const LONGEST: usize = 2000;
 
 /// Returns at most the first 2000 characters of a text from a peer.

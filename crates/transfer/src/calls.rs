@@ -11,18 +11,15 @@ use crate::reach::{self, SizeSearch};
 use crate::reactor;
 use crate::session::{self, Connection, Session, Settings};
 
-/// The inputs of a connection's thread.
 pub(crate) struct Calls<R, O> {
     pub(crate) options: HostOptions,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) cancel: Cancel,
-    /// Gets one message: the description of the host, or why it was not reached.
     pub(crate) ready: oneshot::Sender<Result<R, Error>>,
-    /// The calls. The channel is closed once all handles that make calls are dropped.
+    /// Closed once all handles that make calls are dropped.
     pub(crate) orders: mpsc::Receiver<O>,
 }
 
-/// The other side of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) id: String,
@@ -55,18 +52,14 @@ impl Again {
         Ok((connection, first))
     }
 
-    /// Connects. The service decides from the error whether to retry.
-    ///
-    /// # Errors
-    /// The host cannot be reached, or is not trusted.
+    /// The service decides from the error whether to retry.
     pub(crate) async fn connect(&self) -> Result<(Connection, Session), session::Error> {
         self.reach().await.map_err(|error| session::Error::from(&error))
     }
 }
 
 /// Opens a connection, reports on `calls.ready` whether that succeeded, and runs `work` to its end.
-/// `work` gets the connection, and an [`Again`] to reconnect. `what` names the work in error
-/// messages. Blocks.
+/// `what` names the work in error messages. Blocks.
 pub(crate) fn keep<O>(
     calls: Calls<(), O>,
     what: &str,
@@ -89,7 +82,6 @@ pub(crate) fn keep<O>(
     let _ = reactor::block_on(what, work);
 }
 
-/// Runs `work` to its end, or until `cancel` is set.
 pub(crate) async fn or_cancelled<T>(
     work: impl Future<Output = Result<T, Error>>,
     cancel: &Cancel,
@@ -100,7 +92,6 @@ pub(crate) async fn or_cancelled<T>(
     }
 }
 
-/// Returns the error of cancelled work.
 pub(crate) fn cancelled() -> Error {
     Error::new(ErrorKind::Cancelled, "interrupted")
 }

@@ -10,11 +10,9 @@ use crate::reactor;
 use crate::session::random_u64;
 use crate::stream::Connector;
 
-/// A sender: its input, and its status.
 pub(crate) type Sending = (publish::Source, watch::Receiver<publish::Status>);
 
-/// Sends messages until the source is finished. Passes the source to `ready` when it can take
-/// messages, or else the reason why it cannot.
+/// Sends messages until the source is finished.
 pub(crate) fn send_channel(
     connector: &Connector,
     wish: publish::Wish,
@@ -33,11 +31,9 @@ pub(crate) fn send_channel(
     reactor::block_on("the channel", work)
 }
 
-/// A subscriber: its items, and its status.
 pub(crate) type Receiving = (mpsc::Receiver<subscribe::Item>, subscribe::Board);
 
-/// Receives messages until the program drops the receiver. Passes the receiver to `ready` when the
-/// server is connected, or else the reason why it is not.
+/// Receives messages until the program drops the receiver.
 pub(crate) fn receive_channel(
     connector: &Connector,
     wish: subscribe::Wish,

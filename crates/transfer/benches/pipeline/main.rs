@@ -2,20 +2,19 @@
 //!
 //! Sending: pread → hash → seal → one send of many datagrams (GSO). Receiving: one receive of many
 //! datagrams (GRO) → open into a chunk buffer → hash → pwrite. There are no resends and no control
-//! channel, so a lost datagram leaves its chunk incomplete. `blaster` only sends and receives
-//! datagrams.
+//! channel. `blaster` only sends and receives datagrams.
 //!
 //! ```text
 //! pipeline run [to=ADDR] [netns=SENDER,RECEIVER] [dir=DIR] [size=MIB] [datagram=BYTES]
 //! ```
 //!
-//! The command runs every variant between two processes, each pinned to its own core. It prints the
-//! highest paced rate of each variant with less than 0.1 % of loss. `pipeline flood` measures the
-//! receiver's cost of a datagram from an unknown sender.
+//! The command runs each variant between two processes, pinned to two cores. It prints each
+//! variant's fastest run with less than 0.1 % of loss. `pipeline flood` measures the receiver's
+//! cost of a datagram from an unknown sender.
 //!
-//! Just before each run, the receiver touches and frees more memory than the file takes. On a
-//! virtual machine, the first write to a page that the hypervisor has reclaimed costs ten times as
-//! much as a write to another page. Such writes would dominate the measurement.
+//! Before each run, the receiver touches and frees more memory than the file takes. On a virtual
+//! machine, the first write to a page that the hypervisor has reclaimed costs ten times as much as
+//! a write to another page.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 use std::collections::HashMap;
@@ -53,7 +52,6 @@ const CHUNK: u64 = 1 << 20;
 /// How long a receiver waits for more datagrams.
 const IDLE: Span = Span::from_millis(300);
 
-/// The work of both ends on each byte.
 #[derive(Clone, Copy, PartialEq)]
 struct Variant {
     name: &'static str,
@@ -106,7 +104,6 @@ const VARIANTS: [Variant; 12] = [
     },
 ];
 
-/// Arguments of the form `key=value`.
 struct Arguments(HashMap<String, String>);
 
 impl Arguments {
@@ -162,7 +159,6 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Writes to `mebi` MiB of fresh memory and gives it back.
 fn touch(mebi: u64) {
     let mut memory = vec![0u8; (mebi << 20) as usize];
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
@@ -209,7 +205,6 @@ fn send(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Sends batches at a given rate.
 struct Pacer {
     socket: Socket,
     path: Path,
@@ -218,7 +213,7 @@ struct Pacer {
     sent: Bytes,
     spun: Span,
     lost: u64,
-    /// A channel that never gets a message, so a wait for one ends only by its timeout.
+    /// Never gets a message, so a wait ends only by its timeout.
     silence: (Sender<()>, std::sync::mpsc::Receiver<()>),
 }
 
@@ -323,7 +318,6 @@ fn receive(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The receiving half, which runs on the port's thread.
 struct Sink {
     variant: Variant,
     scatter: Scatter,
@@ -339,7 +333,6 @@ struct Sink {
 }
 
 impl Sink {
-    /// Hashes and writes complete chunks.
     fn store(&mut self) {
         while let Some(whole) = self.placer.assembly().pop_whole() {
             if self.variant.hash {
@@ -373,8 +366,6 @@ impl FlowSink for Sink {
         } else {
             self.arrivals.clear();
             for datagram in datagrams {
-                // After many losses in a row the next packet number is implausibly high. That
-                // datagram is dropped, and the next one is accepted.
                 let Ok(placed) = self.placer.place(now, &datagram) else { continue };
                 let number = datagram.header.number;
                 self.arrivals.extend(placed.map(|block| Arrival { number, block, at: now }));

@@ -1,5 +1,4 @@
-//! The table: every variant of the data path (such as encrypted, hashed or written to disk) between
-//! two processes, each at the highest rate that it sustains.
+//! The table: each variant of the data path at the highest rate that it sustains.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +13,6 @@ use crate::{Arguments, CHUNK, Result, VARIANTS};
 /// scheduler stall does not rule a rate out.
 const TRIES: u32 = 3;
 
-/// The result of one run.
 #[derive(Clone, Copy)]
 struct Figures {
     /// Payload that arrived, in Gbit/s.
@@ -27,7 +25,6 @@ struct Figures {
     receive_cpu: f64,
 }
 
-/// Runs every variant and prints the table.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let dir = PathBuf::from(arguments.text("dir", "/dev/shm/longhaul-pipeline"));
     std::fs::create_dir_all(&dir)?;

@@ -25,7 +25,6 @@ impl<B, T> Batches<B, T> {
         Batches { batches, open, items: Vec::new().into_iter(), is_over: false }
     }
 
-    /// Polls for the next item; `None` after the last.
     pub(super) fn poll_next(
         &mut self,
         context: &mut Context<'_>,

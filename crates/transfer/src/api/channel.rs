@@ -91,7 +91,6 @@ impl ChannelSettings {
         let (is_xor, group, repairs) = match self.code {
             ChannelCode::None => (false, 0, 0),
             ChannelCode::Xor(group) => (true, group.into(), 1),
-            // Reed–Solomon needs at least one repair.
             ChannelCode::ReedSolomon(group, repairs) => (false, group.into(), repairs.into()),
         };
         let usage = |what: String| Error::new(ErrorKind::Usage, what);
@@ -116,8 +115,7 @@ fn no_key(error: KeyError) -> Error {
 }
 
 impl Client {
-    /// Describes a sender to the room `to`: `lh://host[:port]/room`. Await the request. The server
-    /// passes each message to all subscribers of the room.
+    /// Describes a sender to the room `to`: `lh://host[:port]/room`. Await the request.
     pub fn send_channel(
         &self,
         to: impl IntoLocation,
@@ -183,7 +181,6 @@ impl IntoFuture for SendChannelRequest {
     }
 }
 
-/// Name of the engine's thread.
 const NAME: &str = "longhaul channel";
 
 /// A sender to a room. Dropping it discards messages that the server has not received.
@@ -204,8 +201,7 @@ pub struct ChannelInput {
 impl ChannelInput {
     /// Sends a message of up to 16 MiB, with a key (words joined by slashes) or without one. In the
     /// mode `Latest` the call never waits, and the message replaces a waiting message with the same
-    /// key. In the other modes the call waits while 64 MiB of messages wait for the server; a
-    /// message counts as its length, rounded down to whole KiB, plus 1 KiB.
+    /// key. In the other modes the call waits while about 64 MiB of messages wait for the server.
     ///
     /// # Errors
     /// The key is invalid, the message is too long; or the channel has ended, and
@@ -305,8 +301,7 @@ impl ChannelSent {
         }
     }
 
-    /// Returns the fraction of messages, from 0 to 1, that could not be sent, did not reach the
-    /// server, or were dropped there for lack of memory.
+    /// Returns the dropped fraction of the messages that were not replaced, from 0 to 1.
     pub fn loss(&self) -> f64 {
         let all = self.messages.saturating_sub(self.replaced);
         if all == 0 { 0.0 } else { (self.dropped as f64 / all as f64).min(1.0) }
@@ -360,8 +355,7 @@ impl fmt::Debug for ChannelReceiver {
 #[non_exhaustive]
 pub enum ChannelEvent {
     /// This client has entered the room. The event is repeated when the server has created the room
-    /// anew, for example after a restart; the number of messages lost before a repeated event is
-    /// unknown.
+    /// anew; the number of messages lost before a repeated event is unknown.
     Joined,
     /// A message.
     Message(ChannelMessage),

@@ -58,7 +58,6 @@ impl Client {
         CopyRequest::new(self, ends)
     }
 
-    /// Returns how this client reaches and trusts the host of `location`.
     pub(super) fn host(&self, location: Location) -> HostOptions {
         let (trust, key) = (self.trust.options(), self.key.clone());
         let path_memory = self.paths.clone();
@@ -71,9 +70,8 @@ impl Client {
     }
 
     /// Describes a write to the file `destination` on another host. The content is everything that
-    /// `reader` returns. Await the request, which polls the reader. A byte slice is a reader. The
-    /// length may be unknown; memory holds a part of the content at a time (see
-    /// [`CopyRequest::input`]).
+    /// `reader` returns, of any length. A byte slice is a reader. Await the request, which polls
+    /// the reader.
     pub fn write<'a>(
         &self,
         reader: impl AsyncRead + Send + 'a,
@@ -138,8 +136,7 @@ impl ClientBuilder {
     }
 
     /// Stores the rate that a copy finds for its path, in the file of `paths`. The next copy over
-    /// the same path, and reads of remote files, start at half of the stored rate. Without `paths`,
-    /// copies and reads search for their rate from the start.
+    /// the same path, and reads of remote files, start at half of the stored rate.
     #[must_use]
     pub fn path_memory(self, paths: PathMemory) -> ClientBuilder {
         ClientBuilder { paths: Some(paths), ..self }

@@ -23,11 +23,10 @@ use crate::options::ReachOptions;
 use crate::progress::Cancel;
 use crate::server_status::ServerStatus;
 
-/// Maximum number of calls that wait for the engine (the library's thread), and of batches of names
-/// that wait for a reader.
+/// Maximum number of calls that wait for the engine, and of batches of names that wait for a
+/// reader.
 const WAITING: usize = 4;
 
-/// Name of the connection's thread.
 const NAME: &str = "longhaul connection";
 
 impl Client {
@@ -205,8 +204,7 @@ fn statuses(batch: Option<StatusBatch>) -> Result<Option<Vec<ServerStatus>>, Err
     Ok(Some(batch.ok_or_else(|| cut_off("the watch was over"))??))
 }
 
-/// Returns the names of a batch. The last batch is empty; if the channel closes before an empty
-/// batch, the listing was cut off.
+/// The last batch is empty.
 fn names(batch: Option<Batch>) -> Result<Option<Vec<Named>>, Error> {
     let names = batch.ok_or_else(|| cut_off("the listing was complete"))??;
     Ok((!names.is_empty()).then_some(names))

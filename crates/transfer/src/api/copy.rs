@@ -22,7 +22,6 @@ use crate::options::{
 };
 use crate::progress::Cancel;
 
-/// Default number of events that may wait for a slow reader.
 const EVENTS: usize = 1024;
 
 /// A copy that can be configured and started. By default it uses RBUDP, searches for the rate and
@@ -58,7 +57,6 @@ impl CopyRequest {
         }
     }
 
-    /// Sets options, unless an address is invalid; [`CopyRequest::start`] reports the address.
     fn with(mut self, set: impl FnOnce(&mut CopyOptions)) -> CopyRequest {
         if let Ok(options) = &mut self.options {
             set(options);
@@ -234,15 +232,13 @@ impl CopyRequest {
         self.with(|options| options.output = Some(Output::new(writer)))
     }
 
-    /// Ends the copy when `handle` is cancelled. One handle may end many copies. The handle from
-    /// [`Transfer::cancel_handle`] ends only one copy.
+    /// Ends the copy when `handle` is cancelled. One handle may end many copies.
     pub fn cancel_with(self, handle: &Cancel) -> CopyRequest {
         CopyRequest { cancel: handle.clone(), ..self }
     }
 
     /// Passes each event to `see` instead of [`Transfer::events`]. No event is dropped: the engine
-    /// calls `see` on its own threads and waits until the call returns. So a slow function slows
-    /// the transfer.
+    /// calls `see` on its own threads and waits until the call returns.
     pub fn on_event(self, see: impl Fn(Event) + Send + Sync + 'static) -> CopyRequest {
         CopyRequest { see: Some(Sink::Call(Arc::new(see))), ..self }
     }

@@ -4,7 +4,6 @@ use tokio::sync::oneshot;
 
 use crate::progress::Cancel;
 
-/// Cancels a stream or channel when its future or handle is dropped.
 #[derive(Debug)]
 pub(super) struct Ending(pub(super) Option<Cancel>);
 
@@ -21,7 +20,6 @@ impl Ending {
         }
     }
 
-    /// Cancels the stream, and waits until it has ended.
     pub(super) async fn wait<T>(self, done: Option<oneshot::Receiver<T>>) {
         self.cancel();
         if let Some(done) = done {

@@ -31,7 +31,6 @@ pub(super) fn start<T: Send + 'static>(
     started.map(|_| receiver).map_err(failed)
 }
 
-/// Returns the error for a thread that ended without a result.
 pub(super) fn vanished(name: &str) -> Error {
     Error::new(ErrorKind::Unfinished, format!("the thread of {name} ended early"))
 }
@@ -78,8 +77,7 @@ pub(super) struct Reporter<E> {
 }
 
 impl<E> Reporter<E> {
-    /// Returns the reporter of a call; `cancel` ends the call. Decisions about servers run on the
-    /// caller's tokio runtime, if there is one.
+    /// Decisions about servers run on the caller's tokio runtime, if there is one.
     pub(super) fn new(sink: Sink<E>, trust: Arc<Trust>, cancel: Cancel) -> Reporter<E> {
         Reporter { sink, trust, cancel, runtime: Handle::try_current().ok() }
     }

@@ -158,6 +158,6 @@ impl From<Notice> for Event {
 }
 
 stream! {
-    /// The events of a transfer: a `Stream`, with [`Events::next`] for code without stream traits.
+    /// The events of a transfer, as a `Stream`.
     Events of Event, read by Reader<Event>
 }

@@ -18,10 +18,8 @@ use crate::progress::Cancel;
 
 /// Maximum number of names that a pattern may match, in the folders of one level together.
 const MAX_MATCHES: usize = 10_000;
-/// Maximum number of names that an expansion may examine.
 const MAX_NAMES: u64 = 5_000_000;
 
-/// Characters that turn a path component into a pattern.
 const PATTERN: &[u8] = b"*?[{";
 
 /// A location that a pattern expands to.
@@ -87,9 +85,7 @@ struct Expansion {
 }
 
 impl Expansion {
-    /// Returns the matching paths, sorted, with their descriptions.
     async fn paths(&mut self, pattern: &[u8]) -> Result<Vec<(Vec<u8>, Named)>, Error> {
-        // The components before the first pattern need no listing.
         let first = pattern.iter().position(|byte| PATTERN.contains(byte)).unwrap_or(0);
         let start = pattern[..first].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let (mut folders, mut found) = (vec![pattern[..start].to_vec()], Vec::new());
@@ -156,7 +152,6 @@ impl Expansion {
     }
 }
 
-/// Compiles one component of a pattern.
 fn compiled(pattern: &[u8]) -> Result<CompiledFilters, Error> {
     let Ok(pattern) = std::str::from_utf8(pattern) else {
         return Err(Error::new(ErrorKind::Usage, "a pattern must be UTF-8"));

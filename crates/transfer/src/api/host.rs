@@ -1,6 +1,5 @@
-//! Opens a connection to a host, and starts the thread that executes the calls (orders) which the
-//! handles of the connection send. Requests for a connection, for a shared tree and for remote
-//! procedure calls use this module.
+//! Opens a connection to a host, and starts the thread that executes the calls (orders) of the
+//! connection's handles.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,7 +15,6 @@ use crate::error::public::Error;
 use crate::options::{HostOptions, ReachOptions};
 use crate::progress::Cancel;
 
-/// The host, and the handle that cancels the attempt to reach it.
 #[derive(Clone, Debug)]
 pub(super) struct HostRequest {
     client: Client,
@@ -41,9 +39,8 @@ impl HostRequest {
         HostRequest { cancel: handle.clone(), ..self }
     }
 
-    /// Starts `serve` on a thread called `name`. Returns the description of the host, a sender that
-    /// queues up to `waiting` orders for the thread, and the thread. Dropping the future ends the
-    /// attempt.
+    /// Completes when `serve` has reached the host. `waiting` is the maximum number of queued
+    /// orders. Dropping the future ends the attempt.
     pub(super) async fn open<R: Send + 'static, O: Send + 'static>(
         self,
         name: &'static str,
@@ -69,19 +66,16 @@ impl HostRequest {
     }
 }
 
-/// The thread that serves the orders. It ends after all senders of orders are dropped, or earlier
-/// if it is cancelled.
+/// The thread that serves the orders.
 #[derive(Clone)]
 pub(super) struct Serving(mpsc::Sender<Infallible>);
 
 impl Serving {
-    /// Waits until the thread has closed its connection.
     pub(super) async fn ended(&self) {
         self.0.closed().await;
     }
 }
 
-/// Cancels an attempt to connect when its future is dropped.
 struct Attempt(Option<Cancel>);
 
 impl Drop for Attempt {

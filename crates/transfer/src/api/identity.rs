@@ -7,7 +7,7 @@ use crate::error::public::Error;
 use crate::session;
 use crate::session::PeerId;
 
-/// An Ed25519 key pair, which identifies a client or a server. Clones share it.
+/// An Ed25519 key pair, which identifies a client or a server.
 #[derive(Clone)]
 pub struct Identity(pub(super) session::Identity);
 
@@ -33,7 +33,7 @@ impl Identity {
         Identity(session::Identity::generate())
     }
 
-    /// Returns the public key, which identifies this end to its peers.
+    /// Returns the public key.
     pub fn id(&self) -> PeerId {
         self.0.id()
     }

@@ -19,9 +19,7 @@ use crate::error::public::{Error, ErrorKind};
 use crate::location::Location;
 use crate::summary::Summary;
 
-/// Default limit on the size of a read, in bytes.
 const MOST: u64 = 256 << 20;
-/// Bytes requested from the reader in one call.
 const PIECE: usize = 1 << 16;
 /// Maximum number of pieces from the reader that wait for the engine (the copy's thread).
 const WAITING: usize = 4;
@@ -169,12 +167,10 @@ impl fmt::Debug for WriteRequest<'_> {
     }
 }
 
-/// Returns the last component of a path, under which the copy finds the content in memory.
 fn name(location: &Location) -> OsString {
     location.path().file_name().unwrap_or(NAME.as_ref()).to_owned()
 }
 
-/// Sends everything that `reader` returns to `pieces`, until the receiver is dropped.
 async fn bring(
     mut reader: Pin<Box<dyn AsyncRead + Send + '_>>,
     pieces: mpsc::Sender<io::Result<Vec<u8>>>,
@@ -211,7 +207,6 @@ async fn bring(
     }
 }
 
-/// Reads the pieces as one sequence of bytes, for the engine.
 struct Brought {
     pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,

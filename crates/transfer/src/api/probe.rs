@@ -17,8 +17,6 @@ use crate::options::ReachOptions;
 use crate::probe::{Found, Measured, PathFound, ProbeOptions, probe};
 use crate::progress::Cancel;
 
-/// Maximum number of events that wait for a slow reader: more than a probe with the default rates
-/// reports.
 const EVENTS: usize = 1024;
 
 /// An event of a running probe.
@@ -68,8 +66,7 @@ impl From<Found> for ProbeEvent {
 }
 
 stream! {
-    /// The events of a probe: a `Stream`, with [`ProbeEvents::next`] for code without stream
-    /// traits.
+    /// The events of a probe, as a `Stream`.
     ProbeEvents of ProbeEvent, read by Reader<ProbeEvent>
 }
 

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// An event that can be queued.
 pub(super) trait Queued: Sized {
     /// Returns whether the event survives a full queue.
     fn must_arrive(&self) -> bool;
@@ -12,11 +11,9 @@ pub(super) trait Queued: Sized {
     /// Returns whether the event replaces an unread event of its kind.
     fn is_latest_only(&self) -> bool;
 
-    /// Returns the event that reports `count` dropped events.
     fn lagged(count: u64) -> Self;
 }
 
-/// A shared queue. Clones refer to the same queue.
 pub(super) struct Queue<E>(Arc<Mutex<State<E>>>);
 
 impl<E> Clone for Queue<E> {
@@ -25,7 +22,6 @@ impl<E> Clone for Queue<E> {
     }
 }
 
-/// A place in the queue: an event, or a count of dropped events.
 enum Place<E> {
     Event(E),
     Dropped(u64),
@@ -35,7 +31,6 @@ struct State<E> {
     places: VecDeque<Place<E>>,
     /// Number of droppable events in the queue.
     droppable: usize,
-    /// Maximum number of droppable events.
     capacity: usize,
     /// The unread event that the next event of its kind replaces.
     latest: Option<E>,
@@ -119,8 +114,7 @@ impl<E: Queued> State<E> {
         }
     }
 
-    /// Returns the next event. Alternates between `latest` and the queued events, so that neither
-    /// starves the other.
+    /// Alternates between `latest` and the queued events, so that neither starves the other.
     fn pop(&mut self) -> Option<E> {
         if (!self.latest_taken || self.places.is_empty())
             && let Some(latest) = self.latest.take()
@@ -139,14 +133,12 @@ impl<E: Queued> State<E> {
     }
 }
 
-/// The reading end of a queue.
 pub(super) struct Reader<E> {
     queue: Queue<E>,
     number: u64,
 }
 
 impl<E: Queued> Reader<E> {
-    /// Polls for the next event; `None` after the last.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
         let mut state = self.queue.lock();
         if state.reader != self.number {

@@ -19,21 +19,16 @@ use crate::list::FileTime;
 /// A remote file. If it was opened for reads only, every read returns the version that was opened:
 /// if the file changes, reads fail with an error that names the file.
 ///
-/// The connection's encryption authenticates each byte. A chunk is 1 MiB, counted from the start of
-/// the file. If a read covers a whole chunk, the client also verifies the chunk before it returns
-/// the bytes. The chunk's BLAKE3 value must equal the value that the server sends: the value that
-/// the server remembers from an earlier read of the chunk, or else computes for this read. So all
-/// clients see the same bytes as long as the server remembers the value. Partial chunks are not
-/// hashed.
+/// The connection's encryption authenticates each byte. If a read covers a whole chunk (1 MiB,
+/// counted from the start of the file), the client also checks the chunk's BLAKE3 value before it
+/// returns the bytes. The server sends this value. Partial chunks are not hashed.
 ///
 /// The server answers the reads of a file in the order in which they start. Up to 32 MiB are in
-/// flight or wait for the caller; a read whose data are not taken blocks the reads after it. Clones
-/// refer to the same open file. The file is closed when all clones and their reads are dropped.
+/// flight or wait for the caller; a read whose data are not taken blocks the reads after it. The
+/// file is closed when all clones and their reads are dropped.
 ///
-/// A file that was opened with
-/// [`open_file_to_write`](super::Connection::open_file_to_write) can also be changed in place. Its
-/// reads and changes take effect in the order in which they start. So a read returns the content
-/// after all changes that started before the read.
+/// A file that was opened with [`open_file_to_write`](super::Connection::open_file_to_write) can
+/// also be changed in place. Its reads and changes take effect in the order in which they start.
 #[derive(Clone)]
 pub struct RemoteFile {
     about: FileOpened,
@@ -54,8 +49,7 @@ impl RemoteFile {
         RemoteFile { about, size: len, may_write, jobs }
     }
 
-    /// Returns the size in bytes. The size includes the changes through this value and its clones
-    /// that the server has completed.
+    /// Returns the size in bytes, with all completed changes through this value and its clones.
     #[allow(clippy::len_without_is_empty, reason = "a file is not a collection")]
     pub fn len(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
@@ -85,8 +79,7 @@ impl RemoteFile {
     }
 
     /// Reads ranges in the given order. All ranges are requested in advance, without a round trip
-    /// for each range. Parts beyond the end of the file are left out. Adjacent ranges are
-    /// requested as one.
+    /// for each range. Parts beyond the end of the file are left out.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: a range ends before it begins.
@@ -106,13 +99,11 @@ impl RemoteFile {
     /// The bytes travel in pieces of 256 KiB, each with its BLAKE3 hash. The server compares the
     /// hash, writes the piece, reads it back and compares again. When the call returns, every new
     /// reader gets the bytes. They are on the disk after [`RemoteFile::sync`]. A write is not
-    /// atomic. After an error, or if the future is dropped, a part may have been written. During
-    /// the write, a reader may see a part of it.
+    /// atomic: after an error, or if the future is dropped, a part may have been written.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`]: the file was opened for reads only, or the range ends beyond 2^63 − 1.
-    /// All other errors close the file, so all later calls on it fail: the server could not write,
-    /// for example because its disk is full, or the connection was lost. Open the file again.
+    /// All other errors close the file, so all later calls on it fail; open the file again.
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = offset.saturating_add(bytes.len() as u64);
         self.may_have(end)?;
@@ -147,7 +138,6 @@ impl RemoteFile {
         done(self.change(Change::Sync).await?).await
     }
 
-    /// Checks that the file may be changed and have this length.
     fn may_have(&self, len: u64) -> Result<(), Error> {
         let what = match (self.may_write, i64::try_from(len)) {
             (false, _) => "the remote file was opened for reads only".to_owned(),
@@ -166,7 +156,6 @@ impl RemoteFile {
 
 type Sent = oneshot::Receiver<Result<(), crate::error::Error>>;
 
-/// Waits until a change is made.
 async fn done(made: Sent) -> Result<(), Error> {
     Ok(made.await.map_err(|_| closed())??)
 }
@@ -187,10 +176,6 @@ pub struct RangePiece {
     pub bytes: Vec<u8>,
 }
 
-/// Returns the reads of ranges of a file of `size` bytes, and the request for them.
-///
-/// # Errors
-/// [`ErrorKind::Usage`]: a range ends before it begins.
 pub(super) fn requested(
     ranges: impl IntoIterator<Item = Range<u64>>,
     size: u64,

@@ -17,7 +17,6 @@ use crate::options::ReachOptions;
 use crate::progress::Cancel;
 use crate::rpc::serve_rpc;
 
-/// Name of the thread that runs the connection.
 const NAME: &str = "longhaul calls";
 
 impl Client {

@@ -7,7 +7,6 @@ use super::queue::{Queue, Queued};
 use crate::error::public::Error;
 use crate::progress::Cancel;
 
-/// A call that runs on a thread of the engine. Dropping this value cancels the call.
 pub(super) struct Running<E, T> {
     name: &'static str,
     pub(super) queue: Queue<E>,
@@ -17,11 +16,7 @@ pub(super) struct Running<E, T> {
 }
 
 impl<E: Queued + Send + 'static, T: Clone + Send + 'static> Running<E, T> {
-    /// Runs `work` on a thread called `name`. The events close when the thread ends, even if it
-    /// panics.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
+    /// The events close when the thread ends, even if it panics.
     pub(super) fn start(
         name: &'static str,
         queue: Queue<E>,
@@ -36,7 +31,6 @@ impl<E: Queued + Send + 'static, T: Clone + Send + 'static> Running<E, T> {
         Ok(Running { name, queue, cancel, done, result: None })
     }
 
-    /// Waits for the engine's result; a second call returns the same result.
     pub(super) async fn finish(&mut self) -> Result<T, Error> {
         if let Some(result) = &self.result {
             return result.clone();
@@ -53,7 +47,6 @@ impl<E, T> Drop for Running<E, T> {
     }
 }
 
-/// Closes the event queue when the engine's thread ends.
 struct Closing<E: Queued>(Queue<E>);
 
 impl<E: Queued> Drop for Closing<E> {

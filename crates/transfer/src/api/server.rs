@@ -25,7 +25,6 @@ use crate::server_status::ServerStatus;
 use crate::session::{PeerId, allow};
 use longhaul_stream::channel::RoomLimits;
 
-/// Maximum number of events that wait for a slow reader.
 const EVENTS: usize = 1024;
 
 /// The rights of one id.
@@ -93,8 +92,7 @@ impl Queued for ServerEvent {
 }
 
 stream! {
-    /// The events of a server: a `Stream`, with [`ServerEvents::next`] for code without stream
-    /// traits.
+    /// The events of a server, as a `Stream`.
     ServerEvents of ServerEvent, read by Reader<ServerEvent>
 }
 
@@ -203,8 +201,7 @@ impl ServerBuilder {
 
     /// Bridges a room to a multicast group of this server's network, such as `239.1.2.3:5000` or
     /// `[ff15::7]:5000`. Append `%eth0` to choose an interface. The server sends the messages of
-    /// the room to the group, and the messages of the group to the room. Clients in the mode
-    /// [`Multicast`](super::ChannelMode::Multicast) send to the group. Datagrams pass at most
+    /// the room to the group, and the messages of the group to the room. Datagrams pass at most
     /// `hops - 1` routers.
     pub fn multicast(mut self, room: &str, group: &str, hops: u8) -> ServerBuilder {
         let usage = |what: String| Error::new(ErrorKind::Usage, what);
@@ -353,8 +350,7 @@ pub struct ServerControl {
 
 impl ServerControl {
     /// Replaces the list of clients. A running request, such as a transfer, ends if its client has
-    /// lost the right, or now has a different folder. The client gets this reason. Other requests
-    /// continue.
+    /// lost the right, or now has a different folder. The client gets this reason.
     ///
     /// # Errors
     /// A folder of the list does not exist, or the list contains an id twice (the old list stays);
@@ -366,7 +362,7 @@ impl ServerControl {
         Ok(receiver.await.map_err(ended)??)
     }
 
-    /// Returns the server's current status. The status costs the server work only during this call.
+    /// Returns the server's current status.
     ///
     /// # Errors
     /// The server has ended.

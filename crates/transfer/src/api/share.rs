@@ -21,12 +21,9 @@ use crate::progress::Cancel;
 use crate::session;
 use crate::share::serve_share;
 
-/// Maximum number of calls that wait for the engine (the library's thread).
 const WAITING: usize = 64;
-/// Maximum number of batches of a watch's events that wait for a slow reader. At this limit the
-/// server waits; if the server discards changes meanwhile, it sends a snapshot.
+/// Maximum number of batches of a watch's events that wait for a slow reader.
 const UNREAD: usize = 4;
-/// Name of the engine's thread.
 const NAME: &str = "longhaul share";
 
 impl Client {
@@ -67,8 +64,6 @@ impl IntoFuture for ShareRequest {
     type Output = Result<Share, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Completes when the connection is open.
-    ///
     /// # Errors
     /// The host cannot be reached or is not trusted. A host that does not admit this client refuses
     /// the first call.
@@ -128,8 +123,7 @@ pub enum Edited {
     /// may read it.
     Conflict(Option<SharedValue>),
     /// The outcome is unknown: the connection was lost before the answer arrived, and the server
-    /// has discarded the outcome meanwhile. Read the key and decide again. An edit that the server
-    /// refuses is an error instead.
+    /// has discarded the outcome meanwhile. Read the key and decide again.
     Unknown,
 }
 
@@ -268,8 +262,6 @@ impl IntoFuture for EditRequest {
     type Output = Result<Edited, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Completes with the outcome of the edit.
-    ///
     /// # Errors
     /// The key is invalid, or the server refuses the edit: this client may not change the key, the
     /// tree is full, or the server cannot store the value. If the connection cannot be restored in
@@ -295,7 +287,7 @@ stream! {
     ShareWatch of Result<ShareEvent, Error>, read by Batches<Batch, ShareEvent>
 }
 
-/// Returns the events of a batch. A watch ends only with an error.
+/// A watch ends only with an error.
 fn events(batch: Option<Batch>) -> Result<Option<Vec<ShareEvent>>, Error> {
     let name = |key: Key| key.as_str().to_owned();
     Ok(Some(match batch.ok_or_else(ended)??.take() {

@@ -23,30 +23,26 @@ use crate::options::Allow;
 use crate::session::ssh::{Word, offer};
 use crate::session::{PeerId, allow};
 
-/// Files that identify this host by its name and its machine id, so that hosts that share a home
-/// folder differ. Systems other than Linux may lack these files.
+/// Files that identify this host by its name and its machine id.
 const HOST: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/machine-id"];
 /// How long a server without clients waits for a new client.
 const IDLE: Duration = Duration::from_secs(5);
 /// How long a client's process tries to reach the server.
 const START: Duration = Duration::from_secs(20);
-/// Pause between two attempts to reach the server, and after a connection that the server cannot
-/// accept because it has no free descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a client's process may take to send the id.
 const INTRODUCTION: Duration = Duration::from_secs(30);
-/// Maximum number of bytes that are read as one line.
 const LINE: u64 = 4096;
 
 /// The rooms and streams of one user, for clients that come over ssh.
 ///
 /// ssh starts a process for each client, but the clients of a room need one server. So each of
 /// these processes introduces its client to one server of this user on this host, through a socket
-/// that only this user may open. The server admits each id that came through ssh as long as that
-/// ssh runs. The server ends about 5 s after the last ssh has ended.
+/// that only this user may open. The server admits each id as long as its ssh runs. The server ends
+/// about 5 s after the last ssh has ended.
 ///
-/// Several hosts may share the home folder of the user, and with it the folder of the identity. So
-/// the names of the socket and of the server's lock contain a digest that differs on each host.
+/// Several hosts may share the home folder. So the names of the socket and of the server's lock
+/// contain a digest of the host's name and machine id.
 #[derive(Clone, Debug)]
 pub struct SshRooms {
     folder: PathBuf,
@@ -71,7 +67,6 @@ impl SshRooms {
         SshRooms { runtime: folder, ..self }
     }
 
-    /// Returns the path of the socket, or of the lock, in the folder for both.
     fn path(&self, extension: &str) -> PathBuf {
         let mut digest = blake3::Hasher::new();
         for file in HOST {
@@ -186,7 +181,6 @@ impl SshRooms {
     }
 }
 
-/// Reads a line of at most [`LINE`] bytes; `None` after the last.
 fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     let len = from.take(LINE).read_line(&mut line)?;
@@ -208,7 +202,6 @@ fn attend_ssh(offer: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The clients that came through ssh.
 struct Clients {
     control: ServerControl,
     offer: String,
@@ -223,7 +216,6 @@ impl Clients {
         Ok(Clients { control: server.control(), offer, ids: Mutex::default() })
     }
 
-    /// Attends each client that waits for a connection, in a thread of its own.
     fn accept_from(self: &Arc<Clients>, listener: &UnixListener) {
         loop {
             match listener.accept() {

@@ -85,10 +85,8 @@ mod tests {
     /// through the socket which threads and descriptors the server has left.
     const STARTED: &str = "LONGHAUL_TEST_SSH_SERVER";
 
-    /// How long the engine's thread may take to end on a machine under load.
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Returns the names of this process's threads and the targets of its descriptors.
     fn held() -> Vec<String> {
         let read = |folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
         let threads =
@@ -122,7 +120,6 @@ mod tests {
         line.write_all(left.as_bytes()).unwrap();
     }
 
-    /// Starts this test in a process with pipes for standard input and output.
     fn start(socket: &Path) -> Child {
         let name = "api::ssh_server::tests::a_dropped_server_leaves_no_thread_and_no_descriptor";
         let mut command = alone::command(name);

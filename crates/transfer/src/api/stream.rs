@@ -25,7 +25,6 @@ use crate::progress::Cancel;
 use crate::serve::LinkTo;
 use crate::stream::{Connector, receive_stream, send_stream};
 
-/// Name of the engine's thread.
 const NAME: &str = "longhaul stream";
 
 /// What to do with frames that arrive faster than they can be sent.
@@ -88,7 +87,6 @@ impl StreamSettings {
     }
 }
 
-/// The location of a stream, and how its host is reached.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     client: Client,
@@ -113,14 +111,11 @@ impl Target {
         Target { client: client.clone(), options, cancel: Cancel::default(), retry_for }
     }
 
-    /// Returns the link of a server to this room.
     pub(super) fn link(self) -> Result<LinkTo, Error> {
         let (Connector { options, observer, .. }, room, _) = self.connector()?;
         Ok(LinkTo { options, room, observer })
     }
 
-    /// Returns the connector, the name of the stream or room, and the handle that ends the stream
-    /// or channel.
     pub(super) fn connector(self) -> Result<(Connector, Key, Cancel), Error> {
         let (options, name) = self.options?;
         let cancel = self.cancel.child();
@@ -230,7 +225,6 @@ impl SendStreamRequest {
     }
 }
 
-/// Unwraps the result of the engine's thread.
 pub(super) fn ended<T>(
     done: Result<Result<T, Inner>, oneshot::error::RecvError>,
 ) -> Result<T, Error> {

@@ -14,18 +14,17 @@ use crate::summary::Summary;
 pub struct Transfer(pub(super) Running<Event, Summary>);
 
 impl Transfer {
-    /// Returns the transfer's events, from the first unread one. There is one reader: a second call
-    /// ends the first stream. Reading is optional.
+    /// Returns the transfer's events, from the first unread one; a second call ends the first
+    /// stream.
     pub fn events(&self) -> Events {
         Events::over(self.0.queue.reader())
     }
 
-    /// Waits until the transfer ends. The future may be dropped and requested again; a second call
-    /// returns the same result.
+    /// Waits until the transfer ends; a second call returns the same result.
     ///
     /// # Errors
-    /// The reason why the transfer ended early. Failed files of a tree are not an error: each was
-    /// an event, and the summary counts them.
+    /// The reason why the transfer ended early. Failed files of a tree are not an error; the
+    /// summary counts them.
     pub async fn finish(&mut self) -> Result<Summary, Error> {
         self.0.finish().await
     }

@@ -110,13 +110,11 @@ impl Trust {
         self
     }
 
-    /// Returns this policy for the modules outside of `api`.
     pub(super) fn options(&self) -> options::Trust {
         let config_dir = self.folder.clone();
         options::Trust { config_dir, pins: self.pins.clone(), accept_new: false }
     }
 
-    /// Returns whether the new server is trusted; called on a thread of the engine.
     pub(super) fn decides(
         &self,
         runtime: Option<&Handle>,
@@ -137,7 +135,6 @@ impl Trust {
     }
 }
 
-/// Runs the decision on `runtime`, or on a separate thread without a runtime, and waits.
 fn answer(runtime: Option<&Handle>, decision: Decision, cancel: &Cancel) -> bool {
     let (sender, receiver) = channel();
     let ask = async move {

@@ -50,7 +50,6 @@ use longhaul_text::CallOption;
 /// Interval of progress reports during the walk over the source, and of checks whether the copy was
 /// cancelled.
 const TICK: Duration = Duration::from_millis(100);
-/// Name of the carrier if only ssh reaches the server.
 const THROUGH_SSH: &str = "the ssh channel";
 
 /// The attempts of a copy, one after the other.
@@ -73,10 +72,9 @@ pub(super) struct Attempt<'a> {
     pub(super) path: Cell<Option<UsedPath>>,
 }
 
-/// The results of a finished copy, for its summary.
 pub(super) struct Finished {
     pub(super) outcome: Outcome,
-    /// When this end knew the outcome. The receiving end sends the outcome as its last message.
+    /// When this end knew the outcome.
     pub(super) outcome_at: Time,
     pub(super) protocol: String,
     pub(super) cipher: String,
@@ -127,7 +125,6 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Returns the bytes on disk so far.
     pub(super) fn progress(&self) -> u64 {
         self.hooks.counters().written.bytes
     }
@@ -142,7 +139,6 @@ impl<'a> Attempt<'a> {
         self.refused.get()
     }
 
-    /// Returns the notice that datagrams do not pass and another carrier is used.
     pub(super) fn fallback_notice(&self, streams: u16) -> Notice {
         let port = match self.route.host() {
             Host::Daemon { port, .. } => {
@@ -172,8 +168,8 @@ impl<'a> Attempt<'a> {
         self.hooks.state.borrow_mut().started += waited;
     }
 
-    /// Returns how to search for the datagram size. Once a session has been open, further attempts
-    /// wait for the search: the path may have changed, and the earlier size may be too large.
+    /// Once a session has been open, further attempts wait for the search: the path may have
+    /// changed, and the earlier size may be too large.
     fn size_search(&self, transport: Transport<'_>) -> SizeSearch {
         match transport {
             _ if self.options.datagram.is_some() => SizeSearch::No,
@@ -183,7 +179,6 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Copies over one session.
     pub(super) async fn run(&mut self, transport: Transport<'_>) -> Result<Finished, End> {
         self.hooks.begin_attempt();
         // Walk the source first. An error in the source must not be mistaken for an error of the
@@ -468,8 +463,7 @@ impl<'a> Attempt<'a> {
         UdpWatchdog::begin(session, self.hooks.board.clone(), knock, self.hooks.udp_cut.clone())
     }
 
-    /// Opens the additional sessions that carry chunks. Each must reach the same server id as
-    /// `session`.
+    /// Each session must reach the same server id as `session`.
     fn open_streams(&self, terms: &Terms, session: &Session, ends: mpsc::UnboundedSender<Session>) {
         let trust = self.options.trust.only(session.peer.to_string());
         for _ in 0..terms.streams {

@@ -18,24 +18,18 @@ const HELD: u64 = 4;
 /// quickly, so its data leave early.
 const SMALLER: u64 = 4;
 
-/// A part of the content.
 pub(super) struct Fed {
-    /// Offset of the part in the content.
     pub(super) offset: u64,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The next item of a feed.
 pub(super) enum Next {
-    /// A part; more may follow.
     Part(Fed),
     /// The last part, and the digest of the whole content.
     Last(Fed, Digest),
-    /// The content cannot be read.
     Failed(Error),
 }
 
-/// The parts, in the order in which they are read.
 pub(super) struct Feed(mpsc::Receiver<Next>);
 
 impl Feed {
@@ -57,7 +51,6 @@ impl Feed {
         })
     }
 
-    /// Returns the next part.
     pub(super) async fn next(&mut self) -> Next {
         let ended = || Error::new(ErrorKind::Unfinished, "the reading thread ended early");
         self.0.recv().await.unwrap_or_else(|| Next::Failed(ended()))
