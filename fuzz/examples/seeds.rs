@@ -1,9 +1,8 @@
-//! Writes the first files of each corpus; every run writes the same files. To run it, use
-//! `cargo run --example seeds` in `fuzz/`.
+//! Writes the first files of each corpus: `cargo run --example seeds` in `fuzz/`. Every run writes
+//! the same files.
 //!
 //! Many seeds are the output of honest ends, so a fuzzer starts with inputs that pass the first
-//! checks. The replay of the corpus calls this file too, so the seeds always match the current wire
-//! format.
+//! checks.
 
 use std::fs;
 use std::io;
@@ -60,10 +59,8 @@ pub fn write(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Each target, and the first files of its corpus.
 pub type Seeds = Vec<(&'static str, Vec<Vec<u8>>)>;
 
-/// Returns all targets with their seeds, including files found below `root`.
 pub fn all(root: &Path) -> io::Result<Seeds> {
     Ok(vec![
         ("client_session", client_sessions()),
@@ -89,9 +86,9 @@ pub fn all(root: &Path) -> io::Result<Seeds> {
     ])
 }
 
-/// Returns coded blocks. Each begins with the scheme and the numbers of originals, repairs and
-/// bytes of a symbol. A flag follows. If it is 1, each further byte says whether one symbol of an
-/// encoder's block is lost. If it is 0, the rest is symbols that a hostile peer made up.
+/// Each seed has the scheme, the numbers of originals, repairs and bytes of a symbol, and a flag.
+/// If the flag is 1, each further byte says whether a symbol of an encoder's block is lost. If it
+/// is 0, invented symbols follow.
 fn coded_blocks() -> Vec<Vec<u8>> {
     let (reed_solomon, xor, honest, lies) = (0, 1, 1, 0);
     // The target reads a byte from 12 on as the number that is smaller by 12.
@@ -127,7 +124,7 @@ fn headers() -> Vec<Vec<u8>> {
     kinds.into_iter().map(of).chain([vec![1; 15], vec![7; 16]]).collect()
 }
 
-/// Returns every kind of message between the ends of a flow, at least once.
+/// Returns every kind of message between the ends of a flow.
 pub fn controls() -> Vec<Control> {
     let done = Done { segment: 3, round: 2, sent_to: 900, highest: PacketNumber(70_000) };
     let pulse = Pulse {
@@ -163,7 +160,6 @@ pub fn controls() -> Vec<Control> {
     .collect()
 }
 
-/// Returns messages that only some protocols have.
 fn controls_of_some() -> Vec<Control> {
     let report = || Report::fill(3, 2, 0..9000, [0..1, 5..70].into_iter());
     let burst = Some(Burst { size: 25, interval: Span::from_millis(3) });
@@ -199,7 +195,6 @@ fn controls_of_some() -> Vec<Control> {
     ]
 }
 
-/// Returns a source's answers to a survey: in one piece, in many, and invalid ones.
 fn answers() -> Vec<Vec<u8>> {
     let encoded = manifests().swap_remove(2);
     let of = |pieces: &[Surveyed]| -> Vec<u8> {
@@ -359,8 +354,8 @@ fn journals() -> Vec<Vec<u8>> {
     vec![bytes, torn, made]
 }
 
-/// Returns three runs, each with another object. Each run is a setup and 40 steps. The first bytes
-/// of the steps are those of `steps`, in turn.
+/// Returns three runs, each with another object. Each run is a setup and 40 steps, which begin with
+/// the bytes of `steps` in turn.
 fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     let setups: [&[u8]; 3] = [
         // Blocks of 1440 bytes, 16 in a chunk, an object of 5 MB in segments of four chunks.
@@ -382,9 +377,9 @@ fn runs(steps: &[u8]) -> Vec<Vec<u8>> {
     setups.iter().map(run).collect()
 }
 
-/// Returns one run for each kind of message that only some protocols have. Each run uses the first
-/// object of [`runs`], and has 12 turns. Each turn is `steps`, followed by a message of this kind
-/// with other numbers. The `steps` end with the step that receives this message.
+/// Returns one run for each kind of message that only some protocols have. A run has 12 turns. Each
+/// turn is `steps`, followed by a message of this kind with other numbers; the last of the `steps`
+/// receives this message.
 fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     let setup = [2, 5, 159, 27, 0, 3, 76, 75, 64, 16, 1, 32, 4, 5, 245, 225, 0, 0, 0, 9, 0, 2];
     let run = |kind: u8| {
@@ -404,8 +399,6 @@ fn spoken(steps: &[u8]) -> Vec<Vec<u8>> {
     (0..11).map(run).collect()
 }
 
-/// Returns what clients send to a server: the first messages of a stranger, a reader and a writer,
-/// and the data of a push.
 fn server_sessions() -> Vec<Vec<u8>> {
     const STRANGER: u8 = 0;
     const READER: u8 = 1;
@@ -469,7 +462,6 @@ fn server_sessions() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns a client's stream for a pipe into `path`, with the final message `end` if there is one.
 fn piping(who: u8, path: &[u8], end: Option<PipeEnd>) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { service: "pipe".to_owned(), needs: 1, ..Hello::new(&VERSIONS) };
@@ -481,7 +473,6 @@ fn piping(who: u8, path: &[u8], end: Option<PipeEnd>) -> Vec<u8> {
     bytes
 }
 
-/// Returns a client's stream for `service`, with a request to list `path`.
 fn listing(who: u8, service: &str, needs: u32, path: &[u8]) -> Vec<u8> {
     let mut bytes = vec![who];
     let service = service.to_owned();
@@ -504,9 +495,7 @@ fn several(who: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns sessions of a client. The first byte of each chooses the kind of copy, and the rest is a
-/// server's output. Some servers are honest, others send wrong digests, or files that nobody
-/// requested.
+/// The first byte of each seed chooses the kind of copy, and the rest is a server's output.
 fn client_sessions() -> Vec<Vec<u8>> {
     const PULL: u8 = 1;
     const BY_STREAM: u8 = 2;
@@ -581,7 +570,6 @@ fn frame_headers() -> Vec<Vec<u8>> {
     words.iter().map(|word: &u32| word.to_be_bytes().to_vec()).collect()
 }
 
-/// Returns three scenarios of `scenarios/`, and a scenario with every key.
 fn scenarios(root: &Path) -> io::Result<Vec<Vec<u8>>> {
     let files = [
         "crates/testbed/src/scenario/file/everything.toml",

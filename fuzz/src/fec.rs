@@ -5,12 +5,11 @@ use longhaul_proto::fec::{Decoder, Encoder, Scheme, Shape};
 
 use super::input::Input;
 
-/// Maximum bytes of a block and its repairs. Larger blocks take longer and test nothing new.
+/// Maximum bytes of a block and its repairs.
 const MOST: usize = 1 << 16;
 
-/// Checks that no shape (code, number of originals, number of repairs, length of a symbol) and no
-/// symbol makes the decoder panic. Checks that Reed-Solomon restores an encoder's block from any k
-/// symbols, if the block has k originals; XOR may need certain symbols.
+/// Checks that the decoder does not panic, and that Reed-Solomon restores a block of k originals
+/// from any k symbols. XOR may need certain symbols.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let scheme = if input.flag() { Scheme::Xor } else { Scheme::ReedSolomon };
@@ -29,7 +28,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Checks that an encoder's block is restored; the input chooses the lost symbols.
+/// Loses symbols of an encoder's block; the input chooses which.
 fn restores(decoder: &mut Decoder, shape: Shape, input: &mut Input) {
     let (k, length) = (usize::from(shape.originals()), usize::from(shape.symbol()));
     let block: Vec<u8> = (0..k * length).map(|at| ((at * 31) >> 3) as u8).collect();

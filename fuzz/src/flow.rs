@@ -12,16 +12,15 @@ use longhaul_proto::wire::{Control, Done, Echo, MAX_CONTROL, Pulse, Report, Trai
 use super::input::Input;
 use super::spoken;
 
-/// Maximum number of steps of a run; longer inputs show nothing new.
+/// Maximum number of steps of a run.
 const STEPS: u32 = 500;
 
-/// Maximum number of polls at one moment, to which each target adds some for each block or segment
-/// of the object. More polls count as a livelock.
+/// Maximum number of polls at one moment, to which each target adds some for each block or segment.
+/// More polls count as a livelock.
 pub(crate) const ROUNDS: u64 = 100;
 
 /// A core under test, with a model of its correct behaviour.
 pub(crate) trait Driven {
-    /// Starts a flow with the protocol of `row`, a row of the registry of protocols.
     fn new(row: &'static Row, setup: Setup) -> Self;
 
     /// Applies the operation that the input chooses.
@@ -38,7 +37,6 @@ pub(crate) fn run<D: Driven>(bytes: &[u8]) {
     }
 }
 
-/// Drives a core of the protocol of `row`, and returns it.
 pub(crate) fn run_by<D: Driven>(row: &'static Row, bytes: &[u8]) -> D {
     let mut input = Input::new(bytes);
     let mut driven = D::new(row, setup(row, &mut input));
@@ -61,17 +59,14 @@ pub(crate) fn check_wire(control: &Control) {
     assert_eq!(Control::decode(&bytes).as_ref(), Ok(control));
 }
 
-/// The flow under test.
 pub(crate) const FLOW: FlowId = FlowId(7);
 
-/// Latest virtual time.
 const CENTURY: Time = Time::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
-/// Maximum number of blocks of an object. With more blocks, the model of the core would be slow.
+/// Maximum number of blocks of an object; with more, the model of the core would be slow.
 const MOST_BLOCKS: u64 = 12_000;
 
-/// Returns the setup of a flow that two ends could agree on, with an object of limited size. The
-/// input chooses the sizes, rates and settings.
+/// Returns a setup that two ends could agree on.
 fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
     let block = 1 + input.any_u32() % 65_000;
     let blocks = u64::from(1 + input.any_u32() % 64);
@@ -100,7 +95,6 @@ fn setup(row: &'static Row, input: &mut Input<'_>) -> Setup {
         weight: longhaul_proto::law::Weight::default(),
         remembered: None,
     };
-    // Two rates that were read above also serve as the card's rate and as the remembered rate.
     let remembered =
         setup.rate_limit.map(|rate| Remembered { rate, rtt: setup.rtt, loss: Default::default() });
     Setup { card: setup.rate, remembered, ..setup }
@@ -132,7 +126,6 @@ pub(crate) fn later(input: &mut Input<'_>, now: Time) -> Time {
     later.min(CENTURY)
 }
 
-/// Returns whether a core wants to be polled immediately.
 pub(crate) fn is_due(wake: Wake, now: Time) -> bool {
     match wake {
         Wake::Now => true,

@@ -1,4 +1,4 @@
-//! The length of every message of the control stream.
+//! The length before each message of the control stream.
 
 use longhaul_transfer::session::frame::{self, HEADER, Header, MAX_FRAME};
 

@@ -1,22 +1,18 @@
 //! Interprets input bytes as choices. Once all bytes are used, every choice is zero or empty.
 
-/// The bytes of an input.
 pub(crate) struct Input<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Input<'a> {
-    /// Reads choices from `bytes`.
     pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
         Input { bytes }
     }
 
-    /// Returns whether all bytes are used.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Reads one byte.
     pub(crate) fn byte(&mut self) -> u8 {
         match self.bytes.split_first() {
             Some((byte, rest)) => {
@@ -27,7 +23,6 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads a flag.
     pub(crate) fn flag(&mut self) -> bool {
         self.byte() & 1 == 1
     }
@@ -49,7 +44,6 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads any 32-bit number.
     pub(crate) fn any_u32(&mut self) -> u32 {
         self.any() as u32
     }

@@ -1,8 +1,7 @@
 //! The journal of a partial file, which may be torn, corrupted or of another file.
 //!
 //! If the first byte is even, the other bytes are the journal. Otherwise they choose the content of
-//! a journal. Its header and most of its records have correct checksums, so the input reaches the
-//! code after the check of the checksums.
+//! a journal with correct checksums, which reaches the code after the check of the checksums.
 
 use longhaul_files::CHUNK;
 use longhaul_files::journal::{Header, Journal};
@@ -15,7 +14,6 @@ pub fn run(bytes: &[u8]) {
     parsed(bytes);
 }
 
-/// As [`run`], and returns the parsed journal.
 pub fn parsed(bytes: &[u8]) -> Option<Journal> {
     let (mode, bytes) = bytes.split_first()?;
     if mode & 1 == 0 { check(bytes) } else { check(&written(bytes)) }

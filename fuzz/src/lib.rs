@@ -1,10 +1,8 @@
 //! Fuzz targets: functions that give any bytes to longhaul's parsers and protocol state machines.
 //!
-//! Each function takes any bytes, and panics if the code under test breaks a promise. The promises
-//! are: the code does not panic, its work is bounded, and every parsed message can be encoded
-//! again. A fuzzer searches for bytes that break a promise (`cargo fuzz run NAME`). The test
-//! `corpus` of the command line's crate runs the same functions over every file of `corpus/NAME/`,
-//! without a fuzzer.
+//! Each function panics if a property that its comment lists does not hold. `cargo fuzz run NAME`
+//! searches for bytes that cause a panic. The test `crates/cli/tests/corpus.rs` runs the functions
+//! over every file of `corpus/NAME/`, without a fuzzer.
 
 pub mod channel;
 pub mod client_session;
@@ -30,7 +28,6 @@ pub mod stream;
 pub mod survey_answer;
 pub mod transfer_frame;
 
-/// A target function, which takes any bytes.
 pub type Run = fn(&[u8]);
 
 /// Every target: the name of its binary and of its corpus, and its function.

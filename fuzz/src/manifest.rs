@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use longhaul_files::{CHUNK, Manifest, VirtualObject};
 
-/// Maximum number of chunks that are checked one by one at the start of an object, and again at its
-/// end.
+/// Maximum number of chunks that are checked at the start of an object, and again at its end.
 const LOOKED_AT: u64 = 64;
 
-/// Checks that a parsed manifest names nothing outside the destination, that it can be encoded and
-/// parsed again, and that its files do not overlap.
+/// Checks that a parsed manifest names nothing outside the destination and can be encoded and
+/// parsed again, and that files do not overlap within a chunk.
 pub fn run(bytes: &[u8]) {
     let manifest = match Manifest::decode(bytes) {
         Ok(manifest) => manifest,

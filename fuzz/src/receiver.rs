@@ -20,15 +20,13 @@ use super::input::Input;
 /// A second flow that gets no input.
 const OTHER: FlowId = FlowId(FLOW.0 + 1);
 
-/// Checks the receiver against any input from a sender. The receiver must not panic, and must not
-/// keep its driver (the code that polls it) busy without end. It must not acknowledge missing
-/// blocks, or request blocks that have arrived. Its counts must be right, and other flows
-/// unchanged.
+/// Checks that the receiver does not keep its driver (the code that polls it) busy without end,
+/// acknowledge missing blocks, or request blocks that have arrived. Its counts must be right, and
+/// other flows unchanged.
 pub fn run(bytes: &[u8]) {
     flow::run::<Receiving>(bytes);
 }
 
-/// Returns the messages that a receiver of the protocol of `row` gets from the input.
 pub fn heard(row: &'static Row, bytes: &[u8]) -> Vec<Control> {
     flow::run_by::<Receiving>(row, bytes).heard
 }
@@ -36,10 +34,8 @@ pub fn heard(row: &'static Row, bytes: &[u8]) -> Vec<Control> {
 struct Receiving {
     /// Whether the receiver accepts only requested blocks (GTP, section 3.3).
     picky: bool,
-    /// Whether the receiver accepts coded symbols (forward error correction), each of which can
-    /// replace any missing block of its chunk.
+    /// Whether the receiver accepts coded symbols. Each can replace any missing block of its chunk.
     coded: bool,
-    /// The symbols that arrived.
     symbols: BTreeSet<Symbol>,
     setup: Setup,
     receiver: BoxedReceiver,
@@ -235,7 +231,6 @@ impl Receiving {
         self.receiver.accounting(FLOW).expect("the flow is there").received
     }
 
-    /// Checks the receiver's statements about its blocks.
     fn check(&self, control: &Control) {
         match control {
             Control::Report(report) => self.names_enough(report),
@@ -285,7 +280,6 @@ impl Receiving {
         missing.map(|run| run.start - base..run.end - base).collect()
     }
 
-    /// Checks that the requested blocks are missing.
     fn lacks(&self, wanted: &[Range<u64>]) {
         for run in wanted.iter().map(|run| run.start as u32..run.end as u32) {
             let missing: Vec<_> = self.there.missing(run.clone()).collect();

@@ -10,7 +10,7 @@ use super::input::Input;
 const SEEN: usize = 100;
 
 /// Checks that accepted ranges are within the file, that each portion of a range lies in one chunk,
-/// and that accepted changes leave a possible length.
+/// and that no accepted change makes a file longer than 2^63 - 1 bytes.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Ok(opened) = FileOpened::decode(input.slice()) else { return };

@@ -6,8 +6,7 @@ use longhaul_testbed::scenario::{MAX_FLOWS, MAX_LINKS, MAX_NODES, Reading, Scena
 const LOOKED_AT: usize = 64;
 
 /// Checks that a parsed scenario keeps all invariants and limits, and that its first flows have
-/// routes in both directions, each with fewer links than there are nodes. An error must have a text
-/// without control characters.
+/// routes in both directions without loops. An error must have a text without control characters.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let trace = |name: &str| {

@@ -13,15 +13,13 @@ use longhaul_proto::wire::{Control, Header};
 use super::flow::{self, Driven, FLOW, ROUNDS, check_wire, is_due, later, message};
 use super::input::Input;
 
-/// Checks the sender against any input from a receiver. The sender must not panic, and must not
-/// keep its driver (the code that polls it) busy without end. It must not send blocks that are
-/// outside the object or that the receiver has. It must not exceed the receiver's grant or a fixed
-/// rate, or send after it has finished.
+/// Checks that the sender does not keep its driver (the code that polls it) busy without end. The
+/// sender must not send blocks that are outside the object or that the receiver has. It must not
+/// exceed the receiver's grant or a fixed rate, or send after it has finished.
 pub fn run(bytes: &[u8]) {
     flow::run::<Sending>(bytes);
 }
 
-/// Returns the messages that a sender of the protocol of `row` gets from the input.
 pub fn heard(row: &'static Row, bytes: &[u8]) -> Vec<Control> {
     flow::run_by::<Sending>(row, bytes).heard
 }
@@ -33,7 +31,6 @@ struct Sending {
     now: Time,
     next: u64,
     blocks: Vec<Block>,
-    /// Blocks that were sent at least once.
     sent: BTreeSet<u64>,
     /// Blocks that must not be sent any more.
     needless: BTreeSet<u64>,
@@ -172,7 +169,7 @@ impl Sending {
         self.sent_in_all += self.blocks.len() as u64;
     }
 
-    /// Drives the sender as a driver does, until it waits for a later time.
+    /// Drives the sender until it waits for a later time.
     fn drive(&mut self) {
         let most = ROUNDS + 2 * self.setup.layout.blocks();
         for _ in 0..most {

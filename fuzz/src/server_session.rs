@@ -14,18 +14,15 @@ use longhaul_transfer::session::frame::{self, Header};
 use longhaul_transfer::session::hello::{self, Hello};
 use prost::Message as _;
 
-/// The id of the client.
 const CLIENT: PeerId = PeerId([1; 32]);
-/// An id that is not the client's.
 const OTHER: PeerId = PeerId([2; 32]);
 /// Content of the server's files, and of a file next to its root.
 const CONTENT: &[u8] = b"longhaul";
 
 /// The first byte chooses the client: a stranger, a client with read access, or a client with write
 /// access to a subfolder. The other bytes are the client's output, starting with its hello. Checks
-/// that a stranger gets only a refusal, and that every answer without multiplexed streams can be
-/// parsed. Checks that only the client with write access can change files, and only in its
-/// subfolder.
+/// that a stranger gets only a refusal, that an answer without multiplexed streams can be parsed,
+/// and that only the client with write access changes files, in its subfolder.
 pub fn run(bytes: &[u8]) {
     let Some((who, said)) = bytes.split_first() else { return };
     let who = who % 3;
@@ -57,7 +54,7 @@ pub fn run(bytes: &[u8]) {
     let heard = rehearse(&options, CLIENT, said).expect("a server can be started");
     let hello = hello_of(said);
     if who != 0 && hello.streams {
-        // The rest of the answer is multiplexed streams, which this target does not parse.
+        // This target does not parse multiplexed streams.
         return look_at(scratch.path(), who == 2);
     }
     let (messages, goodbyes) = read(&heard, &hello.service);
@@ -67,7 +64,6 @@ pub fn run(bytes: &[u8]) {
     look_at(scratch.path(), who == 2);
 }
 
-/// Returns the client's hello; an empty one if the client sends none.
 fn hello_of(said: &[u8]) -> Hello {
     let Some((header, body)) = said.split_first_chunk() else { return Hello::default() };
     match frame::decode_header(*header) {
@@ -78,8 +74,7 @@ fn hello_of(said: &[u8]) -> Hello {
     }
 }
 
-/// Parses the answer of `service` after its hello; returns the number of messages, and of final
-/// messages.
+/// Parses an answer; returns the number of messages after the hello, and of final messages.
 fn read(heard: &[u8], service: &str) -> (usize, usize) {
     let (mut rest, mut count) = (heard, (0, 0));
     let mut greeted = false;
@@ -106,7 +101,6 @@ fn read(heard: &[u8], service: &str) -> (usize, usize) {
     count
 }
 
-/// Asserts that only files that the client may write have changed.
 fn look_at(scratch: &Path, may_write: bool) {
     for kept in ["beside", "root/file"] {
         assert_eq!(fs::read(scratch.join(kept)).expect("it is still there"), CONTENT);

@@ -9,8 +9,8 @@ use super::input::Input;
 
 const KEYS: usize = 4;
 
-/// Checks that a tree never has more than `KEYS` keys, that a client can take each piece that a
-/// watcher sends, and that no server can return a client to an older state.
+/// Checks the limit of keys, that a client can take each piece that a watcher sends, and that no
+/// server can return a client to an older state.
 pub fn run(bytes: &[u8]) {
     let limits = Limits { keys: KEYS, bytes: 1000, recent: 300 };
     let mut tree = Tree::new(limits, 0, []);

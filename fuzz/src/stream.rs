@@ -15,8 +15,7 @@ use super::input::Input;
 const SYMBOL: u16 = 100;
 const MEMORY: usize = 1 << 16;
 
-/// Checks that accepted values are within limits, and that frames are in order and within their
-/// memory limit.
+/// Checks that accepted values are within limits, and that frames are in order.
 pub fn run(bytes: &[u8]) {
     let deadline = Span::from_millis(100);
     let mut receiver = Receiver::new(SYMBOL, deadline, Span::from_millis(10), MEMORY);
@@ -86,8 +85,8 @@ fn sender(deadline: Span) -> Sender {
     sender
 }
 
-/// Checks that the sender sends again only symbols that it has, and not more than its limit for
-/// eight frames. The limit of a frame is four times the number that one receiver may request.
+/// Checks that the sender sends again only symbols that it has, and at most four times the number
+/// that one receiver may request.
 fn request(again: &Again, sender: &mut Sender, now: Time) {
     let Ok(request) = terms::request(again) else { return };
     sender.again(now, &request, again.receiver);

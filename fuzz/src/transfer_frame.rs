@@ -1,5 +1,4 @@
-//! The messages of a transfer, from the stream or a sealed datagram, and their checks before
-//! anything acts on them.
+//! The messages of a transfer, from the stream or a sealed datagram, and their validation.
 
 use longhaul_files::CHUNK;
 use longhaul_files::filter::CompiledFilters;
@@ -12,13 +11,12 @@ use longhaul_transfer::control::{
 use longhaul_transfer::options::Filter;
 use prost::Message as _;
 
-/// Limits for ranges: nothing, one number, some, the chunks of the largest object, all numbers.
 const LIMITS: [u64; 5] = [0, 1, 100, MAX_OBJECT / CHUNK, u64::MAX];
-/// Maximum number of patterns compiled in one run, because each compilation is slow.
+/// Maximum number of patterns compiled in one run; each compilation is slow.
 const PATTERNS: usize = 4;
 
-/// Checks that a parsed frame can be encoded and parsed again, and that its validation accepts or
-/// rejects it without a panic.
+/// Checks that a parsed frame can be encoded and parsed again, and that its validation does not
+/// panic.
 pub fn run(bytes: &[u8]) {
     let Ok(frame) = Frame::decode(bytes) else { return };
     assert_eq!(Frame::decode(frame.encode_to_vec().as_slice()).as_ref(), Ok(&frame));
@@ -73,7 +71,6 @@ fn check_pass(pass: &Pass) {
     }
 }
 
-/// Checks edge cases of a layout that a peer chose.
 fn look_at(layout: &Layout) {
     let blocks = layout.blocks();
     for number in [0, blocks / 2, blocks.saturating_sub(1), blocks, u64::MAX] {

@@ -4,8 +4,6 @@ use longhaul_files::manifest::MAX_PATH;
 use longhaul_transfer::control::list::{Listed, ListedName};
 use prost::Message as _;
 
-/// Returns encoded listings: an empty one, and listings with valid names, invalid names, valid
-/// links and invalid links.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let name = |name: &[u8], kind, mode, seconds, nanos| ListedName {
         name: name.to_vec(),

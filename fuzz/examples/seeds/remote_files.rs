@@ -6,7 +6,6 @@ use longhaul_transfer::session::frame;
 use longhaul_transfer::session::hello::{Hello, VERSIONS};
 use prost::Message as _;
 
-/// Returns the bytes of a client that reads a range of a file.
 pub(super) fn reading(who: u8, path: &[u8], (offset, len): (u64, u64)) -> Vec<u8> {
     let mut bytes = vec![who];
     let hello = Hello { service: file::SERVICE.to_owned(), needs: 1, ..Hello::new(&VERSIONS) };
@@ -17,8 +16,6 @@ pub(super) fn reading(who: u8, path: &[u8], (offset, len): (u64, u64)) -> Vec<u8
     bytes
 }
 
-/// Returns seeds, each with an opened file and with requests to read ranges of the file or to
-/// change the file.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let seed = |size: u64, ranges: &[(u64, u64)]| {
         let opened = FileOpened { size, seconds: -1, nanos: 5 }.encode_to_vec();

@@ -11,8 +11,8 @@ use longhaul_stream::messages::{
 };
 use prost::Message as _;
 
-/// Returns sequences of messages. A byte with the message's length precedes each message. The
-/// target takes the five bytes after a message for its other choices about this message.
+/// A byte with the message's length precedes each message. Five bytes follow, from which the target
+/// takes its other choices.
 pub(super) fn all() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>| [&[message.len() as u8][..], &message, &[1; 5]].concat();
     let ask = |asked| one(Ask { asked: Some(asked) }.encode_to_vec());
@@ -51,8 +51,7 @@ pub(super) fn all() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns sequences of messages. A byte with the message's length precedes each message, and the
-/// number of a datagram follows it.
+/// A byte with the message's length precedes each message, and the number of a datagram follows.
 pub(super) fn of_channels() -> Vec<Vec<u8>> {
     let one = |message: Vec<u8>, block: u64| {
         [&[message.len() as u8][..], &message, &[8], &block.to_be_bytes()].concat()

@@ -15,14 +15,13 @@ use longhaul_files::{Failure, Manifest};
 
 /// Maximum number of ranges in one message; a range takes at most twenty bytes.
 const RANGES: usize = 20_000;
-/// Maximum number of values to compare in one message. They are few, so the source reads their
-/// chunks in a short time.
+/// Maximum number of values to compare in one message; the source reads a chunk for each value.
 const VALUES: usize = 256;
 /// Maximum number of failures in an outcome; further failures are only counted.
 const FAILURES: usize = 1_000;
-/// Maximum bytes of the failures in an outcome; further failures are only counted.
+/// Maximum bytes of these failures.
 const FAILURE_BYTES: usize = 512 << 10;
-/// Bytes of the tag and the length of a message within another.
+/// Maximum bytes of the tag and the length of a message within another.
 const FIELD: usize = 6;
 
 /// Returns the plan as messages; all except the last have `more` set.
@@ -57,7 +56,6 @@ pub(crate) fn questions(compare: &[longhaul_files::sink::Compare]) -> Vec<Plan> 
     slices
 }
 
-/// Returns the event for a plan.
 pub(crate) fn event(
     manifest: &Arc<Manifest>,
     plan: longhaul_files::Plan,
@@ -73,9 +71,8 @@ pub(crate) fn event(
     }
 }
 
-/// Reports the failures of this end, without the first `count`, which were reported before. Also
-/// omits the entries `at_source`: the source knows that they failed. Sets `count` to the number of
-/// all failures.
+/// Reports the failures after the first `count`, without the entries `at_source`: the source
+/// reported those. Sets `count` to the number of all failures.
 pub(crate) fn report_failures(
     failures: &[Failure],
     count: &mut usize,
@@ -99,7 +96,6 @@ pub(crate) fn named(manifest: &Arc<Manifest>, mut entries: Vec<u32>) -> WriterEv
     WriterEvent::Named { manifest: manifest.clone(), entries }
 }
 
-/// Returns ranges of named entries as messages.
 pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Named> {
     let encode = |ranges: &[Range<u64>]| Some(Ranges::encode(ranges.iter().cloned()));
     entries.chunks(RANGES).map(move |ranges| Named { entries: encode(ranges) })
@@ -108,7 +104,7 @@ pub(crate) fn named_messages(entries: &[Range<u64>]) -> impl Iterator<Item = Nam
 /// Approximate bytes of removed names in one message.
 const NAMES: usize = 64 << 10;
 
-/// Reports names that the source lacks and that were removed, or would be.
+/// Reports the removed names; in a dry run, the names that a real run would remove.
 pub(crate) fn report_deleted(mut paths: Vec<Vec<u8>>, reporter: &Reporter) {
     while !paths.is_empty() {
         let mut room = NAMES;
@@ -203,7 +199,6 @@ mod tests {
             reason: "no space left on the device".into(),
             changed: false,
         };
-        // 4 MB of paths; an outcome lists failures of at most 512 KiB.
         let failures: Vec<_> = (0..1_000).map(failure).collect();
         let outcome = outcome(
             longhaul_files::SinkOutcome { failures, ..longhaul_files::SinkOutcome::default() },

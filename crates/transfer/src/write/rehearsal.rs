@@ -1,6 +1,4 @@
-//! A dry run moves no data. When all comparisons are answered, it reports the entries (files,
-//! folders and links) that a real run would copy. The plan says which entries and bytes exist
-//! already.
+//! A dry run: reports the entries (files, folders and links) that a real run would copy or delete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +13,6 @@ use crate::error::Error;
 use longhaul_files::digest::Digest;
 use longhaul_files::{Plan, Sink, VirtualObject};
 
-/// An object whose copy is rehearsed.
 pub(super) struct Rehearsal {
     object: VirtualObject,
     sink: Sink,

@@ -1,5 +1,4 @@
-//! Finds the blocks that need not be sent, because the receiver has their bytes or chunks. A block
-//! is the payload of one datagram.
+//! Finds the blocks that the receiver has already. A block is the payload of one datagram.
 
 use std::ops::Range;
 
@@ -18,14 +17,13 @@ pub(crate) fn blocks_within(layout: &Layout, bytes: Range<u64>) -> Vec<BlockRang
     runs(layout, first..end)
 }
 
-/// Returns the blocks of `chunks` of the object, as runs.
 pub(crate) fn blocks_of(layout: &Layout, chunks: Range<u64>) -> Vec<BlockRange> {
     let size = layout.chunk_size().get();
     blocks_within(layout, chunks.start.saturating_mul(size)..chunks.end.saturating_mul(size))
 }
 
-/// Returns the number of the block at `offset`, which is first rounded up or down to a block
-/// boundary of its chunk: `round` divides the position within the chunk by the block size.
+/// Returns the number of the block at `offset`. `round` divides the position in the chunk by the
+/// block size, and rounds up or down.
 fn number_at(layout: &Layout, offset: u64, round: fn(u64, u64) -> u64) -> u64 {
     let offset = offset.min(layout.object().get());
     let size = layout.chunk_size().get();

@@ -2,8 +2,7 @@
 //! digests, and opens the destination when the manifest is known. Then it passes each chunk with
 //! its expected digest to the destination.
 //!
-//! Only this thread waits for the destination's disk. The grants of the receiving flow limit the
-//! data that wait for this thread, so a slow disk only slows the sender.
+//! The receiver limits the data that wait for this thread, so a slow disk only slows the sender.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,8 +26,7 @@ use longhaul_text::clipped;
 /// nothing arrives for it.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Maximum bytes of failures kept until the destination is open. A source with more failures has to
-/// be copied in parts.
+/// Maximum bytes of failures kept until the destination is open.
 const MOST_EARLY_FAILURES: usize = 64 << 20;
 
 /// Starts a thread that writes for any number of transfers. The thread ends when all its [`Jobs`]
@@ -87,7 +85,6 @@ pub(crate) fn begin_patient(
     Ok(jobs)
 }
 
-/// Writes for all transfers of a thread.
 fn run(inbox: &JobInbox) {
     let mut writers: BTreeMap<usize, Writer> = BTreeMap::new();
     let mut looked = Instant::now();
@@ -136,7 +133,6 @@ pub(crate) fn port_closed(why: &str) -> Error {
     Error::new(ErrorKind::Unfinished, format!("the data port closed: {why}"))
 }
 
-/// The writing of one object to its destination.
 pub(crate) struct Writer {
     offer: Offer,
     /// The destination before it is opened; `None` after an attempt to open it.
@@ -159,7 +155,6 @@ pub(crate) struct Writer {
     missing_digests: MissingDigests,
     /// Files that failed at the source before the destination was open.
     early_failures: Vec<AtSource>,
-    /// Bytes of `early_failures`.
     early_bytes: usize,
     ended: bool,
     pass: PassState,
@@ -324,8 +319,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Marks a file that failed at the source; its partial file never gets the final name. Failures
-    /// that arrive before the destination is open are kept.
+    /// Passes a failure at the source to the destination, or keeps it until the destination is
+    /// open.
     fn take_source_failure(&mut self, failed: AtSource) -> Result<(), Error> {
         if let Some(opened) = &mut self.opened {
             opened.fail_at_source(failed);
@@ -341,8 +336,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Runs after each job and at each [`TICK`]: does pending work at the destination. The writer
-    /// ends once the destination has reported all results.
+    /// Does pending work at the destination. The writer ends once the destination has reported all
+    /// results.
     fn settle(&mut self) -> Result<(), Error> {
         self.missing_digests.judge(Instant::now(), |chunk| self.waiting.contains_key(&chunk))?;
         if let Some(opened) = &mut self.opened {

@@ -140,7 +140,6 @@ impl Store for Sink {
     }
 }
 
-/// An object that is written into a store.
 pub(super) struct Writing<S> {
     object: VirtualObject,
     /// `None` once the object is complete.
@@ -152,8 +151,7 @@ pub(super) struct Writing<S> {
     /// Chunks that must be sent again.
     failed: BTreeSet<u64>,
     wrong: WrongChunks,
-    /// Entries that failed at the source, and whether each file changed while it was read. The
-    /// source reported them, so they are not reported back.
+    /// Entries that failed at the source, and whether each file changed while it was read.
     failed_at_source: BTreeMap<u32, bool>,
     failures_reported: usize,
     spent: Spent,
@@ -163,7 +161,6 @@ pub(super) struct Writing<S> {
 pub(super) struct Questions(BTreeMap<u32, (usize, Vec<bool>)>);
 
 impl Questions {
-    /// Returns the questions of `plan`.
     pub(super) fn of(plan: &Plan) -> Questions {
         let asked = plan.compare.iter();
         Questions(asked.map(|ask| (ask.entry, (ask.values.len(), Vec::new()))).collect())
@@ -350,7 +347,7 @@ impl<S: Store> Opened for Writing<S> {
         let Some(store) = &mut self.store else { return Ok(true) };
         self.spent.on(|| store.tick(Instant::now()))?;
         if store.missing_chunks() == 0 {
-            // If this sync fails, some chunks must be sent again.
+            // If the sync of a file fails, its chunks must be sent again.
             self.spent.on(|| store.sync())?;
         }
         self.report_changes();

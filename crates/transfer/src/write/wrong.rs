@@ -1,14 +1,11 @@
-//! A limit on how often one chunk may fail verification.
-//!
-//! An honest sender has a lower limit of its own, and ends the copy with an error before this one
-//! applies. A hostile sender could repeat a wrong chunk forever, in each pass over the missing
-//! chunks or many times within one pass.
+//! A limit on how often one chunk may fail verification. Without this limit, a hostile sender could
+//! repeat a wrong chunk forever.
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind};
 
-/// How often one chunk may fail verification. An honest sender gives up before the fifth failure.
+/// An honest sender gives up before the fifth failure.
 const MOST: u32 = 4;
 
 /// The chunks that have failed verification and have not passed since.
