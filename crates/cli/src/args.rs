@@ -64,7 +64,6 @@ enum SubcommandArgs {
     Man(man::ManArgs),
 }
 
-/// Parses the arguments, runs the subcommand, and returns the exit status.
 pub(crate) fn run() -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
     // clap's own `help` refuses a third word, such as `gtp` in `help cp gtp`.
@@ -136,12 +135,10 @@ fn leaf(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, inner)| leaf(inner))
 }
 
-/// The number of nested subcommands.
 fn depth(matches: &ArgMatches) -> usize {
     matches.subcommand().map_or(0, |(_, inner)| 1 + depth(inner))
 }
 
-/// Loads the defaults from configuration files for these arguments.
 fn settings(own: &ArgMatches) -> Result<Vec<config::Setting>, Error> {
     let Some(section) = own.subcommand_name() else { return Ok(Vec::new()) };
     // `cp` and `sync` share a section.
@@ -186,7 +183,7 @@ fn wants_events(argv: &[OsString]) -> bool {
 }
 
 /// Converts the parser's error: its first line and the names of missing arguments become the error,
-/// and its tips become the advice. Without tips, the advice is the command that prints the help.
+/// and its tips become the advice.
 fn as_event(said: &str, subcommand: &str) -> Error {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

@@ -45,7 +45,6 @@ pub(crate) struct CatArgs {
     reach: ReachArgs,
 }
 
-/// A value of `--range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Between(u64, u64),
@@ -53,7 +52,6 @@ enum Part {
     Last(u64),
 }
 
-/// Parses `--range`.
 fn parse_range(text: &str) -> Result<Part, String> {
     let expected =
         || format!("'{text}' is not a range; write FIRST-END, FIRST- or -N, as in 1G-1.1G");
@@ -86,7 +84,6 @@ impl Part {
     }
 }
 
-/// Writes the files, in order.
 pub(crate) fn run(args: &CatArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(false), cancel.clone()));
@@ -112,7 +109,6 @@ fn start(
     args.paths.iter().try_for_each(|path| write_file(args, &client, path, cancel))
 }
 
-/// Writes the ranges of one file.
 fn write_file(
     args: &CatArgs,
     client: &Client,
@@ -159,9 +155,6 @@ fn early(parts: &[Part]) -> Option<Vec<Range<u64>>> {
 }
 
 /// Returns the requested ranges, cut at the end of `file`.
-///
-/// # Errors
-/// A range begins after the end of the file.
 fn ranges(args: &CatArgs, file: &RemoteFile, path: &Location) -> Result<Vec<Range<u64>>, Error> {
     let size = file.len();
     if args.range.is_empty() {

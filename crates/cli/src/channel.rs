@@ -163,7 +163,6 @@ impl LinkArgs {
     }
 }
 
-/// Runs the command; returns the exit status.
 pub(crate) fn run(args: &ChannelArgs, settings: &[Setting]) -> u8 {
     let (link, done) = match &args.what {
         What::Send(args) => (&args.link, send(args, settings)),
@@ -223,7 +222,6 @@ fn feed(input: &ChannelInput, key: Option<&str>, whole: bool) -> Result<(), Erro
     }
 }
 
-/// Prints reports until stdin or the channel ends.
 fn watch(
     sender: &ChannelSender,
     fed: &Feeding,
@@ -241,7 +239,6 @@ fn watch(
         }
         lines.sending(&now);
         if sender.is_over() || cancel.is_cancelled() {
-            // The channel's `finish` returns the reason.
             return Ok(());
         }
     }
@@ -265,8 +262,6 @@ fn receive(args: &ReceiveArgs, settings: &[Setting]) -> Result<u8, Error> {
     read.map(|()| exit::DONE)
 }
 
-/// Prints the messages and events of the channel, until the channel ends or enough messages are
-/// printed.
 fn read(channel: &mut ChannelReceiver, args: &ReceiveArgs, lines: &Lines) -> Result<(), Error> {
     let most = if args.whole { 1 } else { args.count.unwrap_or(u64::MAX) };
     let (mut count, mut is_admitted) = (0, false);

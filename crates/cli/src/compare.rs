@@ -102,7 +102,6 @@ struct Setting {
     rates: &'static str,
 }
 
-/// Runs all candidates and prints the results; returns the exit status.
 pub(crate) fn run(args: &CompareArgs) -> u8 {
     match compare(args) {
         Ok(status) => status,

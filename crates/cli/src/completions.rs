@@ -27,7 +27,6 @@ fn without_settings(root: Command) -> Command {
     })
 }
 
-/// Prints the script that completes the flags of `root`, the whole command line.
 pub(crate) fn run(args: &CompletionsArgs, root: Command) -> u8 {
     let mut root = without_settings(root);
     let mut script = Vec::new();

@@ -53,7 +53,6 @@ pub(crate) struct Setting {
     pub(crate) origin: String,
 }
 
-/// Whether a file sets this flag.
 pub(crate) fn has(settings: &[Setting], flag: &str) -> bool {
     settings.iter().any(|setting| setting.key == flag)
 }
@@ -62,7 +61,6 @@ pub(crate) fn has(settings: &[Setting], flag: &str) -> bool {
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) section: &'a str,
-    /// The locations of the command.
     pub(crate) places: &'a [Location],
     /// Whether the command line has this flag.
     pub(crate) is_given: &'a dyn Fn(&str) -> bool,
@@ -107,9 +105,6 @@ pub(crate) fn names(place: &Location) -> Vec<String> {
 }
 
 /// The folder of this user's configuration, identity and known servers.
-///
-/// # Errors
-/// There is no home folder.
 pub(crate) fn folder() -> Result<PathBuf, Error> {
     if let Some(folder) = env::var_os(FOLDER_VARIABLE).filter(|value| !value.is_empty()) {
         return Ok(PathBuf::from(folder));
@@ -130,11 +125,7 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     base.runtime_dir().filter(|folder| folder.is_dir())
 }
 
-/// The file of remembered network paths: in the state folder, or in the folder that
-/// `LONGHAUL_CONFIG_DIR` names.
-///
-/// # Errors
-/// There is no home folder.
+/// The file of remembered network paths.
 pub(crate) fn path_file() -> Result<PathBuf, Error> {
     let is_named = env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty());
     let state = match is_named {
@@ -171,14 +162,8 @@ fn read_own(file: &Path) -> io::Result<Result<String, Error>> {
     Ok(Ok(text))
 }
 
-/// Returns the `wanted` defaults, each key except `server-id` once. The user's file overrides the
-/// system's, and the section of a host overrides both. `root` defines the valid keys and values.
-///
-/// # Errors
-/// There is no home folder; a file cannot be read, can be changed by others, or is not TOML; a
-/// section or key is unknown; a flag refuses its value; or two hosts of one copy have different
-/// values of a key that the command line does not set. Errors in the text of a file name the file
-/// and the line.
+/// Returns the `wanted` defaults, each key except `server-id` once. `root` defines the valid keys
+/// and values.
 pub(crate) fn load(root: &Command, wanted: Wanted<'_>) -> Result<Vec<Setting>, Error> {
     let mut folders = Vec::new();
     if env::var_os(FOLDER_VARIABLE).is_none_or(|value| value.is_empty()) {
@@ -323,7 +308,6 @@ impl Place<'_> {
         Error::new(ErrorKind::Usage, format!("{}: {what}", self.line(at)))
     }
 
-    /// The pin of the server `host`.
     fn pin(&self, host: &str, id: &str, at: usize) -> Result<Setting, Error> {
         let word: OsString = format!("--{PIN}={host}={id}").into();
         match refusal(self.root, "cp", &word) {
@@ -382,7 +366,6 @@ fn nearest<'a>(command: &'a Command, key: &str) -> Option<&'a str> {
     best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
 }
 
-/// The flags for a value.
 fn words(key: &str, action: &ArgAction, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
     let scalar = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Ok(text.to_string()),
@@ -406,7 +389,6 @@ fn words(key: &str, action: &ArgAction, value: &DeValue<'_>) -> Result<Vec<OsStr
     }
 }
 
-/// The reason why the flag refuses its value, if it does.
 fn refusal(root: &Command, section: &str, word: &OsString) -> Option<String> {
     let line = ["longhaul".into(), section.into(), word.clone()];
     let error = root.clone().try_get_matches_from(line).err()?;

@@ -15,12 +15,10 @@ use rustix::io::Errno;
 use crate::error::{Error, ErrorKind as Failure};
 use crate::plain;
 
-/// Whether stderr is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether stdout is a terminal.
 pub(crate) fn is_terminal_out() -> bool {
     io::stdout().is_terminal()
 }
@@ -68,9 +66,6 @@ pub(crate) fn has_lost() -> bool {
 /// Cancels the command as soon as the reader of stdout closes its pipe, even if there is nothing to
 /// write, or when a write to stdout fails. For commands that only write to stdout;
 /// [`crate::exit::of_view`] returns their exit status.
-///
-/// # Errors
-/// No thread can be started.
 pub(crate) fn cancel_with_stdout(cancel: &CancelHandle) -> Result<(), Error> {
     let _ = VIEW.set(cancel.clone());
     let wait = || {
@@ -91,11 +86,9 @@ pub(crate) fn cancel_with_stdout(cancel: &CancelHandle) -> Result<(), Error> {
 pub(crate) enum Cancelled {
     /// The reader of stdout has closed its pipe, or a write to stdout failed.
     Unread,
-    /// A signal arrived.
     Interrupted,
 }
 
-/// Whether and why a command of [`cancel_with_stdout`] was cancelled.
 pub(crate) fn cancelled() -> Option<Cancelled> {
     VIEW.get().filter(|view| view.is_cancelled())?;
     let is_unread = has_lost() || CLOSED.load(Ordering::Relaxed);
@@ -114,24 +107,20 @@ fn note_loss(written: io::Result<()>) {
     }
 }
 
-/// Prints a line to stderr.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Prints a warning to stderr.
 pub(crate) fn warn(line: impl Display) {
     note(format_args!("{} {line}", paint("longhaul:", "1;33")));
 }
 
-/// Prints an error and its advice to stderr.
 pub(crate) fn error(error: &Error) {
     // Escapes control characters, because the text may come from a peer.
     let said = plain::text(&error.to_string());
     note(format_args!("{} {said}", paint("longhaul:", "1;31")));
 }
 
-/// `text` in bold, if colours are enabled.
 pub(crate) fn bold(text: &str) -> String {
     paint(text, "1")
 }
@@ -141,7 +130,6 @@ fn paint(text: &str, code: &str) -> String {
     if colour(is_terminal(), set) { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Whether to use colours: depends on the environment, and on whether stderr is a terminal.
 fn colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     let given = |name: &str| variable(name).filter(|value| !value.is_empty());
     if given("NO_COLOR").is_some() {

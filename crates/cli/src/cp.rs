@@ -229,7 +229,6 @@ pub(crate) struct Mirror {
 /// Number of connections of parallel TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streams {
-    /// A fixed number.
     Count(u16),
     /// Tries several numbers and keeps the best.
     Auto,
@@ -238,11 +237,8 @@ pub(crate) enum Streams {
 /// A flag that filters files of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FilterFlag {
-    /// `--exclude`
     Exclude(String),
-    /// `--include`
     Include(String),
-    /// `--exclude-from`
     ExcludeFrom(PathBuf),
 }
 
@@ -345,7 +341,6 @@ fn start(
     Ok(status)
 }
 
-/// Starts a copy on another host, and shows its events.
 fn start_elsewhere(
     args: &CopyArgs,
     plan: &remote::Plan,

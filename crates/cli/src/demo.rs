@@ -1,8 +1,5 @@
 //! `longhaul demo`: kills a copy on this host half-way, runs it again, and compares both trees.
 //! Then longhaul races the kernel's TCP over an emulated long path, if this host can emulate one.
-//!
-//! The comparison does not rely on longhaul. The copies are child processes of the same binary, one
-//! of them killed by SIGKILL. Afterwards the demo reads both trees and compares them byte by byte.
 
 mod child;
 #[cfg(target_os = "linux")]
@@ -50,7 +47,6 @@ pub(crate) struct DemoArgs {
     dir: Option<PathBuf>,
 }
 
-/// Runs the demonstration; returns the exit status.
 pub(crate) fn run(args: &DemoArgs) -> u8 {
     // Creates the emulated path before the first thread starts; see `contest::track`.
     #[cfg(target_os = "linux")]
@@ -120,8 +116,6 @@ fn words(source: &Path, server: &Server, rate: Rate) -> Vec<String> {
     ]
 }
 
-/// Checks that both trees are equal and have all files, that the second run verified the files that
-/// it read, and that it resumed.
 fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::new(ErrorKind::Verification, what));
     let DemoOutcome { killed: Half { bytes, .. }, summary, verdict, .. } = outcome;
@@ -144,7 +138,6 @@ fn judge(outcome: &DemoOutcome, files: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs the race, if this host permits emulation.
 #[cfg(target_os = "linux")]
 fn race(track: contest::Track, place: &Path, cancel: &CancelHandle) -> Result<(), Error> {
     match track {
@@ -203,7 +196,6 @@ fn interrupted_or(cancel: &CancelHandle, error: Error) -> Error {
     if cancel.is_cancelled() { interrupted() } else { error }
 }
 
-/// Returns the mean rate of `bytes` in `span`, for the table.
 fn goodput(bytes: u64, span: Span) -> Rate {
     Bytes::new(bytes) / span
 }

@@ -97,7 +97,6 @@ impl Grade {
         }
     }
 
-    /// `Ok` if `well`, otherwise `grade`.
     fn unless(well: bool, grade: Grade) -> Grade {
         if well { Grade::Ok } else { grade }
     }
@@ -147,7 +146,6 @@ impl Want {
 const KEEPING: &str = "to keep the settings of sysctl -w after a restart, write the same KEY = \
                        VALUE into /etc/sysctl.d/90-longhaul.conf";
 
-/// Runs all checks and prints the findings.
 pub(crate) fn run(args: &DoctorArgs) -> u8 {
     match look(args) {
         Ok((worst, None)) => u8::from(worst == Grade::Bad),

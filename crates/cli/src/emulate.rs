@@ -142,7 +142,6 @@ fn path_flags() -> Vec<Id> {
     command.get_arguments().map(|flag| flag.get_id().clone()).collect()
 }
 
-/// The requested work.
 struct Plan {
     spec: EmulationSpec,
     programs: Vec<Program>,
@@ -151,11 +150,9 @@ struct Plan {
     flows: Option<Scenario>,
 }
 
-/// Why an emulation failed.
 enum Trouble {
     /// Invalid command line.
     Usage(String),
-    /// The scenario is invalid or cannot be read.
     File(Error),
     Emulation(EmulationError),
 }
@@ -166,7 +163,6 @@ impl From<EmulationError> for Trouble {
     }
 }
 
-/// Runs programs and flows, and returns the exit status. `AFTER` lists the statuses.
 pub(crate) fn run(args: &EmulateArgs) -> u8 {
     let (text, status) = match emulate(args) {
         Ok(status) => return status,
@@ -234,7 +230,6 @@ fn banner(emulation: &Emulation, here: &str) -> String {
     )
 }
 
-/// Two hosts and the path that the flags describe.
 fn pair(args: &EmulateArgs) -> Result<Plan, Trouble> {
     let path = &args.path;
     let queue = match &path.queue {

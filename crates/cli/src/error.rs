@@ -5,10 +5,8 @@ use std::fmt;
 pub(crate) use longhaul::ErrorKind;
 use longhaul::{CallOption, Event};
 
-/// An error of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Error {
-    /// The kind, which sets the exit status.
     pub(crate) kind: ErrorKind,
     /// What failed, on which object, and the reason, in one sentence without a full stop.
     pub(crate) what: String,
@@ -19,7 +17,6 @@ pub(crate) struct Error {
 }
 
 impl Error {
-    /// An error without advice.
     pub(crate) fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
         Error { kind, what: what.into(), advice: None, is_missing: false }
     }
@@ -61,7 +58,6 @@ impl From<longhaul::Error> for Error {
     }
 }
 
-/// The flag for an option of the library.
 fn flag(option: CallOption) -> &'static str {
     match option {
         CallOption::AcceptNew => "--accept-new",

@@ -3,9 +3,7 @@
 use crate::console::{self, Cancelled};
 use crate::error::{Error, ErrorKind};
 
-/// Done and verified.
 pub(crate) const DONE: u8 = 0;
-/// Cancelled, for example by Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The statuses and their meanings, as `--help` and the man page show them.
@@ -22,7 +20,6 @@ Exit status:
   8    some files, or some of several sources, failed; the others are complete
   130  interrupted; run the same command again to resume";
 
-/// The exit status of an error.
 pub(crate) fn status(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Usage => 2,

@@ -134,7 +134,8 @@ fn negative(flag: &str) -> Option<&'static str> {
     digit.then_some("rates, sizes, times and ratios are never negative")
 }
 
-/// Whether `flag` could be `near` with a typing error: at most one letter in three differs.
+/// Whether `flag` could be `near` with a typing error: one letter, or up to a third of the letters,
+/// may differ.
 fn is_typing_error(flag: &str, near: &str) -> bool {
     let plain = |word: &str| word.trim_start_matches('-').to_owned();
     let (flag, near) = (plain(flag), plain(near));

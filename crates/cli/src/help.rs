@@ -58,7 +58,6 @@ pub(crate) fn answer(argv: &[OsString]) -> Option<u8> {
     })
 }
 
-/// The names that `--protocol` takes.
 fn names() -> String {
     protocols().join(", ")
 }

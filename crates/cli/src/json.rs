@@ -1,7 +1,7 @@
 //! `--json`: one object a line on stdout, each with its `event`. docs/events.md has each event of
-//! each command and its fields, and lists the commands that end with `summary` or `error`.
+//! each command and its fields.
 //!
-//! If a field has a unit, its name ends with the unit: `_bps` means bits a second, `bytes` bytes.
+//! If a field has a unit, its name ends with the unit, such as `seconds` or `bps` (bits a second).
 //! Paths that are not UTF-8 are shown with replacement characters, and have all their bytes in a
 //! second field whose name ends in `_hex`.
 
@@ -238,14 +238,12 @@ fn receives(capacity: ReceiveCapacity) -> Value {
     })
 }
 
-/// The event of a command that failed.
 pub(crate) fn error(error: &Error, status: u8) -> String {
     let mut value = json!({"event": "error", "status": status});
     put_error(&mut value, error);
     line(&value)
 }
 
-/// Adds the fields that describe an error.
 pub(crate) fn put_error(value: &mut Value, error: &Error) {
     value["class"] = json!(exit::kind_name(error.kind));
     value["what"] = json!(error.what);

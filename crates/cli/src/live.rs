@@ -106,7 +106,6 @@ impl Notes {
     }
 }
 
-/// Returns a time in milliseconds with its unit.
 pub(crate) fn millis(span: Span) -> String {
     format!("{:.1} ms", span.as_secs_f64() * 1_000.0)
 }

@@ -51,7 +51,6 @@ pub(crate) struct LsArgs {
     json: bool,
 }
 
-/// Lists a folder and prints the names.
 pub(crate) fn run(args: &LsArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));

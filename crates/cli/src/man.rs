@@ -19,7 +19,6 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Prints or writes the pages of `root`, the whole command line.
 pub(crate) fn run(args: &ManArgs, root: Command) -> u8 {
     match render(args, root) {
         Ok(()) => exit::DONE,

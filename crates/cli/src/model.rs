@@ -74,7 +74,6 @@ struct StreamArgs {
     json: bool,
 }
 
-/// Prints the predicted quantities and returns the exit status.
 pub(crate) fn run(args: &ModelArgs) -> u8 {
     let (rows, json) = match &args.what {
         What::Rbudp(args) => (rbudp(args), args.json),
@@ -88,7 +87,6 @@ pub(crate) fn run(args: &ModelArgs) -> u8 {
     exit::DONE
 }
 
-/// A quantity with its unit.
 #[derive(Clone, Copy, Debug)]
 enum Quantity {
     Size(Bytes),
@@ -98,7 +96,6 @@ enum Quantity {
     Share(f64),
 }
 
-/// A printed line: one quantity of the model.
 struct Row {
     /// The JSON name, which ends with the unit if the quantity has one.
     key: &'static str,
@@ -106,7 +103,6 @@ struct Row {
     equation: &'static str,
     /// The quantity's symbol in the paper; empty if the paper has no symbol for it.
     symbol: &'static str,
-    /// The description.
     what: &'static str,
     quantity: Quantity,
 }

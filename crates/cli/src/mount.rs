@@ -58,7 +58,6 @@ pub(crate) struct MountArgs {
     json: bool,
 }
 
-/// Mounts the folder until a signal or `umount`.
 pub(crate) fn run(args: &MountArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));

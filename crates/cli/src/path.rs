@@ -46,7 +46,6 @@ enum Action {
     },
 }
 
-/// Lists or forgets paths; returns the exit status.
 pub(crate) fn run(args: &PathArgs) -> u8 {
     let memory = config::path_file().map(PathMemory::in_file);
     let done = memory.and_then(|memory| match &args.action {

@@ -74,7 +74,6 @@ fn parse_time(text: &str) -> Result<Span, String> {
     if TIMES.contains(&time) { Ok(time) } else { Err("expected 10ms to 10s".into()) }
 }
 
-/// Measures, and prints each finding when it arrives.
 pub(crate) fn run(args: &ProbeArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let show = Show { quiet: args.json, ..Show::errors(args.json) };

@@ -21,7 +21,6 @@ const DRAWS: u8 = 10;
 /// Highest number of sources with their own line. If there are more, only the fastest have a line.
 const LINES: usize = 8;
 
-/// How progress is shown.
 pub(crate) enum Meter {
     Hidden,
     /// Bars that are redrawn.
@@ -152,7 +151,6 @@ impl Meter {
         }
     }
 
-    /// Shows the name of the current file.
     pub(crate) fn name(&self, path: &Path) {
         if let Meter::Bars(bars) = self {
             let columns = console::columns().unwrap_or(WIDE);
@@ -181,7 +179,6 @@ impl Meter {
         self.finish();
     }
 
-    /// Stops showing progress.
     pub(crate) fn finish(&mut self) {
         if let Meter::Bars(bars) = self {
             bars.finish();
@@ -256,7 +253,6 @@ fn line(progress: &Progress) -> String {
     }
 }
 
-/// Whether the size of the copy is known.
 fn is_known(progress: &Progress) -> bool {
     progress.total_bytes > 0 || progress.total_files > 0
 }

@@ -55,7 +55,6 @@ fn flags() -> Vec<Flag> {
 }
 
 impl Flag {
-    /// The names of the protocols that have this flag.
     fn rows(&self) -> String {
         let names: Vec<_> = self.meanings.iter().flat_map(|(_, rows)| rows).copied().collect();
         names.join(", ")
@@ -149,9 +148,6 @@ impl Given {
 impl ProtocolSettings {
     /// The settings of `row`'s protocol for a source. A setting that this protocol lacks is ignored
     /// if it comes from the configuration file (`is_default`); otherwise it is an error.
-    ///
-    /// # Errors
-    /// The protocol lacks a setting of the command line, or a value is out of its range.
     pub(crate) fn of(
         &self,
         row: &'static Row,

@@ -45,9 +45,6 @@ pub(crate) struct ReachArgs {
 }
 
 /// Parses a HOST: `lh://host[:port]` of a server, or `[user@]host` of ssh. A path may follow.
-///
-/// # Errors
-/// The text is not a host, or looks like the host and port of a server.
 pub(crate) fn parse_host(text: &str) -> Result<Location, Error> {
     let is_port = |text: &str| text.parse::<u16>().is_ok();
     let meant = match text.rsplit_once(':') {
@@ -99,7 +96,6 @@ pub(crate) fn advise_names(error: Error) -> Error {
     error
 }
 
-/// Reads `--server-id`.
 pub(crate) fn parse_pin(text: &str) -> Result<ServerPin, String> {
     let (server, id) = match text.rsplit_once('=') {
         Some((server, id)) => (Some(server.to_owned()), id),
@@ -159,10 +155,6 @@ fn check_pins(pins: &[ServerPin], places: &[&Location]) -> Result<(), Error> {
 impl ReachArgs {
     /// Checks that each given flag applies to one of `places`. Skips flags for which `is_default`
     /// is true: they come from a configuration file, and may be meant for another copy.
-    ///
-    /// # Errors
-    /// A flag for ssh hosts without an ssh host, a flag for servers without a server, or a server
-    /// on port 65535 without `--data-port`.
     pub(crate) fn check(
         &self,
         places: &[&Location],
@@ -203,10 +195,6 @@ impl ReachArgs {
     }
 
     /// Returns a client builder for `places`. `ask` decides about new servers, and may block.
-    ///
-    /// # Errors
-    /// There is no folder for this host's identity, a `--server-id` names none of the places, or
-    /// two `--server-id` contradict each other.
     pub(crate) fn client(
         &self,
         places: &[&Location],
@@ -227,10 +215,6 @@ impl ReachArgs {
 
     /// Returns the client of a command that uses `places` on other hosts. A signal cancels
     /// the command through `cancel`; `screen` asks about new servers.
-    ///
-    /// # Errors
-    /// One of `places` is on this host, or one of the errors of [`ReachArgs::check`] and
-    /// [`ReachArgs::client`] occurs.
     pub(crate) fn remote(
         &self,
         places: &[&Location],
@@ -249,7 +233,6 @@ impl ReachArgs {
         Ok(client.path_memory(PathMemory::in_file(config::path_file()?)).build()?)
     }
 
-    /// Options of the library for reaching the other hosts.
     pub(crate) fn options(&self) -> ReachOptions {
         let mut options = ReachOptions::default();
         options.ssh_command = self.rsh.0.clone();

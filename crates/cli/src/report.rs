@@ -81,7 +81,7 @@ pub(crate) enum Kind {
 }
 
 /// The lines of a summary: what was copied and, for long copies, what limited it. `verbose` adds
-/// all other figures.
+/// further figures.
 pub(crate) fn lines(summary: &Summary, kind: Kind, verbose: bool) -> Vec<String> {
     let left = summary.bytes.saturating_sub(summary.resumed_bytes);
     if kind == Kind::DryRun {
@@ -216,7 +216,6 @@ pub(crate) fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// The line about this host's receiving capacity.
 fn receives(capacity: ReceiveCapacity) -> String {
     let ReceiveCapacity { rate, link, share, others, .. } = capacity;
     let known = match capacity.origin {
@@ -233,7 +232,6 @@ fn receives(capacity: ReceiveCapacity) -> String {
     format!("  took     at most {rate} in all, {share}{link} {known}{others}")
 }
 
-/// The line of one of several sources.
 fn source(row: &SourceRow) -> String {
     let bytes = Bytes::new(row.received_bytes);
     let SourceRow { state, loss, resent, refused, .. } = row;
@@ -256,7 +254,6 @@ fn speed(summary: &Summary) -> String {
     )
 }
 
-/// The result of the rate search.
 fn path_found(found: &Found, elapsed: Span) -> String {
     let Found { rate, after, loss_ppm, shared, .. } = *found;
     let loss = match loss_ppm {
@@ -282,7 +279,6 @@ fn lost_on_path(summary: &Summary) -> u64 {
     summary.path_lost.saturating_sub(lost_at_receiver(summary))
 }
 
-/// Datagrams dropped at the receiving host.
 fn lost_at_receiver(summary: &Summary) -> u64 {
     summary.socket_lost + summary.memory_lost + summary.early_lost
 }
@@ -338,7 +334,6 @@ fn resends(summary: &Summary) -> String {
     )
 }
 
-/// The line about data that the receiver refused; `None` if it refused none.
 fn refused(summary: &Summary) -> Option<String> {
     let number = summary.refused_datagrams + summary.receiver.refused;
     let refused = count(number, "datagram");

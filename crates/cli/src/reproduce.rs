@@ -54,7 +54,6 @@ enum How {
     Emulate,
 }
 
-/// Runs the experiments; returns the exit status.
 pub(crate) fn run(args: &ReproduceArgs) -> u8 {
     let done = match args.ids.as_slice() {
         [] if args.update || args.how != How::Sim || args.case.is_some() => {

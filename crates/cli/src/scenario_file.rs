@@ -8,15 +8,12 @@ use std::path::Path;
 use crate::error::{Error, ErrorKind};
 use longhaul_testbed::scenario::{Reading, Scenario};
 
-/// Size limit of a scenario, about ten times the size of the largest valid scenario.
+/// Size limit of a scenario, in bytes.
 const MOST_SCENARIO: u64 = 64 << 20;
-/// Size limit of a trace, enough for the maximum number of packets, one a line.
+/// Size limit of a trace, in bytes.
 const MOST_TRACE: u64 = 64 << 20;
 
 /// Reads the scenario at `path`, a file or a pipe.
-///
-/// # Errors
-/// The file cannot be read, or is too large.
 pub(crate) fn text(path: &Path) -> Result<String, Error> {
     let fits = |kind: FileType| kind.is_file() || kind.is_fifo();
     read(path, MOST_SCENARIO, fits).map_err(|why| {
@@ -26,9 +23,6 @@ pub(crate) fn text(path: &Path) -> Result<String, Error> {
 
 /// Parses the scenario `text` of the file at `path`; `settings` override keys of the scenario.
 /// Paths of traces are relative to the file's folder.
-///
-/// # Errors
-/// The scenario has a mistake; the error names the mistake and its line.
 pub(crate) fn parse(
     path: &Path,
     text: &str,

@@ -14,7 +14,6 @@ use crate::{console, exit, json, progress, report, trust};
 /// Interval of `progress` events.
 const JSON_EVERY: Duration = Duration::from_secs(1);
 
-/// Output settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Show {
     /// Events as JSON on stdout.
@@ -48,7 +47,6 @@ impl Show {
     }
 }
 
-/// Shows events of a copy to the user.
 pub(crate) struct Screen {
     show: Show,
     cancel: CancelHandle,
@@ -72,7 +70,6 @@ impl Screen {
         Screen { show, cancel, started: Instant::now(), state }
     }
 
-    /// Reports the start of the copy.
     pub(crate) fn started(&self, sources: &[Location], destination: &Location, protocol: &str) {
         if let [source] = sources
             && let Some(name) = source.path().file_name()
@@ -106,7 +103,6 @@ impl Screen {
         }
     }
 
-    /// Reports the failure of the copy.
     pub(crate) fn failed(&self, error: &Error) {
         self.with(|state| state.meter.finish());
         if !self.show.silent {
@@ -176,7 +172,6 @@ impl Screen {
         }
     }
 
-    /// Writes a sample of a copy on another host.
     pub(crate) fn relay_sample(&self, line: &str) {
         if self.show.series {
             console::out(line);

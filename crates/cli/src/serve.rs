@@ -311,7 +311,6 @@ fn first_clients(args: &ServeArgs) -> Result<Vec<Allow>, Error> {
     Err(Error::new(ErrorKind::Usage, what).advise(advice))
 }
 
-/// Returns the folder to serve, after a check. clap requires --root except with --ssh.
 fn root(args: &ServeArgs) -> Result<&Path, Error> {
     let missing =
         || Error::new(ErrorKind::Usage, "a server needs a folder").advise("name one with --root");

@@ -114,7 +114,6 @@ struct RmArgs {
     if_version: Option<u64>,
 }
 
-/// Runs the command; returns the exit status.
 pub(crate) fn run(args: &ShareArgs, settings: &[Setting]) -> u8 {
     let changes = matches!(args.what, What::Put(_) | What::Rm(_) | What::Import(_));
     let on = |one, work: &dyn Fn(&Tree) -> Result<(), Error>| {

@@ -15,9 +15,6 @@ use crate::{console, exit};
 pub(crate) const ENDING: &str = "stopping; send the signal again to stop immediately";
 
 /// Cancels `cancel` at the first signal, and prints `first` at Ctrl-C; exits at the second signal.
-///
-/// # Errors
-/// The signals cannot be watched.
 pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> Result<(), Error> {
     watch(Signals::new([SIGINT, SIGTERM]).map_err(unwatched)?, move |signal| {
         end(signal, cancel.is_cancelled(), first);
@@ -26,9 +23,6 @@ pub(crate) fn cancel_on_signal(cancel: CancelHandle, first: &'static str) -> Res
 }
 
 /// Cancels `cancel` when standard input ends.
-///
-/// # Errors
-/// No thread can be started.
 pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> Result<(), Error> {
     let wait = move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
@@ -40,9 +34,6 @@ pub(crate) fn cancel_with_stdin(cancel: CancelHandle) -> Result<(), Error> {
 
 /// Holds SIGHUP until [`direct_server`] handles it, so that it does not end a server that is still
 /// starting.
-///
-/// # Errors
-/// The signal cannot be watched.
 pub(crate) fn hold_reload() -> Result<Signals, Error> {
     Signals::new([SIGHUP]).map_err(unwatched)
 }
@@ -54,9 +45,6 @@ fn unwatched(error: io::Error) -> Error {
 /// Handles the signals of a server, pending ones in `held` first: SIGHUP calls `reload`, the first
 /// SIGINT or SIGTERM calls `shut_down`, the second exits. If the server's terminal was closed,
 /// SIGHUP shuts the server down.
-///
-/// # Errors
-/// The signals cannot be watched.
 pub(crate) fn direct_server(
     held: Signals,
     reload: impl Fn() + Send + 'static,

@@ -54,13 +54,11 @@ pub(crate) struct SimArgs {
 /// Default interval of a plot's points.
 const PLOT_EVERY: Span = Span::from_millis(100);
 
-/// One run: its settings from `--sweep`, and its outcome.
 struct Run {
     settings: Vec<Setting>,
     outcome: SimOutcome,
 }
 
-/// Runs the scenario and prints the outcome; returns the exit status.
 pub(crate) fn run(args: &SimArgs) -> u8 {
     let (runs, failed): (Vec<_>, Vec<_>) = match simulate(args) {
         Ok(runs) => runs.into_iter().partition(Result::is_ok),

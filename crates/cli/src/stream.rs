@@ -134,7 +134,6 @@ struct ReceiveArgs {
     link: LiveArgs,
 }
 
-/// Runs the command; returns the exit status.
 pub(crate) fn run(args: &StreamArgs, settings: &[Setting]) -> u8 {
     let (link, done) = match &args.what {
         What::Send(args) => (&args.link, send(args, settings)),
@@ -196,7 +195,6 @@ fn send(args: &SendArgs, settings: &[Setting]) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-/// Prints reports until the source or the stream ends.
 fn watch(
     sender: &StreamSender,
     fed: &Feeding,

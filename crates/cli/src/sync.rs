@@ -42,7 +42,6 @@ pub(crate) struct SyncArgs {
     copy: CopyArgs,
 }
 
-/// Runs the copy with its deletions and prints the result, like [`cp::run`].
 pub(crate) fn run(args: &SyncArgs, matches: &ArgMatches, settings: &[Setting]) -> u8 {
     let delete = match args.max_delete {
         Some(most) => Delete::at_most(most),

@@ -72,7 +72,6 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
 }
 
-/// Shows snapshots until a signal comes, or one snapshot with `--once`.
 pub(crate) fn run(args: &TopArgs, settings: &[Setting]) -> u8 {
     let cancel = CancelHandle::default();
     let screen = Arc::new(Screen::new(Show::errors(args.json), cancel.clone()));
@@ -128,7 +127,6 @@ fn show(args: &TopArgs, connection: &Connection) -> Result<(), Error> {
     Ok(())
 }
 
-/// A snapshot as lines.
 fn view(status: &ServerStatus, host: &str) -> String {
     let all = &status.totals;
     let mut lines = vec![

@@ -1,23 +1,15 @@
 //! A command line in one string, such as the value of `-e 'ssh -J gate'`.
 
-/// The ssh command as words.
 #[derive(Clone, Debug)]
 pub(crate) struct SshCommand(pub(crate) Vec<String>);
 
 impl SshCommand {
-    /// Splits a command line into words.
-    ///
-    /// # Errors
-    /// The errors of [`split_words`].
     pub(crate) fn parse(text: &str) -> Result<SshCommand, String> {
         split_words(text).map(SshCommand)
     }
 }
 
 /// Splits at blanks outside of single and double quotes, and removes the quotes.
-///
-/// # Errors
-/// A quote without its end, or no word at all.
 fn split_words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

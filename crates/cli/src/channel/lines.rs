@@ -15,7 +15,6 @@ use crate::{console, exit};
 /// Minimum interval of a subscriber's progress reports.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Output settings, and the time of the last progress report.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     pub(super) notes: Notes,
@@ -34,14 +33,12 @@ impl Lines {
         Lines { notes, reported: Cell::new(Instant::now()) }
     }
 
-    /// Prints a sender's progress, with `--json` only.
     pub(super) fn sending(&self, sent: &ChannelSent) {
         if self.notes.json {
             console::out(sent_line("progress", sent));
         }
     }
 
-    /// Prints a sender's summary.
     pub(super) fn sent(&self, sent: &ChannelSent) {
         if self.notes.json {
             let mut line = sent_line("summary", sent);
@@ -59,7 +56,6 @@ impl Lines {
         ));
     }
 
-    /// Prints an event of a subscriber.
     pub(super) fn came(&self, event: &ChannelEvent) {
         match event {
             ChannelEvent::Joined if self.notes.json => console::out(json!({"event": "joined"})),
@@ -92,7 +88,6 @@ impl Lines {
         }
     }
 
-    /// Prints a subscriber's progress, at most once a second, with `--json` only.
     pub(super) fn receiving(&self, status: &mut dyn FnMut() -> ChannelReceived) {
         if self.notes.json && self.reported.get().elapsed() >= EVERY {
             self.reported.set(Instant::now());
@@ -100,7 +95,6 @@ impl Lines {
         }
     }
 
-    /// Prints a subscriber's summary.
     pub(super) fn received(&self, came: &ChannelReceived) {
         if self.notes.json {
             let mut line = received_line("summary", came);

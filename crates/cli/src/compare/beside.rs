@@ -17,9 +17,6 @@ pub(super) const NOTE: &str = "beside TCP: goodput of the copy + goodput of one 
                                reported ten times a second";
 
 /// Goodputs of `copy` and of one concurrent TCP connection.
-///
-/// # Errors
-/// The copy or TCP failed. The cancellation of TCP at the end of the copy is no error.
 pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares, Error> {
     // The receiver writes nothing, because both copies have the same destination path.
     let ours = copy.clone().receive(Receive::Fake).cancel_with(cancel);
@@ -38,7 +35,6 @@ pub(super) fn shares(copy: &CopyRequest, cancel: &CancelHandle) -> Result<Shares
     Ok(Shares { copy: course.rate(until), tcp: beside.rate(until) })
 }
 
-/// Returns a handler that records the progress of a copy in `course`.
 fn noting(course: &Arc<Course>) -> impl Fn(Event) + Send + Sync + 'static {
     let course = course.clone();
     move |event| {

@@ -11,13 +11,10 @@ use crate::cp::MOST_STREAMS;
 /// Name of the candidate that tries several numbers of TCP connections.
 const TRIED: &str = "tcp:auto";
 
-/// A protocol to compare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Candidate {
     Registry(&'static Row),
-    /// TCP.
     Tcp {
-        /// Number of connections.
         streams: u16,
     },
     /// TCP with the number of connections that the copy finds best, as PSockets does.
@@ -60,7 +57,6 @@ impl Candidate {
         }
     }
 
-    /// Whether TCP carries the data and repairs losses.
     pub(super) fn is_tcp(self) -> bool {
         !matches!(self, Candidate::Registry(_))
     }

@@ -89,7 +89,6 @@ fn local(what: &str, error: &io::Error) -> Error {
         .advise("set TMPDIR to another folder")
 }
 
-/// Fills a file with random bytes derived from the seed.
 fn fill(path: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -> Result<(), Error> {
     let unwritten = |error| local(&format!("cannot write {}", path.display()), &error);
     let mut file = BufWriter::new(File::create(path).map_err(unwritten)?);
@@ -236,7 +235,6 @@ impl Watch {
         self.course.rates()
     }
 
-    /// Returns a handler that records the events of the run.
     fn seeing(watch: &Arc<Watch>) -> impl Fn(Event) + Send + Sync + 'static {
         let watch = watch.clone();
         move |event| match event_in_flags(event) {
@@ -251,7 +249,6 @@ impl Watch {
         }
     }
 
-    /// Asks the user whether to trust a new server.
     fn trusts(&self, server: &NewServer) -> bool {
         let ask = || trust::ask(&server.name, &server.id, &self.cancel);
         self.with(|meter| meter.aside(ask))

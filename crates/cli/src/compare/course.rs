@@ -6,7 +6,6 @@ use std::time::Instant;
 use longhaul::Summary;
 use longhaul_proto::units::Rate;
 
-/// Samples of a copy's progress.
 pub(super) struct Course {
     started: Instant,
     /// Seconds since the start, and bytes copied.
@@ -14,12 +13,10 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Starts recording now.
     pub(super) fn new() -> Course {
         Course { started: Instant::now(), points: Mutex::new(vec![(0.0, 0)]) }
     }
 
-    /// Records the current number of bytes.
     pub(super) fn note(&self, bytes: u64) {
         let at = self.started.elapsed().as_secs_f64();
         self.with(|points| points.push((at, bytes)));

@@ -1,5 +1,5 @@
-//! The output of `compare --json`: one object for each run, then the summary. `compare` itself
-//! adds the error if it fails. If a field has a unit, its name ends with the unit.
+//! The output of `compare --json`: one object for each run, then the summary. `compare` itself adds
+//! the error if it fails.
 
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,6 @@ pub(super) fn run(run: &Run) -> Value {
     Value::Object(value)
 }
 
-/// The summary: for each protocol, the results of its runs.
 pub(super) fn summary(setting: &Setting, standings: &[Standing], status: u8) -> Value {
     json!({
         "event": "summary",

@@ -21,10 +21,6 @@ figure { margin: 1.5rem 0; padding: .5rem; background: #fff; border-radius: 6px;
 figure svg { max-width: 100%; height: auto; display: block; margin: auto; }
 ";
 
-/// Returns the page as HTML.
-///
-/// # Errors
-/// The plot cannot be drawn.
 pub(super) fn html(
     setting: &Setting,
     runs: &[Run],
@@ -83,7 +79,6 @@ fn plot(setting: &Setting, runs: &[Run], standings: &[Standing]) -> Plot {
     }
 }
 
-/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for letter in text.chars() {

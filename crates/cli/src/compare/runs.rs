@@ -5,25 +5,20 @@ use longhaul_proto::units::{Bytes, Rate};
 
 use super::candidate::Candidate;
 
-/// One run of one candidate.
 pub(super) struct Run {
-    /// The protocol that carried the object.
     pub(super) candidate: Candidate,
     /// Number of the run among the candidate's runs, from 1.
     pub(super) turn: u32,
     /// The seed of a simulated run.
     pub(super) seed: Option<u64>,
-    /// The result, or the reason for the failure.
     pub(super) end: Result<Measured, String>,
 }
 
-/// Result of a run.
 pub(super) struct Measured {
     /// Size of the object.
     pub(super) bytes: Bytes,
     /// Time until the object was complete.
     pub(super) took: Span,
-    /// Size divided by time.
     pub(super) goodput: Rate,
     /// Lost and repeated data; `None` for the kernel's TCP if the kernel does not report them.
     pub(super) counts: Option<Counts>,
@@ -66,9 +61,7 @@ pub(super) struct Cpu {
 /// measurement ends with the copy, on a real path with the flow that ends first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shares {
-    /// The copy's goodput.
     pub(super) copy: Rate,
-    /// The TCP flow's goodput.
     pub(super) tcp: Rate,
 }
 
@@ -84,7 +77,6 @@ impl Shares {
 pub(super) struct Standing {
     pub(super) candidate: Candidate,
     pub(super) runs: usize,
-    /// Number of failed runs.
     pub(super) failed: usize,
     /// Medians of the successful runs; `None` if no run succeeded.
     pub(super) figures: Option<Figures>,
@@ -196,7 +188,6 @@ pub(super) mod tests {
         assert_eq!(all, [25, 10, 90].map(Rate::from_mbps));
         assert_eq!(figures.counts.unwrap().path_lost, Some(25.0));
         assert!(other.runs == 0 && other.figures.is_none());
-        // For an even number of runs, the plot shows the upper of the two middle runs.
         assert_eq!(typical(one.candidate, &runs).unwrap().goodput, Rate::from_mbps(30));
     }
 

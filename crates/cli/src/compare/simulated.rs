@@ -18,7 +18,6 @@ use crate::{scenario_file, sim};
 const RECORD_EVERY: Span = Span::from_millis(50);
 /// Maximum number of points in the plot of a run.
 const POINTS: usize = 150;
-/// Name of the concurrent TCP flow.
 const BESIDE: &str = "beside";
 
 /// A planned run, without the concurrent TCP flow.
@@ -85,9 +84,6 @@ fn prepared(args: &CompareArgs, file: &Path, mut scenario: Scenario) -> Result<S
 }
 
 /// Replaces the flow's protocol with the candidate, and keeps all settings that still apply.
-///
-/// # Errors
-/// The candidate needs a real path.
 fn carried(args: &CompareArgs, candidate: Candidate, from: &Traffic) -> Result<Traffic, Error> {
     Ok(match (candidate, from) {
         (Candidate::Registry(row), Traffic::Protocol(transfer)) => {

@@ -10,7 +10,6 @@ pub(super) const COUNTED: &str = "Medians of the successful runs. Lost on the wa
     did not arrive. Found missing: missing blocks, once each. Reported: losses reported to the \
     sender, repeats included.";
 
-/// A column: its heading, and the function that returns the text of a cell.
 struct Column {
     heading: &'static str,
     cell: fn(&Figures) -> Option<String>,
@@ -82,7 +81,6 @@ pub(super) fn cells(standings: &[Standing]) -> Vec<Vec<String>> {
     rows
 }
 
-/// The table as text: title, headings, one line for each candidate, notes.
 pub(super) fn lines(setting: &Setting, standings: &[Standing]) -> Vec<String> {
     let mut lines = vec![bold(&setting.title)];
     lines.extend(table::lines(&cells(standings), 1));

@@ -13,9 +13,6 @@ use crate::error::{Error, ErrorKind};
 const MAX_LIST: u64 = 16 << 20;
 
 /// The source folder of the list, with a slash at the end, so the copy takes its contents.
-///
-/// # Errors
-/// There are several sources.
 pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
     let [source] = sources else {
         let what = "--files-from lists paths of one folder, but there are several sources";
@@ -28,9 +25,6 @@ pub(super) fn folder(sources: &[Location]) -> Result<Location, Error> {
 /// Reads the paths of `list` as filters. A path ends with a zero byte if `zeros` is set, otherwise
 /// with a line end. With `ends_empty`, an empty path ends a list on standard input, which stays
 /// open.
-///
-/// # Errors
-/// The list cannot be read, is empty or too long, or has a path with `..` or without any name.
 pub(super) fn read(list: &Path, zeros: bool, ends_empty: bool) -> Result<Vec<Filter>, Error> {
     let wrong = |kind, why: &str| {
         let what = format!("cannot use the list {}: {why}", list.display());

@@ -17,7 +17,6 @@ const PIPE_BUF: usize = 4096;
 /// Poll interval for cancellation while the pipe is idle.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// The pipe of a copy: its source or its destination.
 #[derive(Clone, Debug)]
 pub(super) enum Pipe {
     /// Standard input is the source, under this name.
@@ -26,15 +25,11 @@ pub(super) enum Pipe {
     Out(OsString),
 }
 
-/// Whether the location is `-`.
 pub(super) fn is_pipe(location: &Location) -> bool {
     matches!(location, Location::Local(path) if path.as_os_str() == "-")
 }
 
 /// Returns the pipe of a copy, if its source or destination is a pipe.
-///
-/// # Errors
-/// There are several sources, or the location other than the pipe has no file name.
 pub(super) fn of(sources: &[Location], destination: &Location) -> Result<Option<Pipe>, Error> {
     let is_out = is_pipe(destination);
     if !is_out && !sources.iter().any(is_pipe) {

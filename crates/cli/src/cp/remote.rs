@@ -25,7 +25,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time for a cancelled copy to end on the other host. After this time, this host kills ssh.
 const ENDING: Duration = Duration::from_secs(10);
 /// Longest line in bytes that is read from the other host; the rest of a longer line is dropped.
-/// No event is longer: it has at most two paths, or a row for each source.
 const MAX_LINE: u64 = 1 << 20;
 /// Limit of queued lines.
 const WAITING: usize = 64;
@@ -34,9 +33,7 @@ const MAX_NOISE: usize = 500;
 
 /// Output of the ssh that reaches the other host.
 enum Line {
-    /// A line of standard output.
     Out(Vec<u8>),
-    /// A line of standard error.
     Err(Vec<u8>),
 }
 
@@ -52,9 +49,6 @@ struct Run<'a> {
 }
 
 /// Runs the copy to its end. Returns the summary and its line for `--json`.
-///
-/// # Errors
-/// The host that should run the copy cannot be reached or has no longhaul; the copy failed there.
 pub(super) fn run(
     plan: &Plan,
     screen: &Arc<Screen>,

@@ -46,7 +46,6 @@ const LEAST_RATE: Rate = Rate::from_bps(12_000);
 /// Limit of `--streams`.
 pub(crate) const MOST_STREAMS: u16 = 64;
 
-/// Help of `--protocol`.
 pub(super) fn protocol_help() -> String {
     format!(
         "Protocol that carries the data; 'longhaul help cp NAME' lists its settings [default: {}, \
@@ -56,24 +55,20 @@ pub(super) fn protocol_help() -> String {
     )
 }
 
-/// Values of `--protocol`.
 pub(crate) fn protocols() -> Vec<&'static str> {
     registry::all().iter().map(|row| row.name).chain([TCP]).collect()
 }
 
-/// A copy that can be started.
 pub(super) struct Prepared {
     pub(super) request: CopyRequest,
     pub(super) sources: Vec<Location>,
     pub(super) destination: Location,
     /// The protocol's name in events: a name for `--protocol`, or [`LOCAL`] or [`HTTP`].
     pub(super) protocol: &'static str,
-    /// The source or destination that is a pipe.
     pub(super) pipe: Option<Pipe>,
 }
 
-/// Builds the client, with path memory unless `--no-path-memory` is given. `screen` asks the user
-/// about new servers.
+/// Builds the client, with path memory unless `--no-path-memory` is given.
 fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<Client, Error> {
     let client = args.reach.client(places, move |server| screen.trusts(server))?;
     Ok(match args.no_path_memory {
@@ -83,8 +78,7 @@ fn client(args: &CopyArgs, places: &[&Location], screen: Arc<Screen>) -> Result<
     .build()?)
 }
 
-/// Builds the copy from the flags and the `defaults` of configuration files. `screen` asks the user
-/// about new servers.
+/// Builds the copy from the flags and the `defaults` of configuration files.
 pub(super) fn prepare(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -154,7 +148,6 @@ pub(super) fn prepare(
     Ok(Prepared { request, sources, destination, protocol, pipe })
 }
 
-/// Selects the names for which the copy sends events.
 fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     match args.verbose {
         0 if screen.shows_names() => Names::Done,
@@ -164,11 +157,7 @@ fn names_wanted(args: &CopyArgs, screen: &Screen) -> Names {
     }
 }
 
-/// Plans the copy on another host if source and destination are on other hosts. `screen` asks the
-/// user about new servers.
-///
-/// # Errors
-/// No host could run the copy, or a flag is invalid.
+/// Plans the copy on another host if source and destination are on other hosts.
 pub(super) fn remote(
     args: &CopyArgs,
     mirror: Option<Mirror>,
@@ -248,7 +237,6 @@ fn check_anchors(
     Err(usage(what, "write the glob as a path below the source folder"))
 }
 
-/// The protocol's name in events.
 fn shown_protocol(
     protocol: &Protocol,
     sources: &[Location],
@@ -275,7 +263,6 @@ fn expand(args: &CopyArgs, client: &Client, named: Vec<Location>) -> Result<Vec<
     Ok(sources)
 }
 
-/// Checks that `--replicas` has several sources.
 fn check_replicas(args: &CopyArgs, sources: &[Location]) -> Result<(), Error> {
     match args.replicas && sources.len() < 2 {
         true => {
@@ -311,7 +298,6 @@ fn pipe(
     Ok(pipe)
 }
 
-/// Checks the segment size, the rates and the timeout of `--stall`.
 fn check_quantities(args: &CopyArgs) -> Result<(), Error> {
     check_segment(args)?;
     check_rates(args)?;
@@ -321,7 +307,6 @@ fn check_quantities(args: &CopyArgs) -> Result<(), Error> {
     }
 }
 
-/// Checks that a segment is a whole number of chunks.
 fn check_segment(args: &CopyArgs) -> Result<(), Error> {
     let Some(segment) = args.segment.filter(|segment| segment.get() % CHUNK != 0) else {
         return Ok(());
@@ -331,7 +316,6 @@ fn check_segment(args: &CopyArgs) -> Result<(), Error> {
     Err(usage(what, &format!("write {near}Mi, or 0 for the whole object")))
 }
 
-/// Checks that the rates are at least a datagram a second.
 fn check_rates(args: &CopyArgs) -> Result<(), Error> {
     for (flag, rate) in [("--rate", args.rate), ("--bwlimit", args.bwlimit)] {
         match rate {
@@ -391,7 +375,6 @@ fn are_many(args: &CopyArgs, sources: &[Location]) -> bool {
     args.replicas || sources.iter().any(|source| host(source) != host(&sources[0]))
 }
 
-/// Whether a source is on an HTTP server.
 fn is_http(sources: &[Location]) -> bool {
     sources.iter().any(|source| matches!(source, Location::Http { .. }))
 }
@@ -496,7 +479,6 @@ fn protocol(args: &CopyArgs, name: &str) -> Protocol {
     }
 }
 
-/// Help of `--streams`.
 pub(super) fn streams_help() -> String {
     format!(
         "Number of connections of --protocol tcp [default: {TCP_STREAMS}]; auto tries 1, 2, 4, … \
@@ -504,10 +486,6 @@ pub(super) fn streams_help() -> String {
     )
 }
 
-/// Parses `--streams`.
-///
-/// # Errors
-/// The message names the valid values.
 pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     if text == "auto" {
         return Ok(Streams::Auto);

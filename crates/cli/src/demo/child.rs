@@ -56,7 +56,6 @@ pub(super) struct Finished {
     pub(super) verified: bool,
     /// Files that the first run had completed, and that the second run skipped without reading.
     pub(super) unread_files: u64,
-    /// Encryption of the data.
     pub(super) cipher: String,
     /// Blocks sent again, and coded symbols.
     pub(super) retransmitted: u64,
@@ -156,7 +155,6 @@ impl Server {
 }
 
 impl Copy<'_> {
-    /// Runs the copy, and kills it with SIGKILL when half of the bytes are copied.
     pub(super) fn kill_half_way(&self, cancel: &CancelHandle) -> Result<Half, Error> {
         let (mut child, lines) = self.spawn()?;
         while let Some(line) = next(&lines, cancel, None)? {

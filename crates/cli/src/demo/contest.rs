@@ -33,10 +33,8 @@ const PORT: u16 = 5001;
 /// Redraw interval of the bar of a lap by the kernel's TCP.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The emulated path, if this host permits emulation.
 pub(super) type Track = Result<Emulation, EmulationError>;
 
-/// Result of a lap.
 struct Lap {
     name: &'static str,
     took: Span,

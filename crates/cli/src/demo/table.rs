@@ -10,7 +10,6 @@ use crate::console::bold;
 use crate::progress::duration;
 use crate::quantity::count;
 
-/// Suggested next commands.
 pub(super) const NEXT: [&str; 6] = [
     "",
     "Try next:",
@@ -20,9 +19,7 @@ pub(super) const NEXT: [&str; 6] = [
     "                                            a shell on host a, with host b far away",
 ];
 
-/// Results of the demo.
 pub(super) struct DemoOutcome {
-    /// Progress of the first run when it was killed.
     pub(super) killed: Half,
     /// Duration of the first run.
     pub(super) first: Span,
@@ -30,11 +27,9 @@ pub(super) struct DemoOutcome {
     pub(super) summary: Finished,
     /// Duration of the second run.
     pub(super) second: Span,
-    /// Result of the comparison of the copied tree with its source.
     pub(super) verdict: Verdict,
 }
 
-/// Formats the table.
 pub(super) fn lines(outcome: &DemoOutcome) -> Vec<String> {
     let DemoOutcome { killed, first, summary, second, verdict } = outcome;
     let moved = summary.bytes.saturating_sub(summary.resumed_bytes);

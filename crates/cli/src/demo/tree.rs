@@ -18,12 +18,9 @@ const SMALL: u64 = 40_000;
 /// Per cent of the tree's bytes in each large file; the rest is in small ones.
 const BIG: [u64; 5] = [40, 25, 12, 6, 2];
 
-/// Totals of the created tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Made {
-    /// Number of regular files.
     pub(super) files: u64,
-    /// Bytes of all regular files.
     pub(super) bytes: u64,
 }
 
@@ -38,7 +35,7 @@ pub(super) fn make(root: &Path, size: Bytes, seed: u64, cancel: &CancelHandle) -
     let mut maker = Maker { made: Made::default(), noise: Random::new(seed), cancel };
     fs::create_dir(root)?;
     for (number, percent) in BIG.into_iter().enumerate() {
-        // The added bytes make the file's last chunk (1 MiB) and last block (one datagram) short.
+        // Odd sizes: the last chunk (1 MiB) and the last block (one datagram) are usually short.
         let len = size.get() / 100 * percent + 12_345 * number as u64 + 1;
         maker.file(&root.join(format!("big-{number}.bin")), len)?;
     }

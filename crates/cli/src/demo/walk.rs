@@ -11,14 +11,12 @@ use longhaul::CancelHandle;
 
 const BUFFER: usize = 1 << 20;
 
-/// Result of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     /// Number of compared regular files.
     pub(super) files: u64,
     /// Size of these files together, in bytes.
     pub(super) bytes: u64,
-    /// Descriptions of the differences.
     pub(super) differences: Vec<String>,
 }
 
@@ -30,7 +28,6 @@ enum Entry {
     Other,
 }
 
-/// Compares the trees at `ours` and `theirs`.
 pub(super) fn compare(ours: &Path, theirs: &Path, cancel: &CancelHandle) -> io::Result<Verdict> {
     let (left, mut right) = (walk(ours)?, walk(theirs)?);
     let mut verdict = Verdict::default();

@@ -18,7 +18,6 @@ const TIME: Duration = Duration::from_millis(100);
 /// Blocks between two readings of the clock.
 const BATCH: usize = 64;
 
-/// Checks AES instructions and the encryption rate of one core.
 pub(super) fn look(want: Want) -> Vec<Finding> {
     let fast = has_fast_aes();
     let what = if fast {

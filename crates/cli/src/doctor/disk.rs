@@ -23,7 +23,6 @@ const BLOCK: usize = 4096;
 /// Space that is left free.
 const SPARE: u64 = 512_000_000;
 
-/// Measures the disk of `folder`.
 pub(super) fn look(want: Want, folder: &Path) -> Vec<Finding> {
     let shown = folder.display();
     let trouble = |error: io::Error| {

@@ -22,7 +22,6 @@ const TCP_BUFFER: u64 = i32::MAX as u64;
 const SLOW_CLOCK: Span = Span::from_nanos(300);
 const READINGS: u32 = 20_000;
 
-/// Checks buffers, offloads and clock.
 pub(super) fn look(want: Want) -> Vec<Finding> {
     let mut findings = udp(want);
     findings.extend(tcp(want));
@@ -82,7 +81,6 @@ fn receive_buffer(want: Want, granted: u64, most: Option<u64>) -> Finding {
         false => (judge(granted), format!("{shown} granted ({key} {bound})")),
     };
     let enough = Bytes::new(enough);
-    // The buffer holds data that arrive while the thread waits, not data in transit.
     let stall = STALLS[0];
     let what =
         format!("{got}; wanted {enough}, for the data that arrive while a thread waits {stall}");
@@ -206,7 +204,6 @@ fn mend_tun(error: &std::io::Error) -> Option<String> {
     }
 }
 
-/// The commands in one line; without commands, the advice to run the emulator as root.
 #[cfg(target_os = "linux")]
 fn make_emulator_work(commands: &[String]) -> String {
     match commands {

@@ -50,7 +50,6 @@ fn link(folder: &Path) -> Option<Link> {
     let name = folder.file_name()?.to_string_lossy().into_owned();
     // Working tunnels report "unknown".
     let is_up = matches!(read("operstate")?.as_str(), "up" | "unknown");
-    // A member of a bond or bridge is skipped, because the bond or bridge is checked itself.
     if name == "lo" || !is_up || folder.join("master").exists() {
         return None;
     }

@@ -6,7 +6,6 @@ use super::{Finding, Grade};
 use crate::config;
 use crate::error::Error;
 
-/// Tests each port of `server`.
 pub(super) fn look(server: &Location, data_port: Option<u16>) -> Result<Vec<Finding>, Error> {
     let Location::Daemon { host, port, .. } = server else { return Ok(Vec::new()) };
     let identity = Identity::load_or_create(config::folder()?)?;

@@ -11,7 +11,6 @@ use super::programs::Program;
 use super::{EmulateArgs, Plan, Trouble, requested_programs};
 use crate::scenario_file;
 
-/// Plans the network and the programs that `file` and the flags describe.
 pub(super) fn plan(file: &Path, args: &EmulateArgs) -> Result<Plan, Trouble> {
     let text = scenario_file::text(file).map_err(Trouble::File)?;
     let mut scenario = scenario_file::parse(file, &text, &[]).map_err(Trouble::File)?;

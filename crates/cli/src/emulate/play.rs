@@ -12,7 +12,6 @@ use super::{Plan, say};
 /// Exit status if a flow did not finish.
 const EXIT_UNFINISHED: u8 = 1;
 
-/// Result of a run.
 pub(super) struct Played {
     pub(super) status: u8,
     /// Results of the scenario's flows.

@@ -1,7 +1,4 @@
 //! Output of a run: a table of flows, or JSON.
-//!
-//! If a JSON field has a unit, its name ends with the unit: `bps` (bits a second), `bytes` or
-//! `seconds`.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_proto::units::Bytes;
@@ -58,7 +55,6 @@ fn row(flow: &FlowEnd) -> [String; HEAD.len()] {
     ]
 }
 
-/// A flow as one JSON object.
 pub(super) fn flow(flow: &FlowEnd) -> Value {
     let seconds = |spans: &[Span]| spans.iter().map(|span| span.as_secs_f64()).collect::<Vec<_>>();
     let point = |(at, bytes): &(Span, Bytes)| {

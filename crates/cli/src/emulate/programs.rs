@@ -40,7 +40,6 @@ impl Program {
     }
 }
 
-/// An event of a program, of the flows, or of this process.
 pub(super) enum Event {
     /// The program with this index ended.
     Ended(usize, io::Result<ExitStatus>),
@@ -57,8 +56,8 @@ pub(super) enum Event {
 pub(super) struct CaughtSignals(Signals);
 
 impl CaughtSignals {
-    /// Catches the signals from now on. Starts no thread, because the kernel gives a user namespace
-    /// only to a process with a single thread.
+    /// Starts no thread, because the kernel gives a user namespace only to a process with a single
+    /// thread.
     pub(super) fn watch() -> Result<CaughtSignals, EmulationError> {
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup));
@@ -83,9 +82,6 @@ pub(super) struct Events {
 impl Events {
     /// Creates the receiver. Each signal that ends a run stops the flows and becomes an event, even
     /// a signal that arrived before this call.
-    ///
-    /// # Errors
-    /// No thread can be started.
     pub(super) fn of(caught: CaughtSignals, stop: &Stop) -> Result<Events, EmulationError> {
         let (sender, inbox) = channel();
         let CaughtSignals(mut signals) = caught;
@@ -99,7 +95,6 @@ impl Events {
         Ok(Events { sender, inbox })
     }
 
-    /// A sender for other sources of events.
     pub(super) fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }
@@ -153,7 +148,6 @@ pub(super) fn run(
     }
 }
 
-/// The wait for the end of a run.
 struct Watch<'a> {
     inbox: &'a Receiver<Event>,
     programs: &'a [Program],

@@ -53,17 +53,14 @@ pub(super) fn cli_error(error: longhaul_gateway::Error) -> Error {
 }
 
 impl HttpArgs {
-    /// Returns whether HTTP is enabled.
     pub(super) fn is_wanted(&self) -> bool {
         self.http.is_some()
     }
 
-    /// Returns whether the flags let clients of HTTP in.
     pub(super) fn has_clients(&self) -> bool {
         self.http_tokens.is_some() || self.http_public
     }
 
-    /// Starts the gateway, if `--http` is given.
     pub(super) fn start(
         &self,
         root: &Path,

@@ -24,9 +24,6 @@ pub(super) struct Log {
 impl Log {
     /// Opens the log in `file`. Without a file, text goes to stderr unless `quiet`, and JSON to
     /// stdout if `json`.
-    ///
-    /// # Errors
-    /// The file cannot be opened for appending.
     pub(super) fn open(file: Option<&Path>, json: bool, quiet: bool) -> Result<Log, Error> {
         let file = match file {
             Some(path) => Some((path.to_owned(), Mutex::new(append(path)?))),

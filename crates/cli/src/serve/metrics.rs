@@ -1,8 +1,7 @@
 //! The metrics of a server as OpenMetrics text.
 //!
 //! A name ends with its unit, if it has one; a counter's samples end with `_total`. No label has a
-//! path, a client's id or a name, because clients could then create any number of series. Totals
-//! include running transfers.
+//! path, a client's id or a name, because clients could then create any number of series.
 
 use std::fmt::Write;
 
@@ -12,7 +11,6 @@ use longhaul_gateway::HttpCounts;
 /// The text, to which each metric family is appended.
 struct Text(String);
 
-/// The type of a family.
 #[derive(Clone, Copy)]
 enum Kind {
     Counter,
@@ -46,7 +44,6 @@ impl Text {
 const IN: &str = "way=\"in\"";
 const OUT: &str = "way=\"out\"";
 
-/// The metrics of a server.
 pub(super) fn text(status: &ServerStatus, http: Option<&HttpCounts>) -> String {
     let mut text = Text(String::new());
     let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");

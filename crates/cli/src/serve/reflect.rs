@@ -90,7 +90,6 @@ pub(crate) struct ReflectArgs {
     quiet: bool,
 }
 
-/// Serves until a signal ends the server.
 pub(crate) fn run(args: &ReflectArgs) -> u8 {
     match serve(args) {
         Ok(()) => exit::DONE,

@@ -30,7 +30,6 @@ pub(super) struct UiArgs {
 }
 
 impl UiArgs {
-    /// Starts the page, if the flags request one.
     pub(super) fn start(
         &self,
         root: &Path,
@@ -74,7 +73,6 @@ fn read_token(path: &Path) -> Result<String, Error> {
     Ok(token)
 }
 
-/// The parts of a server that its page shows.
 struct View {
     control: ServerControl,
     /// The counters of HTTP, if it is enabled.

@@ -17,9 +17,6 @@ pub(super) fn value(key: &str, value: &SharedValue) -> String {
 }
 
 /// Parses key and value of a line.
-///
-/// # Errors
-/// The line is invalid.
 pub(super) fn parse(line: &str) -> Result<(String, Vec<u8>), String> {
     let line: Value =
         serde_json::from_str(line).map_err(|error| format!("it is not JSON: {error}"))?;

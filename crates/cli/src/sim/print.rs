@@ -1,7 +1,4 @@
 //! Output of a run: table, JSON or CSV.
-//!
-//! In JSON and CSV, the name of a value with a unit ends in the unit: `_bps` (bits a second),
-//! `_bytes` or `_seconds`.
 
 use longhaul_proto::time::{Span, Time};
 use longhaul_testbed::sim::{Accounts, FlowOutcome, LinkOutcome, Point};
@@ -50,7 +47,6 @@ fn row(flow: &FlowOutcome) -> [String; HEAD.len()] {
     ]
 }
 
-/// The counters of a flow, by name.
 fn counts(accounts: &Accounts) -> [(&'static str, u64); 19] {
     let a = accounts;
     [
@@ -122,7 +118,6 @@ fn link(link: &LinkOutcome) -> Value {
     value
 }
 
-/// A run as one JSON object.
 pub(super) fn json(run: &Run) -> Value {
     let outcome = &run.outcome;
     let settings = run.settings.iter().map(|(key, value)| (key.clone(), json!(value)));

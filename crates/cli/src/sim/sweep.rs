@@ -8,7 +8,6 @@ pub(super) type Setting = (String, String);
 /// Maximum number of runs.
 const MOST: usize = 10_000;
 
-/// A key and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sweep {
     key: String,
@@ -16,7 +15,6 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Whether the sweep sets `key`.
     pub(super) fn is_of(&self, key: &str) -> bool {
         self.key == key
     }

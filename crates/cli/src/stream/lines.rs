@@ -10,7 +10,6 @@ use crate::{console, exit};
 /// Exit status if frames do not match the test pattern.
 const WRONG: u8 = 1;
 
-/// Output settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines {
     pub(super) notes: Notes,
@@ -40,7 +39,6 @@ impl Lines {
         self.notes.note(format_args!("longhaul: {receivers}; {}", sent.way));
     }
 
-    /// Prints a sender's progress, with `--json` only.
     pub(super) fn sending(self, sent: &StreamSent) {
         if self.notes.json {
             console::out(json!({
@@ -58,7 +56,6 @@ impl Lines {
         }
     }
 
-    /// Prints a sender's summary.
     pub(super) fn sent(self, sent: &StreamSent) {
         let bound = match (sent.skipped, sent.unwatched) {
             (0, 0) => "the source",
@@ -93,7 +90,6 @@ impl Lines {
         ));
     }
 
-    /// Prints an event of a receiver.
     pub(super) fn came(self, event: &StreamEvent) {
         match event {
             StreamEvent::Begun { per_second, deadline } => {

@@ -28,9 +28,6 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 
 impl Output {
     /// Opens the output that `-o` names; without `-o`, frames are discarded.
-    ///
-    /// # Errors
-    /// The file cannot be created.
     pub(super) fn open(path: Option<&Path>) -> Result<Output, Error> {
         Ok(match path {
             None => Output::None,
@@ -47,10 +44,6 @@ impl Output {
         matches!(self, Output::Stdout)
     }
 
-    /// Writes a frame.
-    ///
-    /// # Errors
-    /// The frame cannot be written to a file.
     pub(super) fn write(&mut self, frame: &StreamFrame) -> Result<(), Error> {
         match self {
             Output::None => Ok(()),

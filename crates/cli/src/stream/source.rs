@@ -34,9 +34,6 @@ fn failed(path: &Path, error: &io::Error) -> Error {
 
 impl Source {
     /// Opens the argument SOURCE: `-`, a file or a folder.
-    ///
-    /// # Errors
-    /// The source cannot be read, or a folder has a file larger than a frame.
     pub(super) fn open(source: &OsStr, frame: Bytes) -> Result<Source, Error> {
         if source == "-" {
             return Ok(Source::Pipe);
@@ -80,20 +77,14 @@ impl Source {
     }
 }
 
-/// Reads up to `frame` bytes.
 fn read(from: &mut impl Read, frame: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(frame);
     from.take(frame as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Sends at most `most` frames of `source`. `stop` ends this, except for a pipe: the frames of a
-/// pipe end with the pipe or with the stream.
-///
-/// # Errors
-/// The source cannot be read, or a file of a folder has grown larger than a frame. If the stream
-/// itself ends early, this function returns `Ok`; the call that finishes the stream returns the
-/// reason.
+/// Sends at most `most` frames of `source`. `stop` ends this, except for a pipe. If the stream ends
+/// early, this function returns `Ok`; the call that finishes the stream returns the reason.
 pub(super) fn feed(
     mut source: Source,
     frame: Bytes,

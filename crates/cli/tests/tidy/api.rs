@@ -52,7 +52,6 @@ fn collect(prefix: &str, module: &Module, found: &mut BTreeMap<String, Item>) {
     }
 }
 
-/// The list in the format of the file.
 fn written() -> String {
     let mut text = String::from(
         "The public items of the crate longhaul. A test compares this list with the source; this\n\

@@ -5,7 +5,6 @@ use std::fs;
 
 use super::{files, none, root};
 
-/// The level of each crate.
 const LEVELS: [(&str, u8); 16] = [
     ("proto", 1),
     ("text", 1),
@@ -25,8 +24,7 @@ const LEVELS: [(&str, u8); 16] = [
     ("cli", 7),
 ];
 
-/// Returns the workspace crate that a dependency names, without the prefix `longhaul-`. The library
-/// is `longhaul` itself.
+/// The workspace crate that a dependency names, without the prefix `longhaul-`.
 fn ours(dependency: &str) -> Option<&str> {
     match dependency {
         "longhaul" => Some(dependency),

@@ -1,6 +1,5 @@
-//! Checks of the Markdown pages. These exist: linked files, named flags (except in `results`), the
-//! paths in ARCHITECTURE.md, and the tests in docs/security.md. README.md names each subcommand and
-//! exit status, and each page of `docs` is linked. Also checks that the manual has each flag.
+//! Compares the Markdown pages with the files, flags, subcommands and tests that exist, and the
+//! manual with the help.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +33,6 @@ fn pages() -> Vec<Text> {
     pages
 }
 
-/// The long flags in a text.
 fn flags(text: &str) -> BTreeSet<String> {
     let parts = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
     let flags = parts.filter(|part| {
@@ -44,7 +42,6 @@ fn flags(text: &str) -> BTreeSet<String> {
     flags.map(|flag| flag.trim_end_matches('-').to_owned()).collect()
 }
 
-/// The subcommands that the help of `command` lists.
 fn listed(command: &[String]) -> Vec<Vec<String>> {
     let help = help(command);
     let list = help.split("Commands:\n").nth(1).unwrap_or_default();
@@ -58,7 +55,6 @@ fn listed(command: &[String]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// All subcommands, including nested ones.
 fn subcommands() -> Vec<Vec<String>> {
     let mut all = listed(&[]);
     assert!(all.len() > 5, "the help lists the subcommands: {all:?}");
@@ -73,7 +69,6 @@ fn help(command: &[String]) -> String {
     longhaul(&words).stdout
 }
 
-/// All flags of longhaul, from its help.
 fn known_flags() -> BTreeSet<String> {
     let mut known = flags(&help(&[]));
     for command in subcommands() {
@@ -127,7 +122,7 @@ fn the_readme_has_every_subcommand() {
     none(lost.collect(), "README.md must name every subcommand");
 }
 
-/// The files that a page links to, as its links name them.
+/// The files that a page links to.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));

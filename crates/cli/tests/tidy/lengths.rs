@@ -44,7 +44,6 @@ fn function_name(line: &str) -> Option<&str> {
     (plain && end > 0).then_some(&after[..end])
 }
 
-/// Returns each file and function that is too long, with its length.
 fn long(sources: &[Text]) -> Vec<(String, usize)> {
     let mut long = Vec::new();
     for file in sources.iter().filter(|file| !file.is_test()) {

@@ -18,15 +18,12 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-/// The folder of the workspace.
 fn root() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/cli has a parent");
     crates.parent().expect("crates has a parent").to_path_buf()
 }
 
-/// A text file of the workspace.
 struct Text {
-    /// The file's path from the root.
     path: String,
     text: String,
 }

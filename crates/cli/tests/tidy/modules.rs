@@ -1,4 +1,4 @@
-//! Every source file is part of a crate: a `mod` names it.
+//! Every source file is part of a crate: a `mod` names it, or cargo finds it itself.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,6 @@ const EMPTY: [(&str, &str); 9] = [
     ("bandwidth", "capacity or rate"),
 ];
 
-/// The words of a snake_case or CamelCase name, in lower case.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for letter in name.chars() {

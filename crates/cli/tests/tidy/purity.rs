@@ -21,8 +21,7 @@ const FOREIGN: [Words; 9] = [
     ("unchecked code", &["unsafe"]),
 ];
 
-/// Words that the simulation and its pages must not contain, because results would differ between
-/// machines.
+/// Words that the simulation and its pages must not contain: results would differ between machines.
 const UNLIKE: [Words; 2] = [
     HASH_ORDER,
     (

@@ -23,7 +23,6 @@ fn protocol(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
 }
 
-/// The page on a protocol.
 fn page(name: &str) -> String {
     format!("docs/protocols/{}.md", protocol(name))
 }
@@ -51,8 +50,6 @@ fn every_protocol_has_its_own_tests() {
     none(lost.map(|row| row.name.to_owned()).collect(), "a protocol has tests");
 }
 
-/// No file is exempt. Even the equations of RBUDP (`longhaul model`) and its receive strategies
-/// (`--receive`) do not need its name.
 #[test]
 fn transfer_and_cli_branch_on_no_protocols_name() {
     let crates = ["crates/transfer/src/", "crates/cli/src/"];

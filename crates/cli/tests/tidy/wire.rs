@@ -111,7 +111,6 @@ fn messages(source: &Text) -> String {
     out
 }
 
-/// The layout of a datagram's header, and the numbers of the kinds of datagrams.
 fn header(source: &Text) -> String {
     let rows = source.text.lines().filter_map(|line| line.strip_prefix("//! |"));
     let mut out = String::from("\n## The header of a datagram\n\n");

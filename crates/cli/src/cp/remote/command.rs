@@ -43,7 +43,6 @@ const OF_SSH: [&str; 1] = ["ports"];
 /// Flags that longhaul refuses unless a source or the destination is on a server.
 const OF_SERVERS: [&str; 2] = ["data_port", "server_id"];
 
-/// A copy that runs on another host.
 #[derive(Debug)]
 pub(in crate::cp) struct Plan {
     /// The host that runs the copy, as ssh takes it.
@@ -61,10 +60,6 @@ pub(in crate::cp) struct Plan {
 }
 
 /// Plans the copy if all of `locations` are on other hosts.
-///
-/// # Errors
-/// No host can run the copy: ssh does not reach the destination, and does not reach a host that has
-/// all sources.
 pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error> {
     let Some((destination, sources)) = locations.split_last() else { return Ok(None) };
     let is_http = |location: &Location| matches!(location, Location::Http { .. });
@@ -94,7 +89,6 @@ pub(in crate::cp) fn plan(locations: &[Location]) -> Result<Option<Plan>, Error>
     }))
 }
 
-/// The host of an ssh location; `None` for other locations.
 fn host(location: &Location) -> Option<&str> {
     match location {
         Location::Ssh { destination, .. } => Some(destination),
@@ -106,9 +100,6 @@ impl Plan {
     /// Completes the command with the words of `ssh`, the path of longhaul on the other host, the
     /// flags of `matches`, and `verbose` times `-v` (at most twice). `filters` replace the flags
     /// for globs and lists of files, because some of these flags name files on this host.
-    ///
-    /// # Errors
-    /// The command is too long for a shell.
     pub(in crate::cp) fn complete(
         &mut self,
         subcommand: &str,
@@ -177,7 +168,6 @@ impl Plan {
         }
     }
 
-    /// The ssh command that starts the copy on the host that runs it.
     pub(super) fn command(&self) -> Command {
         let (program, words) = self.ssh.split_first().expect("an ssh command has a word");
         let mut command = Command::new(program);
@@ -185,7 +175,6 @@ impl Plan {
         command
     }
 
-    /// The command line for the remote shell.
     fn line(&self) -> OsString {
         let mut line = match self.remote_path.strip_prefix("~/") {
             Some(below) => [b"~/", &quoted(below.as_bytes())[..]].concat(),

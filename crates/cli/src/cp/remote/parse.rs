@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::{exit, plain};
 
-/// Parses an event; `None` for an unknown one, for example of a newer release.
+/// Parses an event; `None` for an unknown one.
 pub(super) fn event(value: &Value) -> Option<Event> {
     let event = one(value)?;
     Some(match value["source"].as_str() {
@@ -65,7 +65,6 @@ fn one(value: &Value) -> Option<Event> {
     })
 }
 
-/// Parses the error of an event.
 pub(super) fn error(value: &Value) -> Error {
     let class = value["class"].as_str().unwrap_or_default();
     let kind = ErrorKind::ALL.iter().find(|kind| exit::kind_name(**kind) == class);
@@ -98,7 +97,6 @@ fn progress(value: &Value) -> Progress {
     progress
 }
 
-/// Parses the summary of a copy.
 pub(super) fn summary(value: &Value) -> Summary {
     let mut summary = Summary::default();
     for (field, name) in [

@@ -1,4 +1,4 @@
-//! The public items that a file defines, with their signatures.
+//! The public items of a file, with their signatures.
 
 use std::path::Path;
 
@@ -153,7 +153,6 @@ fn implemented(module: &Module, name: &str) -> Vec<String> {
     own
 }
 
-/// The header of an `impl` block of the type `name`.
 fn impl_of(line: &str, name: &str) -> Option<String> {
     let header = line.strip_prefix("impl")?;
     let header = header.trim_end_matches(['{', '}']).trim_end();
@@ -166,7 +165,6 @@ fn impl_of(line: &str, name: &str) -> Option<String> {
     ends.then(|| format!("impl{header}"))
 }
 
-/// The public functions and constants of a block.
 fn functions(lines: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {

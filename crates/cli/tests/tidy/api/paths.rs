@@ -4,13 +4,11 @@ use std::fs;
 
 use super::super::{Text, root};
 
-/// A module of one of our crates.
 pub(super) struct Module {
     /// The crate's folder.
     pub(super) krate: String,
     /// The module's path from the crate's root.
     names: Vec<String>,
-    /// The module's file.
     pub(super) path: String,
     /// The module's text without unit tests.
     pub(super) text: String,
@@ -121,7 +119,7 @@ impl Module {
     }
 }
 
-/// The imports of `a::b::{c, d as e}`, `a::b::c` or `a::*`.
+/// The imports of one `pub use`, such as `a::b::{c, d as e}` or `a::*`.
 fn parse(text: &str) -> impl Iterator<Item = Use> + use<> {
     let (base, names) = match text.split_once('{') {
         Some((base, names)) => (base.to_owned(), names.trim_end_matches('}').to_owned()),
