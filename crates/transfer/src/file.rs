@@ -35,7 +35,6 @@ const SILENT: Duration = Duration::from_secs(30);
 /// How long the server may leave a request unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// A file to open.
 pub(crate) struct Opening {
     pub(crate) path: Vec<u8>,
     /// Whether to open it for changes as well.
@@ -44,7 +43,6 @@ pub(crate) struct Opening {
     pub(crate) early: Option<Read>,
 }
 
-/// A file that is open at the server.
 pub(crate) struct Opened {
     pub(crate) about: FileOpened,
     /// The size after the last change that the server has made.
@@ -52,13 +50,11 @@ pub(crate) struct Opened {
     pub(crate) jobs: mpsc::Sender<Job>,
 }
 
-/// A call on an open file.
 pub(crate) enum Job {
     Read(Read),
     Change(Change, Made),
 }
 
-/// The channel for the result of a change.
 pub(crate) type Made = oneshot::Sender<Result<(), Error>>;
 
 impl Job {
@@ -71,7 +67,6 @@ impl Job {
     }
 }
 
-/// Ranges to read, in order.
 pub(crate) struct Read {
     pub(crate) ranges: VecDeque<Range<u64>>,
     pub(crate) tell: mpsc::UnboundedSender<Result<Bytes, Error>>,
@@ -83,8 +78,7 @@ pub(crate) struct Bytes {
     pub(crate) _credit: OwnedSemaphorePermit,
 }
 
-/// Opens a file on the `first` stream of the connection, or on a new stream. `what` has the file to
-/// open, and the rate that earlier copies over the same path have found. Sends the result to
+/// Opens a file on the `first` stream of the connection, or on a new stream. Sends the result to
 /// `tell`, and serves calls until all handles are dropped.
 pub(crate) async fn serve(
     connection: &Connection,
@@ -95,7 +89,6 @@ pub(crate) async fn serve(
     let (about, mut reading) = match open(connection, first, what).await {
         Ok(opened) => opened,
         Err(error) => {
-            // The caller may have dropped its future.
             let _ = tell.send(Err(advised(error)));
             return;
         }
@@ -172,7 +165,6 @@ fn advised(error: Error) -> Error {
     }
 }
 
-/// A requested portion.
 struct Requested {
     portion: Portion,
     /// The size of the file when the portion was requested.
@@ -192,7 +184,6 @@ struct Reading {
     credit: Arc<Semaphore>,
     /// Reads whose ranges were not all requested yet, and changes that were not sent.
     jobs: VecDeque<Job>,
-    /// Requested portions, in order.
     requested: VecDeque<Requested>,
     /// Changes that were sent and not made yet, in order, and the size after each.
     changes: VecDeque<(Made, u64)>,
@@ -289,10 +280,7 @@ impl Reading {
         self.ask(&FileAsk { change: Some(change.into()), ..FileAsk::default() }).await
     }
 
-    /// Writes a request.
-    ///
-    /// # Errors
-    /// The server's reason to end the stream, if there is one.
+    /// An error is the server's reason to end the stream, if there is one.
     async fn ask(&mut self, ask: &FileAsk) -> Result<(), Error> {
         let unread = |_| {
             let what = format!("the server read nothing for {} s", UNREAD.as_secs());
@@ -373,7 +361,6 @@ impl Reading {
         if changed {
             let (made, size) = self.changes.pop_front().ok_or_else(wrong)?;
             self.len.store(size, Ordering::Relaxed);
-            // The caller may have dropped its future.
             let _ = made.send(Ok(()));
         }
         if bytes.is_empty() && value.is_empty() {
@@ -408,7 +395,6 @@ impl Reading {
             }
         };
         let _credit = requested.credit.split(len).ok_or_else(wrong)?;
-        // The caller may have dropped its future.
         let _ = requested.tell.send(Ok(Bytes { bytes, _credit }));
         if is_last {
             self.requested.pop_front();
@@ -437,7 +423,6 @@ mod tests {
     use crate::session::PeerId;
     use longhaul_files::CHUNK;
 
-    /// Returns the state of a file that is not open yet, with early reads of `ranges`.
     fn reading(ranges: &[Range<u64>]) -> Reading {
         let (near, _) = tokio::io::duplex(1);
         let (input, out) = tokio::io::split(near);

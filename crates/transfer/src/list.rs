@@ -26,21 +26,18 @@ const SILENT: Duration = Duration::from_secs(30);
 /// without a first message after 15 s.
 const UNUSED: Duration = Duration::from_secs(5);
 
-/// A running listing.
 struct Listing {
     session: Session,
     done: bool,
 }
 
 impl Listing {
-    /// Requests the names at `path` on an unused stream.
     async fn ask(mut session: Session, path: &[u8]) -> Result<Listing, Error> {
         session.ask_for(list::SERVICE, list::VERSION);
         session.write(&List { path: path.to_vec() }).await?;
         Ok(Listing { session, done: false })
     }
 
-    /// Returns the next names; `None` after the last.
     async fn next(&mut self) -> Result<Option<Vec<Named>>, Error> {
         let early = || Error::new(ErrorKind::Unfinished, "the server ended the listing early");
         while !self.done {
@@ -68,13 +65,10 @@ impl Listing {
     }
 }
 
-/// A call on a connection.
 pub(crate) enum Order {
     /// List the names at a path; the last answer is empty.
     List(Vec<u8>, mpsc::Sender<Result<Vec<Named>, Error>>),
-    /// Report the server's status at intervals.
     Status(Duration, mpsc::Sender<Result<Vec<ServerStatus>, Error>>),
-    /// Open a file.
     OpenFile(Opening, oneshot::Sender<Result<Opened, Error>>),
 }
 
@@ -87,7 +81,6 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
         let (connection, mut first, peer) = match opened {
             Ok((connection, first, peer)) => (connection, Some(first), peer),
             Err(error) => {
-                // The caller may have dropped its future.
                 let _ = ready.send(Err(error));
                 return Ok(());
             }
@@ -134,8 +127,7 @@ pub(crate) fn serve_orders(calls: Calls<Peer, Order>) {
     let _ = reactor::block_on("the connection", work);
 }
 
-/// Answers one order completely. `remembered` has the rate that earlier copies over the same path
-/// have found.
+/// `remembered` has the rate that earlier copies over the same path have found.
 async fn answer(
     connection: &Connection,
     first: Option<Session>,
@@ -162,7 +154,6 @@ async fn answer(
     }
 }
 
-/// Lists on the `first` stream of the connection, or on a new one.
 async fn listed(
     connection: &Connection,
     first: Option<Session>,

@@ -185,7 +185,6 @@ fn usage(what: impl Into<String>, advice: &str) -> Error {
     Error::new(ErrorKind::Usage, what).advise(advice)
 }
 
-/// Returns the scheme of `scheme://…`.
 fn scheme(bytes: &[u8]) -> Option<&str> {
     let colon = bytes.iter().position(|b| *b == b':')?;
     let name = &bytes[..colon];

@@ -22,7 +22,6 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// Returns the client's and the server's end of one session.
 pub(crate) async fn pair(carriers: Carriers, ip: IpAddr) -> (Session, Session) {
     let settings = |carriers| Settings { carriers, handshake: LONG, ..Settings::default() };
     let server = Identity::generate();

@@ -1,6 +1,5 @@
-//! The client's hooks pass progress and events to its observer, and the observer's cancellation to
-//! the copy. The plan says which bytes the destination has already; the outcome is the result of an
-//! attempt. An entry is a file, folder or link.
+//! The client's hooks pass progress and events to its observer, and end a cancelled copy. The plan
+//! says which bytes the destination has already; an entry is a file, folder or link.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,18 +32,15 @@ use longhaul_text::clipped;
 /// Maximum number of additional attempts after source files changed while they were read.
 const MOST_REREADS: u32 = 2;
 
-/// The client's side of [`Hooks`].
 pub(super) struct ClientHooks {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) cancel: Cancel,
     pub(super) board: Arc<Board>,
     /// Set by the watchdog when UDP no longer passes but TCP does.
     pub(super) udp_cut: Rc<Cell<bool>>,
-    /// Whether this side sends the data.
     pub(super) sends: bool,
     pub(super) stall: Duration,
     pub(super) names: Names,
-    /// The output that replaces the destination file.
     pub(super) output: Option<Output>,
     pub(super) state: RefCell<State>,
 }
@@ -52,7 +48,6 @@ pub(super) struct ClientHooks {
 /// Maximum bytes kept for names and reasons of failed entries.
 const MOST_FAILED: usize = 256 << 20;
 
-/// Why an entry failed.
 pub(super) struct Failed {
     pub(super) reason: String,
     /// Whether the failure is on this host.
@@ -60,7 +55,6 @@ pub(super) struct Failed {
     pub(super) whence: Whence,
 }
 
-/// The state that changes while the copy runs.
 pub(super) struct State {
     pub(super) started: Instant,
     last_progress: Instant,
@@ -75,21 +69,15 @@ pub(super) struct State {
     pub(super) skipped: u64,
     /// The failed entries of this attempt, by path; each is reported at most once.
     pub(super) failed: BTreeMap<Vec<u8>, Failed>,
-    /// Memory taken by the failed entries.
     failed_bytes: usize,
-    /// The number of attempts so far.
     pub(super) attempts: u32,
     /// The first source file that changed while this attempt read it, and the number of such files.
     changed: Option<(PathBuf, u64)>,
     /// Remaining attempts for changed source files.
     pub(super) rereads: u32,
-    /// Whether the object is one file, not a tree.
     pub(super) single: bool,
-    /// Whether the plan of this attempt has arrived.
     planned: bool,
-    /// Whether the number of connections of this attempt has been reported.
     streams_reported: bool,
-    /// The counters of earlier attempts.
     pub(super) earlier: Counters,
 }
 
@@ -155,7 +143,6 @@ impl ClientHooks {
         sum
     }
 
-    /// Returns the joined counters of both ends, of the current attempt.
     fn counters_now(&self) -> Counters {
         let (mine, theirs) = (self.board.mine(), self.board.theirs());
         let (from, to) = if self.sends { (mine, theirs) } else { (theirs, mine) };
@@ -207,16 +194,14 @@ impl ClientHooks {
         self.observer.progress(&progress);
     }
 
-    /// Reports at the end of an attempt that `bytes` existed before, if the plan had named fewer
-    /// bytes: some bytes are known only after the comparison with the source.
+    /// Reports the bytes that existed before, if the plan named fewer: some bytes are known only
+    /// after the comparison with the source.
     fn found(&self, bytes: u64) {
         if bytes > self.state.borrow().found {
             self.observer.notice(Notice::Resumed { bytes });
         }
     }
 
-    /// Reports two facts from the outcome of an attempt: extra names were not removed; more bytes
-    /// existed before than the plan named.
     pub(super) fn ended(&self, outcome: &Outcome) {
         if outcome.kept_extra {
             self.observer.notice(notices::kept_extra());
@@ -224,8 +209,8 @@ impl ClientHooks {
         self.found(outcome.resumed_bytes);
     }
 
-    /// Returns the notice about changed source files, if files changed while this attempt read them
-    /// and another attempt will copy the new versions.
+    /// Returns the notice about files that changed while this attempt read them, if another attempt
+    /// will copy the new versions.
     pub(super) fn read_again(&self) -> Option<String> {
         let mut state = self.state.borrow_mut();
         let (path, count) = state.changed.take()?;
@@ -238,8 +223,6 @@ impl ClientHooks {
         Some(format!("{path}{others} changed while being copied; copying the new version"))
     }
 
-    /// Reports the number of connections at the end of an attempt, which may have ended before the
-    /// best one was found.
     pub(super) fn tried_streams(&self) {
         let sender = self.counters().sender;
         self.report_streams(&mut self.state.borrow_mut(), &sender);
@@ -269,11 +252,9 @@ impl Hooks for ClientHooks {
                 .advise("copy in several parts")
                 .into());
         }
-        // At most the first grant arrives before the plan is complete, and planning may take long.
-        // So each side reports how many names and chunks it has examined, and these counts are
+        // Planning may take long, so the names and chunks that each side has examined count as
         // progress. A sign of life is no progress: the disk of a side may hang while its control
         // stream still works.
-        // The end of the copy needs no extra time, because written data are synced continuously.
         let (received, looked) = (counters.receiver.received, counters.looked);
         let Written { bytes, streamed, .. } = counters.written;
         let count = [received, streamed, looked].into_iter().fold(bytes, u64::saturating_add);
@@ -424,7 +405,6 @@ mod tests {
         }
     }
 
-    /// Returns a time that is longer ago than the stall limit.
     fn long_ago() -> Instant {
         let long_ago = Instant::now().checked_sub(Duration::from_secs(61));
         long_ago.expect("Linux counts its clock from before the boot")

@@ -22,33 +22,25 @@ use crate::options::{CopyOptions, Names, Receive};
 use crate::progress::{Cancel, Notice, Observer};
 use crate::summary::Summary;
 
-/// The protocol and the cipher in the summary of a copy within this host.
 const BY: By = By { protocol: "local", cipher: "none", is_verified: true };
 /// Maximum number of chunks in the queue from the reader to the writer.
 const AHEAD: usize = 8;
 /// Maximum number of passes: chunks that fail verification or cannot be synced are copied again.
 const MOST_PASSES: u32 = 4;
 
-/// A chunk from the source.
 struct Read {
     chunk: u64,
     buf: Vec<u8>,
     read: Result<longhaul_files::ChunkRead, longhaul_files::Error>,
-    /// Failures that the reader found.
     failures: Vec<Failure>,
 }
 
-/// Returns whether all sources and the destination of a copy are on this host.
 pub(super) fn is_local(options: &CopyOptions) -> bool {
     options.destination.is_local() && options.sources.iter().all(Location::is_local)
 }
 
 /// Copies the files; blocks until the copy ends, or until a disk hangs for longer than the stall
 /// limit.
-///
-/// # Errors
-/// As [`copy`](super::copy()); [`ErrorKind::Usage`] for options that a local copy does not support,
-/// and for a copy onto or into itself.
 pub(super) fn copy(
     options: CopyOptions,
     observer: Arc<dyn Observer>,
@@ -63,8 +55,6 @@ pub(super) fn copy(
     ToFiles::run(options, observer, cancel, stall, ToFiles::copy_local)
 }
 
-/// Checks that the copy is a copy of files within this host, not onto or into itself, and that it
-/// does not delete its source.
 fn check(options: &CopyOptions) -> Result<(), Error> {
     let is_plain = !options.replicas
         && options.input.is_none()
@@ -95,7 +85,6 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
     })
 }
 
-/// Returns whether `path` is in `folder`.
 fn lies_in(path: &Path, folder: &Path) -> bool {
     let real = path.canonicalize().ok().zip(folder.canonicalize().ok());
     real.is_some_and(|(path, folder)| path != folder && path.starts_with(folder))
@@ -253,7 +242,6 @@ impl ToFiles {
         })
     }
 
-    /// Returns the summary of a dry run.
     fn rehearsed(
         &self,
         source: &Source,

@@ -93,7 +93,6 @@ pub fn copy(
     })
 }
 
-/// Checks that an input reader is the only source of its copy.
 fn check_input(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
     match options.input.is_some() && routes.len() != 1 {
         true => Err(Error::new(ErrorKind::Usage, "a reader must be the only source")),
@@ -115,7 +114,6 @@ fn check_delete(options: &CopyOptions) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Usage, what))
 }
 
-/// Checks that a dry run is possible.
 fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     if !options.dry_run || options.receive != Receive::Fake {
         return Ok(());
@@ -125,7 +123,6 @@ fn check_dry_run(options: &CopyOptions) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Usage, what).advise(format!("omit {dry_run} or {receive}")))
 }
 
-/// Checks that an output receives one file of another host.
 fn check_output(options: &CopyOptions, routes: &[Route]) -> Result<(), Error> {
     let is_one = matches!(routes, [Route::Pull { sources, .. }] if sources.len() == 1);
     if options.output.is_none() || is_one && !options.recursive {
@@ -217,7 +214,6 @@ async fn run(
     }
 }
 
-/// Waits before the next attempt, unless the copy is cancelled; doubles the next pause.
 async fn rest(pause: &mut Duration, cancel: &Cancel) -> Result<(), Error> {
     tokio::select! {
         () = tokio::time::sleep(*pause) => {}

@@ -40,10 +40,6 @@ const TRAVELLING: usize = 2;
 const ENDING: Duration = Duration::from_secs(10);
 
 /// Sends the input of `options` in parts. `one` starts the copy of each part.
-///
-/// # Errors
-/// The error that ended a part or the connection; the input cannot be read; `cancel` is set; or
-/// [`ErrorKind::Usage`] for options that exclude an input.
 pub(super) async fn push(
     options: CopyOptions,
     route: &Route,
@@ -108,7 +104,6 @@ pub(super) async fn push(
     sent
 }
 
-/// A pipe that the server has opened.
 struct Opened {
     number: u64,
     session: Session,
@@ -181,7 +176,6 @@ fn lost() -> Error {
     Error::new(ErrorKind::Unfinished, "the server ended the pipe")
 }
 
-/// The inputs that the copies of all parts share.
 struct Parts<'a> {
     options: &'a CopyOptions,
     route: &'a Route,
@@ -190,13 +184,11 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Returns the resources of a separate copy.
     fn alone(&self) -> Result<CopyPart, Error> {
         Ok(CopyPart::alone(Budget::of_copy(self.options, Budget::least_of(1), 1)?, None))
     }
 
-    /// Returns the options of a copy of `bytes`. Each copy has half of the requested rates, because
-    /// two parts are sent at a time.
+    /// Each copy has half of the requested rates, because two parts are sent at a time.
     fn of(&self, bytes: Vec<u8>) -> CopyOptions {
         let folder = MemoryFolder::new(bytes.len() as u64);
         folder.put(self.name.as_os_str(), bytes);
@@ -217,12 +209,10 @@ struct Running<'a> {
     board: Arc<PipeBoard>,
     wish: Cancel,
     travelling: JoinSet<(u64, Result<Summary, Error>)>,
-    /// The summary of the finished parts.
     summary: Option<Summary>,
 }
 
 impl Running<'_> {
-    /// Sends all parts, then asks the server to name the file.
     async fn send(&mut self, first: Fed, feed: &mut Feed) -> Result<Summary, Error> {
         self.begin(first).await?;
         let mut end = None;
@@ -253,7 +243,6 @@ impl Running<'_> {
         self.finish(total, &digest).await
     }
 
-    /// Starts to send a part.
     async fn begin(&mut self, fed: Fed) -> Result<(), Error> {
         let Fed { offset, bytes } = fed;
         let session = self.pipe.connection.open(control::SERVICE, control::VERSION).await?;
@@ -276,7 +265,6 @@ impl Running<'_> {
         });
     }
 
-    /// Asks the server to name the file, after all parts have been written.
     async fn finish(&mut self, total: u64, digest: &Digest) -> Result<Summary, Error> {
         let end = PipeEnd { total, digest: digest.to_vec() };
         self.pipe.session.write(&end).await?;

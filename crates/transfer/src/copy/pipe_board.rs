@@ -11,7 +11,6 @@ use longhaul_proto::units::{Bytes, Rate};
 use crate::options::{Protocol, TCP_STREAMS};
 use crate::progress::{Notice, Observer, Progress};
 
-/// The joint state of a pipe's parts.
 pub(super) struct PipeBoard {
     observer: Arc<dyn Observer>,
     started: Instant,
@@ -24,11 +23,9 @@ struct Parts {
     past: Progress,
     /// The progress of the parts in transit, by their offsets.
     present: BTreeMap<u64, Progress>,
-    /// Total bytes, once known.
     total: u64,
     /// The time that the user took to decide about the server.
     asked: Duration,
-    /// Whether a part fell back to streams, because datagrams did not pass.
     fell_back: bool,
 }
 
@@ -38,17 +35,15 @@ impl PipeBoard {
         Arc::new(PipeBoard { observer, started, parts })
     }
 
-    /// Locks the parts. No thread panics while it holds the lock.
+    /// No thread panics while it holds the lock.
     fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the observer of the part at `offset`.
     pub(super) fn of_part(self: &Arc<PipeBoard>, offset: u64) -> Arc<dyn Observer> {
         Arc::new(OfPart { board: self.clone(), offset })
     }
 
-    /// Records that the part at `offset` is completely written.
     pub(super) fn finish_part(&self, offset: u64) {
         let mut parts = self.parts();
         if let Some(part) = parts.present.remove(&offset) {
@@ -58,12 +53,10 @@ impl PipeBoard {
         }
     }
 
-    /// Sets the total number of bytes.
     pub(super) fn set_total(&self, bytes: u64) {
         self.parts().total = bytes;
     }
 
-    /// Returns the protocol for the next part.
     pub(super) fn protocol(&self, asked: &Protocol) -> Protocol {
         match self.parts().fell_back {
             true => Protocol::Tcp { streams: TCP_STREAMS },
@@ -71,8 +64,7 @@ impl PipeBoard {
         }
     }
 
-    /// Returns the duration of the pipe so far, without the time that the user took to decide about
-    /// the server.
+    /// Excludes the time that the user took to decide about the server.
     pub(super) fn elapsed(&self) -> Span {
         self.elapsed_but(self.parts().asked)
     }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use crate::progress::{Notice, Observer, Progress};
 
-/// Measures how long `observer` takes to answer.
 pub(super) struct TimedQuestion<'a> {
     observer: &'a dyn Observer,
     nanos: AtomicU64,
@@ -17,7 +16,6 @@ impl<'a> TimedQuestion<'a> {
         TimedQuestion { observer, nanos: AtomicU64::new(0) }
     }
 
-    /// Returns the total time of the answers.
     pub(super) fn waited(&self) -> Duration {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }

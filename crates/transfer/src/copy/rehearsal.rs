@@ -26,7 +26,6 @@ use crate::session::{PeerId, Session};
 use crate::summary::Summary;
 use crate::write::budget::Budget;
 
-/// The id of the recorded server.
 const SERVER: PeerId = PeerId([3; 32]);
 /// The data port of the recorded server: the port of the discard protocol (RFC 863), so nothing
 /// answers.
@@ -73,7 +72,6 @@ pub fn rehearse(
     })
 }
 
-/// A server that stays connected and sends nothing more.
 struct Silence;
 
 impl AsyncRead for Silence {

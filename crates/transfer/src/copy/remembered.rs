@@ -18,7 +18,6 @@ const MOST_BELIEVED: f64 = 20.0;
 /// Minimum number of datagrams of a copy whose rate is stored.
 const FEWEST: u64 = 1000;
 
-/// The path that an attempt's datagrams took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UsedPath {
     peer: IpAddr,
@@ -72,7 +71,7 @@ impl Attempt<'_> {
         let Some(path) = self.path.get() else { return summary };
         summary.remembered = path.remembered.map(|path| path.rate);
         let memory = self.options.path_memory.as_ref();
-        // With a rate limit the copy has not searched for the rate of its path.
+        // With a rate limit, the found rate may be the limit instead of the path's rate.
         let memory = memory.filter(|_| self.options.rate_limit.is_none());
         if let (Some(memory), Some(found)) = (memory, path.found(&summary))
             && let Err(error) = memory.note(found)

@@ -26,10 +26,7 @@ const TOO_SHORT: Span = Span::from_millis(200);
 pub(super) const CHECK_SOURCE: &str =
     "check that the source still exists and can be read, then run the same command again";
 
-/// Returns the summary.
-///
-/// # Errors
-/// The only file of the copy failed. Failed files of a tree are counted.
+/// Fails if the only file of the copy failed; failed files of a tree are counted.
 pub(super) fn summary(
     options: &CopyOptions,
     attempt: &Attempt<'_>,
@@ -126,7 +123,6 @@ fn last_block(attempt: &Attempt<'_>, finished: &Finished, rtt: Span) -> Option<S
     Some(until_outcome.saturating_sub(after).saturating_sub(delay))
 }
 
-/// Returns the error for a failed copy of one file.
 fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     let kind = if failed.here { ErrorKind::LocalFile } else { ErrorKind::RemoteFile };
     let what = format!("cannot copy {}: {}", show(path), failed.reason);
@@ -146,7 +142,6 @@ fn single(path: &[u8], failed: &Failed, written: u64) -> Error {
     }
 }
 
-/// Returns the final counters of both ends.
 fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     if let Some(status) = &finished.outcome.status
         && attempt.hooks.sends
@@ -156,7 +151,7 @@ fn final_counters(attempt: &Attempt<'_>, finished: &Finished) -> Counters {
     attempt.hooks.counters()
 }
 
-/// Returns the bottleneck of the copy, if known; `all` are the sender's times over all attempts.
+/// `all` are the sender's times over all attempts.
 fn find_bound(attempt: &Attempt<'_>, all: &Times, elapsed: Span, fixed_rate: bool) -> BoundBy {
     let (bytes, files) = attempt.hooks.board.totals();
     let (mine, theirs) = (attempt.hooks.board.mine(), attempt.hooks.board.theirs());

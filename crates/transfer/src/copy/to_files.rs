@@ -1,5 +1,4 @@
-//! A copy to files of this host from a source that needs no session. This module has the state that
-//! the copy's threads share, the progress, and the summary.
+//! A copy to files of this host from a source that needs no session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -25,7 +24,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a cancelled copy may take to write its journals (the lists of written chunks).
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The protocol and the cipher of the copy, and whether it is verified, for the summary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct By {
     pub(super) protocol: &'static str,
@@ -34,7 +32,6 @@ pub(super) struct By {
     pub(super) is_verified: bool,
 }
 
-/// A running copy.
 pub(super) struct ToFiles {
     pub(super) options: CopyOptions,
     pub(super) observer: Arc<dyn Observer>,
@@ -63,10 +60,6 @@ impl ToFiles {
     /// Runs `copy` on a separate thread, and reports the progress meanwhile. A call to a hanging
     /// disk may never return. So this function also returns if `copy` does not end soon after a
     /// cancellation, or makes no progress for the time `stall`.
-    ///
-    /// # Errors
-    /// The errors of `copy`; [`ErrorKind::Cancelled`] after a cancellation; [`ErrorKind::Stalled`];
-    /// [`ErrorKind::Unfinished`] if the thread cannot start or panics.
     pub(super) fn run(
         options: CopyOptions,
         observer: Arc<dyn Observer>,
@@ -84,7 +77,6 @@ impl ToFiles {
         files.follow(&ended, cancel, stall)
     }
 
-    /// Reports the progress until `ended` has the worker's result, or the copy is given up.
     fn follow(
         &self,
         ended: &mpsc::Receiver<Result<Summary, Error>>,
@@ -124,7 +116,7 @@ impl ToFiles {
         }
     }
 
-    /// Records the totals of the copy; `resumed` bytes exist already.
+    /// `resumed` bytes exist already.
     pub(super) fn planned(&self, manifest: &Manifest, resumed: u64) {
         let mut progress = self.progress.lock().unwrap_or_else(|error| error.into_inner());
         (progress.total_bytes, progress.total_files) = (manifest.bytes(), manifest.files());
@@ -132,7 +124,6 @@ impl ToFiles {
         self.bytes.store(resumed, Ordering::Relaxed);
     }
 
-    /// Reports the bytes and files that `sink` has written.
     pub(super) fn wrote(&self, sink: &mut Sink, resumed: u64) {
         self.bytes.store(resumed.saturating_add(sink.bytes_written()), Ordering::Relaxed);
         self.files.store(sink.files_done(), Ordering::Relaxed);
@@ -170,10 +161,7 @@ impl ToFiles {
         }
     }
 
-    /// Reports failures and returns the summary.
-    ///
-    /// # Errors
-    /// The only file of the copy failed.
+    /// Reports failures and returns the summary. Fails if the only file of the copy failed.
     pub(super) fn summary(
         &self,
         by: By,

@@ -18,7 +18,6 @@ use crate::options::Trust;
 use crate::session::trust::ask_nobody;
 use crate::session::{self, Carriers, Identity, RttWatch, Session, Settings};
 
-/// Interval of the checks.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Maximum time that one check counts as silence. A longer gap is a pause of this process.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -29,7 +28,6 @@ const SILENT: Duration = Duration::from_millis(1200);
 /// network may just have recovered from an outage of both TCP and UDP.
 const CHECKS_AFTER: u32 = 3;
 
-/// Watches a session until dropped.
 pub(super) struct UdpWatchdog(AbortHandle);
 
 impl Drop for UdpWatchdog {
@@ -38,7 +36,6 @@ impl Drop for UdpWatchdog {
     }
 }
 
-/// How to ask a server over TCP whether it is reachable.
 pub(super) struct Knock {
     pub(super) identity: Identity,
     pub(super) trust: Trust,
@@ -92,7 +89,6 @@ impl Knock {
     }
 }
 
-/// The signs that something has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sign {
     /// When the other end last gave a sign of life, on any channel.
@@ -107,7 +103,6 @@ impl Sign {
     }
 }
 
-/// The time without a sign.
 struct Silence {
     sign: Option<Sign>,
     checked: Instant,

@@ -1,7 +1,5 @@
-//! The counters that the threads of one side of a transfer publish for the rest of the process,
-//! most of them a few times a second. The times of the last arrivals and the map of chunks change
-//! more often. A block is the payload of one datagram. A pass is one transmission of the missing
-//! chunks.
+//! The counters that the threads of one side of a transfer publish for the rest of the process. A
+//! block is the payload of one datagram. A pass is one transmission of the missing chunks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -44,29 +42,23 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Changes this end's counters.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Counters)) {
         change(&mut self.mine.lock().expect("no holder of a board panics"));
     }
 
-    /// Changes the map of the chunks that are at the destination.
     pub(crate) fn map_chunks(&self, change: impl FnOnce(&mut ChunkMap)) {
         change(&mut self.chunk_map.lock().expect("no holder of a board panics"));
     }
 
-    /// Returns the share of each cell of the object's chunk map that is at the destination, in per
-    /// cent.
+    /// Returns how many per cent of each cell's chunks are at the destination.
     pub(crate) fn chunk_map(&self) -> Vec<u8> {
         self.chunk_map.lock().expect("no holder of a board panics").percents()
     }
 
-    /// Sets the number of TCP segments sent for the chunks.
     pub(crate) fn note_segments(&self, segments: Segments) {
         *self.segments.lock().expect("no holder of a board panics") = Some(segments);
     }
 
-    /// Returns the number of TCP segments sent for the chunks, if TCP carries the chunks and the
-    /// kernel reports the number.
     pub(crate) fn segments(&self) -> Option<Segments> {
         *self.segments.lock().expect("no holder of a board panics")
     }
@@ -78,29 +70,24 @@ impl Board {
         self.update(|counters| counters.times.carrier = carried);
     }
 
-    /// Returns this end's counters.
     pub(crate) fn mine(&self) -> Counters {
         let mine = self.mine.lock().expect("no holder of a board panics").clone();
         Counters { looked: self.watch.looked(), ..mine }
     }
 
-    /// Returns this end's counters as a message to the other end.
     pub(crate) fn status(&self) -> Status {
         Status::from(&self.mine())
     }
 
-    /// Returns the watch to which long work on files reports its progress.
     pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// Returns the other end's counters from its last message.
     pub(crate) fn theirs(&self) -> Counters {
         self.theirs.lock().expect("no holder of a board panics").clone()
     }
 
     /// Stores the other end's counters. An older message that arrives late changes nothing.
-    /// Implausible numbers are capped, because sums of them must not overflow.
     pub(crate) fn set_theirs(&self, status: &Status) {
         let reported = Counters::from(status);
         let mut theirs = self.theirs.lock().expect("no holder of a board panics");
@@ -111,23 +98,19 @@ impl Board {
         }
     }
 
-    /// Sets the object's size.
     pub(crate) fn set_totals(&self, bytes: u64, files: u64) {
         self.total_bytes.store(bytes, Ordering::Relaxed);
         self.total_files.store(files, Ordering::Relaxed);
     }
 
-    /// Returns bytes and files of the object; zero before they are known.
     pub(crate) fn totals(&self) -> (u64, u64) {
         (self.total_bytes.load(Ordering::Relaxed), self.total_files.load(Ordering::Relaxed))
     }
 
-    /// Records that a sealed datagram, or a chunk over a stream, has arrived from the other end.
     pub(crate) fn note_received(&self, now: Time) {
         self.last_received.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
 
-    /// Records a message from the other end on the control stream.
     pub(crate) fn note_spoke(&self, now: Time) {
         self.spoke.store(now.as_nanos(), Ordering::Relaxed);
     }
@@ -139,7 +122,6 @@ impl Board {
         Time::from_nanos(nanos)
     }
 
-    /// Returns when a sealed datagram, or a chunk over a stream, last arrived from the other end.
     pub(crate) fn last_received(&self) -> Option<Time> {
         match self.last_received.load(Ordering::Relaxed) {
             0 => None,
@@ -147,8 +129,7 @@ impl Board {
         }
     }
 
-    /// Records the first data datagram, or chunk over a stream, sent or received at `nanos` of the
-    /// process's clock. Later calls change nothing.
+    /// Later calls change nothing.
     pub(crate) fn note_first_datagram(&self, nanos: u64) {
         let _ = self.first_datagram.compare_exchange(
             0,
@@ -158,23 +139,18 @@ impl Board {
         );
     }
 
-    /// Records the block size of a new pass. A pass has smaller blocks than the earlier pass if the
-    /// path did not carry the earlier size.
     pub(crate) fn note_block(&self, block: u32) {
         self.block.store(block, Ordering::Relaxed);
     }
 
-    /// Returns the block size of the last pass; `None` before the first.
     pub(crate) fn block(&self) -> Option<u32> {
         Some(self.block.load(Ordering::Relaxed)).filter(|block| *block > 0)
     }
 
-    /// Records that a needed block arrived at `now`, later than all earlier needed blocks.
     pub(crate) fn note_last_block(&self, now: Time) {
         self.last_block.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
 
-    /// Returns when the last needed block arrived.
     pub(crate) fn last_block(&self) -> Option<Time> {
         match self.last_block.load(Ordering::Relaxed) {
             0 => None,
@@ -182,8 +158,6 @@ impl Board {
         }
     }
 
-    /// Returns when the first data datagram, or chunk over a stream, was sent or received, in
-    /// nanoseconds of the process's clock.
     pub(crate) fn first_datagram(&self) -> Option<u64> {
         match self.first_datagram.load(Ordering::Relaxed) {
             0 => None,

@@ -1,6 +1,4 @@
-//! Finds the bottleneck of a transfer from how its two ends spend their time. For example `paced`
-//! is the time that the sender waited for its rate, and `granted` the time that it waited for a
-//! grant, the receiver's permission to send.
+//! Finds the bottleneck of a transfer from how its two ends spend their time.
 
 use longhaul_proto::time::Span;
 
@@ -10,27 +8,21 @@ use crate::summary::BoundBy;
 /// A copy whose files are smaller than this on average counts as a copy of many small files.
 const SMALL: u64 = 64 << 10;
 
-/// Returns whether an object of `bytes` bytes in `files` files counts as many small files.
 pub(crate) fn is_small(bytes: u64, files: u64) -> bool {
     bytes / files.max(1) < SMALL
 }
 
-/// The two ends of a transfer.
 pub(crate) struct Ends<'a> {
     /// The sender's times over all attempts.
     pub(crate) all: &'a Times,
-    /// The sender's counters.
     pub(crate) from: &'a Counters,
-    /// The receiver's counters.
     pub(crate) to: &'a Counters,
     /// Whether the user has set or limited the rate.
     pub(crate) fixed_rate: bool,
-    /// Whether the object has many small files.
     pub(crate) small: bool,
 }
 
 impl Ends<'_> {
-    /// Returns the bottleneck of a transfer that took `elapsed`, if the counters show it.
     pub(crate) fn bound(&self, elapsed: Span) -> BoundBy {
         let Ends { all, from, to, fixed_rate, small } = *self;
         if !explains(all, &to.times, elapsed) {
@@ -45,7 +37,7 @@ impl Ends<'_> {
 }
 
 /// Returns whether the threads' times cover at least half of `elapsed`. If not, the times do not
-/// show the bottleneck: most of the time passed elsewhere, for example in a login or a silence.
+/// show the bottleneck.
 fn explains(from: &Times, to: &Times, elapsed: Span) -> bool {
     let sending = from.paced + from.granted + from.stream + from.busy;
     // The sender may merely wait for reports while the receiver is busy, so the receiver's times

@@ -14,27 +14,24 @@ pub(crate) struct ChunkMap {
 }
 
 impl ChunkMap {
-    /// Returns the map of an object of `chunks` chunks, of which the ranges `have` are at the
-    /// destination already.
+    /// The chunks `have` are at the destination already.
     pub(crate) fn new(chunks: u64, have: &[Range<u64>]) -> ChunkMap {
         let mut map = ChunkMap { chunks, arrived: vec![0; chunks.min(CELLS) as usize] };
         have.iter().for_each(|range| map.add(range.clone()));
         map
     }
 
-    /// Returns the first chunk of a cell.
     fn first(&self, cell: usize) -> u64 {
         let product = cell as u128 * u128::from(self.chunks);
         product.div_ceil(self.arrived.len().max(1) as u128) as u64
     }
 
-    /// Returns the cell of a chunk.
     fn cell(&self, chunk: u64) -> usize {
         let product = u128::from(chunk) * self.arrived.len() as u128;
         (product / u128::from(self.chunks.max(1))) as usize
     }
 
-    /// Adds chunks that have arrived. Chunks beyond the object do not count.
+    /// Chunks beyond the object do not count.
     pub(crate) fn add(&mut self, range: Range<u64>) {
         let mut at = range.start;
         let end = range.end.min(self.chunks);
@@ -46,8 +43,8 @@ impl ChunkMap {
         }
     }
 
-    /// Returns for each cell how many per cent of its chunks have arrived, rounded down. The result
-    /// is empty before the object is known.
+    /// Returns for each cell how many per cent of its chunks have arrived, rounded down. Empty
+    /// before the object is known.
     pub(crate) fn percents(&self) -> Vec<u8> {
         let percent = |(cell, arrived): (usize, &u64)| {
             let all = self.first(cell + 1) - self.first(cell);

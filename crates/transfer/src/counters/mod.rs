@@ -1,4 +1,4 @@
-//! Counters of a transfer's threads. This module has the counters of one side.
+//! Counters of a transfer's threads.
 //! - [`board`]: publishes the counters to other threads.
 //! - [`spent`]: the time that a writing thread has spent; [`recent`]: the recent goodput.
 //! - [`path_watch`]: the state of the path; [`chunk_map`]: the chunks of the object that have
@@ -53,7 +53,6 @@ pub(crate) struct SenderCounters {
     pub(crate) reported_lost: u64,
     /// The highest number of rounds that a segment needed.
     pub(crate) rounds: u32,
-    /// Sending rate.
     pub(crate) rate: Rate,
     /// Smoothed round-trip time.
     pub(crate) rtt: Span,
@@ -156,7 +155,6 @@ impl From<&SenderCounters> for SenderAccounting {
 }
 
 impl SenderCounters {
-    /// Returns the counters of a core that sends at `rate` over a path of `rtt`.
     pub(crate) fn of(
         core: &SenderAccounting,
         rate: Rate,
@@ -315,19 +313,16 @@ impl AddAssign for Counters {
     }
 }
 
-/// Returns the CPU time of the calling thread.
 pub(crate) fn thread_time() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns the user and system time of this process.
 pub(crate) fn process_time() -> Span {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the duration as a span.
 pub(crate) fn span(duration: std::time::Duration) -> Span {
     Span::from_nanos(duration.as_nanos() as u64)
 }

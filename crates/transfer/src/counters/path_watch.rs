@@ -12,7 +12,6 @@ use crate::progress::PathSample;
 /// The receiver reports every 100 ms. If its count has not grown for this long, delivery is zero.
 const STALE: Duration = Duration::from_millis(250);
 
-/// Computes samples of the path.
 #[derive(Debug, Default)]
 pub(crate) struct PathWatch {
     /// The counts of the last sample: time, datagrams received, datagrams known to have been sent.
@@ -41,7 +40,6 @@ impl QueueWatch {
 }
 
 impl PathWatch {
-    /// Returns the sample at `now`, from the counters of both ends and blocks of `block` bytes.
     pub(crate) fn note(&mut self, now: Instant, block: u32, counters: &Counters) -> PathSample {
         let Counters { sender, receiver, .. } = counters;
         let (received, highest) = (receiver.received, receiver.highest);

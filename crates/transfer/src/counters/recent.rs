@@ -8,12 +8,10 @@ use longhaul_proto::units::{Bytes, Rate};
 /// Window of the recent rate.
 const NOW: Duration = Duration::from_secs(1);
 
-/// Bytes on disk at recent times.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Vec<(Instant, u64)>);
 
 impl Recent {
-    /// Records that `written` bytes are on disk at `now`.
     pub(crate) fn note(&mut self, now: Instant, written: u64) {
         self.0.push((now, written));
         let old = self.0.iter().rposition(|(at, _)| now.duration_since(*at) >= NOW);
@@ -32,7 +30,6 @@ impl Recent {
     }
 }
 
-/// Returns the rate of `bytes` in `time`.
 pub(crate) fn over(bytes: u64, time: Duration) -> Rate {
     Bytes::new(bytes) / Span::from_nanos(time.as_nanos() as u64)
 }

@@ -13,7 +13,6 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Runs `work` and adds its times.
     pub(crate) fn on<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let (started, cpu) = (Instant::now(), super::thread_time());
         let done = work();
@@ -22,7 +21,6 @@ impl Spent {
         done
     }
 
-    /// Publishes the times on `board`.
     pub(crate) fn publish(&self, board: &Board) {
         let (disk, cpu) = (super::span(self.time), super::span(self.cpu));
         board.update(|Counters { times, .. }| (times.disk, times.disk_cpu) = (disk, cpu));

@@ -63,7 +63,6 @@ mod tests {
         Times { disk: Span::from_nanos(disk), ..Times::default() }
     }
 
-    /// Returns the bottleneck with eight streams, without a rate limit and without small files.
     fn of(from: &Times, to: &Times) -> BoundBy {
         bound(from, to, 8, false, false)
     }

@@ -1,5 +1,4 @@
-//! Conversion of counters to and from [`Status`], a message of the control stream. Apart from
-//! tests, only this module reads or writes its fields.
+//! Conversion of counters to and from [`Status`], a message of the control stream.
 
 use longhaul_proto::law::{Found, Phase};
 use longhaul_proto::time::Span;

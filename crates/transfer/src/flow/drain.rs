@@ -13,7 +13,6 @@ use longhaul_proto::units::{Bytes, Rate};
 /// Measurement window. A shorter window is inaccurate, because the writer takes whole chunks.
 const WINDOW: Span = Span::from_millis(250);
 
-/// Measures one flow's writer.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     since: Time,

@@ -28,7 +28,6 @@ pub(crate) struct Feedback {
     reports: Opener,
     commands: Sender<SendCommand>,
     inlet: mpsc::Sender<Message>,
-    /// The receiver's address, and candidates for a new address.
     address: AddressRule,
     board: Arc<Board>,
     scratch: Box<[u8]>,
@@ -50,7 +49,6 @@ impl Feedback {
         Feedback { reports, commands, inlet, address, board, scratch, forged: false }
     }
 
-    /// Updates the receiver's address after a genuine datagram of `len` bytes over `path`.
     fn note_path(&mut self, now: Time, path: Path, len: usize) {
         let advice = self.address.on_genuine(now, path, len, CHALLENGE_COST, random_challenge);
         let _ = match advice {
@@ -60,8 +58,7 @@ impl Feedback {
         };
     }
 
-    /// Processes a genuine datagram of `kind`, whose content is the first `len` bytes of the
-    /// buffer.
+    /// The content is the first `len` bytes of the buffer.
     fn take(&mut self, kind: Kind, path: Path, len: usize) {
         let content = &self.scratch[..len];
         match kind {
@@ -140,10 +137,8 @@ mod tests {
     use super::*;
 
     const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    /// Another address of the same host.
     const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-    /// A port with a [`Feedback`], and the commands that the [`Feedback`] sends.
     struct Rig {
         port: Port,
         command: Receiver<SendCommand>,
@@ -156,7 +151,6 @@ mod tests {
             Rig::with_limit(address, u64::MAX)
         }
 
-        /// Returns a rig with a cipher that withstands `limit` forgeries.
         fn with_limit(address: AddressRule, limit: u64) -> Rig {
             let port = Port::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
             let keys = |secret| FlowKeys::new(&[secret; 32], Suite::Aes128Gcm, 1, FlowId(4));
@@ -179,7 +173,7 @@ mod tests {
             self.command.recv_timeout(Duration::from_secs(60)).expect("the thread is told")
         }
 
-        /// Returns the new destination of data; the challenge may have been repeated meanwhile.
+        /// The challenge may have been repeated meanwhile.
         fn moved(&self) -> SocketAddr {
             loop {
                 match self.command() {

@@ -31,20 +31,18 @@ const MOST_WAITING: usize = 256 << 20;
 /// need them.
 const FREE: usize = 1 << 20;
 
-/// The queue for the control stream, as its writers use it. Clones use the same queue.
+/// The queue for the control stream, as its writers use it.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     sender: UnboundedSender<Option<Message>>,
     level: Arc<Level>,
 }
 
-/// The reading end of an outbox.
 pub(crate) struct Outflow {
     receiver: UnboundedReceiver<Option<Message>>,
     level: Arc<Level>,
 }
 
-/// How full an outbox is.
 struct Level {
     bytes: AtomicUsize,
     /// The memory charge for bytes beyond [`FREE`]; `None` after the reading end is dropped.
@@ -53,7 +51,6 @@ struct Level {
     overflows: Notify,
 }
 
-/// The reason why an outbox is full.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Overflow {
     /// [`MOST_WAITING`] is reached.
@@ -83,8 +80,7 @@ impl fmt::Display for Overflow {
 }
 
 impl Outbox {
-    /// Returns an outbox and its reading end. Waiting bytes beyond [`FREE`] are charged to
-    /// `charge`.
+    /// Waiting bytes beyond [`FREE`] are charged to `charge`.
     pub(crate) fn new(charge: MessageCharge) -> (Outbox, Outflow) {
         let (sender, receiver) = unbounded_channel();
         let level = Arc::new(Level {
@@ -112,12 +108,11 @@ impl Outbox {
         }
     }
 
-    /// Returns why the outbox is full; `None` if it is not.
     pub(crate) fn overflown(&self) -> Option<Overflow> {
         self.level.overflown.get().copied()
     }
 
-    /// Waits until the outbox overflows. The future may be dropped at any time.
+    /// The future may be dropped at any time.
     pub(crate) async fn overflows(&self) -> Overflow {
         loop {
             let overflows = self.level.overflows.notified();
@@ -128,19 +123,16 @@ impl Outbox {
         }
     }
 
-    /// Returns whether the reading end was dropped.
     #[cfg(test)]
     pub(crate) fn is_ended(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Waits until the reading end is dropped.
     #[cfg(test)]
     pub(crate) async fn ended(&self) {
         self.sender.closed().await;
     }
 
-    /// Closes the outbox for further messages.
     pub(crate) fn end(&self) {
         let _ = self.sender.send(None);
     }
@@ -198,19 +190,16 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
-    /// Returns a value that seals with `sealer` and sends through `socket`. Without a path it
-    /// sends nothing.
+    /// Without a path it sends nothing.
     pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, path: Option<Path>) -> Shadow {
         let datagram = vec![0; MAX_DATAGRAM].into_boxed_slice();
         Shadow { sealer, socket, path, frame: Vec::with_capacity(MAX_DATAGRAM), datagram }
     }
 
-    /// Sets where datagrams go.
     pub(crate) fn set_path(&mut self, path: Path) {
         self.path = Some(path);
     }
 
-    /// Sends `message` on the stream and by datagram.
     pub(crate) fn send_both(&mut self, outbox: &Outbox, message: Message) {
         self.send(&message);
         outbox.send(message);
@@ -230,7 +219,6 @@ impl Shadow {
         self.frame = frame;
     }
 
-    /// Sends `content` once as a datagram of `kind` to `path`.
     pub(crate) fn send_to(&mut self, path: Path, kind: Kind, content: &[u8]) {
         // Every failure here is equivalent to a loss.
         if let Ok(len) = self.sealer.seal(kind, 0, content, &mut self.datagram) {
@@ -295,7 +283,6 @@ mod tests {
         assert!(is_free(59) && !is_free(60), "read messages release their memory");
         (0..60).for_each(|_| outbox.send(piece(1 << 20)));
         assert!(matches!(outbox.overflown(), Some(Overflow::Memory(_))));
-        // A clone of the outbox lives on.
         drop(outflow);
         assert!(is_free(64));
         outbox.send(piece(8 << 20));

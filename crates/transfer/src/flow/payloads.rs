@@ -23,7 +23,6 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::digest::Digest;
 use longhaul_files::{CHUNK, Failure, Source};
 
-/// The sending end's object, which is read block by block.
 pub(crate) struct Payloads {
     source: Source,
     /// The chunk in `buffer`. The bytes of `buffer` after the chunk's content are zero.
@@ -45,11 +44,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Returns the payloads of `source`. Failures that `source` has already, from the walk over the
-    /// files, count as reported.
-    ///
-    /// # Errors
-    /// The object has more chunks than can be counted.
+    /// Failures that `source` has already, from the walk over the files, count as reported.
     pub(crate) fn new(source: Source) -> Result<Payloads, Error> {
         let too_large = |_| Error::new(ErrorKind::Usage, "the object has 2³² or more chunks");
         let chunks = u32::try_from(source.object().chunks()).map_err(too_large)?;
@@ -69,7 +64,6 @@ impl Payloads {
         })
     }
 
-    /// Returns the number of chunks at the start of the object that hold the manifest.
     pub(crate) fn manifest_chunks(&self) -> u64 {
         self.source.object().manifest_chunks()
     }
@@ -82,10 +76,7 @@ impl Payloads {
     }
 
     /// Returns the payload of `block`. The first block of a chunk in a pass adds the chunk's digest
-    /// to [`Payloads::take_digests`].
-    ///
-    /// # Errors
-    /// The block is outside of the object. A file that cannot be read is not an error here; see
+    /// to [`Payloads::take_digests`]. A file that cannot be read is not an error here; see
     /// [`Payloads::new_failures`].
     pub(crate) fn payload(&mut self, layout: &Layout, block: Block) -> Result<&[u8], Error> {
         let chunk = layout.chunk_of(block);
@@ -108,9 +99,6 @@ impl Payloads {
 
     /// Returns the payload of a coded symbol. Reads and codes the symbol's chunk, unless the last
     /// symbol was of the same chunk.
-    ///
-    /// # Errors
-    /// The chunk is outside of the object, or cannot be coded.
     pub(crate) fn symbol(&mut self, layout: &Layout, symbol: Symbol) -> Result<&[u8], Error> {
         let size = layout.block_size() as usize;
         if self.coded.0 != Some(symbol.chunk) {
@@ -133,16 +121,12 @@ impl Payloads {
     }
 
     /// Reads all of `chunk` and returns its digest; [`Payloads::content`] then returns its content.
-    ///
-    /// # Errors
-    /// The chunk is outside of the object.
     pub(crate) fn read_whole(&mut self, chunk: u64) -> Result<Digest, Error> {
         let value = self.read(chunk)?;
         self.digests.clear();
         Ok(value)
     }
 
-    /// Returns the content of the chunk that was read last.
     pub(crate) fn content(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
@@ -160,7 +144,6 @@ impl Payloads {
         Ok(read.value)
     }
 
-    /// Returns the digests that were not sent yet.
     pub(crate) fn take_digests(&mut self) -> Vec<(u64, Digest)> {
         std::mem::take(&mut self.digests)
     }
@@ -169,9 +152,6 @@ impl Payloads {
     /// of the object that need not be sent because they are equal. For a small file the second list
     /// is empty: several small files share a chunk of the object, and the chunk is needless only if
     /// all of them are equal. The receiving end decides that.
-    ///
-    /// # Errors
-    /// The question is malformed.
     pub(crate) fn compare(&mut self, ask: &Compare) -> Result<(Compared, Vec<Range<u64>>), Error> {
         let (entry, asked) = ask.question()?;
         let same = self.source.compare(entry, &asked);

@@ -44,7 +44,6 @@ const PUBLISH: Span = Span::from_millis(100);
 /// data arrive.
 const GREETING: Span = Span::from_millis(25);
 
-/// A message to a receiving flow from other threads of this process.
 pub(crate) enum ReceiveCommand {
     /// A control message from the stream, for the core.
     Relay(Relay),
@@ -55,11 +54,9 @@ pub(crate) enum ReceiveCommand {
     Ahead(Box<Message>),
     /// The writer has freed memory.
     Drained,
-    /// The pass is over.
     Close,
 }
 
-/// The inputs of one receiving pass.
 pub(crate) struct ReceivePass {
     pub(crate) flow: FlowId,
     pub(crate) setup: Setup,
@@ -94,7 +91,6 @@ struct Began {
     idle: Span,
 }
 
-/// A receiving flow, as the thread of the port runs it.
 pub(crate) struct Receiving {
     flow: FlowId,
     layout: Layout,
@@ -127,7 +123,6 @@ pub(crate) struct Receiving {
     came: u64,
     /// Datagrams with data that arrived before the port knew this flow, and were dropped.
     early_drops: u64,
-    /// The state of the port's thread when this flow first published its counters.
     began: Option<Began>,
     next_greeting: Option<Time>,
     published: Time,
@@ -136,7 +131,6 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// Returns a flow that waits for its first datagram.
     pub(crate) fn new(now: Time, mut pass: ReceivePass) -> Receiving {
         pass.core.add_flow(now, &pass.setup);
         let address = match pass.contact {
@@ -255,7 +249,6 @@ impl Receiving {
         true
     }
 
-    /// Updates the sender's address after a genuine datagram of `len` bytes over `path`.
     fn note_path(&mut self, now: Time, path: Path, len: usize) {
         if self.address.destination().map(|known| known.remote) == Some(path.remote) {
             return;
@@ -325,7 +318,6 @@ impl Receiving {
         }
     }
 
-    /// Receives payloads directly to their places.
     fn receive_by(&mut self, scatter: &mut Scatter, call: &mut ScatterCall<'_>) -> io::Result<()> {
         self.arrivals.clear();
         scatter.receive(call, &mut self.placer, &mut self.arrivals)?;
@@ -427,7 +419,6 @@ pub(crate) struct Scattered {
 }
 
 impl Scattered {
-    /// Wraps `receiving`.
     pub(crate) fn new(receiving: Receiving) -> Scattered {
         let scatter = Scatter::new(receiving.flow);
         Scattered { receiving, scatter }

@@ -8,7 +8,6 @@
 use longhaul_net::port::PortStatistics;
 use longhaul_net::sealing::open::OpenCounts;
 
-/// One flow's view of its port's losses.
 #[derive(Debug)]
 pub(super) struct Refusals {
     first: PortStatistics,
@@ -21,7 +20,6 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Returns the view of a flow that begins when its port has counted `port`.
     pub(super) fn new(port: PortStatistics) -> Refusals {
         Refusals { first: port, last: port, mine: 0, dropped: 0.0 }
     }
@@ -39,8 +37,7 @@ impl Refusals {
     }
 
     /// Returns the datagrams refused since the flow began: by the port (`port` are its counts), and
-    /// by the flow's two openers, which decrypt data and control datagrams. The port refuses
-    /// datagrams of unknown flows, and early datagrams beyond the limits of size and age.
+    /// by the flow's two openers, which decrypt data and control datagrams.
     pub(super) fn refused(&self, port: PortStatistics, openers: [OpenCounts; 2]) -> u64 {
         let at_port = |port: PortStatistics| port.foreign + port.dropped;
         let by_flow = openers.map(|seen| seen.replayed + seen.stale + seen.failed + seen.refused);

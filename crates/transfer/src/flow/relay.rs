@@ -21,7 +21,6 @@ pub(super) struct Relays {
 }
 
 impl Relays {
-    /// Sends a control message on the channel that it requires.
     pub(super) fn send(&mut self, outgoing: &Outgoing, shadow: &mut Shadow, outbox: &Outbox) {
         let mut control = Vec::new();
         outgoing.control.encode(&mut control);

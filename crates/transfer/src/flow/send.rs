@@ -2,9 +2,9 @@
 //! protocol's state machine) chooses the blocks; this thread sends their bytes. A coded symbol (of
 //! an erasure code) replaces any one missing block of its chunk.
 //!
-//! The thread is one loop, without locks or allocations per datagram. It reads commands, and seals
-//! blocks directly into the batch that one system call sends. Between bursts it waits for the
-//! core's next wake-up or a command, whichever comes first.
+//! The thread is one loop. It reads commands, and seals blocks directly into the batch that one
+//! system call sends. Between bursts it waits for the core's next wake-up or a command, whichever
+//! comes first.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
@@ -50,9 +50,7 @@ const ALIVE: Span = Span::from_millis(250);
 /// short, and a chunk of 1 MiB has at least 17 blocks.
 const SHORT_ONES: u64 = 16;
 
-/// A command to a sending thread.
 pub(crate) enum SendCommand {
-    /// A control message for the core.
     Relay(Relay),
     /// Sealed datagrams come from this path; the flow sends there.
     Peer(Path),
@@ -72,11 +70,9 @@ pub(crate) enum SendCommand {
     Coded,
     /// So many of the receiver's reports were forged that the AEAD forgery limit is reached.
     Forged,
-    /// The pass is over.
     Stop,
 }
 
-/// An event that a sending thread reports to the sending role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SenderEvent {
     /// A file of this end failed.
@@ -87,11 +83,9 @@ pub(crate) enum SenderEvent {
         /// Whether datagrams of this size did arrive in this pass.
         begun: bool,
     },
-    /// An event of the core.
     Core(Event),
 }
 
-/// The inputs of one sending pass.
 pub(crate) struct SendPass {
     pub(crate) flow: FlowId,
     pub(crate) layout: Layout,
@@ -112,7 +106,6 @@ pub(crate) struct SendPass {
 /// The payloads that a sending thread returns for the next pass.
 pub(crate) type Done = oneshot::Receiver<Result<Payloads, Error>>;
 
-/// Starts the thread. Returns the sender of its commands, and the receiver of its result.
 pub(crate) fn spawn(
     pass: SendPass,
     payloads: Payloads,
@@ -152,9 +145,7 @@ struct Sending {
     ordered: bool,
     /// Digests that are not on the stream yet. They may have been sent by datagram.
     unsure: Digests,
-    /// When the first digest was added to `unsure`.
     unsure_since: Time,
-    /// When the last keep-alive was sent.
     alive: Time,
     /// Watches for an MTU hole, from the first datagram on.
     hole: Option<HoleWatch>,
@@ -390,7 +381,6 @@ impl Sending {
         }
     }
 
-    /// Puts the digests of `unsure` on the stream.
     fn make_sure(&mut self) {
         if !self.unsure.chunks.is_empty() {
             self.outbox.send(Message::Digests(std::mem::take(&mut self.unsure)));
@@ -442,8 +432,7 @@ impl Sending {
         }
     }
 
-    /// Sends a keep-alive datagram if the last one was sent at least [`ALIVE`] ago. Without
-    /// keep-alives the other end would treat a path without data as closed.
+    /// Without keep-alives the other end would treat a path without data as closed.
     fn keep_alive(&mut self, now: Time) {
         if now.since(self.alive) >= ALIVE {
             self.alive = now;
@@ -482,7 +471,6 @@ pub(super) fn report_failures(
     !failures.is_empty()
 }
 
-/// Reports a failed file to the other end.
 pub(crate) fn report_failure(failure: &Failure, outbox: &Outbox) {
     outbox.send(Message::EntryFailed(EntryFailed {
         entry: failure.entry.map_or(u64::MAX, u64::from),

@@ -28,7 +28,6 @@ use longhaul_proto::wire::Control;
 use crate::options::Protocol;
 
 /// The core of a protocol, for all flows of a copy or for flows of several transfers to a server.
-/// Clones refer to the same core.
 #[derive(Clone)]
 pub(crate) struct SharedCore {
     name: &'static str,
@@ -92,7 +91,6 @@ struct Member {
 }
 
 impl SharedCore {
-    /// Returns a core of `row`'s protocol.
     pub(crate) fn new(row: &'static Row) -> SharedCore {
         let (members, watch, ports) = (BTreeMap::new(), Watch::default(), Vec::new());
         let inner = Inner { core: (row.receiver)(), members, watch, ports };
@@ -110,7 +108,6 @@ impl SharedCore {
         }
     }
 
-    /// Limits the sum of the flows' rates to `limit`.
     pub(crate) fn limited(self, limit: Option<Rate>) -> SharedCore {
         if let Some(limit) = limit {
             self.inner().core.set_receive_limit(limit);
@@ -118,12 +115,10 @@ impl SharedCore {
         self
     }
 
-    /// Returns whether the core is a core of `row`'s protocol.
     pub(crate) fn is_of(&self, row: &Row) -> bool {
         row.name == self.name
     }
 
-    /// Starts to watch the link on which data from `peer` arrive, in datagrams of `datagram` bytes.
     pub(crate) fn watch(&self, peer: IpAddr, datagram: u16) {
         self.inner().watch.add(peer, datagram);
     }
@@ -237,7 +232,6 @@ impl Inner {
 }
 
 impl CountedPort {
-    /// Returns the bytes that arrived since the last count.
     fn count(&mut self) -> u64 {
         let came = came_to(&self.port);
         came.saturating_sub(std::mem::replace(&mut self.counted, came))
@@ -253,7 +247,6 @@ fn came_to(port: &PortHandle) -> u64 {
     seen.bytes.saturating_add((dropped * each) as u64)
 }
 
-/// One flow's side of the core.
 struct Handle {
     shared: SharedCore,
     flow: FlowId,

@@ -50,24 +50,20 @@ enum StreamCommand {
     Stop,
 }
 
-/// A running sender of chunks.
 pub(crate) struct Outgoing {
     commands: Sender<StreamCommand>,
     done: oneshot::Receiver<Result<Payloads, Error>>,
 }
 
 impl Outgoing {
-    /// Removes chunks that need not be sent.
     pub(crate) fn skip(&self, chunks: Vec<Range<u64>>) {
         let _ = self.commands.send(StreamCommand::Skip(chunks));
     }
 
-    /// Answers the receiver's question which of its chunks are equal to those of the source.
     pub(crate) fn compare(&self, ask: Compare) {
         let _ = self.commands.send(StreamCommand::Compare(ask));
     }
 
-    /// Starts to send chunks; called when the plan is complete.
     pub(crate) fn planned(&self) {
         let _ = self.commands.send(StreamCommand::Planned);
     }
@@ -90,14 +86,11 @@ impl Outgoing {
     }
 }
 
-/// The inputs of a sender of chunks.
 pub(crate) struct Outgo {
     pub(crate) payloads: Payloads,
     /// The chunks to send, before the plan removes some.
     pub(crate) wanted: Vec<Range<u64>>,
-    /// Whether the plan is already known.
     pub(crate) planned: bool,
-    /// The additional sessions that carry chunks.
     pub(crate) sessions: Vec<Session>,
     /// The control stream, which carries chunks if there are no sessions.
     pub(crate) bulk: mpsc::Sender<ChunkPiece>,
@@ -107,11 +100,10 @@ pub(crate) struct Outgo {
     /// The path's round-trip time, to find the best number of sessions by trying; `None` without a
     /// search.
     pub(crate) trial: Option<Span>,
-    /// The limit for all streams together, in bits a second.
+    /// The limit for all streams together.
     pub(crate) cap: Option<Rate>,
 }
 
-/// Starts the sender's thread.
 pub(crate) fn send(outgo: Outgo) -> Result<Outgoing, Error> {
     let (free, freed) = std::sync::mpsc::channel();
     let counted = outgo.sessions.iter().filter_map(Session::segments);
@@ -189,7 +181,6 @@ fn spawn_stream(session: Session, stream: usize, free: Sender<usize>) -> mpsc::S
     sender
 }
 
-/// Limits pieces to a rate.
 struct Pace {
     pacer: Pacer,
     piece: usize,
@@ -211,7 +202,6 @@ struct Streaming {
     streams: Vec<mpsc::Sender<ChunkPiece>>,
     /// The TCP segments of each stream at its last count.
     counted: Vec<(SegmentWatch, Segments)>,
-    /// The search for the best number of streams, while it lasts.
     trial: Option<Trial>,
     pace: Option<Pace>,
     /// Whether the control stream carries the chunks. The thread then waits until the control
@@ -296,7 +286,6 @@ impl Streaming {
         });
     }
 
-    /// Returns the next command, postponed commands first.
     fn next_command(&mut self) -> Option<StreamCommand> {
         self.held.pop_front().or_else(|| self.inbox.try_recv().ok())
     }
@@ -378,7 +367,6 @@ impl Streaming {
         Ok(true)
     }
 
-    /// Publishes the number of TCP segments sent.
     fn count_segments(&mut self) {
         let mut all = Segments::default();
         for (watch, last) in &mut self.counted {
@@ -396,7 +384,6 @@ impl Streaming {
         self.pace.as_ref().map_or(PIECE, |pace| pace.piece)
     }
 
-    /// Waits for a stream that can take a chunk.
     fn idle_stream(&mut self) -> Result<usize, Error> {
         if self.by_control {
             return Ok(0);
@@ -439,7 +426,6 @@ impl Streaming {
         }
     }
 
-    /// Publishes how many streams carry the chunks.
     fn publish_stream_count(&self) {
         let count = self.trial.as_ref().map_or(self.streams.len(), Trial::count) as u32;
         let found = self.trial.as_ref().is_some_and(Trial::is_found);
@@ -453,7 +439,6 @@ fn lost() -> Error {
     Error::new(ErrorKind::Unfinished, "a stream that carried data was lost")
 }
 
-/// Removes and returns the first number of ascending ranges.
 fn take_first(ranges: &mut Vec<Range<u64>>) -> Option<u64> {
     let first = ranges.first_mut()?;
     let number = first.next();

@@ -23,7 +23,6 @@ const BETTER: f64 = 1.1;
 /// The search ends after this many numbers in a row that are no better.
 const NO_BETTER: u32 = 2;
 
-/// The experiment.
 #[derive(Debug)]
 pub(super) struct Trial {
     most: usize,
@@ -49,12 +48,10 @@ impl Trial {
         Trial { most, step, count: 1, begun, settled, best: (1, 0.0), no_better: 0, found }
     }
 
-    /// Returns the number of connections to use now.
     pub(super) fn count(&self) -> usize {
         self.count.min(self.most)
     }
 
-    /// Returns whether the search is over.
     pub(super) fn is_found(&self) -> bool {
         self.found
     }
@@ -76,7 +73,6 @@ impl Trial {
         }
     }
 
-    /// Ends the measurement of the current number of connections.
     fn end_one(&mut self, now: Time, rate: f64) {
         if rate > self.best.1 * BETTER {
             self.best = (self.count, rate);

@@ -11,7 +11,6 @@ use longhaul_files::{CHUNK, Entry, Kind, Manifest, Shape};
 
 use super::survey::Found;
 
-/// The sources that agree, and how the others differ.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Agreement {
     /// Sources with the same object, by index.
@@ -34,11 +33,8 @@ fn most(found: &[(usize, String, Found)]) -> Option<(usize, &Found)> {
     count.into_values().max_by_key(|(votes, _)| *votes)
 }
 
-/// Returns the majority of the sources. `found` has each source's index, name and survey.
-///
-/// # Errors
-/// [`ErrorKind::RemoteFile`]: at most half of the sources have the same object.
-/// [`ErrorKind::Unreachable`]: `found` is empty.
+/// Returns the majority of the sources. `found` has each source's index, name and survey. Fails if
+/// at most half of the sources have the same object.
 pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error> {
     let Some((votes, first)) = most(found) else {
         return Err(Error::new(ErrorKind::Unreachable, "no source could be surveyed"));
@@ -57,7 +53,6 @@ pub(super) fn agree(found: &[(usize, String, Found)]) -> Result<Agreement, Error
 }
 
 impl Found {
-    /// Returns the result of a survey: the list of files of a source, and the hashes of its chunks.
     pub(super) fn new(manifest: Arc<Manifest>, digest: Digest, values: Vec<Digest>) -> Found {
         let identity = identity(&manifest, &values);
         Found { manifest, digest, values: Arc::new(values), identity, _memory: Box::new(()) }
@@ -112,7 +107,6 @@ fn inner(manifest: &Manifest, number: u32) -> (Option<u32>, &[u8]) {
     }
 }
 
-/// Returns how `other` differs from `first`, as a predicate ("has …").
 fn difference(first: &Found, other: &Found) -> String {
     let (a, b) = (first.manifest.entries(), other.manifest.entries());
     let (one, two) = (&first.manifest, &other.manifest);

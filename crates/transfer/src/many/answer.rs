@@ -26,7 +26,6 @@ const SIGN: Duration = Duration::from_secs(1);
 /// Others wait.
 const READING: usize = 4;
 
-/// Limits the surveys that read at the same time.
 pub(crate) struct Permits {
     permits: Arc<Semaphore>,
     /// The steps of all surveys so far.
@@ -64,9 +63,6 @@ async fn send(session: &mut Session, piece: Surveyed) -> Result<(), Error> {
 
 /// Answers a survey of `places` when a permit is free; afterwards the session can carry a request.
 /// `memory` is charged for the list of files.
-///
-/// # Errors
-/// The client has disconnected, or something cannot be read completely.
 pub(crate) async fn answer(
     session: &mut Session,
     survey: &Survey,
@@ -103,7 +99,6 @@ pub(crate) async fn answer(
     reading.await.map_err(|_| Error::new(ErrorKind::Unfinished, "the survey ended early"))?
 }
 
-/// Cancels the work when it is dropped.
 struct EndsWork(Watch);
 
 impl Drop for EndsWork {
@@ -112,7 +107,6 @@ impl Drop for EndsWork {
     }
 }
 
-/// Reads everything once, and sends the values.
 fn read(
     places: &[Place],
     options: &SourceOptions,

@@ -23,7 +23,6 @@ const PARTS: (f64, f64) = (1.0 / 16.0, 15.0 / 16.0);
 /// The lowest rate that is assumed for a source, in chunks per second.
 const LEAST: f64 = 0.01;
 
-/// The leases of all sources.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     open: RangeSet,
@@ -44,10 +43,8 @@ struct Lease {
     known: bool,
 }
 
-/// The next lease of a source.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Given {
-    /// The chunks, in order.
     pub(crate) chunks: Vec<Range<u64>>,
     /// Chunks taken from the leases of other sources.
     pub(crate) taken: Vec<(usize, Vec<Range<u64>>)>,
@@ -68,7 +65,6 @@ impl Leases {
         Leases { expected: sources as u64, ..self }
     }
 
-    /// Adds a source without a lease.
     pub(crate) fn join(&mut self, source: usize) {
         self.leave(source);
         self.sources.insert(source, Lease::default());
@@ -110,12 +106,11 @@ impl Leases {
         had.collect()
     }
 
-    /// Opens a written chunk again, for example because a failed sync lost it.
+    /// Opens a written chunk again.
     pub(crate) fn reopen(&mut self, chunk: u64) {
         self.open.insert(chunk..chunk + 1);
     }
 
-    /// Returns whether a source has an empty lease and is not silent.
     pub(crate) fn is_idle(&self, source: usize) -> bool {
         self.sources.get(&source).is_some_and(|lease| lease.chunks.is_empty() && !lease.silent)
     }
@@ -231,7 +226,6 @@ impl Leases {
     }
 }
 
-/// Returns the parts of `range` that are not in `set`.
 fn gaps(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
     set.gaps(range).collect()
 }

@@ -29,17 +29,14 @@ use crate::reach::{Reached, SizeSearch, reach};
 use crate::session::{Identity, Settings};
 
 /// Limits of the extra time for the other sources once a majority agrees. The extra time equals the
-/// time that the majority took. A source that is surveyed in the extra time takes part from the
-/// start of the copy, or is reported at the start if it has another object.
+/// time that the majority took.
 const GRACE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
-/// A surveyed source, with its session.
 pub(super) struct Looked {
     pub(super) found: Found,
     pub(super) reached: Reached,
 }
 
-/// The result of a survey.
 pub(super) enum Look {
     /// The survey failed for the first time and will be tried again.
     Trouble(Error),
@@ -47,7 +44,6 @@ pub(super) enum Look {
     Ended(Result<Box<Looked>, Error>),
 }
 
-/// The running surveys.
 pub(super) struct Looks {
     results: UnboundedReceiver<(usize, Look)>,
     /// Sources without a final result, each with its first error, if it had one.
@@ -57,9 +53,6 @@ pub(super) struct Looks {
 
 impl Looks {
     /// Surveys all of `sources` concurrently.
-    ///
-    /// # Errors
-    /// As [`Identity::load_or_create`].
     pub(super) fn start(options: &CopyOptions, sources: &Sources<'_>) -> Result<Looks, Error> {
         let identity = options.key.identity()?;
         let (report, results) = unbounded_channel();
@@ -82,7 +75,7 @@ impl Looks {
         Ok(Looks { results, pending, _tasks: tasks })
     }
 
-    /// Returns the next result of any source; waits forever after the last result.
+    /// Waits forever after the last result.
     pub(super) async fn next(&mut self) -> (usize, Look) {
         let Some((number, look)) = self.results.recv().await else {
             return std::future::pending().await;
@@ -115,20 +108,14 @@ impl Looks {
     }
 }
 
-/// The surveys with which a copy begins.
 pub(super) struct First {
-    /// The result of each surveyed source, with its number and name.
     pub(super) found: Vec<(usize, String, Found)>,
-    /// The sessions of the surveyed sources, by number.
     pub(super) reached: BTreeMap<usize, Reached>,
     /// Sources that failed for good.
     pub(super) errors: Vec<(String, Error)>,
 }
 
 /// Waits until enough sources are surveyed to begin.
-///
-/// # Errors
-/// The user cancelled the copy.
 pub(super) async fn first(sources: &Sources<'_>, looks: &mut Looks) -> Result<First, Error> {
     let (found, reached, errors) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut first = First { found, reached, errors };
@@ -162,7 +149,6 @@ pub(super) async fn first(sources: &Sources<'_>, looks: &mut Looks) -> Result<Fi
     Ok(first)
 }
 
-/// Decides when to stop waiting for further sources.
 struct Enough {
     started: Instant,
     until: Option<Instant>,
@@ -181,7 +167,6 @@ impl Enough {
     }
 }
 
-/// Warns the user about a source that could not be surveyed yet.
 pub(super) fn report_trouble(sources: &Sources<'_>, number: usize, error: &Error) {
     sources.rows.set_state(number, SourceState::Retrying);
     let (source, what) = (sources.rows.name(number), &error.what);
@@ -189,7 +174,6 @@ pub(super) fn report_trouble(sources: &Sources<'_>, number: usize, error: &Error
     sources.observer.notice(Notice::Warning(text));
 }
 
-/// The survey of one source, with retries.
 struct Looking {
     number: usize,
     identity: Identity,

@@ -57,17 +57,13 @@ use rows::Rows;
 
 pub use survey::{Answer, Found};
 
-/// Maximum number of threads that write the data of different objects. At most this many objects
-/// wait for a disk or are hashed at the same time.
+/// Maximum number of threads that write the data of different objects.
 const WRITERS: usize = 4;
 
-/// One source's running copy.
 pub(crate) type OneCopy = Pin<Box<dyn Future<Output = Result<Summary, Error>>>>;
 
-/// Starts one source's copy.
 pub(crate) type StartOne = fn(CopyOptions, Route, Arc<dyn Observer>, Cancel, CopyPart) -> OneCopy;
 
-/// Copies from all of `routes`; `one` starts the copy of each.
 pub(crate) async fn run(
     options: &CopyOptions,
     routes: &[Route],
@@ -87,10 +83,8 @@ pub(crate) fn summary_of_parts(summaries: &[Summary]) -> Summary {
     summing::of_parts(summaries, 0, &Rows::new(Vec::new()))
 }
 
-/// The sources of a copy, and the state that they share.
 struct Sources<'a> {
     routes: &'a [Route],
-    /// The options of each source.
     options: Vec<CopyOptions>,
     shared: Rc<Shared>,
     rows: Arc<Rows>,
@@ -99,7 +93,6 @@ struct Sources<'a> {
     one: StartOne,
 }
 
-/// The result of one source's copy.
 type Ended = (usize, Result<Summary, Error>);
 
 impl<'a> Sources<'a> {
@@ -151,7 +144,6 @@ impl<'a> Sources<'a> {
         })
     }
 
-    /// Returns the observer of source `number`.
     fn observer_of(&self, number: usize) -> Arc<dyn Observer> {
         rows::observer(&self.rows, number, &self.observer)
     }
@@ -161,12 +153,10 @@ impl<'a> Sources<'a> {
         CopyPart { shared: self.shared.clone(), number, to, reached }
     }
 
-    /// Returns the total capacity of this host.
     fn capacity(&self) -> Option<ReceiveCapacity> {
         self.shared.core.as_ref()?.capacity()
     }
 
-    /// Starts the copy of a source.
     fn start(&self, tasks: &mut JoinSet<Ended>, part: CopyPart) {
         let number = part.number;
         let (options, route) = (self.options[number].clone(), self.routes[number].clone());
@@ -176,7 +166,6 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Returns the source paths of a route.
 fn paths(route: &Route) -> &[std::path::PathBuf] {
     match route {
         Route::Push { sources, .. } | Route::Pull { sources, .. } => sources,
@@ -197,7 +186,6 @@ fn name(options: &CopyOptions, route: &Route) -> String {
     }
 }
 
-/// Returns the options of the copy of one route.
 fn options_of(options: &CopyOptions, route: &Route, number: usize) -> CopyOptions {
     let first = match options.replicas {
         true => Some(number),

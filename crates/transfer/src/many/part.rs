@@ -25,12 +25,10 @@ use longhaul_files::sink::Left;
 use longhaul_files::{Asked, SinkOptions};
 
 /// How long to wait for another copy on this host to unlock a file. The system unlocks the file of
-/// a killed copy after a short time. A running copy keeps its file locked.
+/// a killed copy after a short time.
 const LET_GO: Duration = Duration::from_secs(1);
 
-/// The state that all sources share.
 pub(crate) struct Shared {
-    /// Number of sources.
     pub(crate) sources: u64,
     pub(crate) memory: Budget,
     /// Ports for data; `None` if each session opens its own.
@@ -47,33 +45,27 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns the thread that writes the data of source `number`.
     pub(crate) fn writer_of(&self, number: usize) -> Option<&Jobs> {
         self.writers.get(number % self.writers.len().max(1))
     }
 }
 
-/// The copy from one source.
 pub(crate) struct CopyPart {
     pub(crate) shared: Rc<Shared>,
-    /// The index of the source.
     pub(crate) number: usize,
-    /// The destination of a pull.
     pub(crate) to: To,
     /// An existing session for the first attempt.
     pub(crate) reached: RefCell<Option<Reached>>,
 }
 
-/// The destination of a pull.
 pub(crate) enum To {
-    /// The destination that the user named.
     Files,
     /// The object that several sources send together.
     Replicas(ReplicaLink),
 }
 
 impl CopyPart {
-    /// Returns the destination of an attempt of this source; files go below `place`.
+    /// Files go below `place`.
     pub(crate) fn destination(
         &self,
         place: &FsPath,
@@ -129,7 +121,6 @@ impl CopyPart {
     }
 }
 
-/// Returns the sink options of a pull.
 pub(crate) fn sink_options(options: &CopyOptions) -> SinkOptions {
     SinkOptions {
         preserve: options.preserve,

@@ -72,9 +72,6 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
 }
 
 /// Checks that no two sources have the same name in the destination.
-///
-/// # Errors
-/// [`ErrorKind::Usage`] with both names.
 fn check_names(options: &CopyOptions) -> Result<(), Error> {
     let mut names = BTreeMap::new();
     for source in &options.sources {

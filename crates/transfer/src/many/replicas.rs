@@ -33,12 +33,10 @@ use longhaul_files::Place;
 use longhaul_files::digest::Digest;
 use longhaul_text::CallOption;
 
-/// Interval of progress reports to the user.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 /// How long the sources may take to end after the object is complete.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Copies the object.
 pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<Summary, Error> {
     let Some(Route::Pull { destination, .. }) = sources.routes.first() else {
         return Err(Error::new(ErrorKind::Usage, "no destination"));
@@ -97,13 +95,12 @@ pub(super) async fn run(options: &CopyOptions, sources: &Sources<'_>) -> Result<
     copying.run(jobs, looks, &reference).await
 }
 
-/// Returns the error of a source with a different object.
 fn differs(how: &str) -> Error {
     Error::new(ErrorKind::Verification, format!("it {how}"))
 }
 
 /// Waits until the copy is cancelled, or the opening of the destination makes no progress for too
-/// long. Returns the error for the user.
+/// long.
 async fn given_up(options: &CopyOptions, sources: &Sources<'_>, board: &Board) -> Error {
     let mut tick = tokio::time::interval(TICK);
     let mut progressed = (Instant::now(), 0);
@@ -135,7 +132,6 @@ fn start(
     sources.start(tasks, part);
 }
 
-/// Removes a source from the copy.
 pub(super) fn fail(
     sources: &Sources<'_>,
     number: usize,
@@ -150,7 +146,6 @@ pub(super) fn fail(
     }
 }
 
-/// The running copy.
 struct Copying<'a> {
     options: &'a CopyOptions,
     sources: &'a Sources<'a>,
@@ -252,8 +247,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Processes the end or a failed attempt of a survey (a request for the hashes of a source),
-    /// while other sources already send.
+    /// Processes the result of a survey (a request for the hashes of a source), while other sources
+    /// already send.
     fn on_look(&mut self, jobs: &Jobs, reference: &Found, number: usize, look: Look) {
         match look {
             Look::Trouble(error) => looks::report_trouble(self.sources, number, &error),

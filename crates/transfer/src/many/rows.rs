@@ -8,7 +8,6 @@ use longhaul_proto::units::{Bytes, LossRatio, Rate};
 
 use crate::progress::{Notice, Observer, Progress, SourceRow, SourceState};
 
-/// All sources.
 pub(super) struct Rows {
     started: Instant,
     rows: Mutex<Vec<Row>>,
@@ -39,14 +38,12 @@ impl Row {
         if self.silent && self.is_connected() { SourceState::Silent } else { self.state }
     }
 
-    /// Returns the current rate: zero unless the source is connected.
     fn rate(&self) -> Rate {
         if self.is_connected() { self.progress.rate_now } else { Rate::ZERO }
     }
 }
 
 impl Rows {
-    /// Returns rows of sources that are still connecting.
     pub(super) fn new(names: Vec<String>) -> Rows {
         let (state, silent) = (SourceState::Connecting, false);
         let row = |name| Row { name, state, silent, progress: Progress::default() };
@@ -78,12 +75,11 @@ impl Rows {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the source's name as the user wrote it.
     pub(super) fn name(&self, number: usize) -> String {
         self.rows()[number].name.clone()
     }
 
-    /// Sets a source's state. `Failed` is final.
+    /// `Failed` is final.
     pub(super) fn set_state(&self, number: usize, state: SourceState) {
         let row = &mut self.rows()[number];
         if row.state != SourceState::Failed {
@@ -109,7 +105,6 @@ impl Rows {
         self.rows()[number].progress = progress.clone();
     }
 
-    /// Returns a row for each source.
     pub(super) fn table(&self) -> Vec<SourceRow> {
         let rows = self.rows();
         let sum: u64 = rows.iter().map(|row| row.rate().as_bps()).sum();
@@ -132,7 +127,6 @@ impl Rows {
         rows.iter().map(one).collect()
     }
 
-    /// Returns the progress of all sources, added up.
     pub(super) fn total(&self) -> Progress {
         let sources = self.table();
         let rows = self.rows();
@@ -158,8 +152,7 @@ impl Rows {
     }
 }
 
-/// Returns an observer for one source. The observer updates the source's row, and passes on notices
-/// with the source's name.
+/// The observer updates the source's row, and passes on notices with the source's name.
 pub(super) fn observer(
     rows: &Arc<Rows>,
     number: usize,
@@ -262,7 +255,6 @@ mod tests {
         assert_eq!(state(), SourceState::Receiving);
     }
 
-    /// A user who takes this long to decide about each server.
     struct Thinks(Duration);
 
     impl Observer for Thinks {

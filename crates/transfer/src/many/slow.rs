@@ -17,7 +17,6 @@ const WELL: f64 = 0.5;
 /// reported.
 const OTHERS: f64 = 0.5;
 
-/// A period in which a source is slow.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     since: Instant,
@@ -26,7 +25,6 @@ struct Stretch {
     mean: f64,
 }
 
-/// One source's rates.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
     /// The usual rates of the source and of all sources together, in bits a second.

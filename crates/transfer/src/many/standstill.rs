@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-/// The time since the last progress.
-///
 /// The time while no source is connected does not count: `--retry-for` limits how long to wait for
 /// each source, as in a copy from one source.
 #[derive(Debug)]
@@ -14,7 +12,6 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    /// Starts the watch.
     pub(super) fn new(now: Instant) -> Standstill {
         Standstill { since: now, moved: 0 }
     }

@@ -41,10 +41,6 @@ pub struct Found {
 /// Surveys the object at the paths of `route` over `session`, and leaves `session` ready for
 /// another request. Gives up on a source that sends signs of life but makes no progress for
 /// `stall`. `memory` is charged for the answer.
-///
-/// # Errors
-/// The other side reports an error, hangs up, sends an invalid answer, is silent, or makes no
-/// progress for `stall`; or the object is too large to compare, or for the memory.
 pub(super) async fn survey(
     session: &mut Session,
     options: &CopyOptions,
@@ -144,7 +140,6 @@ impl Answer {
         Ok(piece.done)
     }
 
-    /// Decodes the complete manifest; returns its number of chunks.
     fn decode(&mut self) -> Result<u64, Error> {
         if let Some((_, chunks)) = &self.manifest {
             return Ok(*chunks);

@@ -5,7 +5,6 @@ use longhaul_files::{CHUNK, Sink};
 
 use crate::error::Error;
 
-/// A published digest, and the digest of the first chunks.
 pub(super) struct Checksum {
     published: Option<Digest>,
     hasher: Option<Hasher>,

@@ -47,10 +47,6 @@ pub(super) fn is_asked(options: &CopyOptions) -> bool {
     ends.any(|end| matches!(end, Location::Http { .. }))
 }
 
-/// Copies the file; blocks until the copy ends.
-///
-/// # Errors
-/// As [`copy`](super::copy()).
 pub(super) fn copy(
     options: CopyOptions,
     observer: Arc<dyn Observer>,
@@ -81,7 +77,6 @@ pub(super) fn copy(
     })
 }
 
-/// Checks the sources, the destination and the options; returns the address of the source.
 fn check(options: &CopyOptions) -> Result<Url, Error> {
     let usage = |what: &str, advice: &str| Err(Error::new(ErrorKind::Usage, what).advise(advice));
     if matches!(options.destination, Location::Http { .. }) {
@@ -112,7 +107,6 @@ fn check(options: &CopyOptions) -> Result<Url, Error> {
     Url::parse(url).map_err(error)
 }
 
-/// A running copy over HTTP.
 struct Fetching<'a> {
     files: &'a ToFiles,
     client: Client,
@@ -121,9 +115,7 @@ struct Fetching<'a> {
     pause: Duration,
 }
 
-/// The result of trying to copy one version.
 enum Ended {
-    /// The file is complete.
     Done(Box<Summary>),
     /// The server now has another version.
     Changed,
@@ -160,7 +152,6 @@ impl Fetching<'_> {
         Err(Error::new(ErrorKind::RemoteFile, what).advise("try again when no program writes it"))
     }
 
-    /// Copies one version.
     fn version(&mut self, remote: &mut Remote) -> Result<Ended, Error> {
         let manifest = Arc::new(self.manifest(remote)?);
         let options = &self.files.options;
@@ -235,8 +226,8 @@ impl Fetching<'_> {
         By { protocol: "http", cipher, is_verified }
     }
 
-    /// Returns the manifest of this version. Without a time from the server, the manifest has a
-    /// constant time, so that an interrupted copy can resume.
+    /// Without a time from the server, the manifest has a constant time, so that an interrupted
+    /// copy can resume.
     fn manifest(&self, remote: &Remote) -> Result<Manifest, Error> {
         let url = self.client.url();
         let name = url.name().unwrap_or_else(|| b"download".to_vec());
@@ -273,7 +264,6 @@ impl Fetching<'_> {
         Ok(plan.resumed_bytes)
     }
 
-    /// Reads all missing chunks once.
     fn pass(
         &mut self,
         remote: &Remote,
@@ -333,7 +323,6 @@ impl Fetching<'_> {
         }
     }
 
-    /// Discards a file whose digest differs from the published digest.
     fn differs(&self, remote: &Remote, sink: &mut Sink) -> Error {
         let name = remote.digest().map_or("", |digest| digest.name());
         let what =
@@ -342,7 +331,6 @@ impl Fetching<'_> {
         Error::new(ErrorKind::Verification, what).advise("run the same command again")
     }
 
-    /// Waits before the next attempt, or gives up.
     fn retry(&mut self, reason: &str) -> Result<(), Error> {
         take_up(&mut self.lost_since, &self.files.options, reason)?;
         self.files.observer.notice(Notice::Reconnecting { reason: reason.to_owned() });
@@ -372,7 +360,6 @@ impl Fetching<'_> {
     }
 }
 
-/// Why a pass ended early.
 enum Pass {
     Failed(Error),
     Lost(String),

@@ -22,9 +22,7 @@ const EACH: u64 = 4;
 /// Maximum number of chunks in the queue for the writer.
 const AHEAD: usize = 8;
 
-/// A report of a reader.
 pub(super) enum ReaderEvent {
-    /// A complete chunk.
     Chunk(u64, Vec<u8>),
     /// A reader has failed. If the server supports ranges and other readers still run, they read
     /// the rest.
@@ -49,7 +47,6 @@ struct Work {
 }
 
 impl Readers {
-    /// Starts to read the chunks `missing` over up to `connections` connections.
     pub(super) fn start(
         client: &Client,
         remote: &Remote,
@@ -83,17 +80,15 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Waits for the next report; `Disconnected` after the last report.
+    /// `Disconnected` after the last report.
     pub(super) fn next(&self, patience: Duration) -> Result<ReaderEvent, RecvTimeoutError> {
         self.events.recv_timeout(patience)
     }
 
-    /// Gives a buffer back for reuse.
     pub(super) fn give_back(&self, buffer: Vec<u8>) {
         let _ = self.give_back.send(buffer);
     }
 
-    /// Returns the number of bytes that have arrived.
     pub(super) fn bytes(&self) -> u64 {
         self.work.bytes.load(Ordering::Relaxed)
     }
@@ -105,7 +100,6 @@ impl Drop for Readers {
     }
 }
 
-/// Divides the missing chunks into requests, in order.
 fn parts(missing: &[Range<u64>], connections: u64) -> VecDeque<Range<u64>> {
     let all: u64 = missing.iter().map(|run| run.end - run.start).sum();
     let most = all.div_ceil(connections.max(1) * EACH).clamp(1, MOST);

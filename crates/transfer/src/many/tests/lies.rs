@@ -140,7 +140,6 @@ static UNASKED: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie
 static FAST: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Fast)));
 static AGAIN: LazyLock<Row> = LazyLock::new(|| row(|setup| Liar::of(setup, Lie::Again)));
 
-/// Records which sources were excluded, and why.
 #[derive(Default)]
 struct Listener(Mutex<Vec<(String, String)>>);
 

@@ -30,8 +30,7 @@ fn content(number: u8) -> Vec<u8> {
     (0..200_000u32).map(|at| (at as u8).wrapping_mul(number)).collect()
 }
 
-/// Starts a server of `root` on all addresses of this host, for these protocols. The server allows
-/// only `client`. Returns its control port, and the guard that keeps it alive.
+/// The server allows only `client`. Returns its control port, and the guard that keeps it alive.
 pub(super) fn server(
     protocols: Protocols,
     root: &Path,
@@ -71,7 +70,6 @@ pub(super) fn options(config: &Path, sources: Vec<Location>, destination: &Path)
     }
 }
 
-/// Returns the names of this process's threads.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     // A thread that has just ended has no name.
@@ -79,7 +77,6 @@ fn threads() -> Vec<String> {
     tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
 }
 
-/// The threads seen in a process.
 #[derive(Debug, Default)]
 struct Threads {
     names: BTreeSet<String>,
