@@ -61,7 +61,7 @@ impl Kind {
     /// except zero.
     ///
     /// # Errors
-    /// The error message states the valid values; for a value with a unit, it shows an example.
+    /// A message with the value and what is expected.
     pub fn parse(self, text: &str) -> Result<f64, String> {
         let text = text.trim();
         match self {

@@ -3,8 +3,7 @@
 //! A *block* is the payload of one datagram. A *chunk* is the unit that is hashed, written to disk,
 //! and recorded as written. Blocks never straddle chunks: all blocks have the same size except the
 //! last of each chunk. A *segment* is a sequence of chunks that a protocol transfers like a
-//! separate object. Segments are numbered from the start of the object. In the papers' experiments,
-//! the whole object is one chunk and one segment.
+//! separate object. Segments are numbered from the start of the object.
 
 use crate::units::Bytes;
 

@@ -1,8 +1,7 @@
 //! The protocols of longhaul as pure state machines.
 //!
-//! The crate knows no clock, socket, thread or file, and makes no random choice. `no_std` lets the
-//! compiler enforce this. The same core runs in unit tests, the simulator, the emulator and
-//! production.
+//! The crate knows no clock, socket, thread or file (`no_std` enforces this), and makes no random
+//! choice. The same core runs in unit tests, the simulator, the emulator and production.
 //!
 //! In reading order:
 //! - [`time`], [`units`]: points in time, spans, bytes, rates, loss ratios. [`quantity`]: the text

@@ -86,9 +86,8 @@ pub(crate) fn payload_for(share: f64, rate: Rate, rtt: Span) -> Bytes {
     Bytes::new(libm::ceil(bits / 8.0 - 1e-6) as u64)
 }
 
-/// Equation 6: the number of repair rounds until at most one packet is left, if each round loses
-/// the same share L. The number is a mean, not a bound: with P packets, the probability that k
-/// rounds are not enough is at most P·Lᵏ.
+/// Equation 6: the number of repair rounds until, on average, at most one packet is left, if each
+/// round loses the same share L.
 ///
 /// N_resend = ⌈ln(S_total/S_packet) / ln(1/L)⌉; zero without loss or for one packet, otherwise
 /// `None` at a loss of 1.
@@ -143,7 +142,7 @@ pub(crate) fn stream_rate(object: Bytes, per_second: f64) -> Rate {
 /// B_send = B_obj·S_obj / (1 − RTT/D)
 ///
 /// # Errors
-/// [`DelayTooShort`] if `delay` is not longer than `rtt`: no rate is high enough then.
+/// [`DelayTooShort`] if `delay` is not longer than `rtt`.
 pub(crate) fn stream_send_rate(
     object: Bytes,
     per_second: f64,
@@ -354,8 +353,7 @@ mod tests {
         assert_eq!(resends(Bytes::new(1000), 1000, loss(1.0)), Some(0));
         // Three rounds that each lose a tenth leave exactly one packet of a thousand.
         assert_eq!(resends(size, 1000, loss(0.1)), Some(3));
-        // Three rounds that each lose a fifth leave one packet of 125. The quotient of the
-        // logarithms is slightly above 3 because of rounding.
+        // The quotient of the logarithms is slightly above 3 because of rounding.
         assert_eq!(resends(Bytes::new(125_000), 1000, loss(0.2)), Some(3));
     }
 

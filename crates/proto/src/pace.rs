@@ -1,5 +1,4 @@
-//! Pacing by token buckets, which count bytes. They release bursts of bounded duration and do not
-//! drift.
+//! Pacing by token buckets, which count bytes.
 //!
 //! Two token buckets work together; a datagram leaves only if both allow it. The *long* bucket
 //! keeps the exact mean rate, and up to 10 ms of credit for a driver (the sending program) that is
@@ -18,8 +17,8 @@ const BURST: Span = Span::from_micros(250);
 /// Longest duration of a burst of at most [`MOST`] bytes, unless one datagram takes longer. A
 /// wake-up every 250 µs would be too expensive for a slow flow.
 const SLOW_BURST: Span = Span::from_millis(1);
-/// Twice the amount that Linux's TCP sends per pacing step, because a driver on time sends half a
-/// burst. (TCP sends 1 ms of its rate, or one segmented send of 64 KiB if that is less.)
+/// Twice the most that Linux's TCP sends per pacing step (64 KiB), because a driver on time sends
+/// half a burst.
 const MOST: Bytes = Bytes::new(2 * 65_536);
 /// Maximum number of datagrams in a burst: twice what Linux takes in one segmented send (GSO), so
 /// half a burst still fills one send.
@@ -119,9 +118,7 @@ impl Pacer {
 
     /// Lets a late driver send more datagrams together, in addition to its burst: as many as the
     /// rate carries in the time `late`, at least ten and at most [`MAX_BURST`], but no more than a
-    /// limit of the burst size allows. At a slow rate a burst is a single datagram: without this
-    /// call, a driver that runs only every ten milliseconds would send at most two datagrams each
-    /// time. A fixed burst stays as it is.
+    /// limit of the burst size allows. A fixed burst stays as it is.
     pub fn forgive(&mut self, late: Span) {
         self.owed = late;
     }

@@ -149,7 +149,6 @@ impl Pulses {
     }
 }
 
-/// Times the arrivals of packet trains.
 #[derive(Clone, Copy, Debug)]
 struct TrainMeter {
     datagram: Bytes,

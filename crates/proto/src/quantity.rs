@@ -159,7 +159,6 @@ impl Number {
     }
 }
 
-/// Splits `text` into its number and the unit after it.
 fn split<'a>(text: &'a str, expected: &str) -> Result<(Number, &'a str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

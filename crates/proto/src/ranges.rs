@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use core::ops::Range;
 
-/// A set of `u64`; needs little memory if its members form runs.
+/// A set of `u64`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     /// Start and end of each run; runs neither overlap nor touch.

@@ -17,8 +17,7 @@
 //!   else the measured capacity of the path. `fobs-table` uses the rate of the slower network card
 //!   instead of the measured capacity, if both cards' rates are known.
 //! - The acknowledgement of a large object covers the parts with recent arrivals, in as many
-//!   messages as needed. Each message is independent, and the other parts of the object are
-//!   reported again in turn (`pending_reports`).
+//!   messages as needed. See `pending_reports`.
 //! - With one circle over a large object, nearly every chunk lacks a block until the whole object
 //!   has been sent once. A receiver that is killed before then has almost nothing: at a loss of 1 %
 //!   a MiB (728 blocks) is complete with a probability of 0.99^728, or 1/1,500. So the circle takes
@@ -26,32 +25,22 @@
 //!   a segment's new data, the sender resends known losses of earlier segments, and then begins the
 //!   next segment. Within the segments begun so far the paper's rule holds: no block is resent
 //!   before all have been sent once. Until the last segment has been sent, the sender neither waits
-//!   for blocks in flight nor resends them. A separate circle for each segment would waste a round
-//!   trip of useless repeats, C·RTT, at the end of each segment. With this rule that cost occurs
-//!   once, at the object's end.
+//!   for blocks in flight nor resends them.
 //! - The receiver's grant (the bytes that may be sent for the first time) limits the greed too.
-//!   While the grant is used up, a sender resends only known losses. An acknowledgement names the
-//!   highest packet number that had arrived. A block that was sent under a lower number and is not
-//!   acknowledged is lost. Blocks in flight are not resent: the receiver waits for its disk, and
-//!   copies would not make room. The circle's rule then applies to the lost blocks only. Resent
-//!   blocks need no grant.
+//!   While the grant is used up, a sender resends only known losses. Resent blocks need no grant.
 //! - If acknowledgements set the batch size ([`BATCH`]: 0), an acknowledgement without new blocks
 //!   also restricts the sender to known losses.
 //!
 //! The variant `fobs-table` is FOBS with the congestion response of the released program, as
 //! described in a study at Oak Ridge National Laboratory (ORNL; "Faster bulk transfer starring:
 //! UDP"): see `table`. It sends bursts of [`BURST`], and resends losses after each [`CHUNK`] of new
-//! data, if that is less than a segment. In the study the sender waited at that point until the
-//! receiver had written the chunk, and resent the chunk's packets uselessly. This sender resends
-//! known losses and continues with the next chunk. During congestion it resends nothing else;
-//! afterwards it becomes greedy again.
+//! data, if that is less than a segment. During congestion it resends only known losses; afterwards
+//! it becomes greedy again.
 //!
 //! The paper's other proposal, "it switches to a high-performance TCP algorithm when congestion in
 //! the network is detected … Then, when the congestion appears to have dissipated, FOBS could
-//! switch back" (section 7), is not implemented. `fobs-table` already yields to other traffic with
-//! its UDP flow and recovers without cost. A TCP that starts during congestion needs many round
-//! trips to find its window. At a change between UDP and TCP, data in flight would also be dropped
-//! or arrive twice. Users who want TCP's behaviour use `--protocol tcp`.
+//! switch back" (section 7), is not implemented. A TCP that starts during congestion needs many
+//! round trips to find its window.
 //!
 //! Modules: `circle` chooses blocks to resend, `unacked` tracks unacknowledged blocks,
 //! `sender` sends batches, `receiver` counts, `pending_reports` chooses the content of an
@@ -84,11 +73,9 @@ pub(crate) const ACK_FREQUENCY: ProtocolOption = ProtocolOption::new(
     64.0,
 );
 
-/// Packets of a batch-send operation (section 3.1.1). Among fixed sizes, two packets were best on
-/// hosts of 2002. Those hosts needed a system call for each packet and another to check for an
-/// acknowledgement. This sender checks at every poll without cost and sends a batch in one system
-/// call; batches of two datagrams would waste most of that gain. The default is the paper's other
-/// rule: as many as the last acknowledgement confirmed.
+/// Packets of a batch-send operation (section 3.1.1). The paper's best fixed size was two packets;
+/// such small batches would waste the gain of one system call for many datagrams. The default is
+/// the paper's other rule: as many as the last acknowledgement confirmed.
 pub(crate) const BATCH: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "batch",
@@ -124,8 +111,7 @@ pub(crate) const BURST: ProtocolOption = ProtocolOption::new(
     25.0,
 );
 
-/// 100 MiB in the release that the ORNL study measured. A chunk is at most a segment. `longhaul cp`
-/// uses segments of 16 MiB unless `--segment` is given, so the effective value is 16 MiB.
+/// 100 MiB in the release that the ORNL study measured. A chunk is at most a segment.
 pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     Kind::Size,
     "chunk",
@@ -134,8 +120,8 @@ pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
     104_857_600.0,
 );
 
-/// The paper's FOBS has no chunks: it resends losses after a segment, which may be the whole
-/// object. This default, the largest chunk, leaves the segment as the only limit.
+/// The paper's FOBS has no chunks: it resends losses after a segment. This default, the largest
+/// chunk, leaves the segment as the only limit.
 pub(crate) const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
 
 /// The registry's entry for FOBS as in its paper.

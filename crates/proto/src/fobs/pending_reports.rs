@@ -1,12 +1,11 @@
 //! The content of a FOBS acknowledgement, the receiver's report of arrived and missing blocks. An
-//! acknowledgement takes as many messages as the changes need, for an object of any size.
+//! acknowledgement takes as many messages as the changes need.
 //!
-//! A segment is divided into cells of [`CELL`] blocks. A cell with new arrivals is reported in
-//! [`REPEATS`] acknowledgements. A cell with a repeated block is reported again too, because the
-//! sender does not know that the block arrived. A message begins with a changed cell and covers as
-//! many following cells as it can hold. The report on a segment of at most one cell therefore
-//! always covers all blocks up to the highest arrived one. From time to time the receiver also
-//! reports some unchanged cells, in turn. The loss of any message is therefore harmless.
+//! A segment is divided into cells of [`CELL`] blocks. A cell is reported in [`REPEATS`]
+//! acknowledgements after its last arrival. Repeated blocks count as arrivals, because the sender
+//! does not know that they arrived before. A message begins with a changed cell and covers as many
+//! following cells as it can hold, at most [`SPAN`]. From time to time the receiver also reports
+//! unchanged cells, in turn.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -22,7 +21,7 @@ use crate::wire::Report;
 
 /// Blocks of a cell. A message with a bitmap holds at least one cell.
 const CELL: u32 = 8192;
-/// Maximum number of cells that a message covers; limits the message's cost.
+/// Maximum number of cells that a message covers.
 const SPAN: u32 = 32;
 /// Number of acknowledgements that report a change.
 const REPEATS: u8 = 3;
@@ -112,12 +111,10 @@ impl PendingReports {
         counted.map(u64::from).sum()
     }
 
-    /// Whether an acknowledgement has begun and not ended.
     pub(super) fn is_under_way(&self) -> bool {
         self.continues_at.is_some()
     }
 
-    /// The next message of the current acknowledgement.
     pub(super) fn next(&mut self, tallies: &Tallies, layout: &Layout) -> Option<Message> {
         let from = self.continues_at?;
         let Some((&(segment, cell), _)) = self.changed.range(from..).next() else {

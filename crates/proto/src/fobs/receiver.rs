@@ -13,10 +13,8 @@ const SHORTEST_DELAY: Span = Span::from_millis(1);
 /// Upper limit of an acknowledgement's longest delay.
 const LONGEST_DELAY: Span = Span::from_millis(50);
 
-/// FOBS's receiver for any number of flows.
 pub(crate) type FobsReceiver = Flows<Flow>;
 
-/// One flow of the receiver.
 pub(crate) struct Flow {
     end: ReceivingEnd,
     tallies: Tallies,

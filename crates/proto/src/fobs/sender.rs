@@ -1,7 +1,6 @@
 //! The sending end. The sender sends each block once, then repeats unacknowledged blocks in a
 //! circle, batch after batch, until the completion signal arrives. After each chunk of new data the
-//! sender resends known losses before it begins the next chunk. With the rate table (`table`) the
-//! sender is less greedy during congestion.
+//! sender resends known losses before it begins the next chunk.
 
 use alloc::boxed::Box;
 
@@ -23,7 +22,6 @@ use crate::wire::{Ack, Control, Pulse, Selective};
 /// The smallest batch that an acknowledgement sets: the size that was best in the paper.
 const LEAST_BATCH: u64 = 2;
 
-/// FOBS's sender.
 pub(crate) struct FobsSender {
     end: SendingEnd,
     speed: Speed,
@@ -36,13 +34,12 @@ pub(crate) struct FobsSender {
     chunk_end: u64,
     /// The packet number of the last datagram that carried a first send.
     last_first: u64,
-    /// The number of the newest acknowledgement whose last message arrived. Only the last message
-    /// of an acknowledgement has a `closing`.
+    /// The number of the newest acknowledgement whose last message arrived.
     sequence: u64,
     /// The highest packet number that reached the receiver, plus one, as the last message of an
     /// acknowledgement reports it.
     highest: u64,
-    /// Nothing is due before this time, unless a message arrives.
+    /// If nothing can be sent: when the next block counts as lost.
     rest: Option<Time>,
 }
 
@@ -72,13 +69,11 @@ enum Batch {
 }
 
 impl FobsSender {
-    /// A greedy sender at the start of a flow.
     pub(crate) fn greedy(setup: &Setup) -> FobsSender {
         let chunk = setup.settings.value(&GREEDY_CHUNK);
         FobsSender::new(setup, Speed::Greedy(controller(setup)), chunk)
     }
 
-    /// A sender with the rate table at the start of a flow.
     pub(crate) fn by_table(setup: &Setup) -> FobsSender {
         let settings = &setup.settings;
         let tolerated = settings.value(&TOLERATED_LOSS);
@@ -126,10 +121,9 @@ impl FobsSender {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
 
-    /// The rule for losses. While a first send is possible, a block that was repeated after the
-    /// last first send does not count as lost because of time alone. Consider a slow sender whose
-    /// repeats take longer than its patience and that gets no acknowledgements. Without this rule
-    /// such a sender would repeat blocks for ever and never reach a first send.
+    /// While a first send is possible, a block that was repeated after the last first send does not
+    /// count as lost because of time alone. Otherwise a slow sender without acknowledgements would
+    /// repeat blocks for ever and never reach a first send.
     fn known(&self) -> Known {
         let by_time_to = if self.end.frontier.is_open() { self.last_first } else { u64::MAX };
         Known { highest: self.highest, patience: self.end.rtt.timeout(), by_time_to }
@@ -153,8 +147,7 @@ impl FobsSender {
     /// The next run, whose first datagram gets number `number`, and whether it is a first send.
     fn choose(&mut self, now: Time, number: u64, max: u32) -> Option<(Run, bool)> {
         if self.is_between_chunks() {
-            // While new data can be sent, losses are resent only between two chunks. The sender
-            // does not wait for blocks in flight.
+            // While new data can be sent, losses are resent only between two chunks.
             let known = self.known();
             if let Some(run) = self.again(now, number, max, Some(known)) {
                 return Some((run, false));
@@ -250,7 +243,6 @@ impl FobsSender {
         self.circle.remembered()
     }
 
-    /// The sender's state for the choice of the next block.
     pub(super) fn standing(&self) -> Standing {
         let frontier = &self.end.frontier;
         let known_first = self.is_between_chunks();

@@ -14,10 +14,9 @@
 //! part. A tolerated loss raises the state by one; otherwise the new state is the lowest whose rate
 //! is at least the bandwidth.
 //!
-//! The report on a segment is the receiver's pulse (its periodic report). A pulse counts from the
-//! start of the flow, so a lost pulse does no harm. If no maximum is known, the sender first
-//! measures the path, like every protocol that searches for its rate, until the measured rate
-//! settles. The speed of one card alone is no maximum, because the other card may be slower.
+//! The report on a segment is the receiver's pulse (its periodic report). If no maximum is known,
+//! the sender first measures the path until the measured rate settles. The speed of one card alone
+//! is no maximum, because the other card may be slower.
 
 use alloc::boxed::Box;
 
@@ -65,10 +64,9 @@ struct Counts {
 }
 
 impl Table {
-    /// A table. Its maximum is the user's rate. Without one, the maximum is the lowest of the
-    /// user's limit and the two hosts' card speeds; until both speeds are known, the limit alone
-    /// counts. Without a limit, the maximum is then the measured rate. A segment has `segment`
-    /// datagrams, of which the share `tolerated` may be lost.
+    /// The maximum is the user's rate, or else the lowest of the user's limit and both hosts' card
+    /// speeds. Until both speeds are known, the maximum is the limit, or without one the measured
+    /// rate. A segment has `segment` datagrams, of which the share `tolerated` may be lost.
     pub(super) fn new(setup: &Setup, segment: u64, tolerated: f64) -> Table {
         let finder = controller(setup);
         let top = setup.cap();
@@ -212,13 +210,11 @@ mod tests {
         Table::new(&Setup { rate, rate_limit, ..setup }, 1000, 0.01)
     }
 
-    /// Sends segments with this many lost datagrams; returns the rates in Mbit/s that follow. A
-    /// segment has a thousand datagrams, and ten more if the rate has not changed.
+    /// Sends segments with this many lost datagrams; returns the rates in Mbit/s that follow.
     fn rates(table: &mut Table, lost: &[u64]) -> Vec<u64> {
         let (mut highest, mut received) = (table.sent, table.sent);
         let mut after = Vec::new();
         for lost in lost {
-            // One pulse at the start of a segment's arrival, one at the end.
             for count in [10, 1000] {
                 highest += count;
                 received += if count == 1000 { count - lost } else { count };
@@ -280,7 +276,6 @@ mod tests {
         assert_eq!(top(None, None, None), None, "the other card is unknown");
         let mut slower = between_cards(None, None, Some(200));
         assert_eq!(rates(&mut slower, &[0, 101]), [200, 180], "the table is of that maximum");
-        // The other card alone is not enough either.
         let mut unknown = table(None, None);
         unknown.set_peer_card(Rate::from_mbps(200));
         assert_eq!(unknown.top, None);
@@ -293,7 +288,6 @@ mod tests {
         late.set_peer_card(Rate::from_mbps(200));
         assert_eq!(late.rate(), Rate::from_mbps(200));
         assert_eq!(rates(&mut late, &[505]), [100]);
-        // A repetition changes nothing.
         late.set_peer_card(Rate::from_mbps(200));
         assert_eq!(late.rate(), Rate::from_mbps(100));
     }
@@ -322,7 +316,6 @@ mod tests {
         assert_eq!((tell(3_000, 1_500), tell(5_000, 2_500)), (500, 500));
     }
 
-    /// Finds one rate, in bits a second.
     struct Finds(u64);
 
     impl RateController for Finds {

@@ -20,8 +20,7 @@ use crate::wire::{Closing, Report, Selective};
 const FLOW: FlowId = FlowId(7);
 const RTT: Span = Span::from_millis(100);
 
-/// A flow with blocks of 1,000 bytes, in segments of `segment` blocks (0: one segment). At 80
-/// Mbit/s a datagram of 1,032 bytes takes 103 µs.
+/// A flow with blocks of 1,000 bytes, in segments of `segment` blocks (0: one segment).
 fn setup(blocks: u64, segment: u64) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
     let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
@@ -39,7 +38,6 @@ fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// A message about a slice (a range of blocks) of a segment.
 fn selective(
     sequence: u64,
     segment: u32,
@@ -52,7 +50,6 @@ fn selective(
     Selective { sequence, report, closing }
 }
 
-/// The blocks of the runs, one by one.
 fn listed(runs: &[Range<u32>]) -> Vec<u32> {
     runs.iter().cloned().flatten().collect()
 }

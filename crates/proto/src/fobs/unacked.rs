@@ -6,8 +6,7 @@
 //!
 //! The lowest level has one bit for each block. Each level above has one bit for each word of the
 //! level below, set while that word is not zero; the highest level is one word. The next block is
-//! found in at most two steps for each level (sixteen million blocks have four levels), however few
-//! blocks are left. The cost of an acknowledgement grows with the number of words that it changes.
+//! found in at most two steps for each level (sixteen million blocks have four levels).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,11 +14,8 @@ use core::ops::Range;
 
 use crate::tally::words;
 
-/// The blocks of a segment that are not known to have arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Unacked {
-    /// The first (lowest) level has a bit for each block; every other level has a bit for each word
-    /// of the level below.
     levels: Vec<Vec<u64>>,
     count: u32,
 }
@@ -39,7 +35,6 @@ impl Unacked {
         }
     }
 
-    /// Number of blocks left.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
@@ -147,7 +142,6 @@ mod tests {
         unacked.clear(0..12_345_678);
         unacked.clear(12_345_679..1 << 24);
         assert_eq!((unacked.count(), unacked.levels.len()), (1, 4));
-        // A search over words would need as many steps as there are words, each time.
         for _ in 0..100_000 {
             assert_eq!(unacked.next(0..u32::MAX), Some(12_345_678));
         }

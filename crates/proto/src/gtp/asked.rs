@@ -8,9 +8,9 @@
 //! order. A block that arrives shows that the blocks of all earlier places were sent. The *edge* is
 //! the highest place whose block arrived. A block before the edge may still arrive within a
 //! *grace*, a short wait for reordered datagrams. After the grace it is lost and will be requested
-//! again. Once a sender has answered all its requests, it reports this. The blocks that are then
-//! missing count as lost one grace after the sender's last datagram arrived, or after two graces
-//! without a newer datagram.
+//! again. A sender reports when it has answered all its requests. The blocks that are then missing
+//! count as lost one grace after the sender's last datagram arrived, or after two graces without a
+//! newer datagram.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -19,13 +19,11 @@ use core::ops::Range;
 use crate::ranges::RangeSet;
 use crate::time::{Span, Time};
 
-/// A run of requested blocks.
 #[derive(Clone, Debug)]
 struct Run {
     /// Number of blocks requested before these.
     place: u64,
     blocks: Range<u64>,
-    /// The number of the request.
     request: u64,
     /// When the request was sent.
     at: Time,
@@ -55,7 +53,6 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Adds blocks requested by a request.
     pub(super) fn note(&mut self, now: Time, request: u64, blocks: Range<u64>) {
         let place = self.end;
         self.end += blocks.end - blocks.start;
@@ -157,8 +154,7 @@ impl Asked {
         (self.edge, self.answered) = (None, None);
         let lost = core::mem::take(&mut self.lost);
         self.give_up(self.end, there, &mut Vec::new());
-        // In the order of the first requests, blocks left from an earlier call follow the blocks
-        // given up now.
+        // The blocks given up now precede those left from an earlier call.
         let waiting =
             core::mem::replace(&mut self.unsent, core::mem::replace(&mut self.lost, lost));
         self.unsent.extend(waiting);

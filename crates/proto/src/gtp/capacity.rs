@@ -3,11 +3,11 @@
 //! The paper takes the access link's capacity as known; the search for C_r is our addition. The
 //! first value comes from a flow's first train: datagrams that are sent back to back. A host reads
 //! its card in steps, and all datagrams of a step get one time. A train may therefore have taken
-//! one step longer than it seems. This matters if the train has few steps. A train of many steps is
-//! exact enough to show a ceiling (see below). Without a train C_r doubles in each interval while
-//! flows use all of it without loss. Later C_r rises in small steps while the flows use all of it,
-//! and falls to a ceiling (see below). Near the train's rate C_r rises slowly, because a rate that
-//! is too high first fills a queue, and the queue is noticed late.
+//! one step longer than it seems. A train of many steps is exact enough to show a ceiling (see
+//! below). Without a train C_r doubles in each interval while flows use all of it without loss.
+//! Later C_r rises in small steps while the flows use all of it, and falls to a ceiling. Near the
+//! train's rate C_r rises slowly, because a rate that is too high first fills a queue, and the
+//! queue is noticed late.
 //!
 //! A *ceiling* is an upper limit of C_r that was found. After a loss, it is a rate just below the
 //! arrival rate. After a queue grew, it is a rate a few steps below C_r. After a train of many
@@ -15,17 +15,16 @@
 //! to set one. While a ceiling holds, loss counts only above the threshold of the capacity
 //! estimator (CE, which follows one flow): a path may lose a little at any rate. If flows send far
 //! less than requested, the loss may come from hosts that pause and catch up. Such loss counts only
-//! if the next interval has it too. A ceiling that is found again holds longer.
+//! if the next interval has it too.
 //!
 //! A train over one path measures the slower of the path and the receiver's link. When flows arrive
 //! over several paths, a measurement of a single path does not limit C_r. C_r rises in doubling
 //! steps up to the sum of the trains' rates, or to a ceiling that all flows show. The fastest train
 //! most likely showed the receiver's link. Near that train's rate the steps of C_r are therefore
-//! small, and each step is observed for another interval.
+//! small.
 //!
 //! An overloaded link delays and drops all flows alike; a bad path affects only its own flow. The
-//! link's loss is therefore the loss of the median flow, weighted by rate. The link's queue is a
-//! queue that all flows have.
+//! link's loss is therefore the loss of the median flow, weighted by rate.
 
 use core::cmp::Ordering;
 
@@ -45,7 +44,6 @@ pub(super) struct Trains {
 }
 
 impl Trains {
-    /// Adds a train of this rate.
     pub(super) fn add(&mut self, rate: f64) {
         self.paths += 1;
         self.sum += rate;
@@ -85,8 +83,8 @@ impl Totals {
     }
 
     /// Replaces the totals if the datagrams that the host's socket dropped show a higher loss:
-    /// `came` bits arrived and `dropped` bits were dropped in the time `took`. The drops cover
-    /// all flows, including flows that are too slow or whose target is too new to be measured.
+    /// `came` bits arrived and `dropped` bits were dropped in the time `took`. The drops cover all
+    /// flows.
     pub(super) fn with_drops(self, came: f64, dropped: f64, took: Span) -> Totals {
         let loss = dropped / (came + dropped).max(1.0);
         if loss <= self.loss || took == Span::ZERO {
@@ -104,14 +102,13 @@ pub(super) struct Capacity {
     given: Option<f64>,
     share: f64,
     found: f64,
-    /// Rate of the fastest first train; infinite without a train, and once a ceiling is known.
+    /// Rate of the first train that set C_r; infinite without a train, and once a ceiling is known.
     shown: f64,
-    /// Whether the fastest first train is exact enough to show a ceiling.
+    /// Whether that train is exact enough to show a ceiling.
     exact: bool,
     /// Whether C_r was measured over a single path.
     alone: bool,
-    /// The trains of several paths. C_r may rise quickly up to their sum, until the paths together
-    /// show a ceiling.
+    /// The trains of several paths, until the paths together show a ceiling.
     several: Option<Trains>,
     /// C_r when it began to rise.
     base: f64,
@@ -170,12 +167,10 @@ impl Capacity {
         self.given.map_or((self.found * self.share).max(fixed), |given| given * self.share)
     }
 
-    /// The constants in use.
     pub(super) fn tuning(&self) -> &Tuning {
         &self.tuning
     }
 
-    /// The C_r that the user gave, if any.
     pub(super) fn given(&self) -> Option<f64> {
         self.given
     }
@@ -185,7 +180,6 @@ impl Capacity {
         (self.found, self.share)
     }
 
-    /// Sets the found C_r.
     pub(super) fn set_found(&mut self, found: f64) {
         self.found = found;
     }
@@ -199,7 +193,6 @@ impl Capacity {
     /// Handles the rate and the number of steps of a flow's first train; returns whether C_r
     /// changed.
     pub(super) fn on_train(&mut self, rate: f64, steps: u32) -> bool {
-        // The train may have taken one step longer than it seems, if its start was read late.
         let slower = f64::from(steps) / f64::from(steps + 1);
         let sure = rate * slower.min(self.tuning.train);
         let is_new = self.given.is_none() && sure > self.found;
@@ -213,7 +206,6 @@ impl Capacity {
         is_new
     }
 
-    /// Whether a first train of `steps` steps shows a ceiling.
     fn is_exact(&self, steps: u32) -> bool {
         u64::from(steps) >= self.tuning.train_steps
     }
@@ -251,8 +243,8 @@ impl Capacity {
             let Tuning { below_ceiling, steps_back, .. } = self.tuning;
             let below = (0..steps_back).fold(self.found, |found, _| found * below_ceiling);
             self.believe(below.max(self.base));
-            // Even a confirmed ceiling holds only for `tuning.belief` intervals here: another
-            // measurement costs nothing, and a paused host may have caused the queue.
+            // Even a confirmed ceiling holds only for `tuning.belief` intervals here: a paused host
+            // may have caused the queue.
             self.belief = self.tuning.belief;
         } else if whole.total >= rules.close * asked {
             // C_r rises only while the flows use it: unused capacity proves nothing.
@@ -307,7 +299,6 @@ impl Capacity {
         self.lasts = if is_same { again } else { belief };
         (self.ceiling, self.belief) = (rate, self.lasts);
         (self.found, self.base) = (rate, rate);
-        // From now on the train does not count.
         (self.shown, self.exact, self.several) = (f64::INFINITY, false, None);
         (self.step, self.waits, self.searching) = (0.0, false, false);
     }
@@ -374,7 +365,7 @@ mod tests {
             assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
         };
         close(&rates(5), &[918.0, 936.4, 955.1, 974.2, 980.0]);
-        // The ceiling of 980 holds for a while; then C_r rises step by step.
+        // The ceiling of 980 holds for a while.
         close(&rates(8), &[980.0; 8]);
         close(&rates(6), &[980.0, 999.6, 999.6, 1019.6, 980.0, 980.0]);
         // The same ceiling again holds twice as long.
@@ -417,8 +408,8 @@ mod tests {
         let mut capacity = Capacity::new();
         capacity.set_rules(&rules());
         assert!(capacity.on_train(250e6, 31));
-        // C_r rises up to just below the fastest train's rate, as with one path. Then each step is
-        // observed for another interval, until C_r exceeds that rate by 6 %. Then the steps double.
+        // C_r rises up to just below the fastest train's rate. Then each step is observed for
+        // another interval, until C_r exceeds that rate by 6 %. Then the steps double.
         let rates: std::vec::Vec<f64> =
             (0..19).map(|_| over_paths(&mut capacity, 250.0, 0.0)).collect();
         let expected = [
@@ -487,7 +478,6 @@ mod tests {
         let after = wait(&mut capacity, 12.0);
         assert!((after - before * 0.941192).abs() < 0.1, "{after}");
         assert_eq!(wait(&mut capacity, 40.0), after);
-        // Other traffic that fills the queue repeatedly does not lower the value reached.
         for _ in 0..100 {
             wait(&mut capacity, 0.0);
             assert!(wait(&mut capacity, 30.0) >= after - 0.1);

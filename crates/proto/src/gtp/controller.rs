@@ -12,7 +12,7 @@
 use super::options::Rules;
 use crate::time::{Span, Time};
 
-/// A flow's requested rate r_req and its target, in bits a second.
+/// In bits a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Controller {
     rate: f64,
@@ -38,7 +38,6 @@ impl Controller {
         self.rate = target;
     }
 
-    /// Ends a round trip with this loss ratio.
     pub(super) fn on_rtt(&mut self, rules: &Rules, loss: f64) {
         self.rate = if loss > 0.0 {
             // r_req (1 − min{0.5 loss, 0.125})
@@ -54,13 +53,10 @@ impl Controller {
 /// The round-trip time of the path with empty queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathRtt {
-    /// The newest round-trip time.
     now: Span,
     /// The shortest round-trip times of the current window and of the window before it.
     shortest: [Span; 2],
-    /// When the current window began.
     began: Time,
-    /// Length of a window for the shortest round-trip time.
     age: Span,
 }
 

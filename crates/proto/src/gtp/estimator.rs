@@ -26,7 +26,6 @@ pub(super) struct Estimator {
 }
 
 impl Estimator {
-    /// The estimate of a new flow with this bound.
     pub(super) fn new(bound: f64) -> Estimator {
         Estimator { estimate: bound, step: 0.0, missed: 0, most: 0.0 }
     }
@@ -138,7 +137,6 @@ mod tests {
             ce.on_interval(&rules, (total * target / 100.0, 0.0), target, 1000.0);
             ce.estimate()
         };
-        // In about every other interval a third of the time is lost.
         for total in [100.0, 66.0, 70.0, 98.0, 66.0, 97.0, 70.0, 50.0].repeat(50) {
             assert!(turn(total) > 100.0);
         }

@@ -8,15 +8,12 @@
 //! the max-min schedule as one flow, weighted by their number. The demand of other traffic is
 //! estimated from its observed rate: while other traffic uses its part, the part grows, up to a
 //! fair share. C_r is the capacity of the link minus this part. The rules of the capacity estimator
-//! (CE) do not work here. A TCP flow halves its window now and then and recovers slowly, so TCP
-//! rarely uses its whole part. The CE's threshold of 95 % would mistake TCP's current rate for its
-//! limit.
+//! (CE) do not work here: TCP rarely uses its whole part, and the CE would mistake TCP's current
+//! rate for its limit.
 //!
 //! If the rate of other traffic exceeds its part, the estimated demand rises at least to this rate.
-//! Traffic that already fills the link therefore gets its share in one step. Only traffic that
-//! lasts for two periods counts; a period is at least `others_look` (`tuning`) long. The reason is
-//! that the card counts our own datagrams before this program reads them: after a pause of the
-//! program, our own datagrams look like other traffic.
+//! Only traffic that lasts for two periods counts; a period is at least `others_look` (`tuning`)
+//! long. After a pause of this program, its own unread datagrams look like other traffic.
 
 use alloc::vec::Vec;
 
@@ -26,7 +23,6 @@ use crate::endpoint::Others;
 use crate::time::Time;
 use crate::units::{Bytes, Rate};
 
-/// The part of other traffic on the receiver's access link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FairShare {
     left: f64,
@@ -73,21 +69,18 @@ pub(super) struct OtherTraffic {
     from: (Time, Bytes),
     /// The newest report.
     newest: (Time, Others),
-    /// The rate in the last period.
     last: Rate,
     /// The lower of the rates in the last two periods.
     seen: Rate,
 }
 
 impl OtherTraffic {
-    /// Starts with the first report.
     pub(super) fn new(now: Time, others: Others) -> OtherTraffic {
         let from = (now, others.bytes);
         let (last, seen) = (Rate::ZERO, Rate::ZERO);
         OtherTraffic { fair_share: FairShare::default(), from, newest: (now, others), last, seen }
     }
 
-    /// Adds a report.
     pub(super) fn note(&mut self, now: Time, others: Others) {
         if others.bytes < self.newest.1.bytes {
             // The counter was reset: the bytes in between are unknown.
@@ -110,7 +103,7 @@ impl OtherTraffic {
         }
     }
 
-    /// The lower of the rates of other traffic in the last two periods, in bits a second.
+    /// In bits a second.
     pub(super) fn seen(&self) -> f64 {
         self.seen.as_bps() as f64
     }
@@ -120,7 +113,6 @@ impl OtherTraffic {
         self.newest.1.flows.max(1)
     }
 
-    /// The part left to other traffic, in bits a second.
     pub(super) fn left(&self) -> f64 {
         self.fair_share.left
     }
@@ -166,11 +158,9 @@ mod tests {
         assert_eq!(fair(0, &[greedy]), 500);
         assert_eq!(fair(1, &[greedy, greedy, greedy]), 750);
         assert_eq!(fair(2, &[(LINK, 3.0), greedy]), 666);
-        // A flow of ours that reaches only 200 gets 200; the other flows share the rest.
         let slow = (Rate::from_mbps(200), 1.0);
         assert_eq!(fair(1, &[slow]), 200);
         assert_eq!(fair(1, &[slow, greedy]), 600);
-        // Without flows of ours, C_r is zero.
         assert_eq!(fair(1, &[]), 0);
     }
 

@@ -48,7 +48,6 @@ pub(super) struct Count {
     pub(super) dropped: u64,
 }
 
-/// One flow.
 pub(super) struct Flow {
     pub(super) end: ReceivingEnd,
     pub(super) rules: Rules,
@@ -69,7 +68,7 @@ pub(super) struct Flow {
     least: f64,
     datagram: Bytes,
     overhead: Bytes,
-    /// Minimum time between requests, because other flows get requests too.
+    /// Minimum time between requests.
     spacing: Span,
     pending: Pending,
     /// Whether the sender does not answer, or has nothing to answer.
@@ -82,8 +81,7 @@ pub(super) struct Flow {
     interval_from: Option<Seen>,
     /// The CE's measurement begins with an arrival at this time or later.
     settled_after: Time,
-    /// Whether the last report of the socket's drops showed new drops. Reports are infrequent, so
-    /// this state stays until the next report.
+    /// Whether the last report of the socket's drops showed new drops.
     growing: bool,
     /// Whether a report since the last interval showed new drops of the socket.
     overrun: bool,
@@ -102,9 +100,7 @@ pub(super) struct Flow {
     anew: bool,
     /// Start of the current silence: the last arrival, or a later event that restarts the count.
     silent_from: Time,
-    /// When the flow was last checked for silence.
     looked: Time,
-    /// Number of silences since the last arrival.
     silences: u32,
     /// Blocks that were found missing at some time.
     lost: RangeSet,
@@ -183,12 +179,10 @@ impl Flow {
         if self.standing.fixed().is_some() { bound } else { self.ce.estimate().min(bound) }
     }
 
-    /// The requested rate.
     pub(super) fn rate(&self) -> f64 {
         self.sfc.rate()
     }
 
-    /// The target in effect.
     pub(super) fn target(&self) -> f64 {
         self.sfc.target()
     }
@@ -264,7 +258,6 @@ impl Flow {
         self.obedience.allow(now, requested_rate * too_fast, in_hand * at_once);
     }
 
-    /// Accepts requested blocks.
     fn take(&mut self, now: Time, arrivals: &[Arrival]) {
         let received = self.end.on_arrivals(now, arrivals);
         if received == 0 {
@@ -395,7 +388,6 @@ impl Flow {
         self.settled_after = now + self.standing.rtt();
     }
 
-    /// Does everything that is due.
     pub(super) fn on_time(&mut self, now: Time) {
         if let Some(pulse) = self.end.poll_pulse(now) {
             self.outgoing.push_back(pulse);

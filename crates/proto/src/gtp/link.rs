@@ -20,7 +20,6 @@ use crate::endpoint::{Origin, Others, ReceiveCapacity};
 use crate::time::Time;
 use crate::units::Rate;
 
-/// Knowledge about the link that does not come from the flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     /// The card's speed, in bits a second.
@@ -33,7 +32,6 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A link without any measurement.
     pub(super) fn new() -> Link {
         Link { card: f64::INFINITY, limit: f64::INFINITY, others: None, fixed: 0.0 }
     }
@@ -48,7 +46,6 @@ impl Link {
         }
     }
 
-    /// Sets the limit for all flows together.
     pub(super) fn set_limit(&mut self, limit: f64) {
         self.limit = limit;
     }
@@ -137,7 +134,6 @@ impl Link {
         }
     }
 
-    /// The capacity, the link's rate and how they are known.
     pub(super) fn receive_capacity(&self, capacity: &Capacity) -> ReceiveCapacity {
         let (found, share) = capacity.found();
         let origin = match capacity.given() {
@@ -158,7 +154,6 @@ impl Link {
     }
 }
 
-/// The flows' estimates with their weights.
 pub(super) fn estimates(flows: impl Iterator<Item = (f64, f64)>) -> Vec<(Rate, f64)> {
     flows.map(|(estimate, weight)| (Rate::from_bps_f64(estimate), weight)).collect()
 }
@@ -182,7 +177,7 @@ mod tests {
         capacity
     }
 
-    /// A link whose card has this speed in Mbit/s.
+    /// The speed is in Mbit/s.
     fn card(mbps: u64) -> Link {
         let mut link = Link::new();
         let report = Others { link: Some(Rate::from_mbps(mbps)), bytes: Bytes::ZERO, flows: 0 };
@@ -198,7 +193,6 @@ mod tests {
     #[test]
     fn the_card_is_a_ceiling_and_all_of_it_is_used_after_a_train_nearly_as_fast() {
         let (mut link, mut capacity) = (card(1000), found(450e6));
-        // A path narrower than the card: its rate is found as without a card.
         assert!(!link.on_train(&mut capacity, 500e6));
         assert_eq!(origin(&link, &capacity), (450, Origin::Found));
         assert!(link.on_train(&mut capacity, 800e6));
@@ -211,7 +205,6 @@ mod tests {
         capacity.set_found(1.3e9);
         assert!(link.on_train(&mut capacity, 1.5e9));
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
-        // A share applies to the card's speed; a given rate does not change.
         capacity.set_rules(&Rules { receive_share: 0.85, ..rules() });
         assert_eq!(origin(&link, &capacity), (850, Origin::Card));
         capacity.set_rules(&Rules { receive_rate: Some(9e9), ..rules() });
@@ -239,7 +232,6 @@ mod tests {
         half.set_rules(&Rules { receive_share: 0.5, ..rules() });
         link.on_interval(&rules().tuning, &mut half, 0.0, &[]);
         assert_eq!(half.found().0, 200e6);
-        // A narrow link is still found.
         capacity.set_found(50e6);
         assert_eq!(origin(&link, &capacity), (50, Origin::Found));
         let given = Rules { receive_rate: Some(1e9), receive_share: 0.5, ..rules() };
@@ -276,7 +268,6 @@ mod tests {
         let tuning = Tuning { even_least: 1.0, ..Tuning::OURS };
         capacity.set_rules(&Rules { tuning, ..rules() });
         assert_eq!(link.even_least(&capacity, 1.0), 500e6);
-        // A `receive-share` of 30 % is less than the fair share, so it applies.
         capacity.set_rules(&Rules { receive_share: 0.3, ..rules() });
         assert_eq!(link.rate(&capacity, 0.0), 300e6);
     }

@@ -13,21 +13,18 @@
 //! Where the paper leaves a choice open, or this code goes beyond the paper:
 //! - When the MFS gives a flow a new target rate, the requested rate jumps to the target, after the
 //!   delay of section 4.4. The SFC's steps of 2 % only lead back to the target after a cut. With
-//!   these steps alone a flow would need a hundred round trips to reach a fair share. The requested
-//!   rate never exceeds the target.
+//!   these steps alone a flow would need a hundred round trips to reach a fair share.
 //! - The paper's CE doubles its last change after each interval without loss, and starts again with
 //!   the smallest increase only if the last change was 0. After a cut the last change is the cut,
 //!   so this rule would double the cut. Here the first change after a cut is the smallest increase.
-//! - A measurement begins a round trip after the target took effect, because earlier data were sent
-//!   under the old target. Loss is counted after a grace of max(RTT/4, 1 ms), so reordered data do
-//!   not count as lost.
+//! A measurement begins a round trip after a new target took effect, because earlier data were sent
+//! under the old target. Loss is counted only after a grace, so reordered data do not count as
+//! lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
-//!   request, back to back; they show how fast the path delivers. Later C_r rises in small steps
-//!   while the flows use all of it. C_r falls to just below the arrival rate at a loss, and
-//!   falls a few steps when a queue grows on all paths.
+//!   request, back to back; they show how fast the path delivers.
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block
 //!   that did not arrive is missing. A sender with nothing left to send says so; the receiver then
-//!   requests missing blocks again without a timeout. Only silent senders need timeouts.
+//!   requests missing blocks again without a timeout.
 //! - The receiver reports its free memory in its pulses (periodic reports). The sender reports its
 //!   access rate and its round-trip time at the start and when they change. The receiver limits a
 //!   reported round-trip time to the delay of the sender's answers.

@@ -30,7 +30,6 @@ struct Count {
     bytes: Bytes,
 }
 
-/// One flow's monitor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Monitor {
     edge: Option<(Time, u64)>,
@@ -59,8 +58,7 @@ impl Monitor {
         }
     }
 
-    /// Settles the edge if its grace has ended, and sets the next edge. Called after each batch
-    /// and timeout.
+    /// Settles the edge if its grace has ended, and sets the next edge.
     pub(super) fn settle(&mut self, now: Time, grace: Span) {
         if let Some((at, sent)) = self.edge.filter(|(at, _)| now >= *at + grace) {
             let Count { received, bytes } = self.below;
@@ -76,7 +74,6 @@ impl Monitor {
         }
     }
 
-    /// The counts at the last settled edge.
     pub(super) fn seen(&self) -> Option<Seen> {
         self.settled
     }
@@ -139,8 +136,6 @@ mod tests {
         for (at, number) in [(1, 1), (2, 3), (3, 2), (11, 6), (12, 5)] {
             arrive(&mut monitor, at, number);
         }
-        // The first edge was set at the first datagram, the second edge when the first
-        // edge was settled.
         let first = monitor.seen().unwrap();
         assert_eq!((first.at, first.sent, first.received), (ms(0), 1, 1));
         monitor.settle(ms(20), GRACE);

@@ -2,10 +2,9 @@
 //!
 //! The receiver requests more data than the path holds. The rest is in the sender's hand (requested
 //! and not yet sent), so a late request does not starve the sender. A sender that sends all these
-//! data in one burst exceeds its rate several times over. The shorter its round trip, the more
-//! bandwidth it takes from the other flows. This counter compares the datagrams sent, by packet
-//! numbers, with the datagrams requested. It allows a burst of all data in hand, because paths and
-//! hosts also release data in bursts.
+//! data in one burst exceeds its rate. This counter compares the datagrams sent, by packet numbers,
+//! with the requested rate. It allows one burst of all data in hand, because paths and hosts also
+//! release data in bursts.
 
 use crate::time::Time;
 
@@ -85,8 +84,7 @@ mod tests {
         let mut obedience = Obedience::new(Time::ZERO, 0.0);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!((obedience.take(200, 1e3), obedience.take(1, 1e3)), (0, 1));
-        // When `in_hand` returns to an earlier value, it allows no second burst. Otherwise a sender
-        // with alternating rates could send a burst at every increase.
+        // When `in_hand` returns to an earlier value, it allows no second burst.
         obedience.allow(Time::ZERO, 1e3, 2e3);
         obedience.allow(Time::ZERO, 1e6, 200e3);
         assert_eq!(obedience.take(1, 1e3), 1);

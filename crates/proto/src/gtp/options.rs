@@ -90,8 +90,7 @@ pub(crate) const INCREASE: ProtocolOption = ProtocolOption::new(
     0.02,
 );
 
-/// Section 4.2: "we increase the allowable increment of estimation exponentially". Each increment
-/// is twice the one before.
+/// Section 4.2: "we increase the allowable increment of estimation exponentially".
 pub(crate) const ESTIMATE_GROWTH: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "estimate-growth",
@@ -185,8 +184,7 @@ pub(crate) const TOLERATED_LOSS: ProtocolOption = ProtocolOption::new(
     0.0,
 );
 
-/// Whether loss that does not fall with the rate counts as the path's own. The paper's rules would
-/// slow the flow down for ever.
+/// Whether loss that does not fall with the rate counts as the path's own.
 pub(crate) const OWN_LOSS: ProtocolOption = ProtocolOption::switch(
     "own-loss",
     "ignore loss that stays while a flow's rate falls (the paper has no such rule)",
@@ -227,7 +225,6 @@ pub(super) fn value(settings: &Settings, option: &ProtocolOption) -> f64 {
     settings.given(option).unwrap_or(default)
 }
 
-/// All settings, for the registry.
 pub(super) const ALL: &[ProtocolOption] = &[
     VARIANT,
     RECEIVE_RATE,

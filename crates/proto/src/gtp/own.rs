@@ -1,6 +1,5 @@
-//! Loss that does not depend on the rate, for example from bad fibre or radio. These rules are our
-//! addition. The paper treats every loss as a sign of too high a rate, and slows a flow on such a
-//! path down for ever.
+//! Loss that does not depend on the rate. These rules are our addition. The paper treats every loss
+//! as a sign of too high a rate, and slows a flow on such a path down for ever.
 //!
 //! Congestion loss at a lower rate can be predicted: a link of a given capacity loses the excess.
 //! After the rate has fallen to the share `own_reduced` of the highest rate since losses began, the
@@ -13,7 +12,6 @@
 use super::options::Rules;
 use super::tuning::Tuning;
 
-/// The learned own loss of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnLoss {
     /// Constants: see `own_*` in `tuning`.
@@ -27,12 +25,10 @@ pub(super) struct OwnLoss {
     /// The rate and loss with which the next period is compared: at the highest rate since
     /// losses began, or at the last comparison.
     began: Option<(f64, f64)>,
-    /// Whether the loss has stayed once while the rate fell.
     has_stayed: bool,
 }
 
 impl OwnLoss {
-    /// Starts with no known own loss.
     pub(super) fn new(rules: &Rules) -> OwnLoss {
         let Tuning { own_reduced, own_again, own_stays, own_least, own_margin, .. } = rules.tuning;
         OwnLoss {
@@ -69,7 +65,7 @@ impl OwnLoss {
         }
     }
 
-    /// Share to which the rate must fall before losses are compared. The second fall is shorter.
+    /// Share to which the rate must fall before losses are compared.
     fn share_to_judge(&self) -> f64 {
         let again = (1.0 - self.again) + self.reduced * self.again;
         if self.has_stayed { again } else { self.reduced }
@@ -155,7 +151,6 @@ mod tests {
         excesses(&mut own, 1e9, 0.05, 0..12);
         own.note(100.0, 0.0);
         assert_eq!(own.excess(0.05), 0.05);
-        // A path with its own loss may be overrun as well.
         excesses(&mut own, 1e9, 0.05, 0..12);
         assert!(own.excess(0.3) > 0.2);
     }

@@ -8,7 +8,7 @@
 //! for each flow) in each interval, and one for all joins and departures that happen together. A
 //! schedule of N flows costs O(N log N). Changes happen together if they fall within the time of
 //! one round of requests to all N flows. Each schedule sends a request to every flow: with a
-//! schedule for each change, a thousand joins would send 500,500 requests (1 + 2 + … + 1000).
+//! schedule for each change, a thousand joins would send 500,500 requests.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -39,7 +39,6 @@ pub struct GtpReceiver {
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<(FlowId, Event)>,
     capacity: Capacity,
-    /// Knowledge about the access link that does not come from the flows.
     link: Link,
     /// The newest flow's rules, which apply to everything that the flows share.
     rules: Option<Rules>,
@@ -108,7 +107,6 @@ impl GtpReceiver {
         Some(done)
     }
 
-    /// Does everything that is due.
     fn advance(&mut self, now: Time) {
         loop {
             let interval = self.next_interval <= now;
@@ -164,7 +162,6 @@ impl GtpReceiver {
             flows.push(id);
         }
         let shares = shares(&demands, capacity, &mut self.work);
-        // New targets cause a request to every sender.
         let spacing = rules.tuning.spacing(flows.len());
         self.next_change = now + spacing;
         for (&id, share) in flows.iter().zip(shares) {
@@ -227,7 +224,7 @@ impl GtpReceiver {
         self.link.on_interval(&rules.tuning, &mut self.capacity, whole.current, &estimates);
     }
 
-    /// Uses a flow's first train (datagrams sent back to back) to estimate the receiver's capacity.
+    /// Uses a flow's first train to estimate the receiver's capacity.
     fn note_train(&mut self, flow: FlowId) {
         let flow = self.flows.get_mut(&flow).filter(|flow| flow.standing.fixed().is_none());
         let Some(flow) = flow else { return };

@@ -28,8 +28,7 @@ impl Demand {
 
 /// The minimum share of a flow of this weight. Without it, a flow with a low estimate would get too
 /// few requests to be measured. The minimum is `least`, but at most the flow's part of `capacity`
-/// by weight; `weights` is the sum of all flows' weights. All minimum shares together therefore
-/// never exceed the capacity.
+/// by weight; `weights` is the sum of all flows' weights.
 pub(super) fn floor(least: f64, capacity: f64, weight: f64, weights: f64) -> f64 {
     least.min(capacity * (weight / weights))
 }
@@ -161,8 +160,6 @@ mod tests {
             }
             // The capacity is used up, or all flows have their maximum.
             prop_assert!(unsatisfied.is_empty() || used >= capacity - slack);
-            // Flows that could take more have equal shares per unit of weight, and no flow has
-            // more.
             if let Some(level) = unsatisfied.first() {
                 let is_level = |share: &f64| (share - level).abs() <= level * 1e-6 + slack;
                 prop_assert!(unsatisfied.iter().all(is_level));

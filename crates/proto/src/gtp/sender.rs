@@ -31,18 +31,14 @@ pub struct GtpSender {
     end: SendingEnd,
     /// Upper limit of the sending rate, regardless of requests.
     cap: Option<Rate>,
-    /// The first train (datagrams sent back to back), which shows the receiver the path's rate if
-    /// that rate has to be measured.
+    /// The first train: datagrams sent back to back.
     train: FirstTrain,
-    /// Minimum relative change of the round-trip time for another report to the receiver. The
-    /// value is smaller if the receiver has to find its capacity, because the queue then shows
-    /// the capacity.
+    /// Minimum relative change of the round-trip time for another report to the receiver.
     rtt_change: f64,
     /// Minimum absolute change of the round-trip time for another report to the receiver.
     least_rtt_change: Span,
     /// Blocks to be sent, in the order of the requests.
     wanted: VecDeque<Range<u64>>,
-    /// Blocks that were sent.
     sent: RangeSet,
     /// The number of the last request in order.
     obeyed: u64,
@@ -69,16 +65,15 @@ pub(super) fn early(setup: &Setup, frontier: &mut Frontier) -> Vec<Range<u64>> {
     runs
 }
 
-/// Whether the receiver has to find its capacity.
 fn is_found(setup: &Setup) -> bool {
     setup.settings.value(&RECEIVE_RATE) == 0.0
 }
 
 /// Number of datagrams sent back to back at a flow's start, known to both ends. If the train is
 /// measured, it consists of the early blocks, but has at least [`TRAIN_LEN`] and at most
-/// [`TRAIN_EVERY`] datagrams. The usual train of 32 datagrams is too short: it takes 0.4 ms at 1
-/// Gbit/s, so a card that interrupts its host about every 60 µs delivers it in 6 or 7 steps. A
-/// train shows the capacity only from 16 steps (distinct arrival times) on.
+/// [`TRAIN_EVERY`] datagrams. The usual train is too short: at 1 Gbit/s a card delivers its 32
+/// datagrams in 6 or 7 steps (distinct arrival times). A train shows the capacity only from 16
+/// steps on.
 pub(super) fn first_train(setup: &Setup) -> u64 {
     let early = value(&setup.settings, &EARLY) as u64;
     if is_found(setup) { early.clamp(TRAIN_LEN, TRAIN_EVERY) } else { TRAIN_LEN }

@@ -14,7 +14,6 @@ use crate::time::{Span, Time};
 use crate::units::Rate;
 use crate::wire::SenderOffer;
 
-/// What the receiver knows about a sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     offer: u64,
@@ -75,13 +74,11 @@ impl Standing {
         self.path.on_sample(now, self.rtt);
     }
 
-    /// Notes that an answer took this long.
     pub(super) fn on_response(&mut self, after: Span) {
         let before = self.response.unwrap_or_default();
         self.response = Some(after.max(before - before / self.answers));
     }
 
-    /// Sets the rate at which this host empties its buffers.
     pub(super) fn set_drain(&mut self, drain: Option<Rate>) {
         self.drain = bps(drain.filter(|rate| *rate > Rate::ZERO)) * self.more;
     }
@@ -110,23 +107,18 @@ impl Standing {
         grace(self.rtt())
     }
 
-    /// The queueing delay beyond the allowed delay, as a share of the path's round-trip time;
-    /// zero without `delay-control`.
     pub(super) fn queued(&self, rules: &Rules) -> f64 {
         self.path.queued(rules)
     }
 
-    /// The rate that the user fixed.
     pub(super) fn fixed(&self) -> Option<f64> {
         self.fixed
     }
 
-    /// Sets the rate of the first train.
     pub(super) fn set_train(&mut self, rate: f64) {
         self.train = Some(rate);
     }
 
-    /// The rate of the first train, in bits a second.
     pub(super) fn train(&self) -> Option<f64> {
         self.train
     }

@@ -34,7 +34,6 @@ impl Pending {
         self.0.map_or(Time::NEVER, |(at, _)| at)
     }
 
-    /// The target, once it is due.
     pub(super) fn take(&mut self, now: Time) -> Option<f64> {
         let (_, rate) = self.0.take_if(|(at, _)| *at <= now)?;
         Some(rate)
@@ -58,7 +57,6 @@ mod tests {
         let longest = Span::from_millis(50);
         for ms in [5, 20, 50] {
             let rtt = Span::from_millis(ms);
-            // The request to the sender and the data in return take a round trip.
             assert_eq!(delay(longest, rtt) + rtt, longest);
         }
         assert_eq!(delay(longest, Span::from_millis(90)), Span::ZERO);

@@ -1,9 +1,7 @@
 //! Constants of our own: how the paper's quantities are measured, how the receiver's capacity C_r
 //! is found, and how silent senders, lossy paths and other traffic are judged. Own loss is the loss
 //! of the path itself, which does not fall with the rate. The constants are not settings, because
-//! no user could choose better values for a single copy. Tests change single fields.
-//!
-//! Limits that protect a host from a hostile peer are in `sender` (runs and waiting requests).
+//! no user could choose better values for a single copy.
 
 use crate::time::Span;
 
@@ -17,7 +15,6 @@ macro_rules! tuning {
         }
 
         impl Tuning {
-            /// The values used in the experiments.
             pub(super) const OURS: Tuning = Tuning { $($field: $value,)* };
         }
     };
@@ -31,7 +28,7 @@ impl Tuning {
 }
 
 tuning! {
-    /// Minimum number of datagrams in a measurement of a flow; fewer are not enough to judge.
+    /// Minimum number of datagrams in a measurement of a flow.
     measure_datagrams: u64 = 16;
     /// Minimum amount of requested data that a sender has in hand, as time at its rate: a busy
     /// host may pause for this long.
@@ -39,10 +36,9 @@ tuning! {
     /// Minimum number of requested blocks that have not arrived, however slow the flow.
     ahead_blocks: u64 = 4;
     /// Minimum amount of requested data that a sender has in hand, as a number of intervals between
-    /// its requests. A late request then does not starve the sender.
+    /// its requests.
     turns_ahead: u64 = 2;
-    /// Maximum number of requests to a sender in a round trip. Each request has a cost. With fewer
-    /// requests, the receiver waits longer before it requests further data.
+    /// Maximum number of requests to a sender in a round trip. Each request has a cost.
     turns: u64 = 2;
     /// Minimum number of datagrams in a request, unless the sender would run out of data. A request
     /// costs both ends as much as several datagrams.
@@ -59,8 +55,7 @@ tuning! {
     /// Time after which a silent sender gets a new request; the time doubles with each
     /// repetition.
     silence: Span = Span::from_millis(500);
-    /// The initial wait before a new request, in round trips. This wait replaces `silence` if it is
-    /// longer.
+    /// The initial wait before a new request, in round trips, if this is longer than `silence`.
     silence_rtts: u64 = 4;
     /// Longest time between requests to a silent sender.
     longest_silence: Span = Span::from_secs(4);
@@ -93,7 +88,7 @@ tuning! {
     /// Minimum relative change of its round-trip time that a sender reports.
     rtt_change: f64 = 0.125;
     /// Minimum relative change of its round-trip time that a sender reports if the receiver has to
-    /// find its capacity: a queue then shows how large the capacity is.
+    /// find its capacity.
     rtt_change_found: f64 = 0.03125;
     /// Minimum absolute change of its round-trip time that a sender reports if the receiver has
     /// to find its capacity. Hosts cause smaller changes by themselves.
@@ -109,8 +104,7 @@ tuning! {
     /// that shows a ceiling (an upper limit of the receive rate). Fewer steps may be due to late
     /// reading by the receiving host.
     train_steps: u64 = 16;
-    /// Factor on the receive rate in each interval until a limit is found: nothing yet shows the
-    /// capacity.
+    /// Factor on the receive rate in each interval until a limit is found.
     search: f64 = 2.0;
     /// Factor on the receive rate's step while the rate is far below a train's rate.
     step_growth: f64 = 2.0;
@@ -144,7 +138,7 @@ tuning! {
     doubtful: f64 = 0.2;
     /// Minimum rate of a first packet train, as a share of the card's speed, that shows the card to
     /// be the bottleneck. Below 1, because the host may read the datagrams more slowly than they
-    /// arrive, and the train's duration is measured at the reads.
+    /// arrive.
     like_card: f64 = 0.75;
     /// Share of a link's capacity at which the link counts as full. If a full link loses packets,
     /// other traffic wants more.
@@ -152,8 +146,7 @@ tuning! {
 
     /// Rate at which own loss is judged, as a share of the highest rate since losses began.
     own_reduced: f64 = 0.95;
-    /// How far the rate falls before loss is judged again, as a share of the first fall. A single
-    /// result may be chance.
+    /// How far the rate falls before loss is judged again, as a share of the first fall.
     own_again: f64 = 0.5;
     /// Minimum level of loss that counts as unchanged after the rate fell. Level 0 is the loss that
     /// a link of limited capacity would have now; level 1 is the loss before the rate fell.

@@ -23,7 +23,6 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// The buffers according to a flow's setup.
     pub(super) fn new(setup: &Setup) -> Buffers {
         let layout = setup.layout;
         let segment = u64::from(layout.blocks_in(0).max(1));
@@ -37,7 +36,6 @@ impl Buffers {
         Buffers { layout, size, per_segment }
     }
 
-    /// Number of buffers in the object.
     pub(super) fn count(&self) -> u64 {
         let Some(last) = self.layout.segments().checked_sub(1) else { return 0 };
         let blocks = self.layout.blocks_in(last);

@@ -4,10 +4,9 @@
 //! that a set number of them is in flight. The sender sends each buffer completely, in bursts of an
 //! agreed size at an agreed interval. The receiver sets a data timer for each buffer. When the
 //! timer expires or the buffer's last packet arrives, the receiver answers with OK, or with RESEND
-//! and the list of missing blocks. Only listed blocks are resent. Several buffers are in flight at
-//! a time, so the path is not idle while one is checked. The rate is agreed again with each buffer:
-//! OK offers a burst size and an interval. Of the receiver's offer and the sender's own values, the
-//! lower rate and the smaller burst size then apply.
+//! and the list of missing blocks. Only listed blocks are resent. The rate is agreed again with
+//! each buffer: OK offers a burst size and an interval. Of the receiver's offer and the sender's
+//! own values, the lower rate and the smaller burst size then apply.
 //!
 //! Differences from the RFC, and why:
 //! - The RFC's control messages are sequenced and acknowledged packets. Here they use the session's
@@ -21,8 +20,7 @@
 //!   timer from this rate. The timer does not expire while data arrive.
 //! - A sender that is slow, or may not send more bytes, would get requests for blocks that are
 //!   unsent or in flight. RESEND therefore carries the highest packet number that had arrived. The
-//!   sender resends only listed blocks that it sent before that number; the receiver will request
-//!   the others again.
+//!   sender resends only listed blocks that it sent before that number.
 //! - Buffers never straddle our segments.
 //!
 //! Source files: `buffers` divides the object. `sender` sends all buffers; `sending` has the state

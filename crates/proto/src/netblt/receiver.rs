@@ -15,8 +15,7 @@ use crate::units::Bytes;
 use crate::wire::{Begun, BufferOk, Burst, Control, Go, Resend};
 
 /// The burst size offered by default. It is larger than any pacer's default burst, so it limits
-/// nothing. No limit is needed, because even a host that stores data slowly has room for whole
-/// buffers.
+/// nothing.
 const OFFERED_BURST: u32 = 128;
 /// The offered rate is the rate at which the host empties its buffers, times this factor. A host
 /// cannot empty them faster than data arrive, so with a factor of 1 the sender could never become
@@ -55,7 +54,6 @@ impl Flow {
         self.whole.count().saturating_add(self.most).min(self.buffers.count())
     }
 
-    /// Returns a GO if more buffers may be sent than GO has allowed so far.
     fn next_go(&mut self) -> Option<Control> {
         let free = self.free();
         if free <= self.go {
@@ -146,7 +144,6 @@ impl Flow {
         }
     }
 
-    /// Requests the missing blocks of buffers whose data timer has expired.
     fn expire(&mut self, now: Time) {
         for (buffer, incoming) in &mut self.open {
             if incoming.due().is_some_and(|due| due <= now) {
@@ -166,7 +163,6 @@ impl Flow {
         begun.map(missing).sum()
     }
 
-    /// The next message of a request.
     fn next_request(&mut self, now: Time) -> Option<Resend> {
         while let Some(&buffer) = self.asking.front() {
             let is_past = buffer + 1 < self.seen;

@@ -1,5 +1,4 @@
-//! One buffer (segment) at the sending end: requested blocks, and blocks that may still be in
-//! flight.
+//! One buffer at the sending end: requested blocks, and blocks that may still be in flight.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -31,9 +30,7 @@ impl Mark {
 pub(super) struct Sending {
     /// Marks of the first transmissions, in order.
     marks: VecDeque<Mark>,
-    /// Blocks to resend.
     resends: VecDeque<Range<u32>>,
-    /// The last resend.
     resent: Option<Mark>,
     /// The number of the current request.
     round: u32,
@@ -80,7 +77,6 @@ impl Sending {
         self.round
     }
 
-    /// Whether any block is to be resent.
     pub(super) fn has_resends(&self) -> bool {
         !self.resends.is_empty()
     }

@@ -22,7 +22,7 @@ use crate::wire::{Begun, BufferOk, Burst, Control, Go, Pulse, Report, Resend};
 
 const RTT: Span = Span::from_millis(100);
 
-/// A flow with blocks of 1,000 bytes, which take 103 µs each at 80 Mbit/s.
+/// A flow with blocks of 1,000 bytes.
 fn setup(blocks: u64, segment: u64, buffer: u32, buffers: u32) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
     let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
@@ -97,8 +97,7 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     out.sender.poll_transmit(out.now, PacketNumber(0), 2, &mut out.sent);
     out.now += Span::from_millis(1);
     assert_eq!(out.run().len(), 18);
-    // When the receiver made this request, only the first two datagrams could have arrived. So only
-    // these two are resent.
+    // When the receiver made this request, only the first two datagrams could have arrived.
     out.resend(0, 1, 0..20, &[0..20], 2);
     assert_eq!(out.run(), [0, 1]);
     // The two resent blocks may still be in flight, so this request is ignored.
@@ -367,7 +366,6 @@ fn a_silent_buffer_is_requested_by_its_timer_with_growing_waits() {
     // doubles with each request after the first. The wait is at least the time of the two bursts
     // plus 150 ms.
     assert_eq!(asked, [350, 700, 1050, 1650, 2850]);
-    // No block counts as lost.
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (0, 0));
 }

@@ -5,8 +5,7 @@ use alloc::collections::VecDeque;
 
 use crate::pulse::TRAIN_LEN;
 
-/// Maximum number of trains that are remembered. A train begins every 1,024 datagrams, so they span
-/// 256 · 1,024 datagrams: 2.6 s at 1 Gbit/s with datagrams of 1,250 bytes.
+/// Maximum number of trains that are remembered; a train begins every 1,024 datagrams.
 const MOST: usize = 256;
 
 /// First packet numbers of the trains that left back to back, lowest first. On a long fat path
@@ -17,7 +16,6 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Adds the train that begins at `start`.
     pub(super) fn ask(&mut self, start: u64) {
         if self.is_newest(start) {
             return;
@@ -28,12 +26,10 @@ impl Asked {
         self.trains.push_back(start);
     }
 
-    /// Whether the newest train begins at `start`.
     pub(super) fn is_newest(&self, start: u64) -> bool {
         self.trains.back() == Some(&start)
     }
 
-    /// Whether a train begins at `start`.
     pub(super) fn has(&self, start: u64) -> bool {
         self.trains.contains(&start)
     }

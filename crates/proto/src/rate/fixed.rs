@@ -5,14 +5,12 @@ use crate::endpoint::PacketNumber;
 use crate::time::Time;
 use crate::units::Rate;
 
-/// A constant rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
     rate: Rate,
 }
 
 impl Fixed {
-    /// Returns a controller that always sends at `rate`.
     pub(crate) fn new(rate: Rate) -> Fixed {
         Fixed { rate }
     }

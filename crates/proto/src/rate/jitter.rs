@@ -20,12 +20,10 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    /// Takes in the duration of the flow's first train.
     pub(super) fn note_train(&mut self, span: Span) {
         self.train = Some(span);
     }
 
-    /// Takes in a round-trip time.
     pub(super) fn note(&mut self, rtt: Span) {
         let (low, high) = self.rtts.unwrap_or((rtt, rtt));
         self.rtts = Some((low.min(rtt), high.max(rtt)));

@@ -30,7 +30,6 @@ use alloc::boxed::Box;
 /// Input to a controller, one for each pulse (periodic report) of the receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feedback<'a> {
-    /// The receiver's pulse.
     pub pulse: &'a Pulse,
     /// The smallest round-trip time seen.
     pub min_rtt: Span,
@@ -63,7 +62,6 @@ pub(crate) trait RateController: Send {
         Found::default()
     }
 
-    /// Takes in a pulse of the receiver.
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>);
 }
 

@@ -1,9 +1,7 @@
 //! The rate that several packet trains (datagrams sent back to back) show together.
 //!
-//! Jitter stretches or squeezes a train: on a path of 1 Gbit/s and 2 ms of jitter, a train of 32
-//! datagrams can arrive in four times its own duration. The sum over several trains is much closer
-//! to the capacity. A host that reads its socket rarely also spoils single trains, but not their
-//! sum.
+//! Jitter stretches or squeezes a train. The sum over several trains is much closer to the
+//! capacity.
 
 use crate::pulse::TRAIN_LEN;
 use crate::time::Span;
@@ -140,7 +138,6 @@ mod tests {
         // At this rate a full train of 32 datagrams (320,000 bits) takes 0.32 ms; 0.1 ms of error
         // is added.
         assert_eq!(mbps(&pool(&[train(1024, 240, 6)])), Some(761.905));
-        // Four trains: half of the error.
         let four = [1, 2, 3, 4].map(|n| train(1024 * n, 240, 6));
         assert_eq!(mbps(&pool(&four)), Some(864.865));
     }

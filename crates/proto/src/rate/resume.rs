@@ -20,7 +20,6 @@ use crate::remembered::Remembered;
 use crate::time::Time;
 use crate::units::{Bytes, Rate};
 
-/// A controller that starts from the remembered rate of the path.
 pub(super) struct Resumed {
     law: Box<dyn RateController>,
     datagram: Bytes,

@@ -38,8 +38,7 @@ struct Path {
 const STALL_EVERY: Span = Span::from_millis(100);
 
 struct Run {
-    /// Bytes that arrived after the start-up, as a share of what the path's first capacity delivers
-    /// after random loss.
+    /// Arrival rate after the start-up, as a share of the path's first capacity minus random loss.
     goodput: f64,
     /// Share of the datagrams sent after the start-up that the queue or a full socket dropped.
     dropped: f64,
@@ -223,9 +222,8 @@ fn run(path: Path, later: Option<(Time, Rate)>, seed: u64, lasts: Span, startup:
 fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
     let (capacity, rtt) = (Rate::from_mbps(mbps), Span::from_micros(rtt_micros));
     let queue = capacity.over(rtt).get() as f64 * bdps;
-    // A real port holds at least ten packets and at least 100 µs of data. It also holds the burst
-    // that a sender's kernel emits at once: a millisecond of data or one send of 64 KiB, whichever
-    // is less.
+    // A real port holds at least ten packets, 100 µs of data, and the burst that a sender's kernel
+    // emits at once: a millisecond of data or one send of 64 KiB, whichever is less.
     let at_once = capacity.over(Span::from_millis(1)).min(Bytes::new(65_536));
     let least = Bytes::new(10 * 1472).max(at_once).max(capacity.over(Span::from_micros(100)));
     let queue = Bytes::new(queue as u64).max(least);
@@ -242,7 +240,7 @@ fn path(mbps: u64, rtt_micros: u64, bdps: f64, loss: f64) -> Path {
 }
 
 /// Returns the duration of the start-up: ten round trips plus 200 ms, or the time of 2,000
-/// datagrams if that is longer, because a precise loss ratio needs so many datagrams.
+/// datagrams if that is longer.
 fn startup(path: Path) -> Span {
     let enough = Bytes::new(2_000 * DATAGRAM.get()) / path.capacity;
     (path.rtt * 10 + Span::from_millis(200)).max(enough)

@@ -10,11 +10,10 @@
 //!    that the last trains showed if it is higher, else by a step, which is large only while the
 //!    path's rate is unknown. After a rate that was too high (a *ceiling*), the rate stays near the
 //!    ceiling for some epochs; then a train probes again.
-//! 4. **Down.** A queue fills if datagrams arrive slower than they left while the round-trip time
-//!    grows and stays high. Then the arrival rate is the capacity, and the rate goes below it. The
-//!    round-trip time counts as high only if two pulses (the receiver's periodic reports) in a row
-//!    show it, because a host that stalls for a moment delays only one pulse. Datagrams that wait
-//!    in the receiving host's socket count as a queue too.
+//! 4. **Down.** A queue of our own shows in a round-trip time that grows and stays high. Then the
+//!    arrival rate is the capacity, and the rate goes below it. The round-trip time counts as high
+//!    only if two pulses (the receiver's periodic reports) in a row show it, because a host that
+//!    stalls for a moment delays only one pulse.
 //! 5. **Loss** beyond the path's own loss ratio raises the question whether we cause it. While
 //!    neither a ceiling nor that ratio is known, and less than a fifth is lost, the sender sends
 //!    more: if more arrives, the path loses that share at any rate. Otherwise the sender reduces
@@ -64,8 +63,8 @@ const MIN_EPOCH: Span = Span::from_millis(20);
 const BLIND_EPOCH: Span = Span::from_millis(10);
 /// A loss ratio that exceeds the path's own ratio plus its noise by this much shows an overload.
 const EXCESS: f64 = 0.02;
-/// A path with a loss ratio below this loses almost nothing, once this many datagrams have shown
-/// the ratio. The noise is computed with at least this ratio.
+/// A path with a loss ratio below [`LOSSLESS`] over more than [`KNOWN`] datagrams loses almost
+/// nothing. The noise is computed with at least the ratio [`LOSSLESS`].
 const LOSSLESS: f64 = 0.002;
 const KNOWN: f64 = 100.0;
 /// Factor by which the rate rises to test whether loss grows with the rate.
@@ -98,7 +97,6 @@ const FASTEST: f64 = 1.6;
 /// the path's own loss.
 const BELIEF: u32 = 16;
 
-/// Rate controller with trains and epochs.
 pub(crate) struct Trains {
     datagram: Bytes,
     limit: f64,
@@ -106,7 +104,6 @@ pub(crate) struct Trains {
     drain: f64,
     /// Highest packet number sent, plus one.
     sent: u64,
-    /// Departure times of the datagrams.
     departures: Departures,
     /// Trains that left back to back and await their report.
     asked: Asked,
@@ -124,7 +121,6 @@ pub(crate) struct Trains {
     bounded: bool,
     /// Smallest round-trip time, as of the last pulse.
     min_rtt: Span,
-    /// The path's own loss ratio.
     loss: f64,
     /// Number of datagrams over which `loss` was measured.
     seen: f64,
@@ -200,7 +196,6 @@ impl Trains {
         }
     }
 
-    /// The path's own loss ratio, as far as known.
     pub(super) fn path_loss(&self) -> f64 {
         self.loss
     }
@@ -312,9 +307,8 @@ impl Trains {
         (is_whole || measure.is_clean(self.loss)).then_some(measure)
     }
 
-    /// Number of datagrams that an epoch with this loss needs. More datagrams are needed to
-    /// distinguish two loss ratios near a tenth than to recognise no loss, or a loss of half. On a
-    /// path known to lose almost nothing, few datagrams show that a loss is ours.
+    /// Number of datagrams that an epoch with this loss needs. On a path known to lose almost
+    /// nothing, few datagrams show that a loss is ours.
     fn epoch_len(&self, loss: f64) -> u64 {
         let is_lossless = self.seen > KNOWN && self.loss < LOSSLESS;
         let is_decided = is_lossless || loss > self.loss + 0.25;
@@ -379,7 +373,6 @@ impl Trains {
         self.raise(measure);
     }
 
-    /// Raises the rate after a clean epoch.
     fn raise(&mut self, measure: &Measure) {
         // The epoch starts over if the flow does not use its rate or its datagrams already arrive
         // stretched: such an epoch shows nothing about a higher rate.

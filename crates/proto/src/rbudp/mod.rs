@@ -13,7 +13,7 @@
 //! Differences from the paper, and why:
 //! - The paper's object is our segment. Several segments are in flight: while one waits for its
 //!   report, the sender sends the next. Repairs of an earlier segment precede first sends of a
-//!   later segment. With one segment for the whole object, this is the paper's protocol.
+//!   later segment.
 //! - "No more UDP packets will arrive" does not hold: DONE overtakes data. DONE carries the highest
 //!   packet number of its round. The receiver reports when that number has arrived, or after a
 //!   grace of max(RTT/4, 1 ms) without newer data.
@@ -47,9 +47,7 @@ use crate::kind::Kind;
 use crate::row::Row;
 use crate::settings::ProtocolOption;
 
-/// From 2 on, coded symbols are added to the last rounds. Where chunks cannot be coded, this is how
-/// often each block of a small last round is sent. Each round costs a round trip; a copy of a few
-/// blocks costs almost nothing. At 1 % loss, two copies avoid 99 of 100 further rounds.
+/// Each round costs a round trip; a copy of a few blocks costs almost nothing.
 pub const TAIL_COPIES: ProtocolOption = ProtocolOption::new(
     Kind::Count,
     "tail-copies",

@@ -62,7 +62,6 @@ impl Flow {
         marked.new
     }
 
-    /// Restores the chunks that have enough symbols now.
     fn restore(&mut self, arrivals: &[Arrival]) {
         let layout = self.end.layout;
         let mut touched = BTreeSet::new();

@@ -1,6 +1,5 @@
 //! One segment (part of the object) at RBUDP's receiving end: when to report which blocks as
-//! missing. A report answers DONE, the sender's message at the end of a round. Coded symbols are
-//! redundant data from an erasure code ([`crate::coded`]); they replace lost blocks.
+//! missing. A report answers DONE, the sender's message at the end of a round.
 
 use core::ops::Range;
 
@@ -59,7 +58,6 @@ impl Segment {
         self.waiting = Some(Waiting { highest: done.highest.0, deadline: now + grace });
     }
 
-    /// Whether a DONE waits for data.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
     }
@@ -77,17 +75,14 @@ impl Segment {
         }
     }
 
-    /// When the grace ends.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.waiting.map(|waiting| waiting.deadline)
     }
 
-    /// Missing blocks before this block have been counted as lost.
     pub(super) fn lost_to(&self) -> u32 {
         self.lost_to
     }
 
-    /// Whether part of the answer is still to be sent.
     pub(super) fn is_reporting(&self) -> bool {
         !self.rest.is_empty()
     }
@@ -121,7 +116,6 @@ impl Segment {
     }
 }
 
-/// The report that a segment with `blocks` blocks is complete.
 pub(super) fn complete_report(segment: u32, round: u32, blocks: u32) -> Report {
     Report::fill(segment, round, 0..blocks, core::iter::empty())
 }

@@ -156,7 +156,6 @@ impl Segment {
         None
     }
 
-    /// The next run of at most `max` symbols.
     pub(super) fn next_symbols(&mut self, max: u32) -> Option<Range<u32>> {
         let front = self.symbols.front_mut()?;
         let run = front.start..front.end.min(front.start.saturating_add(max));

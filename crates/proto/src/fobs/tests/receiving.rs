@@ -163,7 +163,6 @@ fn two_million_blocks_arrive_despite_lost_acks() {
         inn.receiver.on_datagrams(now, FLOW, &came);
         while let Some(outgoing) = inn.receiver.poll_control(now) {
             messages += u64::from(matches!(outgoing.control, Control::Selective(_)));
-            // A quarter of the acknowledgements in datagrams is lost.
             if outgoing.carrier == Carrier::Reliable || !lost(4) {
                 sender.on_control(now, FLOW, &outgoing.control);
             }
@@ -179,7 +178,7 @@ fn two_million_blocks_arrive_despite_lost_acks() {
     }
     let (sent, came) = (*sender.accounting(), *inn.receiver.accounting(FLOW).unwrap());
     assert_eq!((sent.first, came.distinct), (BLOCKS, BLOCKS));
-    // A hundredth of the blocks was lost; hardly more are resent.
+    // A hundredth of the blocks was lost.
     assert!(sent.retransmitted < BLOCKS / 70, "{sent:?}");
     assert!(messages < BLOCKS / 1_000 * 2, "{messages} messages");
 }

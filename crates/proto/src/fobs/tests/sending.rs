@@ -18,7 +18,6 @@ use crate::time::{Span, Time};
 use crate::units::{Bytes, Rate};
 use crate::wire::{Ack, Control, Pulse, Selective};
 
-/// A sender, and the block that it sent under each packet number.
 struct Out {
     sender: FobsSender,
     now: Time,
@@ -48,7 +47,6 @@ impl Out {
         }
     }
 
-    /// The next blocks, by index.
     fn take(&mut self, count: usize) -> Vec<u32> {
         (0..count).map_while(|_| self.next()).map(|block| block.index).collect()
     }
@@ -232,14 +230,11 @@ fn a_completely_acknowledged_object_needs_no_signal() {
     assert!(out.sender.is_finished() && out.take(1).is_empty());
 }
 
-/// Operations between two datagrams.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Sends this many blocks.
     Send(usize),
-    /// The receiver reports on the blocks `start..start + len` of a segment. The bits of `draw`
-    /// decide which of them are missing. `closes`: the report is the last part of an
-    /// acknowledgement.
+    /// The receiver reports on the blocks `start..start + len` of a segment. With `closes` the
+    /// report is the last part of an acknowledgement.
     Tell {
         segment: u32,
         start: u32,
@@ -315,9 +310,8 @@ impl Stretch {
         self.left.keys().next().copied()
     }
 
-    /// Whether the blocks with the fewest sends, which are sent next, are known to be lost. This
-    /// has two possible reasons. Their last packet number is below `highest`, so an acknowledgement
-    /// covers it. Or this number is at most `by_time_to` and was sent `patience` ago or earlier.
+    /// Whether the blocks with the fewest sends are known to be lost: their last packet number is
+    /// below `highest`, or it is at most `by_time_to` and was sent `patience` ago or earlier.
     fn is_known(&self, highest: u64, patience: Span, by_time_to: u64, now: Time) -> bool {
         self.least().is_some_and(|least| {
             let (last, at) = self.sent[least as usize - 1];
@@ -357,10 +351,8 @@ impl Model {
     /// Checks a block that is sent under a packet number, by the paper's rule: no block is resent
     /// before all others were sent as often.
     ///
-    /// In some states only known losses may be resent: between chunks, without a grant, after an
-    /// acknowledgement without new blocks, and during congestion. The rule then holds among the
-    /// stretches known to be lost, and no other block is sent. While unsent blocks may be sent,
-    /// only an acknowledgement shows that a resent block is lost; the time since its send does not.
+    /// In states in which only known losses may be resent, the rule holds among the stretches known
+    /// to be lost. While unsent blocks may be sent, the time since a resend does not show a loss.
     fn check(&mut self, now: Time, block: Block, number: u64, standing: Standing) {
         assert!(!self.there.contains(&block), "{block:?} was acknowledged");
         let (before, of) = match self.goes.get(&block) {
@@ -388,7 +380,6 @@ impl Model {
         self.stretches[of].go(before, number, now);
     }
 
-    /// The stretch of a first send.
     fn stretch(&mut self, block: Block) -> usize {
         let is_open = self.stretches.last().is_some_and(|newest| newest.len < STRETCH);
         if !is_open || self.next != Some(block) {
@@ -399,7 +390,6 @@ impl Model {
     }
 }
 
-/// A sender, its model, and the receiver's side in a run of operations.
 struct Input {
     out: Out,
     model: Model,
@@ -499,8 +489,8 @@ proptest! {
     }
 }
 
-/// Takes the steps and checks every block against the model. Then sends without acknowledgements:
-/// every block that is left must still be sent.
+/// Takes the steps, then sends without acknowledgements: every block that is left must still be
+/// sent.
 fn check_steps(wide: u32, steps: Vec<Step>, batch: u32, is_table: bool) {
     let row = crate::registry::find("fobs-table").unwrap();
     // With a check of the path's state after each 20 datagrams, congestion comes and goes.
@@ -573,11 +563,9 @@ fn with_the_table_a_burst_has_25_datagrams() {
     for _ in 0..10 {
         assert_eq!(burst(&mut sender, now, &mut sent), 25);
         let Wake::At(at, Why::Pacing) = sender.next_wakeup() else { panic!("it does not pace") };
-        // The rate is fixed at 80 Mbit/s.
         assert_eq!(at.since(now), Bytes::new(25 * 1032) / Rate::from_mbps(80));
         now = at;
     }
-    // At this rate the paper's FOBS sends fewer datagrams at once.
     let mut greedy = FobsSender::greedy(&setup);
     assert!(burst(&mut greedy, Time::ZERO, &mut Vec::new()) < 25);
 }

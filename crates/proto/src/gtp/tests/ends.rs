@@ -202,7 +202,6 @@ fn a_changed_round_trip_time_is_reported() {
     assert_eq!(rtts, [Span::from_millis(40)]);
 }
 
-/// A receiver, and the packet number of its next datagram.
 struct In {
     receiver: GtpReceiver,
     number: u64,

@@ -1,7 +1,6 @@
 //! Tests of when the receiver requests new rates after flows have joined. All new rates take effect
 //! together, so the sender with the longest round trip gets the first request. A flow whose rate
-//! falls sharply gets its request immediately, to make room for the others. Two tests check that
-//! the receiver finds its capacity over several narrow paths.
+//! falls sharply gets its request immediately, to make room for the others.
 
 use super::star::{Star, ms, settings};
 use crate::time::{Span, Time};

@@ -53,9 +53,7 @@ fn the_others_recover_when_a_flooding_sender_is_removed() {
 #[test]
 fn a_sender_above_its_rate_is_counted_and_the_others_recover_when_it_is_removed() {
     let mut star = three();
-    // The liar has the shortest round trip. In each round trip a sender can send at most the
-    // requested data that it has in hand. So a short round trip lets the sender exceed its rate
-    // most.
+    // The liar has the shortest round trip, which lets it exceed its rate most.
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(10);
     star.paths.get_mut(&2).unwrap().lie = Some(Lie::Fast(10));
     star.run(ms(3000));

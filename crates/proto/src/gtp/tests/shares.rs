@@ -144,13 +144,11 @@ fn reported_other_traffic_gets_its_fair_share() {
     ] {
         let (star, capacity) = with_tcp(Star::new(100, settings(given)), link);
         let beside = star.rates(5_000, 6_600);
-        // Our flows get two thirds of the link's capacity. If the capacity has to be found, losses
-        // cost our flows some of the capacity.
+        // Our flows get two thirds of the link's capacity.
         let sum = beside.iter().sum::<f64>();
         assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
         assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
-        // Our flows get the capacity that TCP frees, except for a small part. Other traffic keeps
-        // this part so that a higher demand of TCP would show.
+        // Our flows get the capacity that TCP frees, except for a small part.
         let after = star.rates(9_000, 10_000).iter().sum::<f64>();
         assert!(after > 84.0, "{origin:?}: {after}");
         assert_eq!(capacity.origin, origin, "{capacity:?}");
@@ -305,8 +303,7 @@ fn a_path_that_grows_from_10_to_200_ms_regains_its_share_within_five_seconds() {
     star.run(ms(2000));
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(200);
     star.run(ms(8500));
-    // The flow's estimate fell while nothing arrived. It rises by one step in each round trip of
-    // the flow.
+    // The flow's estimate fell while nothing arrived.
     let rates = star.rates(7000, 8500);
     assert!(jain(&rates) > 0.98 && rates.iter().sum::<f64>() > 92.0, "{rates:?}");
     assert_eq!(star.dropped(), 0);
@@ -384,7 +381,6 @@ fn many_senders_get_few_requests_and_none_starves() {
     assert_eq!(star.dropped(), 0);
 }
 
-/// The expected rates of a star: max-min shares under the flows' limits.
 fn fair(limits: &[Option<u64>], capacity: f64) -> Vec<f64> {
     let limit = |limit: &Option<u64>| limit.map_or(f64::INFINITY, |mbps| mbps as f64);
     let demand = |l: &Option<u64>| Demand { estimate: limit(l), weight: 1.0 };

@@ -39,7 +39,6 @@ pub(super) enum Lie {
     Fast(u64),
 }
 
-/// A sender and its path.
 pub(super) struct Path {
     pub(super) rtt: Span,
     /// Rate limit of the sender's host.
@@ -54,7 +53,6 @@ pub(super) struct Path {
     pub(super) sender: GtpSender,
     blocks: u64,
     next: u64,
-    /// When the host is ready for the next datagram.
     ready: Time,
     /// When the narrow link is ready for the next datagram.
     free: Time,
@@ -71,7 +69,6 @@ enum Item {
     ToSender(Box<Control>),
 }
 
-/// The network: the paths, the receiver, and the messages in flight.
 pub(super) struct Star {
     pub(super) now: Time,
     pub(super) receiver: GtpReceiver,
@@ -168,7 +165,6 @@ impl Star {
         self.paths.entry(setup.flow.0).or_insert(path)
     }
 
-    /// When the receiving host reads the datagrams that arrived at `at`.
     fn seen(&self, at: Time) -> Time {
         let after = |at: Time, step: Span| {
             let past = at.as_nanos() % step.as_nanos().max(1);
@@ -189,7 +185,6 @@ impl Star {
         self.heap.push(Reverse((at, self.serial, flow)));
     }
 
-    /// Runs until `end`.
     pub(super) fn run(&mut self, end: Time) {
         loop {
             let flows: Vec<u32> = self.paths.keys().copied().collect();
@@ -345,7 +340,6 @@ impl Star {
         sum as f64 * 8.0 / (to - from) as f64 / 1e3
     }
 
-    /// The rates of all flows, in the order of their numbers.
     pub(super) fn rates(&self, from: u64, to: u64) -> Vec<f64> {
         self.paths.keys().map(|&flow| self.rate(flow, from, to)).collect()
     }
@@ -354,17 +348,14 @@ impl Star {
         self.receiver.accounting(FlowId(flow)).expect("it was added")
     }
 
-    /// The share of datagrams that the receiver's link dropped.
     pub(super) fn loss(&self) -> f64 {
         self.dropped() as f64 / self.sent() as f64
     }
 
-    /// Datagrams that the receiver's link dropped.
     pub(super) fn dropped(&self) -> u64 {
         self.paths.values().map(|path| path.dropped).sum()
     }
 
-    /// Datagrams sent.
     pub(super) fn sent(&self) -> u64 {
         self.paths.values().map(|path| path.next).sum()
     }
@@ -379,7 +370,6 @@ impl Path {
         }
     }
 
-    /// A control message as the sender receives it.
     fn received(&self, control: Control) -> Control {
         match (self.lie, control) {
             (Some(Lie::Fast(times)), Control::Request(asked)) => {

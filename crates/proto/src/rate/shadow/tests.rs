@@ -23,7 +23,6 @@ fn shadow() -> Shadow {
     shadow
 }
 
-/// The sum of the controller's windows.
 fn windows(shadow: &Shadow) -> f64 {
     shadow.windows.as_ref().unwrap().size()
 }
@@ -160,7 +159,6 @@ fn a_weight_of_three_flows_has_three_windows_and_a_larger_share() {
     three.part = 0.75;
     three.enter(at(1.0), 300.0);
     assert_eq!(three.windows, Some(Windows::new(at(1.0), 300.0, 3, false)));
-    // Two losses that we caused shrink two of the three windows.
     three.resize(at(1.0), 2, 0.1, 1_000.0);
     is(windows(&three), 240.0);
     assert_eq!((Weight::new(64).map(Weight::flows), Weight::new(65)), (Some(64), None));
@@ -352,7 +350,6 @@ fn if_others_do_not_yield_the_window_grows_back_up_to_a_little_more_than_half_of
     shadow.resize(at(1.3), 0, 0.1, 1_000.0);
     is(windows(&shadow), 480.0);
     assert_eq!(shadow.judged, None);
-    // If the other flows yield, our share stays the same and so does the window.
     shadow.part = 0.3;
     shadow.resize(at(2.0), 1, 0.1, 1_000.0);
     shadow.resize(at(2.3), 0, 0.1, 1_000.0);
@@ -375,7 +372,6 @@ fn a_window_that_has_grown_back_keeps_its_share_for_six_round_trips() {
     shadow.part = 0.21;
     shadow.resize(at(1.3), 0, 0.1, 800.0);
     is(windows(&shadow), 440.0);
-    // The window grows with the queue, and losses do not shrink it.
     shadow.resize(at(1.8), 1, 0.1, 1_000.0);
     is(windows(&shadow), 550.0);
     // A window above that share loses in any case.
@@ -403,7 +399,6 @@ fn alone_a_queue_is_drained_at_97_percent_of_what_arrives_or_of_the_least_capaci
         shadow.on_round(at(2.0), rtt, &round(1.0, queue));
         assert_eq!(shadow.cap(), Rate::from_bps_f64(f64::INFINITY), "{rtt}");
     }
-    // The path's own loss must be known.
     shadow.calm = (149.0, 0.0);
     shadow.on_round(at(3.0), 0.016, &round(1.0, 0.0016));
     assert_eq!(shadow.cap(), Rate::from_bps_f64(f64::INFINITY));

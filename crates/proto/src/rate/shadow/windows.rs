@@ -41,12 +41,10 @@ impl Windows {
         Windows { each: alloc::vec![one; count as usize] }
     }
 
-    /// The sum of the windows.
     pub(super) fn size(&self) -> f64 {
         self.each.iter().map(|window| window.size).sum()
     }
 
-    /// Whether a window has had a loss.
     pub(super) fn has_lost(&self) -> bool {
         self.each.iter().any(|window| window.has_lost)
     }
@@ -124,7 +122,6 @@ mod tests {
         is(window.size(), 100.0 + 0.9 / 1.7);
         window.grow(at(5.0), 0.1, 0.1);
         is(window.size(), 100.0 + 0.4 * 125.0);
-        // The window grows at most by half in a round trip.
         window.grow(at(50.0), 0.1, 0.1);
         is(window.size(), 225.0);
     }

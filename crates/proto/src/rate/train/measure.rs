@@ -15,7 +15,6 @@ const CLEAN_LOSS: f64 = 0.005;
 /// A sender that reaches less than this share of its rate is too slow for the rate.
 const USED: f64 = 0.9;
 
-/// Datagrams sent at one rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
     /// The first number sent at this rate.

@@ -107,7 +107,6 @@ fn a_train_goes_whole_or_not_at_all() {
     }
 }
 
-/// A controller that has sent the trains that begin at these numbers.
 fn asked(starts: impl IntoIterator<Item = u64>) -> Trains {
     let mut trains = up();
     starts.into_iter().for_each(|start| trains.asked.ask(start));
