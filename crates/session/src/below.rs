@@ -1,4 +1,4 @@
-//! The connection below a session's streams. The connection ends with its last stream or handle.
+//! The connection below a session's streams.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,6 @@ pub(super) struct Below {
     tcp: Option<Counted>,
     /// The ssh process that carries the connection, or that started the other side.
     ssh: OnceLock<Child>,
-    /// The name that the user gave the other side, if any.
     name: Name,
 }
 
@@ -48,12 +47,10 @@ impl Below {
         Below { peer, quic, mux, tcp: None, ssh: OnceLock::new(), name: Name::default() }
     }
 
-    /// Adds the TCP connection, and the place where the peer's name is stored later.
     pub(super) fn over(self, tcp: Option<Counted>, name: Name) -> Below {
         Below { tcp, name, ..self }
     }
 
-    /// Returns the watch on TCP's segments, if this side opened the connection.
     pub(super) fn segments(&self) -> Option<SegmentWatch> {
         self.tcp.as_ref().map(SegmentWatch::new)
     }
@@ -68,13 +65,12 @@ impl Below {
         let _ = self.name.set(name.to_owned());
     }
 
-    /// Returns how messages name the other side: by its name, or else by its id.
+    /// Returns the other side's name, or else its id.
     pub(super) fn shown(&self) -> String {
         self.name.get().cloned().unwrap_or_else(|| self.peer.to_string())
     }
 
-    /// Returns the reason for a stream's end with `error`: the other side's refusal, or else the
-    /// loss of the session.
+    /// Returns the other side's refusal, or else an error that says the session was lost.
     pub(super) fn lost(&self, error: &io::Error) -> Error {
         if let Some(refused) = self.mux.as_ref().and_then(Mux::refusal) {
             return refused;

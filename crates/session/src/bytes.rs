@@ -4,7 +4,6 @@ use std::any::Any;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Writes to the carrier.
 pub(super) type Out = Box<dyn Writes>;
 
 /// A writer of any carrier. A downcast finds QUIC's writer, which can discard data.
@@ -12,5 +11,4 @@ pub(super) trait Writes: AsyncWrite + Any + Send + Unpin {}
 
 impl<T: AsyncWrite + Any + Send + Unpin> Writes for T {}
 
-/// Reads from the carrier.
 pub(super) type In = Box<dyn AsyncRead + Send + Unpin>;

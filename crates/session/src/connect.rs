@@ -21,10 +21,9 @@ use longhaul_text::CallOption;
 /// receives nothing, not even this client's id.
 ///
 /// # Errors
-/// [`Kind::Unreachable`] if `host` cannot be resolved, if no session opens (the error names the
-/// attempts and the ports to open), if the server's id is wrong, or if an unknown server is not
-/// accepted; [`Kind::Usage`] if the pin is not an id; [`Kind::LocalFile`] for errors with
-/// `known_servers`.
+/// [`Kind::Unreachable`] if `host` cannot be resolved, if no session opens, if the server's id is
+/// wrong, or if an unknown server is not accepted; [`Kind::Usage`] if the pin is not an id;
+/// [`Kind::LocalFile`] for errors with `known_servers`.
 pub async fn connect(
     host: &str,
     port: u16,

@@ -93,7 +93,6 @@ impl Connection {
         }
     }
 
-    /// Returns whether only this handle uses the connection.
     pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.below) == 1
     }
@@ -104,7 +103,6 @@ impl Connection {
     }
 }
 
-/// Returns the stream and its number.
 fn muxed(stream: mux::Stream) -> (Stream, String) {
     let number = stream.number();
     let (input, out) = tokio::io::split(stream);

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// The kind of failure. Each kind has a number on the wire, and so have the kinds of higher
-/// services.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The session was lost; a new session can resume.

@@ -2,14 +2,13 @@
 
 use super::id::PeerId;
 
-/// Why one attempt did not lead to a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// A server with another id answered.
     Stranger(PeerId),
     /// No program listens on the port.
     Refused,
-    /// There was no answer; the text says so to the user.
+    /// The peer did not answer. Holds the text for the user.
     Silent(&'static str),
     /// Anything else.
     Other(String),

@@ -68,7 +68,6 @@ struct Goodbye {
     missing: bool,
 }
 
-/// Appends the last frame to `out`.
 pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
     let goodbye = why.map_or_else(Goodbye::default, |error| Goodbye {
         class: error.kind.code(),

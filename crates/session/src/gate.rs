@@ -121,7 +121,6 @@ mod tests {
         Network::of(IpAddr::from([127, 0, 0, last]))
     }
 
-    /// Returns the indexes of evicted places.
     fn evicted(places: &[Place]) -> Vec<usize> {
         let is_inside = |place: &Place| place.gate.lock().places.contains_key(&place.number);
         (0..places.len()).filter(|at| !is_inside(&places[*at])).collect()

@@ -1,8 +1,7 @@
 //! The first message in each direction of each stream: the protocol versions of the side that sends
 //! it, and the service that the stream is for.
 //!
-//! The hello precedes the first real message, so the agreement costs no round trip. Each side then
-//! knows the ranges of versions of both sides, and can report that there is no common version.
+//! The hello precedes the first real message, so the agreement costs no round trip.
 
 use std::ops::RangeInclusive;
 
@@ -53,7 +52,6 @@ impl Hello {
         }
     }
 
-    /// Requests `service`, at least in the version `needs`.
     pub(crate) fn ask_for(&mut self, service: &str, needs: u32) {
         self.service = service.to_owned();
         self.needs = needs;

@@ -35,7 +35,6 @@ const LAST_PACKETS: Duration = Duration::from_millis(5);
 /// The code of a normal end, for QUIC's close and reset.
 pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
 
-/// Keeps a connection responsive, and ends it when the session is dropped.
 pub(super) struct Keeper {
     connection: Connection,
     /// Whether the connection carries several streams.
@@ -75,7 +74,6 @@ impl Keeper {
         self.connection.set_receive_window(VarInt::from_u32(unread));
     }
 
-    /// Returns whether the connection carries several streams.
     pub(super) fn has_many(&self) -> bool {
         self.many.load(Ordering::Relaxed)
     }
@@ -85,7 +83,6 @@ impl Keeper {
         Ok(self.connection.open_bi().await?)
     }
 
-    /// Completes when the connection has ended.
     pub(super) async fn ended(&self) {
         self.connection.closed().await;
     }
@@ -95,13 +92,12 @@ impl Keeper {
         self.connection.accept_bi().await.ok()
     }
 
-    /// Schedules the pulses that follow a write to a stream.
     pub(super) fn wrote(&self) {
         self.wrote.notify_one();
     }
 
-    /// Prepares for much data in one direction. Raises this side's limits to [`MUCH`]:
-    /// unacknowledged bytes for sending and, with one stream, unread bytes for receiving.
+    /// Prepares for much data in one direction: [`MUCH`] bytes may be unacknowledged and, with one
+    /// stream, unread.
     pub(super) fn expect_much(&self) {
         // With several streams, `carry` has already set a larger limit on unread bytes.
         if !self.has_many() {
@@ -116,7 +112,6 @@ impl Keeper {
         self.change_window(|window| window.bulk += 1);
     }
 
-    /// Counts the end of a stream that sends the content of files.
     pub(super) fn end_bulk(&self) {
         self.change_window(|window| window.bulk -= 1);
     }
@@ -127,7 +122,6 @@ impl Keeper {
         self.connection.set_send_window(window.bytes());
     }
 
-    /// Returns the limit on unacknowledged bytes.
     #[cfg(test)]
     pub(super) fn send_window(&self) -> u64 {
         self.window.lock().unwrap().bytes()
@@ -149,7 +143,6 @@ impl Keeper {
         })
     }
 
-    /// Returns how many STREAM frames (of all streams) the connection has sent.
     pub(super) fn frames_sent(&self) -> u64 {
         self.connection.stats().frame_tx.stream
     }

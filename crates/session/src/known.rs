@@ -10,7 +10,6 @@ use super::strict;
 use crate::{Error, Kind};
 use longhaul_text::{CallOption, reason};
 
-/// The file's name in the config folder.
 pub(crate) const KNOWN_FILE: &str = "known_servers";
 
 const HEAD: &str =
@@ -47,7 +46,7 @@ impl KnownServers {
         KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
     }
 
-    /// Returns the path of the file.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -93,8 +92,7 @@ impl KnownServers {
         Ok(found)
     }
 
-    /// Adds a line for a server without an entry. Comments and other lines stay. The file is
-    /// replaced atomically, so a reader never sees a partial change.
+    /// Adds a line for a server without an entry. Replaces the file atomically.
     ///
     /// # Errors
     /// As [`find`](KnownServers::find); or the file cannot be written, or has another id for the

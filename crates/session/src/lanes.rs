@@ -1,8 +1,7 @@
 //! One byte stream over several TCP connections, its lanes; TLS runs over the stream.
 //!
-//! TCP treats a loss as congestion, and halves its rate (RFC 5681). Of several connections only the
-//! one with the loss slows down, so together they carry more over a long path with losses. QUIC
-//! needs no lanes, because the session's own window distinguishes losses from congestion.
+//! TCP treats a loss as congestion, and slows down. Of several connections only the one with the
+//! loss slows down, so together they carry more over a long path with losses.
 //!
 //! Each lane begins with a [`Preface`]. The bytes of the stream are cut into chunks; each chunk
 //! follows its length of 2 bytes. Chunk n travels on lane n modulo the number of lanes, so chunks
@@ -123,7 +122,6 @@ pub(super) struct Meeting(Mutex<HashMap<u128, Incomplete>>);
 
 impl Meeting {
     fn lock(&self) -> MutexGuard<'_, HashMap<u128, Incomplete>> {
-        // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -181,7 +179,7 @@ impl Drop for Parked {
     }
 }
 
-/// One byte stream over several connections; see the [module](self).
+/// One byte stream over several connections.
 pub(super) struct Lanes<S = TcpStream> {
     lanes: Vec<S>,
     /// The lane of the chunk that is being written.

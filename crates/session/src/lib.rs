@@ -83,7 +83,7 @@ pub use service::{Service, Services};
 pub use ssh::{SshSide, SshTarget, accept_over_ssh, connect_ssh};
 pub use when::when;
 
-/// Settings of sessions; the defaults fit except in tests and unusual networks.
+/// Settings of sessions.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// A session ends after this long without a sign of life from the other side. The default is 30
@@ -104,8 +104,7 @@ pub struct Settings {
     /// Whether this host has AES in hardware.
     pub fast_aes: bool,
     /// Whether a client opens more streams through [`Session::connection`]. Over TCP and ssh a
-    /// multiplexer carries the streams. The multiplexer costs throughput, so copies do not set this
-    /// field.
+    /// multiplexer carries the streams, which costs throughput.
     pub streams: bool,
     /// Number of TCP connections of a client's session over TCP, at most 16.
     pub lanes: u8,
@@ -152,7 +151,6 @@ impl Default for Settings {
     }
 }
 
-/// Maximum number of clients at a server that have not made a request yet.
 const WAITING: usize = 1024;
 const DESCRIPTORS: u64 = 4;
 
@@ -198,7 +196,7 @@ impl RttWatch {
         }
     }
 
-    /// Makes the other side of a QUIC session answer immediately, if it is reachable.
+    /// Sends a QUIC datagram, which the other side acknowledges if it is reachable.
     pub fn nudge(&self) {
         if let Watched::Quic(connection) = &self.0 {
             // A failed send is equivalent to a loss.
@@ -256,7 +254,6 @@ struct Facts {
     rtt: RttWatch,
     /// The secret of the connection.
     secret: Exporter,
-    /// The exporter of one stream.
     exporter: Exporter,
     both_fast_aes: bool,
 }
@@ -269,7 +266,6 @@ impl Facts {
     }
 }
 
-/// One stream of a connection.
 struct Stream {
     out: bytes::Out,
     input: bytes::In,
@@ -277,7 +273,6 @@ struct Stream {
 }
 
 impl Session {
-    /// Returns the session of `stream`, which starts with `hello`.
     fn new(facts: Facts, below: Arc<below::Below>, stream: Stream, hello: hello::Hello) -> Session {
         let peer = below.peer;
         let line = Arc::new(line::Line::new(below));

@@ -56,8 +56,7 @@ impl Drop for Line {
     }
 }
 
-/// The sending half of a control stream. [`FrameWriter::close`] informs the other side of the end;
-/// dropping both halves discards undelivered data.
+/// The sending half of a control stream. Call [`FrameWriter::close`] to end the stream.
 pub struct FrameWriter {
     out: Out,
     line: Arc<Line>,
@@ -70,7 +69,6 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Returns a writer that sends `hello` before the first message.
     pub(super) fn new(
         out: Out,
         line: Arc<Line>,
@@ -87,7 +85,6 @@ impl FrameWriter {
         }
     }
 
-    /// Encodes the hello, unless it was encoded.
     fn greet(&mut self) {
         if let Some(hello) = self.hello.take() {
             frame::encode(&hello, &mut self.pending).expect("a hello is far below the limit");
@@ -292,7 +289,6 @@ impl FrameReader {
         self.theirs.as_ref().map(|(_, version)| *version)
     }
 
-    /// Returns the other side's hello; known after its first message.
     pub(super) fn theirs(&self) -> Option<&Hello> {
         self.theirs.as_ref().map(|(hello, _)| hello)
     }
@@ -332,7 +328,6 @@ impl FrameReader {
         Ok(Some(message))
     }
 
-    /// Reads the other side's hello, unless it was read.
     pub(super) async fn greet(&mut self) -> Result<(), Error> {
         if self.theirs.is_some() {
             return Ok(());

@@ -58,7 +58,6 @@ const VALIDATE_ABOVE: (usize, usize) = (16, 200);
 /// row find no stream.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Maximum number of sessions queued for the caller.
 const WAITING: usize = 64;
 
 /// Attempts to find one free port number for UDP and TCP.
@@ -103,7 +102,6 @@ type OnArrival = Box<dyn Fn(IpAddr) + Send + Sync>;
 /// Decides whether an id has any right.
 type Admission = Box<dyn Fn(&PeerId) -> Result<(), Error> + Send + Sync>;
 
-/// The state that all tasks of a listener share.
 struct Door {
     settings: Settings,
     tls: Arc<rustls::ServerConfig>,
@@ -287,7 +285,7 @@ pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListen
 }
 
 /// Binds a port with `first`, and the same port number with `second`. For port 0, tries other
-/// numbers while `second` reports a number in use.
+/// numbers if the second finds the number in use.
 fn one_number<T, U>(
     address: SocketAddr,
     mut first: impl FnMut() -> io::Result<(T, SocketAddr)>,
@@ -382,8 +380,8 @@ enum Arrival {
     Done,
 }
 
-/// Admits or refuses a session that no listener accepted, as a listener would; `None` if refused or
-/// without a common version.
+/// Admits or refuses a session that no listener accepted; `None` if refused or without a common
+/// version.
 pub async fn judge_alone(
     session: Session,
     judge: impl Fn(&PeerId) -> Result<(), Error> + Send + Sync + 'static,
@@ -508,7 +506,6 @@ impl Door {
         if error.kind == Kind::Unreachable {
             self.counts.versions.fetch_add(1, Ordering::Relaxed);
             self.report_refusal(session.remote, &error);
-            // If the reason does not arrive, the client sees a lost session.
             let _ = session.close(Some(error)).await;
         }
         Arrival::Done
@@ -568,7 +565,6 @@ impl Door {
         }
     }
 
-    /// Tells a client that it has no right here, and charges its network.
     async fn turn_away(&self, session: Session, network: Network, error: Error) {
         self.counts.unauthorised.fetch_add(1, Ordering::Relaxed);
         self.report_refusal(session.remote, &error);
@@ -615,7 +611,7 @@ mod tests {
     }
 
     /// Binds two sockets; the second finds its number in use `taken` times. Returns the number of
-    /// attempts, and whether the expected number was found.
+    /// attempts, and whether binding succeeded.
     fn tries(wanted: &str, taken: usize) -> (usize, bool) {
         let tried = RefCell::new(0);
         let first = || {

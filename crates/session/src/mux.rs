@@ -30,14 +30,12 @@ const UNREAD: usize = 8 << 20;
 /// buffer joins them.
 const TOGETHER: usize = 32 << 10;
 
-/// How long the last bytes may take to reach the system.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// One stream of a connection, with tokio's traits.
 pub(super) struct Stream(yamux::Stream);
 
-/// A multiplexer. Dropping this value ends the multiplexer; [`Mux::close`] also waits up to 3 s
-/// until everything is written.
+/// A multiplexer. Its drop ends the multiplexer.
 pub(super) struct Mux {
     orders: mpsc::Sender<Order>,
     inbound: Mutex<mpsc::Receiver<Stream>>,
@@ -76,7 +74,6 @@ impl Mux {
         Ok(Mux::new(Box::new(input), out, Mode::Client, refusal))
     }
 
-    /// Returns a server's multiplexer, after both hellos.
     pub(super) fn server(input: In, out: Out) -> Mux {
         let out = BufWriter::with_capacity(TOGETHER, out);
         Mux::new(input, out, Mode::Server, Refusal::default())
@@ -107,7 +104,6 @@ impl Mux {
         self.inbound.lock().await.recv().await
     }
 
-    /// Completes when the connection has ended.
     pub(super) async fn ended(&self) {
         self.orders.closed().await;
     }
@@ -167,7 +163,6 @@ async fn drive(
     }
 }
 
-/// The input after the server's welcome.
 enum Welcomed {
     Reading(Pin<Box<dyn Future<Output = io::Result<In>> + Send>>),
     Done(In),

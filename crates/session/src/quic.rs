@@ -75,7 +75,7 @@ const MOST_WAITING: usize = 1024;
 
 fn transport(settings: &Settings) -> TransportConfig {
     let mut acks = AckFrequencyConfig::default();
-    // Acknowledge each packet immediately: packets are few, and repairs start earlier.
+    // Acknowledge each packet immediately, so that repairs start earlier.
     acks.ack_eliciting_threshold(VarInt::from_u32(0)).reordering_threshold(VarInt::from_u32(1));
     let idle = IdleTimeout::try_from(settings.idle).unwrap_or(VarInt::MAX.into());
     let mut transport = TransportConfig::default();
@@ -107,14 +107,12 @@ fn endpoint(
     Endpoint::new_with_abstract_socket(config, server, socket, runtime)
 }
 
-/// Returns a client's endpoint on `socket`.
 pub(super) fn client_endpoint(socket: UdpSocket) -> std::io::Result<Endpoint> {
     // With a smaller buffer, more packets may need a repair; nothing else fails.
     let _ = request_receive_buffer(&socket, RECEIVE_BUFFER);
     endpoint(socket, EndpointConfig::default(), None, Copies::All)
 }
 
-/// Returns a server's endpoint on `socket`.
 pub(super) fn server_endpoint(
     socket: UdpSocket,
     identity: &Identity,
@@ -256,7 +254,6 @@ fn session(
     Some(Session::new(facts, below, stream, hello))
 }
 
-/// Returns the stream and its number.
 pub(super) fn opened((send, receive): (quinn::SendStream, quinn::RecvStream)) -> (Stream, String) {
     let number = send.id().index().to_string();
     let stopped = send.stopped();
@@ -273,7 +270,6 @@ fn peer(connection: &Connection) -> Option<PeerId> {
     tls::peer_id(shown.downcast_ref::<Vec<CertificateDer<'static>>>()?)
 }
 
-/// Lets the client open more streams.
 pub(super) fn carry_many(keeper: &Keeper) {
     // The limit per stream keeps an unread stream from blocking others.
     keeper.carry(ANNOUNCED, 2 * MUCH);

@@ -1,5 +1,5 @@
-//! Tries all paths to one server in parallel: each of its addresses, over UDP and TCP. The first
-//! complete session wins (after RFC 8305).
+//! Tries the addresses of one server over UDP and TCP. The first complete session wins (after RFC
+//! 8305).
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -30,7 +30,6 @@ pub(super) enum Lost {
     Tried(String),
 }
 
-/// The parameters that all attempts share.
 #[derive(Clone)]
 struct Race {
     identity: Identity,

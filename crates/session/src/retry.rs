@@ -33,7 +33,6 @@ pub async fn again<T>(
     }
 }
 
-/// The pauses between attempts.
 struct Retries {
     pause: Duration,
     retry_for: Duration,
@@ -52,8 +51,7 @@ impl Retries {
 }
 
 /// Completes after `CHECKS` checks in sequence without a datagram of the server; never completes
-/// over TCP and ssh. This detects the end of a server even if no process at its address reports the
-/// end.
+/// over TCP and ssh.
 pub async fn silence(rtt: RttWatch) -> Error {
     let mut checks = Checks { seen: rtt.received(), failed: 0 };
     let mut tick = interval(CHECK_EVERY);
@@ -68,7 +66,6 @@ pub async fn silence(rtt: RttWatch) -> Error {
     }
 }
 
-/// The checks for datagrams of the server.
 struct Checks {
     seen: Option<u64>,
     /// The number of failed checks in sequence.

@@ -31,7 +31,7 @@ pub trait Service {
     fn serve(self: Rc<Self>, stream: Session) -> Pin<Box<dyn Future<Output = ()>>>;
 }
 
-/// The services of a server; the first one answers streams without a service name.
+/// The services of a server.
 #[derive(Clone)]
 pub struct Services(Rc<[Rc<dyn Service>]>);
 

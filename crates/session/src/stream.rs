@@ -59,7 +59,6 @@ pub(super) fn tune(stream: &TcpStream, settings: &Settings) {
     let _ = settings;
 }
 
-/// Opens a session to `remote` over TCP.
 pub(super) async fn connect(
     remote: SocketAddr,
     identity: &Identity,
@@ -88,7 +87,6 @@ pub(super) async fn connect(
     client(lanes, under, identity, expect, settings).await
 }
 
-/// Returns the client's session over `stream`.
 pub(super) async fn client(
     stream: impl Bytes,
     under: Under,
@@ -213,7 +211,6 @@ pub(super) async fn multiplexed(session: Session) -> Result<Session, Error> {
 }
 
 impl Under {
-    /// Returns the common properties of all streams, and the TCP connection.
     fn facts(self, secret: &[u8; 32], both_fast_aes: bool) -> (Facts, Option<Counted>) {
         let facts = Facts {
             remote: self.remote,

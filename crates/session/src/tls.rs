@@ -22,8 +22,7 @@ use super::identity::Identity;
 /// The protocol name inside TLS.
 const ALPN: &[u8] = b"longhaul/1";
 
-/// The protocol name that TLS chooses if both sides have AES in hardware. The choice costs no round
-/// trip, and both sides know it after the handshake.
+/// The protocol name that TLS chooses if both sides have AES in hardware.
 const ALPN_FAST_AES: &[u8] = b"longhaul/1+aes";
 
 /// Returns the protocol names of a side, the best first.
@@ -67,7 +66,6 @@ pub(super) enum Expect {
 }
 
 impl Expect {
-    /// Returns whether a peer with this `id` is accepted.
     pub(super) fn accepts(self, id: PeerId) -> bool {
         match self {
             Expect::Only(expected) => expected == id,
@@ -82,7 +80,6 @@ impl Expect {
 pub(super) struct Seen(Arc<OnceLock<PeerId>>);
 
 impl Seen {
-    /// Returns the id that answered, if `expect` does not accept it.
     pub(super) fn stranger(&self, expect: Expect) -> Option<PeerId> {
         self.0.get().copied().filter(|id| !expect.accepts(*id))
     }

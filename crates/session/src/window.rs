@@ -1,8 +1,8 @@
 //! A congestion window for the control stream, with a floor that no loss lowers.
 //!
-//! The control stream usually carries a few kilobytes in a round trip. Data have their own pacing.
-//! A controller that backs off at each loss would starve the control stream at 12 % random loss.
-//! The window therefore has a floor, small enough to cause no congestion of its own.
+//! The control stream usually carries a few kilobytes in a round trip. A controller that backs off
+//! at each loss would starve the control stream at 12 % random loss. The window therefore has a
+//! floor, small enough to cause no congestion of its own.
 //!
 //! If the stream itself carries much (a long list of files, or an object without another carrier),
 //! the floor alone would limit each round trip. So the window changes once a round; a round is one
@@ -11,10 +11,10 @@
 //! queue.
 //!
 //! One late packet does not prove a queue, because a host that does not run for a moment also
-//! delays packets. The delay of a round is therefore the smallest delay in its second half (RFC
-//! 6817, section 2.4.2, filters in the same way). The round after a shrink still waits in the old
-//! queue, so its delay does not shrink the window again. A loss of up to a sixteenth of a round
-//! counts as a property of the path; only a higher loss counts as congestion.
+//! delays packets. The delay of a round is therefore the smallest delay in its second half. The
+//! round after a shrink still waits in the old queue, so its delay does not shrink the window
+//! again. A loss of up to a sixteenth of a round counts as a property of the path; only a higher
+//! loss counts as congestion.
 //!
 //! If an earlier transfer has measured the path, the window may jump (`jump`).
 
@@ -37,7 +37,6 @@ const FLOOR: u64 = 64 << 10;
 pub(super) const BULK: u64 = 32 << 20;
 /// Below this size in bytes, the window quadruples after a round that was full, lost nothing and
 /// met no queue. Once a round was too large for the path, the window grows by [`GENTLY`] instead.
-/// At 100 ms, 1 MiB is 10 MB/s, which rarely overloads a path.
 const FAST: u64 = 1 << 20;
 /// A round that lost more than one byte in this many was too large for the path.
 const TOO_MUCH: u64 = 16;
@@ -52,7 +51,7 @@ const UNREST: Duration = Duration::from_millis(10);
 const UNACKNOWLEDGED: f64 = 2048.0;
 /// After this time without a packet the connection ends.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(30);
-/// Once the path's capacity is known, a full round grows the window by one part in this many.
+/// Once a round was too large for the path, a full round grows the window by one part in this many.
 const GENTLY: u64 = 8;
 
 /// The window: never less than 64 KiB.
@@ -118,7 +117,6 @@ impl Window {
         self.jump.allow(bytes.min(BULK / 2), now);
     }
 
-    /// Withdraws the permission to jump, and returns its flight in bytes.
     #[cfg(test)]
     pub(super) fn cancel_permission(&self) -> Option<u64> {
         self.jump.set(None).map(|allowed| allowed.flight)
@@ -134,7 +132,6 @@ impl Window {
         }
     }
 
-    /// Records that `bytes` arrived.
     fn arrived(&mut self, bytes: u64) {
         self.unacknowledged_since = None;
         if let State::Sent(flight) = self.jump.state
@@ -159,7 +156,7 @@ impl Window {
                     (self.bytes, self.drains) = (flight.bytes.max(FLOOR), true);
                 }
             } else {
-                // Only the bytes that were sent can prove anything.
+                // Only bytes that were sent can validate the path.
                 flight.bytes = flight.bytes.min(round.sent);
                 flight.validating = true;
                 self.jump.state = State::Sent(flight);

@@ -294,7 +294,6 @@ impl Client {
         None
     }
 
-    /// Handles a message of the server.
     fn on_message(&mut self, told: Option<Tell>) -> Result<(), Error> {
         let ended = || Error::new(Kind::Lost, "the server ended the session");
         let answer = match told.ok_or_else(ended)?.told {
@@ -372,7 +371,6 @@ fn report(watching: Watching, error: Error) {
     let _ = watching.tell.try_send(Err(error));
 }
 
-/// Writes pending messages until `leaves` completes.
 async fn write(
     mut writer: FrameWriter,
     sending: &mut mpsc::UnboundedReceiver<Asked>,

@@ -14,7 +14,6 @@ fn wrong(what: String) -> Error {
     Error::new(Kind::Usage, what)
 }
 
-/// Parses a key from a peer.
 pub(crate) fn key(text: &str) -> Result<Key, Error> {
     Key::new(text).map_err(|error| wrong(format!("this is not a key: {error}")))
 }
@@ -58,13 +57,11 @@ pub fn hold(hold: messages::Hold) -> Result<Hold, Error> {
     Ok(Hold { key: key(&name)?, value: value(bytes)?, version, is_strict })
 }
 
-/// Returns the message that restores a presence, with the call number `id`.
 pub(crate) fn held(id: u64, hold: Hold) -> messages::Hold {
     let Hold { key, value, version, is_strict: strict } = hold;
     messages::Hold { id, key: key.as_str().to_owned(), value: value.to_vec(), version, strict }
 }
 
-/// Returns the message of an edit.
 pub(crate) fn put(sent: Sent) -> Put {
     let Sent { number, wish, condition, again } = sent;
     let (version, not_since) = match condition {
@@ -76,7 +73,6 @@ pub(crate) fn put(sent: Sent) -> Put {
     Put { id: number * 2 + 1, key, value, version, not_since, presence: wish.presence, again }
 }
 
-/// Returns the message of an entry.
 pub(crate) fn item(key: &Key, entry: Entry) -> Item {
     let Entry { value, version, owner } = entry;
     let (key, presence) = (key.as_str().to_owned(), owner.is_some());

@@ -33,7 +33,6 @@ const CEILING: &str = "ceiling";
 /// need a commit only when they exceed the limit.
 const AHEAD: u64 = 4096;
 
-/// The open file.
 #[derive(Debug)]
 pub(crate) struct Disk {
     database: Database,

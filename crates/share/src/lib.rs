@@ -8,8 +8,6 @@
 //! - `server` and [`client`]: the two sides of a session's streams.
 //! - `turns` (pending calls at the server) and `unread` (data of a client that its program has not
 //!   read): memory limits.
-//!
-//! [`Right`] describes a client's right.
 
 pub mod client;
 #[doc(hidden)]

@@ -63,9 +63,7 @@ pub(crate) enum Command {
     Edit(Call, bool, Reply<(u64, u64)>),
     Hold(By, Hold, Reply<(u64, u64)>),
     Read(Key, Reply<Read>),
-    /// Requests the next piece for a watcher.
     Next(Watcher, oneshot::Sender<(Watcher, Piece)>),
-    /// Requests the current size.
     Count(oneshot::Sender<Size>),
     /// A stream has ended, and its presences with it. The flag says whether the client said
     /// goodbye: the writer then does not return.
@@ -84,7 +82,6 @@ pub(crate) struct Store {
 pub(crate) type Open = Box<dyn FnMut() -> Result<(Disk, Calls), Trouble> + Send>;
 
 impl Store {
-    /// Opens the file at `path` and starts the thread.
     pub(crate) fn open(path: &Path, limits: Limits) -> Result<Store, Error> {
         let trouble = |error: Trouble| {
             let what = format!("cannot open the shared tree in {}: {error}", path.display());
@@ -113,7 +110,6 @@ impl Store {
         let _ = self.orders.send(command);
     }
 
-    /// Sends a command; the answer comes later.
     pub(crate) fn ask<T, M: FnOnce(oneshot::Sender<T>) -> Command>(
         &self,
         make: M,

@@ -47,7 +47,7 @@ impl Limit {
         Held { limit: self.clone(), bytes: 0 }
     }
 
-    /// Counts `update` (a snapshot, or changes) until the program takes it.
+    /// Counts `update` until the program takes it.
     ///
     /// # Errors
     /// The limit has less room than `update` needs.

@@ -13,7 +13,6 @@ use crate::place::CONTENT;
 /// Interval of the announcements.
 const INTERVAL: Span = Span::from_millis(250);
 
-/// Sends the announcements of one flow.
 pub(crate) struct Announcer {
     sealer: Sealer,
     socket: Arc<Socket>,
@@ -27,7 +26,6 @@ impl Announcer {
         Announcer { sealer, socket, server, due: Time::ZERO }
     }
 
-    /// Returns when the next announcement is due.
     pub(crate) fn due(&self) -> Time {
         self.due
     }

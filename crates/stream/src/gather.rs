@@ -92,9 +92,7 @@ pub(crate) enum Gathered {
     /// Missing frames: the first, the last, and how many of them arrived while the reader was
     /// too slow.
     Gap(u32, u32, u32),
-    /// A sender starts its stream.
     Begun(Terms),
-    /// The stream has ended.
     Ended,
 }
 
@@ -152,7 +150,6 @@ impl Gathering {
         }))
     }
 
-    /// Returns the number of datagrams of the stream that arrived.
     pub(crate) fn datagrams(&self) -> u64 {
         self.datagrams
     }

@@ -33,12 +33,10 @@ impl Came {
         Came { datagrams: AtomicU64::new(0), next: AtomicU32::new(0), path }
     }
 
-    /// Returns the number of received datagrams.
     pub(crate) fn datagrams(&self) -> u64 {
         self.datagrams.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of the newest frame with a received datagram, plus one.
     pub(crate) fn next(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }
@@ -54,7 +52,6 @@ impl Came {
     }
 
     fn path(&self) -> MutexGuard<'_, (Losses, Rate)> {
-        // No code panics while it holds the lock.
         self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -27,11 +27,9 @@ pub(crate) struct Place {
 
 impl Place {
     fn last_received(&self) -> MutexGuard<'_, Option<(Path, Time)>> {
-        // No code panics while it holds the lock.
         self.last_received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether any control datagram of the receiver has arrived.
     pub(crate) fn is_known(&self) -> bool {
         self.last_received().is_some()
     }
@@ -57,7 +55,6 @@ impl Place {
         self.withheld.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of frames that were not forwarded completely.
     pub(crate) fn withheld(&self) -> u64 {
         self.withheld.load(Ordering::Relaxed)
     }

@@ -43,7 +43,6 @@ impl Buffer {
         self.datagrams.is_empty()
     }
 
-    /// Returns the free space, for the next payload.
     pub(crate) fn free(&mut self) -> &mut [u8] {
         &mut self.bytes[self.filled..]
     }

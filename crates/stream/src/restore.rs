@@ -17,10 +17,8 @@ use crate::terms::LENGTH;
 /// Maximum number of complete frames queued for the thread. Further frames are dropped, so a
 /// slow reader loses frames of its own stream only.
 const WAITING: usize = 4;
-/// Maximum number of items queued for the reader.
 const UNREAD: usize = 1;
 
-/// Counts of frames.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) on_time: u64,
@@ -32,16 +30,12 @@ pub(crate) struct Tally {
     pub(crate) delays: Delays,
 }
 
-/// Locks the tally. No code panics while it holds the lock.
 pub(crate) fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts the thread; returns the queue to the thread, and the reader of its items. The thread ends
 /// after the stream, or when the reader is dropped.
-///
-/// # Errors
-/// The system has no thread left.
 pub(crate) fn start(
     tally: Arc<Mutex<Tally>>,
 ) -> std::io::Result<(SyncSender<Gathered>, mpsc::Receiver<Item>)> {

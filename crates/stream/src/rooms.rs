@@ -34,7 +34,6 @@ const REQUESTS: u8 = 16;
 /// Number of recent frames whose symbols a receiver may request.
 const RECENT: u32 = 256;
 
-/// The sender of a stream.
 pub(crate) struct Live {
     pub(crate) peer: PeerId,
     pub(crate) run: u64,
@@ -48,7 +47,6 @@ pub(crate) struct Live {
     pub(crate) replaced: oneshot::Sender<()>,
 }
 
-/// A receiver of a stream.
 pub(crate) struct Member {
     pub(crate) place: Arc<Place>,
     pub(crate) exporter: Exporter,
@@ -128,7 +126,6 @@ impl Default for Room {
     }
 }
 
-/// All streams.
 #[derive(Default)]
 pub(crate) struct Rooms {
     rooms: RefCell<BTreeMap<Key, Room>>,
@@ -174,7 +171,6 @@ impl Rooms {
             member.attach(*member_number, &live);
         }
         if let Some((_, other)) = room.live.replace((number, live)) {
-            // The send fails if the other sender has ended already.
             let _ = other.replaced.send(());
         }
         room.changed.send_replace(());
@@ -191,7 +187,6 @@ impl Rooms {
         }
     }
 
-    /// Removes a sender.
     pub(crate) fn remove_sender(&self, name: &Key, number: u64) {
         let mut rooms = self.rooms.borrow_mut();
         if let Some(room) = rooms.get_mut(name)
@@ -228,7 +223,6 @@ impl Rooms {
         Ok((number, room.changed.subscribe()))
     }
 
-    /// Removes a receiver.
     pub(crate) fn leave(&self, name: &Key, number: u64) {
         let mut rooms = self.rooms.borrow_mut();
         if let Some(room) = rooms.get_mut(name) {
@@ -260,7 +254,6 @@ impl Rooms {
         }
     }
 
-    /// Stores the report of a receiver.
     pub(crate) fn report(&self, name: &Key, number: u64, seen: Seen) {
         let mut rooms = self.rooms.borrow_mut();
         let member = rooms.get_mut(name).and_then(|room| room.members.get_mut(&number));
@@ -269,7 +262,6 @@ impl Rooms {
         }
     }
 
-    /// Returns the state of the stream for a receiver.
     pub(crate) fn state(&self, name: &Key, number: u64) -> State {
         let rooms = self.rooms.borrow();
         let Some(room) = rooms.get(name) else { return State::default() };

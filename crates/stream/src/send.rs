@@ -138,7 +138,6 @@ pub struct Control {
     status: watch::Sender<Status>,
     /// The losses, jitter, round-trip time and receivers to which the sender has adapted.
     followed: Option<(Losses, Span, Span, u32)>,
-    /// Limits the rate to what the path carries.
     ceiling: Ceiling,
     /// The time of the first check at which datagrams had been sent but none had arrived.
     no_datagrams_since: Option<Instant>,
@@ -150,7 +149,7 @@ pub(crate) fn ethernet(passes: Option<u16>) -> u16 {
     passes.unwrap_or(ethernet).min(ethernet)
 }
 
-/// Creates a sender of a stream. `run` is a random number by which a server knows the sender again
+/// Creates a sender of a stream. `run` is a random number by which a server recognises the sender
 /// after a reconnection.
 ///
 /// # Errors
@@ -225,7 +224,6 @@ impl Control {
         }
     }
 
-    /// Returns the current state.
     fn status(&self) -> Status {
         let counts = *lock(&self.counts);
         let Counts { frames, skipped, unwatched, datagrams, bytes, resent, .. } = counts;

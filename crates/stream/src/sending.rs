@@ -54,7 +54,6 @@ pub(crate) struct Outgoing {
     pub(crate) data: Sealer,
 }
 
-/// Counts of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Frames taken from the source.
@@ -73,16 +72,12 @@ pub(crate) struct Counts {
     pub(crate) too_large: bool,
 }
 
-/// Locks the counts. No code panics while it holds the lock.
 pub(crate) fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts the thread. The thread ends after [`Order::Finish`], or when the returned channel end is
 /// dropped.
-///
-/// # Errors
-/// The system has no thread left.
 pub(crate) fn start(
     terms: Terms,
     overflow: Overflow,
@@ -201,7 +196,6 @@ impl Sending {
         }
     }
 
-    /// Takes a frame from the source.
     fn take(&mut self, frame: Vec<u8>, permit: OwnedSemaphorePermit) {
         let mut counts = lock(&self.counts);
         counts.frames += 1;

@@ -247,7 +247,6 @@ impl Streams {
     }
 }
 
-/// The properties of a client.
 struct About {
     peer: longhaul_session::PeerId,
     ip: std::net::IpAddr,

@@ -141,7 +141,7 @@ pub fn terms(
 /// Parses a request for lost symbols.
 ///
 /// # Errors
-/// The request is invalid; a correct peer never sends it.
+/// The request is invalid.
 pub fn request(again: &Again) -> Result<Request, Error> {
     let Again { frame, first, last, .. } = again;
     let number = |number: &u32| u16::try_from(*number).ok();
@@ -292,7 +292,7 @@ pub enum Phase {
 /// Parses a server's report on the stream.
 ///
 /// # Errors
-/// The report is invalid; a correct server never sends it.
+/// The report is invalid.
 pub fn phase(state: &State) -> Result<Phase, Error> {
     Ok(match state.phase {
         0 => Phase::Idle,

@@ -36,7 +36,6 @@ const WIRE: f64 = 1_538.0;
 /// Segments per super-packet.
 const SEGMENTS: usize = 44;
 
-/// The network between the two hosts.
 #[derive(Clone, Copy)]
 enum Shape {
     Pair,

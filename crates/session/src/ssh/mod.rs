@@ -146,7 +146,6 @@ fn spawn(target: &SshTarget<'_>) -> Result<tokio::process::Child, Error> {
         })
 }
 
-/// Returns the command for the remote shell.
 fn remote_command(target: &SshTarget<'_>) -> String {
     let mut command = match target.remote_path.strip_prefix("~/") {
         Some(below_home) => format!("~/{}", quoted(below_home)),
@@ -208,7 +207,6 @@ async fn send_word(stdin: &mut ChildStdin, word: Word) -> Result<(), Error> {
     })
 }
 
-/// Opens the session through ssh's channel.
 async fn through(
     mut stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -246,7 +244,6 @@ fn what_to_open(target: &SshTarget<'_>, offer: &ContactOffer, lost: Lost) -> Str
     format!("let {range} in at {} ({tried})", target.destination)
 }
 
-/// Returns the error of a remote side that sent no offer.
 async fn no_offer(target: &SshTarget<'_>, mut ssh: tokio::process::Child, lines: &Lines) -> Error {
     let status = timeout(LAST_BREATH, ssh.wait()).await;
     let status: Option<ExitStatus> = status.ok().and_then(Result::ok);

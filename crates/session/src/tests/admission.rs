@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Returns a listener that admits only `client`.
 fn listener(server: &Identity, client: &Client, settings: &Settings) -> Listener {
     let listener = Listener::bind(SocketAddr::new(LOOPBACKS[0], 0), server, settings);
     let (listener, admitted) = (listener.expect("loopback"), client.identity.id());

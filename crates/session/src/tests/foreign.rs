@@ -133,7 +133,6 @@ fn quic_clients_of_another_kind_are_dropped() {
     });
 }
 
-/// Number of clients behind one address.
 const CROWD: usize = 100;
 
 #[test]

@@ -149,8 +149,7 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
 }
 
 /// `expect_much` raises a side's limits of unacknowledged and of unread data. Random losses must
-/// not reduce the congestion window to its minimum of 64 KiB. Otherwise a list of a million files
-/// would take hundreds of round trips.
+/// not reduce the congestion window to its minimum of 64 KiB.
 #[test]
 fn long_messages_fill_a_long_path_only_if_both_sides_expect_much_data() {
     const PACKET: usize = 1_200;

@@ -58,7 +58,6 @@ impl User {
     }
 }
 
-/// A client with its own config folder.
 struct Client {
     identity: Identity,
     trust: Trust,

@@ -54,14 +54,12 @@ pub(super) struct Flight {
 }
 
 impl Jump {
-    /// Allows one jump to a flight of `flight` bytes.
     pub(super) fn allow(&self, flight: u64, now: Instant) {
         self.set(Some(Allowed { flight, until: now + VALID }));
     }
 
     /// Replaces the permission, and returns the earlier one.
     pub(super) fn set(&self, allowed: Option<Allowed>) -> Option<Allowed> {
-        // The lock guards one assignment, which cannot panic.
         let mut now = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *now, allowed)
     }

@@ -27,7 +27,7 @@ const WAITING: usize = 1_024;
 /// Maximum bytes of the queued messages.
 const WAITING_BYTES: usize = 32 << 20;
 /// The message interval for the loss meter. If datagrams are missing after a pause of more than
-/// 4.25 s (four intervals and 250 ms), the meter assumes an outage and counts no losses.
+/// 4.25 s, the meter assumes an outage and counts no losses.
 const OUTAGE: Span = Span::from_secs(1);
 /// Bytes of the largest datagram's content.
 const MOST: usize = u16::MAX as usize;
@@ -70,18 +70,17 @@ impl Counts {
     /// Returns the report for the other end; `None` for a flow without a deadline, and before the
     /// first datagram.
     pub(crate) fn hop(&self) -> Option<Hop> {
-        // No code panics while it holds the lock.
         let (losses, jitter) = (*self.seen.lock().unwrap_or_else(PoisonError::into_inner))?;
         let (loss_ppm, burst_milli) = written(losses);
         Some(Hop { loss_ppm, burst_milli, jitter_micros: micros(jitter) })
     }
 
-    /// Returns how many messages were lost or dropped. A hostile sender can leave out 2^64 numbers.
+    /// Returns how many messages were lost or dropped. Saturates, because a hostile sender can
+    /// leave out 2^64 numbers.
     pub(crate) fn missed(&self) -> u64 {
         self.lost.load(Ordering::Relaxed).saturating_add(self.dropped.load(Ordering::Relaxed))
     }
 
-    /// Sets the round-trip time of the flow.
     pub(crate) fn set_rtt(&self, rtt: Span) {
         self.path.store(micros(rtt / 2), Ordering::Relaxed);
     }

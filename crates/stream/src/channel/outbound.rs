@@ -16,7 +16,7 @@ use longhaul_proto::wire::header::Kind;
 /// How long a group of the code may stay incomplete before its repairs are sent. A deadline
 /// replaces this wait.
 pub(super) const WAIT: Span = Span::from_millis(20);
-/// Possible UDP payload of a datagram, in bytes. The minimum fits into the smallest IPv6 MTU, 1280
+/// Limits of a datagram's UDP payload, in bytes. The minimum fits into the smallest IPv6 MTU, 1280
 /// bytes.
 pub(super) const DATAGRAMS: std::ops::RangeInclusive<u16> = 1_232..=8_900;
 
@@ -69,7 +69,6 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
-    /// Creates the sending end of a flow of datagrams with `size` bytes of UDP payload.
     pub(super) fn new(socket: Arc<Socket>, data: Sealer, size: u16, code: Code) -> Outbound {
         let payload = usize::from(size).saturating_sub(SEALED_OVERHEAD);
         let (cutter, batch) = (Cutter::new(payload, code, WAIT), Batch::new(size));
@@ -119,7 +118,6 @@ impl Outbound {
         std::mem::take(&mut self.sent)
     }
 
-    /// Returns when [`Outbound::flush`] is due.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
         self.cutter.next_wakeup()
     }
@@ -141,7 +139,6 @@ impl Outbound {
     }
 }
 
-/// Waits until `at`.
 pub(super) fn until(at: Time) -> tokio::time::Sleep {
     tokio::time::sleep(clock::duration(at.since(clock::now())))
 }

@@ -58,8 +58,7 @@ impl Parts {
     /// it.
     ///
     /// # Errors
-    /// The part does not fit its message, or a limit is exceeded; a correct peer sends no such
-    /// part.
+    /// The part does not fit its message, or a limit is exceeded.
     pub fn take(&mut self, part: Part) -> Result<Option<(Message, u64)>, Error> {
         let rest = usize::try_from(part.rest).unwrap_or(usize::MAX);
         let (message, bytes, next) = match self.begun.take() {

@@ -63,8 +63,7 @@ pub struct Status {
     /// Messages that were not sent, because a newer message with the same key replaced them or more
     /// than 4,096 keys waited.
     pub replaced: u64,
-    /// Messages that the server has dropped or not received. The server counts most of the failed
-    /// messages too, because it counts the missing message numbers.
+    /// Messages that the server has dropped or not received, including most of the failed messages.
     pub dropped: u64,
     /// Messages that could not be sent.
     pub failed: u64,
@@ -111,12 +110,10 @@ pub(super) struct Shared {
 
 impl Shared {
     fn meter(&self) -> MutexGuard<'_, Meter> {
-        // No code panics while it holds the lock.
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // No code panics while it holds the lock.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -220,7 +217,7 @@ impl Drop for Control {
     }
 }
 
-/// Creates a sender; `run` is a random number by which a server knows the sender again after a
+/// Creates a sender; `run` is a random number by which a server recognises the sender after a
 /// reconnection.
 pub fn new(wish: Wish, run: u64) -> (Source, Control, watch::Receiver<Status>) {
     let (waiting, meter) = Default::default();
@@ -261,7 +258,6 @@ impl Control {
         }
     }
 
-    /// Updates the counters of the status, and returns the status.
     pub(super) fn count(&self) -> Status {
         let (messages, replaced) = {
             let waiting = self.shared.waiting();
@@ -404,20 +400,16 @@ pub(super) type Untaken = (Message, Option<OwnedSemaphorePermit>);
 
 /// The source of a sender's messages.
 pub(super) trait Feed {
-    /// Returns the next message, if there is one.
     fn next(&mut self) -> Option<Untaken>;
 
     /// Completes when there may be another message, or when no more follow.
     async fn changed(&mut self);
 
-    /// Returns whether no more messages follow.
     fn is_finished(&self) -> bool;
 
-    /// Records that bytes were sent.
     fn sent(&mut self, _bytes: usize) {}
 }
 
-/// The messages of the program.
 pub(super) struct Program {
     pub(super) shared: Arc<Shared>,
     /// The number of the last message.

@@ -90,7 +90,6 @@ pub struct RoomListed {
     pub messages: u64,
 }
 
-/// The role of a client in a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Sender,
@@ -155,7 +154,6 @@ impl Room {
         Published::New
     }
 
-    /// Calls `read` with the log.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Log) -> T) -> T {
         read(&self.state.borrow().log)
     }
@@ -199,7 +197,6 @@ impl Drop for Seat {
     }
 }
 
-/// All rooms of a server.
 pub(super) struct Rooms {
     limits: RoomLimits,
     charges: Charges,
@@ -220,12 +217,10 @@ impl Rooms {
         Rc::new(Rooms { limits, charges, rooms, clients, messages, random })
     }
 
-    /// Returns the number of messages in all rooms since the start.
     pub(super) fn messages(&self) -> u64 {
         self.messages.get()
     }
 
-    /// Returns a new memory account for `peer`.
     pub(super) fn charge(&self, peer: PeerId) -> Box<dyn Charge> {
         (self.charges)(peer)
     }
@@ -296,7 +291,6 @@ impl Rooms {
         Ok(room)
     }
 
-    /// Returns all rooms, sorted by name.
     pub(super) fn list(&self) -> Vec<RoomListed> {
         let rooms = self.rooms.borrow();
         let listed = rooms.iter().map(|(name, room)| {

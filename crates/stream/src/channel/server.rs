@@ -43,18 +43,15 @@ const TOGETHER: usize = 64 << 10;
 pub struct Channels {
     rooms: Rc<Rooms>,
     port: PortHandle,
-    /// The multicast groups of rooms.
     pub(super) bridges: RefCell<BTreeMap<Key, Rc<Bridge>>>,
 }
 
-/// The properties of a client.
 pub(super) struct About {
     peer: PeerId,
     ip: std::net::IpAddr,
     pub(super) exporter: Exporter,
     rtt: RttWatch,
     right: Right,
-    /// The client's right to links, if any.
     link: Option<Right>,
 }
 
@@ -63,10 +60,7 @@ fn wrong(what: impl Into<String>) -> Error {
 }
 
 impl About {
-    /// Checks that the client may use the room `name`.
-    ///
-    /// # Errors
-    /// The client has no right to use the room in this way.
+    /// Checks that the client may use the room `name` in this way.
     fn may(&self, verb: &str, name: &Key, writes: bool, link: u64) -> Result<(), Error> {
         let grants = |right: &Right| {
             let mode = if writes { right.write } else { right.read };
@@ -288,7 +282,6 @@ struct Taking {
     flow: Arc<Counts>,
     /// Messages that the room refused, because it has no memory for them.
     refused: u64,
-    /// Number of messages received.
     count: u64,
 }
 
@@ -357,7 +350,6 @@ impl Taking {
         }
     }
 
-    /// Sends an acknowledgement.
     async fn say(&self, writer: &mut FrameWriter) -> Result<(), Error> {
         send(writer, ChannelTold::Taken(self.taken())).await
     }
@@ -543,7 +535,6 @@ pub(super) async fn send(writer: &mut FrameWriter, told: ChannelTold) -> Result<
     timeout(UNREAD, writer.write(&told)).await.map_err(|_| unread())?
 }
 
-/// Sends the queued messages.
 pub(super) async fn flush(writer: &mut FrameWriter) -> Result<(), Error> {
     timeout(UNREAD, writer.flush()).await.map_err(|_| unread())?
 }

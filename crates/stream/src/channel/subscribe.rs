@@ -116,7 +116,6 @@ impl std::fmt::Debug for Board {
 
 impl Board {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -15,11 +15,11 @@ use longhaul_proto::time::{Span, Time};
 use super::clock::processor_time;
 use super::sys;
 
-/// How long the processors stay awake after the last packet: longer than most programs pause, and
-/// longer than TCP's minimum retransmission timeout (200 ms).
+/// How long the processors stay awake after the last packet: longer than TCP's minimum
+/// retransmission timeout (200 ms).
 const LINGER: Span = Span::from_secs(1);
 
-/// Loop iterations between looks at the clock: about ten microseconds.
+/// Loop iterations between looks at the clock.
 const TURNS: u32 = 1_000;
 
 /// The owner's handle to the threads, which end when the handle is dropped.
@@ -28,7 +28,6 @@ pub(super) struct Awake {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Flags and counters that the threads and their owners share.
 #[derive(Default)]
 struct Shared {
     roused: AtomicBool,

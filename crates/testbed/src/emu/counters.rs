@@ -27,7 +27,7 @@ impl Counts {
     }
 
     fn text(&self) -> String {
-        // Each file has about 3 kB.
+        // Each file is shorter.
         let mut text = [0u8; 16_384];
         let len = self.0.read_at(&mut text, 0).unwrap_or(0);
         String::from_utf8_lossy(&text[..len]).into_owned()

@@ -204,7 +204,6 @@ impl Emulation {
         })
     }
 
-    /// The index of a host or router.
     fn node(&self, name: &str) -> Result<usize, EmulationError> {
         let names = self.hosts().chain(self.routers.iter().map(String::as_str));
         let found = names.zip(0..).find(|(node, _)| *node == name);

@@ -8,8 +8,7 @@ use crate::link::SpecError;
 /// Why an emulation could not start, or a program could not run in it.
 #[derive(Debug)]
 pub enum EmulationError {
-    /// This machine does not allow this user to create namespaces or TUN devices. A test that gets
-    /// this error skips itself.
+    /// This machine does not allow this user to create namespaces or TUN devices.
     Forbidden(String),
     /// The specification is invalid.
     Spec(String),

@@ -6,8 +6,7 @@
 //! handles it. Lateness therefore does not add up from link to link.
 //!
 //! Each segment of a super-packet (`superpacket`) has its own fate. Consecutive segments that
-//! arrive within 50 µs of each other are written as one packet, when the last of them is due. At 1
-//! Gbit/s such a packet has about four segments; above about 10 Gbit/s it is a whole super-packet.
+//! arrive within 50 µs of each other are written as one packet, when the last of them is due.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -52,7 +51,6 @@ enum Order {
     Report(Sender<Report>),
 }
 
-/// The forwarder's counters and times, for the statistics.
 pub(super) struct Report {
     pub(super) links: Vec<LinkReport>,
     pub(super) in_flight: u64,
@@ -68,7 +66,6 @@ pub(super) struct Report {
     pub(super) elapsed: Span,
 }
 
-/// A link's counters and delay, for the statistics.
 pub(super) struct LinkReport {
     pub(super) tally: LinkTally,
     pub(super) delay: Span,
@@ -312,7 +309,6 @@ impl Forwarder {
         }
     }
 
-    /// Reads frames from a host.
     fn read(&mut self, port: usize) -> Pass {
         for n in 0..TURN {
             let looked = self.now();

@@ -33,7 +33,6 @@ const CARD_ROOM: u32 = 512 << 20;
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) addresses: HostAddresses,
-    /// The host's network namespace.
     pub(super) namespace: OwnedFd,
     /// Counts datagrams that found a full socket on this host.
     pub(super) socket_drops: SocketDrops,

@@ -23,7 +23,6 @@ pub(super) struct Lane {
     /// The latest time at which a packet was offered. A link's time must not go back, but the lanes
     /// before this one are not processed in time order.
     pub(super) offered: Time,
-    /// Runs in flight, in the order of their due times.
     pub(super) due: VecDeque<Run>,
     /// Packets of bunched runs ([`Run::bunched`]) that the queue or CoDel dropped.
     pub(super) burst_drops: u64,
@@ -106,7 +105,6 @@ impl Lane {
 }
 
 impl Run {
-    /// Returns a run of one segment of this run, with its fate on a link.
     fn only(&self, segment: u16, passage: Passage) -> Run {
         let turned_bit = self.turned_bit.or(passage.turned_bit);
         let (at, segments) = (passage.at, segment..segment + 1);

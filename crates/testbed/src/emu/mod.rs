@@ -21,8 +21,8 @@
 //! While packets are in flight, and for a second afterwards, one thread per processor spins at the
 //! lowest priority. So no processor halts: a halted processor wakes up late.
 //!
-//! TCP buffers on the hosts may grow to 64 MiB or more, as on a host tuned for such paths, whatever
-//! the machine's own limits.
+//! TCP buffers on the hosts may grow to at least 64 MiB, if the kernel lets the emulation raise
+//! their limits.
 //!
 //! UDP sockets on the hosts are subject to the machine's `net.core.rmem_max` and `wmem_max`, which
 //! a network namespace cannot raise; only real root can exceed them (`SO_RCVBUFFORCE`).

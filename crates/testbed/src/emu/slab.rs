@@ -64,7 +64,6 @@ impl Slab {
         chunk.used = chunk.used.max((slot.start + slot.len) as usize);
     }
 
-    /// Releases one reference.
     pub(super) fn release(&mut self, slot: Slot) {
         let chunk = &mut self.chunks[slot.chunk as usize];
         chunk.live -= 1;

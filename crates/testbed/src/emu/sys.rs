@@ -48,7 +48,6 @@ pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd, name: &str
     unsafe { command.pre_exec(enter) };
 }
 
-/// An interface request for `name`.
 fn request(name: &str) -> libc::ifreq {
     assert!(name.len() < libc::IFNAMSIZ, "a device name of at most 15 bytes");
     // SAFETY: an ifreq is plain bytes and a union of plain types; all zeros is valid.
@@ -107,7 +106,6 @@ pub(super) enum Offload {
     TcpOnly,
 }
 
-/// A device's interface index.
 pub(super) fn index_of(socket: BorrowedFd<'_>, device: &str) -> io::Result<i32> {
     let mut request = request(device);
     interface_ioctl(socket, libc::SIOCGIFINDEX as libc::c_ulong, &mut request)?;
@@ -115,21 +113,18 @@ pub(super) fn index_of(socket: BorrowedFd<'_>, device: &str) -> io::Result<i32> 
     Ok(unsafe { request.ifr_ifru.ifru_ifindex })
 }
 
-/// Sets a device's MTU.
 pub(super) fn set_mtu(socket: BorrowedFd<'_>, device: &str, mtu: i32) -> io::Result<()> {
     let mut request = request(device);
     request.ifr_ifru.ifru_mtu = mtu;
     interface_ioctl(socket, libc::SIOCSIFMTU as libc::c_ulong, &mut request)
 }
 
-/// Brings a device up.
 pub(super) fn set_up(socket: BorrowedFd<'_>, device: &str) -> io::Result<()> {
     let mut request = request(device);
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     interface_ioctl(socket, libc::SIOCSIFFLAGS as libc::c_ulong, &mut request)
 }
 
-/// Gives a device an IPv4 address in a network of `mask`.
 pub(super) fn set_ipv4(
     socket: BorrowedFd<'_>,
     device: &str,
@@ -188,7 +183,6 @@ fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets an integer option of a socket.
 pub(super) fn set_option(
     socket: BorrowedFd<'_>,
     level: libc::c_int,

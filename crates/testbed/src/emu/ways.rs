@@ -13,7 +13,6 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Finds the routes through the network of `spec`.
     pub(super) fn of(spec: &EmulationSpec) -> Result<Ways, EmulationError> {
         let hosts = spec.hosts.len();
         let mut routes = spec.network.routes(hosts);
@@ -38,7 +37,6 @@ impl Ways {
         self.pairs[from * self.hosts + to]
     }
 
-    /// The links of each route.
     pub(super) fn all(&self) -> impl Iterator<Item = &[u32]> {
         self.ways.iter().map(|links| &**links)
     }

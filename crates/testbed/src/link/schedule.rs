@@ -48,7 +48,6 @@ impl Ramp {
 }
 
 impl RateCourse {
-    /// Starts with `rate`.
     pub(super) fn new(rate: Option<Rate>) -> RateCourse {
         RateCourse { next_step: 0, rate, ramp: None }
     }

@@ -56,7 +56,6 @@ pub struct Route {
 #[derive(Clone, Debug)]
 pub struct Routes<'n> {
     network: &'n Network,
-    /// The number of nodes.
     nodes: usize,
     /// The first router: only nodes from this index on forward packets.
     first_router: usize,

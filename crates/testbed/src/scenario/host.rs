@@ -26,7 +26,7 @@ pub struct Host {
     /// The limit of a sending program.
     pub sends: Pace,
     /// The limit of a receiving program. About the first version of RBUDP, the Quanta paper says
-    /// that "the receiving host could not keep up"; such a limit causes the bend in its Figure 5.
+    /// that "the receiving host could not keep up".
     pub receives: Pace,
     /// The time that the receiving program needs for each datagram that it sends back: "the data
     /// receiver must frequently stop pulling packets off of the network to create and send

@@ -110,7 +110,6 @@ impl Topology {
     }
 }
 
-/// Collects links.
 #[derive(Default)]
 struct Links(Vec<LinkBetween>);
 

@@ -138,7 +138,6 @@ impl<'s> World<'s> {
         agent
     }
 
-    /// Starts a flow.
     pub(super) fn start(&mut self, index: usize) -> Result<(), SimError> {
         let flow = &self.scenario.flows[index];
         match &flow.traffic {

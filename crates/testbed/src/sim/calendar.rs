@@ -43,7 +43,6 @@ impl<T: Copy> Calendar<T> {
         Due { at, serial: self.serial }
     }
 
-    /// Adds an event.
     pub(super) fn add(&mut self, at: Time, what: T) {
         let due = self.due(at);
         self.add_due(due, what);
@@ -68,7 +67,6 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
-    /// Pops the next event.
     pub(super) fn pop(&mut self) -> Option<(Due, T)> {
         if core::mem::take(&mut self.vacant)
             && let Some(last) = self.heap.pop()

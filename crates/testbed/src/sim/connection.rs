@@ -10,7 +10,6 @@ use super::packet::{Body, End, Packet};
 use crate::scenario::Tcp;
 use crate::tcp::{HEADERS, Receiver, Segment, Sender};
 
-/// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     agent: u32,

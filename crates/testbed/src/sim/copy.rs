@@ -189,7 +189,6 @@ impl CopyAgent {
         self.pump(fabric, blocks)
     }
 
-    /// Delivers control messages to the sender.
     pub(super) fn on_controls(
         &mut self,
         fabric: &mut Fabric,
@@ -319,7 +318,6 @@ impl CopyAgent {
         self.written.map_or(Bytes::ZERO, |written| self.delivered - written)
     }
 
-    /// The sender's counters.
     pub(super) fn sent(&self) -> &SenderAccounting {
         self.sender.accounting()
     }

@@ -145,7 +145,6 @@ impl Fabric {
         links.fold(Span::ZERO, |sum, link| sum + spec(link).delay)
     }
 
-    /// Sends a packet.
     pub(super) fn send(&mut self, packet: Packet) {
         if packet.is_load() {
             self.fares[packet.agent as usize].sent += 1;
@@ -244,7 +243,6 @@ impl Fabric {
         Some(packet)
     }
 
-    /// Marks a link as empty.
     pub(super) fn rest(&mut self, index: u32) {
         self.wires[index as usize].active = false;
     }

@@ -13,7 +13,6 @@ use crate::scenario::{Disk, Host, Pace};
 const BATCH: usize = 64;
 const TURN: Span = Span::from_micros(250);
 
-/// A datagram in the socket buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) agent: u32,
@@ -100,7 +99,6 @@ impl Program {
         Some(cost)
     }
 
-    /// Ends the program's batch.
     pub(super) fn end(&mut self) {
         self.batch.clear();
         self.busy = false;

@@ -10,7 +10,6 @@ use longhaul_proto::units::Bytes;
 
 use crate::scenario::Host;
 
-/// A memory that copies share.
 #[derive(Debug)]
 pub(super) struct Memory {
     total: Bytes,
@@ -28,7 +27,6 @@ impl Memory {
         self.held.insert(agent, Host::LEAST_MEMORY);
     }
 
-    /// Removes a copy.
     pub(super) fn leave(&mut self, agent: u32) {
         self.held.remove(&agent);
     }

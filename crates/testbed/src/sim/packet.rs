@@ -13,7 +13,6 @@ pub(super) enum End {
     Receiver,
 }
 
-/// A packet on links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     /// The agent that the packet belongs to.
@@ -29,7 +28,6 @@ pub(super) struct Packet {
     pub(super) body: Body,
 }
 
-/// The content of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body {
     /// A block of a copy.

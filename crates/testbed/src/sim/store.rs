@@ -34,7 +34,6 @@ impl<T> Store<T> {
         Some(value)
     }
 
-    /// The stored values.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
     }
@@ -60,13 +59,11 @@ impl Bits {
         new
     }
 
-    /// Whether the set contains a number.
     pub(super) fn contains(&self, number: u64) -> bool {
         let word = self.words.get((number / 64) as usize);
         word.is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 
-    /// The size of the set.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

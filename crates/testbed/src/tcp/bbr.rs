@@ -103,7 +103,6 @@ impl Bbr {
         }
     }
 
-    /// The window in segments.
     pub(super) fn window(&self) -> u32 {
         self.window
     }
@@ -139,7 +138,6 @@ impl Bbr {
         (segments + 3 * self.at_once()).next_multiple_of(2) + if probes { 2 } else { 0 }
     }
 
-    /// Handles an acknowledgement.
     pub(super) fn on_ack(&mut self, now: Time, acked: &Acked) {
         self.note_rate(acked);
         self.advance_cycle(now, acked);

@@ -100,7 +100,6 @@ impl Board {
         self.mark.delivered
     }
 
-    /// Records a new segment.
     pub(super) fn on_sent(&mut self, now: Time) {
         if self.sent.is_empty() {
             (self.mark.at, self.mark.sent) = (now, now);
@@ -113,7 +112,6 @@ impl Board {
         self.sent.get_mut(number.checked_sub(self.first)? as usize)
     }
 
-    /// Processes an acknowledgement.
     pub(super) fn on_ack(&mut self, now: Time, ack: &Ack, reordering: Span) -> Change {
         let mut change = Change::default();
         let next = ack.next.min(self.next());

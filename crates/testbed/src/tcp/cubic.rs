@@ -3,9 +3,8 @@
 //! Linux computes, as a whole number, how many segments must arrive for each increment of the
 //! window. While the window does not change, Linux updates that number at most every 32 ms. Linux
 //! updates the curve at most once per clock tick. With round trips shorter than these times the
-//! window therefore stays constant after a loss, far below the window of RFC 9438
-//! (`net/ipv4/tcp_cubic.c`, `bictcp_update`). At 1 % loss and an RTT of 1 ms Linux's window is a
-//! third of RFC 9438's.
+//! window therefore stays constant for many round trips after a loss (`net/ipv4/tcp_cubic.c`,
+//! `bictcp_update`). At 1 % loss and an RTT of 1 ms Linux's window is a third of RFC 9438's.
 
 use longhaul_proto::time::{Span, Time};
 

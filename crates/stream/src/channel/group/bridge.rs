@@ -36,7 +36,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// may have withdrawn the right of this member. Also the minimum length of an epoch, unless its
 /// sender numbers are used up earlier.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// Maximum number of sending members. Each may use two sender numbers in an epoch.
+/// Maximum number of sending members. An epoch has at least two sender numbers for each.
 const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
 /// Maximum number of messages or datagrams handled in one direction before the other direction has
 /// its turn.
@@ -67,7 +67,6 @@ impl Sender {
     }
 }
 
-/// The shared state of a bridge.
 pub(crate) struct Bridge {
     group: Group,
     state: RefCell<State>,

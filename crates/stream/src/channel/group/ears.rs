@@ -142,7 +142,6 @@ impl Ears {
         self.now.senders.lost_of(sender)
     }
 
-    /// Returns the number of datagrams that wait for a key.
     #[cfg(test)]
     pub(super) fn early(&self) -> usize {
         self.early.len()

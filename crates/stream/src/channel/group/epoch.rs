@@ -66,7 +66,6 @@ impl Epoch {
         Some(flow.0.wrapping_sub(self.flow)).filter(|sender| *sender < MAX_SENDERS)
     }
 
-    /// Returns the key of a sender's flow.
     pub(super) fn of(&self, sender: u32) -> FlowKey {
         let flow = self.flow.wrapping_add(sender);
         let input = [LABEL, &self.number.to_be_bytes(), &flow.to_be_bytes()].concat();
@@ -128,9 +127,6 @@ pub(super) struct Described {
 
 impl Described {
     /// Validates a server's description of a group.
-    ///
-    /// # Errors
-    /// A value is out of its limits.
     pub(super) fn read(group: &Group) -> Result<Described, Error> {
         let wrong = |what: String| {
             Error::new(Kind::Usage, format!("the server's group is invalid: {what}"))

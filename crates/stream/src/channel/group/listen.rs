@@ -42,7 +42,6 @@ struct Shared<'a> {
     joined: Notify,
 }
 
-/// Opens the socket of a group.
 pub(super) fn join(group: &Group) -> Result<UdpSocket, Error> {
     let failed = |what: String| Error::new(Kind::Unreachable, what);
     let joined = group.join().map_err(|error| {

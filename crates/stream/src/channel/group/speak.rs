@@ -24,7 +24,6 @@ use crate::channel::publish::{Control, Feed, Notes, Program, Status};
 use crate::link::Link;
 use crate::send::ethernet;
 
-/// How this end sends to the group.
 #[derive(Clone)]
 struct Place {
     group: Group,

@@ -60,7 +60,6 @@ impl Voice {
         self.cutter.message(now, &blob, &mut self.cut).is_ok()
     }
 
-    /// Seals a datagram into `out`.
     fn seal(&mut self, datagram: Datagram, out: &mut Vec<u8>) -> bool {
         let Datagram { block, payload } = datagram;
         out.resize(payload.len() + SEALED_OVERHEAD, 0);
@@ -102,7 +101,6 @@ impl Voice {
         self.cutter.next_wakeup()
     }
 
-    /// Returns all datagrams of a message.
     #[cfg(test)]
     pub(super) fn datagrams(&mut self, now: Time, message: &Message) -> Vec<Vec<u8>> {
         assert!(self.cut(now, message));

@@ -46,7 +46,6 @@ pub(super) struct Copies {
 /// A running server; killed when dropped.
 struct Server {
     _child: Kept,
-    /// The server's public id.
     id: String,
 }
 
@@ -258,7 +257,6 @@ pub(super) fn lines(child: &mut Child) -> io::Result<Receiver<String>> {
     Ok(receiver)
 }
 
-/// The object's name for the flow at `place`.
 fn object(place: usize) -> String {
     format!("object-{place}")
 }
@@ -311,7 +309,6 @@ fn make_object(path: &Path, size: Bytes, stop: &Stop) -> io::Result<()> {
     Ok(())
 }
 
-/// The flags for a transfer.
 fn arguments(flow: &Flow, transfer: &Transfer) -> Vec<String> {
     let mut arguments = vec!["--protocol".to_owned(), transfer.protocol.clone()];
     if let Some(rate) = transfer.rate {

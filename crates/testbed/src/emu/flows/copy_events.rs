@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::end::{FlowCounts, FlowEnd};
 
-/// A copy's events so far.
 #[derive(Default)]
 pub(super) struct CopyEvents {
     summary: Option<Value>,

@@ -30,7 +30,6 @@ struct Came {
     last: Option<Instant>,
 }
 
-/// Sends a UDP flow from one host to the other.
 pub(super) fn run(run: &Run<'_>, udp: &Udp, end: &mut FlowEnd) -> Result<(), String> {
     let most = u32::from(run.scenario.mtu).saturating_sub(UDP_IP).max(1);
     let payload = udp.datagram.unwrap_or(most).clamp(1, most);

@@ -37,7 +37,6 @@ struct Nest<'r> {
     trouble: Mutex<Option<String>>,
 }
 
-/// Sends a flow's mice from one host to the other.
 pub(super) fn run(run: &Run<'_>, mice: &Mice, end: &mut FlowEnd) -> Result<(), String> {
     let Amount::Size(size) = run.flow.amount else { return Err("the mice have no size".into()) };
     let text = |error: &dyn std::fmt::Display| error.to_string();
@@ -138,7 +137,6 @@ impl Nest<'_> {
         });
     }
 
-    /// Runs one mouse.
     fn send(&self, nth: usize) {
         let set_out = Instant::now();
         let sent = kernel_tcp::open(&self.tcp).and_then(|socket| {

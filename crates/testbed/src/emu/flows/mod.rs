@@ -88,7 +88,6 @@ pub struct Flows<'e> {
     absent: Vec<String>,
 }
 
-/// A flow's context.
 struct Run<'e> {
     emulation: &'e Emulation,
     scenario: &'e Scenario,
@@ -188,7 +187,6 @@ impl<'e> Flows<'e> {
 }
 
 impl Run<'_> {
-    /// When the flow starts.
     fn start(&self) -> Instant {
         self.began + duration(self.flow.start.since(Time::ZERO))
     }
@@ -213,7 +211,6 @@ impl Run<'_> {
         &self.scenario.hosts[self.flow.to].name
     }
 
-    /// Time since the flow's start.
     fn took(&self) -> Span {
         Span::from_secs_f64(self.start().elapsed().as_secs_f64())
     }

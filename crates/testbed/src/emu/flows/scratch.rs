@@ -60,7 +60,6 @@ impl Scratch {
         Ok(Scratch { folder, sweeper })
     }
 
-    /// The folder's path.
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -20,7 +20,6 @@ pub(super) const MAX_STREAMS: u32 = 1_000;
 /// window. The maximum, 256 MiB, is enough for a path of 10 Gbit/s and 200 ms.
 const LARGEST_BUFFER: &str = "4096 131072 268435456";
 
-/// Transfers a TCP flow's bytes from one host to the other.
 pub(super) fn run(run: &Run<'_>, tcp: &Tcp, end: &mut FlowEnd) -> Result<(), String> {
     let streams = tcp.streams;
     let Some(streams) = u16::try_from(streams).ok().filter(|_| streams <= MAX_STREAMS) else {

@@ -23,7 +23,6 @@ use crate::link::LinkSpec;
 use crate::sim::updates::{Carrier, UpdatesOutcome, UpdatesRun};
 
 /// Missing updates count as lost if nothing arrives for this long after the last update is due.
-/// This is longer than TCP's pause after several losses of a segment.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Interval at which a sender tests whether its channel is open. Also the pause before the first
 /// update.

@@ -68,7 +68,6 @@ pub(super) fn flows(
     Ok(flows)
 }
 
-/// The key that selects the flow's carrier.
 fn carrier(entry: &Section<'_>) -> Result<&'static str, FileError> {
     let names = || keys::CARRIERS.iter().map(|(name, _)| *name);
     let given: Vec<&'static str> = names().filter(|name| entry.has(name)).collect();
@@ -93,7 +92,6 @@ fn carrier(entry: &Section<'_>) -> Result<&'static str, FileError> {
     Ok(carrier)
 }
 
-/// The hosts of one flow.
 struct Ends<'h> {
     from: usize,
     to: usize,

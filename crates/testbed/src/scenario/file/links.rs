@@ -86,7 +86,6 @@ impl<'s, 'a> Layers<'s, 'a> {
         Ok(Duplex { forward: self.finish(forward, rtt)?, back: self.finish(back, rtt)? })
     }
 
-    /// Builds a link of one direction.
     pub(super) fn one_way(&self) -> Result<LinkSpec, FileError> {
         let direction = self.direction()?;
         let own = direction.link.delay * 2;
@@ -111,7 +110,6 @@ impl<'s, 'a> Layers<'s, 'a> {
         self.of(key, |table, key| table.span(key))
     }
 
-    /// A share; zero if the key is missing.
     fn share(&self, key: &str) -> Result<f64, FileError> {
         Ok(self.of(key, |table, key| table.ratio(key))?.map_or(0.0, LossRatio::get))
     }

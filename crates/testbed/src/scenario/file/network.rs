@@ -19,7 +19,6 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> File<'a> {
-    /// Reads all parts.
     pub(super) fn network(&self) -> Result<Parts<'a>, FileError> {
         let all_links = self.whole.table("all-links", "[all-links]", &[keys::LINK])?;
         let (network, places) = (Network::default(), Places::new());
@@ -117,7 +116,6 @@ impl<'a> File<'a> {
         layers.duplex(back.as_ref())
     }
 
-    /// Reads `[all-hosts]`, `[[host]]` and `routers`.
     fn hosts(&self, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let whole = &self.whole;
         let all = whole.table("all-hosts", "[all-hosts]", &[&keys::HOST[1..]])?;
@@ -167,7 +165,6 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    /// Reads `[[link]]`.
     fn links(&self, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let whole = &self.whole;
         let names = Names::of(&parts.hosts, &parts.network.routers);
@@ -213,7 +210,6 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    /// Reads `[[route]]`.
     fn routes(&self, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let names = Names::of(&parts.hosts, &parts.network.routers);
         for value in self.whole.list("route")? {
@@ -232,7 +228,6 @@ impl<'a> File<'a> {
     }
 }
 
-/// Node indices by name.
 struct Names(BTreeMap<String, usize>);
 
 impl Names {

@@ -20,7 +20,6 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Adds a suggested action.
     pub(super) fn advise(self, advice: impl Into<String>) -> FileError {
         FileError { advice: Some(advice.into()), ..self }
     }
@@ -55,7 +54,6 @@ impl core::error::Error for FileError {}
 /// The range of a value in the text; empty if the value comes from outside the file.
 pub(super) type Extent = Range<usize>;
 
-/// The text of the file.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a>(pub(super) &'a str);
 
@@ -256,7 +254,6 @@ impl<'a> Section<'a> {
         self.list(key)?.iter().map(text).collect()
     }
 
-    /// A list of time spans.
     pub(super) fn spans(&self, key: &str) -> Result<Vec<Span>, FileError> {
         let parse = longhaul_proto::quantity::parse_span;
         self.list(key)?.iter().map(|value| self.parsed(key, value, parse)).collect()
@@ -269,7 +266,6 @@ impl<'a> Section<'a> {
         list.map(|list| &**list).ok_or_else(|| self.wrong_kind(key, "a list in [brackets]"))
     }
 
-    /// The table at `key`.
     pub(super) fn table(
         &self,
         key: &str,
@@ -293,7 +289,6 @@ pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> O
     best.filter(|(score, _)| *score > 0.7).map(|(_, known)| known)
 }
 
-/// Joins words with commas.
 pub(super) fn list<'k>(words: impl Iterator<Item = &'k str>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }

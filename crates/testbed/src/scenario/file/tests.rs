@@ -17,7 +17,6 @@ fn parse(text: &str) -> Result<Scenario, FileError> {
     Scenario::parse("test", text, &Reading::PLAIN)
 }
 
-/// The error of an invalid scenario file.
 fn refused(text: &str) -> FileError {
     parse(text).expect_err(text)
 }

@@ -100,7 +100,6 @@ pub fn run(run: &UpdatesRun) -> UpdatesOutcome {
     tally.end(run)
 }
 
-/// Counts a run's deliveries.
 struct Tally {
     interval: Span,
     meter: Meter,
