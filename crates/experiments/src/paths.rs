@@ -4,13 +4,12 @@ use longhaul_proto::units::Rate;
 
 /// Bytes of a datagram besides its block: header and tag.
 pub(crate) const OVERHEAD: u32 = 32;
-/// Bytes of object data in a datagram that fills a 1500-byte packet: 1500 without the 28 bytes of
-/// the IP and UDP headers, and without [`OVERHEAD`].
+/// Object bytes in a 1500-byte packet, after 28 bytes of IP and UDP headers and [`OVERHEAD`].
 pub(crate) const BLOCK: u32 = 1_440;
 /// Wire bytes of a full packet: 1500 and Ethernet's 38.
 const FRAME: f64 = 1_538.0;
 
-/// A link's capacity for UDP payload in full packets: the highest useful `rate`.
+/// A link's capacity for UDP payload in full packets.
 pub(crate) fn payload_ceiling(link: Rate) -> Rate {
     link.scale(f64::from(BLOCK + OVERHEAD) / FRAME)
 }

@@ -1,7 +1,4 @@
-//! Plots, and their drawing as SVG. The same numbers give the same bytes on every machine.
-//!
-//! Published, modelled and measured values differ in line and marker, not only in colour. The
-//! background is always white.
+//! Plots, drawn as SVG. The same numbers give the same bytes.
 
 use std::fmt;
 
@@ -14,7 +11,6 @@ const WIDTH: u32 = 860;
 const HEIGHT: u32 = 440;
 /// The width of the legend on the right.
 const LEGEND: u32 = 230;
-/// The height of a line of the legend.
 const LEGEND_LINE: i32 = 20;
 /// A linear axis whose values are all closer to zero than this shows 0 to 1.
 const LEAST: f64 = 1e-9;
@@ -63,9 +59,8 @@ pub enum Scale {
     Linear,
     /// Logarithmic; values of zero and below are omitted.
     Log,
-    /// By name: the value 0 is the first name, 1 the second. For the horizontal axis of bars, and
-    /// for both axes of a map. A map has coloured tiles; each series has one colour, which stands
-    /// for a range of values.
+    /// By name: the value 0 is the first name, 1 the second. Names on the horizontal axis give
+    /// bars; names on both axes give a map of tiles, coloured by series.
     Names(Vec<String>),
 }
 
@@ -128,7 +123,6 @@ impl Axis {
         Axis { label: label.into(), scale: Scale::Names(names) }
     }
 
-    /// The axis range that shows `values`.
     fn range(&self, values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
         if let Scale::Names(names) = &self.scale {
             return -0.5..names.len() as f64 - 0.5;
@@ -392,7 +386,6 @@ impl Look {
     }
 }
 
-/// Splits a label into lines that fit the legend.
 fn folded(label: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in label.split(' ') {

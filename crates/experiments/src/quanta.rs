@@ -12,7 +12,6 @@ use crate::quantity::{GOODPUT, LOSS, Quantity, ROUNDS, TIME, Unit};
 use crate::scenarios::vary;
 use crate::table::{Published, Row, Table, emulated_value};
 
-/// The experiments of this paper.
 pub(crate) const ALL: [&Experiment; 5] = [&FIG5, &FIG6, &FIG7, &FIRST_VERSION, &STREAMING];
 
 /// Section 4.1: "T_prop for Chicago to Amsterdam is 50ms".
@@ -28,7 +27,6 @@ fn payload_rate(mbps: f64) -> u64 {
 /// How the receiving program processes datagrams.
 struct Receiver {
     name: &'static str,
-    /// The name of the receive strategy.
     strategy: &'static str,
     /// The program's limit in Mbit/s of object data.
     takes: f64,
@@ -41,8 +39,8 @@ const APP_PERF: f64 = 643.0;
 /// Section 4.2: "This optimization can improve the throughput by 10% when the receiving host is
 /// slower than the network."
 const SCATTER_GAIN: f64 = 10.0;
-/// "Fake" RBUDP never moves the data, like iperf; with scatter/gather the data are moved once, like
-/// in app_perf; without it, twice.
+/// "Fake" RBUDP never moves the data, like iperf; RBUDP with scatter/gather moves the data once,
+/// like app_perf; naive RBUDP moves the data twice.
 const FIG5_RECEIVERS: [Receiver; 3] = [
     Receiver { name: "fake RBUDP", strategy: "fake", takes: IPERF },
     Receiver { name: SCATTER, strategy: "scatter", takes: APP_PERF },
@@ -74,7 +72,6 @@ fn blast_rows(
     ]
 }
 
-/// Figure 5.
 pub(crate) static FIG5: Experiment = Experiment {
     id: "quanta-fig5",
     title: "RBUDP from a fast host to a slow one: throughput against sending rate",
@@ -189,7 +186,6 @@ fn rate_figure(title: &str, series: Vec<Series>) -> Figure {
 const SENDER_LIMIT: f64 = 725.0;
 const FIG6_RATES: [u32; 8] = [100, 200, 300, 400, 500, 600, 700, 878];
 
-/// Figure 6.
 pub(crate) static FIG6: Experiment = Experiment {
     id: "quanta-fig6",
     title: "RBUDP from a slow host to a fast one: throughput against sending rate",
@@ -265,7 +261,6 @@ fn fig7_model(mbps: f64, loss: u64, megabytes: u64) -> Rbudp {
     Rbudp::new(size, rate, RTT, Span::ZERO, LossRatio::of(loss, 100), BLOCK)
 }
 
-/// Figure 7.
 pub(crate) static FIG7: Experiment = Experiment {
     id: "quanta-fig7",
     title: "RBUDP: throughput against payload size, without loss and with 12 % loss",

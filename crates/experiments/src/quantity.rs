@@ -33,7 +33,6 @@ const fn quantity(name: &'static str, unit: Unit) -> Quantity {
 /// Object bits delivered a second: over the whole transfer, or over the interval that the page
 /// names.
 pub(crate) const GOODPUT: Quantity = quantity("goodput", Unit::Rate);
-/// Goodput of all flows together.
 pub(crate) const AGGREGATE: Quantity = quantity("aggregate goodput", Unit::Rate);
 /// The time from the start to the end of a transfer.
 pub(crate) const TIME: Quantity = quantity("time", Unit::Seconds);

@@ -8,7 +8,6 @@ use crate::quantity::{TIME, WASTE};
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
-/// The experiments of this file.
 pub(crate) const ALL: [&Experiment; 1] = [&PATH_MEMORY];
 
 /// The link's rate in Mbit/s, and its loss in per mille.
@@ -51,7 +50,6 @@ fn case(name: String, megabits: u64, one_way: u64, loss: u64, rate: Option<u64>)
     Case::simulated(name, variant, "the emulator's copies keep no memory of paths")
 }
 
-/// The page.
 pub(crate) static PATH_MEMORY: Experiment = Experiment {
     id: "path-memory",
     title: "A copy over a remembered path (RFC 9959)",

@@ -8,13 +8,11 @@ use crate::catalogue::{self, Paper};
 use crate::experiment::Experiment;
 use crate::page::File;
 
-/// The index's own page within the folder.
 const INDEX: &str = "README.md";
 const BEGIN: &str = "<!-- The lines below are made by `longhaul reproduce`. -->";
 const END: &str = "<!-- The lines above are made by `longhaul reproduce`. -->";
 
-/// The results folder of the repository that contains `from`: `results` in the nearest
-/// ancestor that has an `ARCHITECTURE.md`. `None` if there is no such folder.
+/// Finds the results folder: `results` beside the nearest `ARCHITECTURE.md` at or above `from`.
 pub fn find(from: &Path) -> Option<PathBuf> {
     let upwards = from.ancestors().find(|folder| folder.join("ARCHITECTURE.md").is_file());
     upwards.map(|folder| folder.join("results")).filter(|results| results.is_dir())
@@ -71,7 +69,6 @@ pub fn index(page: &str, experiments: &[&Experiment]) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{papers}{END}{after}"))
 }
 
-/// An experiment's row: its page, its place in the paper, its title.
 fn row(Experiment { id, title, source, .. }: &Experiment) -> String {
     let place = source.rsplit_once("), ").map_or("", |(_, place)| place);
     // The index omits the remark that may follow the place.
@@ -152,7 +149,6 @@ mod tests {
         assert!(text.contains(&row(all[1])) && !text.contains(&row(all[0])), "{text}");
         assert!(!text.contains("### GTP"), "{text}");
         assert_eq!(write_index(&results, &all).unwrap(), 0);
-        // An index without the marker lines is an error and stays as it is.
         fs::write(results.join(INDEX), "mine").unwrap();
         assert!(write_index(&results, &all).is_err());
     }

@@ -1,8 +1,5 @@
-//! The scenarios of all tables and figures: the files of `scenarios/`, and their variations for
-//! single cases.
-//!
-//! Paths, hosts and flows of an experiment are defined only in these files, so `longhaul sim` and
-//! `longhaul emulate` run what the pages show. The binary contains the files.
+//! The scenarios of experiments: files of `scenarios/`, which the binary contains, and their
+//! variations for single cases.
 
 use std::fmt::Display;
 
@@ -15,7 +12,7 @@ macro_rules! files {
     };
 }
 
-/// Every scenario file of an experiment: its name without `.toml`, its text.
+/// The embedded scenario files: name without `.toml`, and text.
 const FILES: &[(&str, &str)] = files!(
     "auto-grid"
     "compare-1g" "compare-1g-bbr"
@@ -41,21 +38,18 @@ pub struct Variant {
     /// Changed keys of the file and their values, as for `longhaul sim --sweep`.
     pub settings: Vec<(String, String)>,
     /// The names of the flows to run; empty for all. An entry of the file that defines several
-    /// flows is selected by the entry's name.
+    /// flows is selected by its own name.
     pub only: Vec<String>,
 }
 
-/// The unchanged file called `file`.
 pub(crate) fn vary(file: &'static str) -> Variant {
     Variant { file, settings: Vec::new(), only: Vec::new() }
 }
 
-/// The text of the file called `file`, if an experiment runs it.
 pub(crate) fn text(file: &str) -> Option<&'static str> {
     FILES.iter().find(|(name, _)| *name == file).map(|(_, text)| *text)
 }
 
-/// The names of all files that are part of the binary.
 #[cfg(test)]
 fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)

@@ -10,7 +10,6 @@ use crate::quantity::{GOODPUT, Quantity, Unit, WASTE};
 use crate::scenarios::vary;
 use crate::table::{Aim, Row, Table};
 
-/// The experiments of this file.
 pub(crate) const ALL: [&Experiment; 1] = [&COMPARE];
 
 const LINK: Rate = Rate::from_mbps(1_000);
@@ -63,10 +62,9 @@ fn capacity() -> f64 {
 /// The aims for large objects: the share of the available capacity, and the waste.
 fn aims(flow: &str, megabytes: u64, loss: u64) -> (Option<Aim>, Option<Aim>) {
     let share = loss as f64 / 1e3;
-    // Percentage of data that must be sent again because of loss.
+    // Data sent again because of loss, in per cent of the object.
     let repaired = 100.0 * share / (1.0 - share);
-    // Percentage of data that a sender without pauses sends in the last round trip, until the
-    // report that everything has arrived reaches the sender.
+    // Data that a sender without pauses sends in the last round trip, in per cent of the object.
     let round = 100.0 * capacity() * RTT / (megabytes as f64 * 8.0);
     match flow {
         _ if megabytes < 3_000 => (None, None),
@@ -77,7 +75,6 @@ fn aims(flow: &str, megabytes: u64, loss: u64) -> (Option<Aim>, Option<Aim>) {
     }
 }
 
-/// A case's goodput as a share of C·(1 − L), in per cent.
 fn share(outcomes: &Outcomes, case: &str, loss: u64) -> Option<f64> {
     let possible = capacity() * (1.0 - loss as f64 / 1e3);
     outcomes.first(case, |flow| 100.0 * flow.goodput() / possible)
@@ -123,7 +120,6 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
     vec![figure(SIZES[0], "300"), figure(SIZES[1], "3000")]
 }
 
-/// The table of all protocols.
 pub(crate) static COMPARE: Experiment = Experiment {
     id: "compare-1g",
     title: "Every protocol over 1 Gbit/s and 100 ms, at four losses, compared with TCP",

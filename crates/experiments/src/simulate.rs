@@ -81,11 +81,10 @@ pub fn one(scenario: &Scenario) -> Result<CaseOutcome, SimError> {
     Ok(CaseOutcome { flows: flows.collect() })
 }
 
-/// A transfer ends when its sender knows that everything has arrived: the papers' tools measure
-/// that time, and RBUDP's equation 2 counts it.
 fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> CaseFlow {
     let accounts = &flow.accounts;
-    // Data for a disk may be written after the sender knows of their arrival.
+    // As in RBUDP's equation 2, a transfer ends when its sender knows that everything has arrived.
+    // The receiver's disk may finish later.
     let end = flow.known.max(flow.finished).unwrap_or(ended);
     let lost = accounts.dropped + accounts.socket_lost;
     // Plain UDP has no loss reports; iperf's receiver counts missing datagrams.
@@ -108,7 +107,6 @@ fn of_flow(flow: &sim::FlowOutcome, ended: Time) -> CaseFlow {
     }
 }
 
-/// The samples between consecutive points.
 fn series(flow: &sim::FlowOutcome) -> Vec<Sample> {
     let mut before = sim::Point { at: flow.started, ..sim::Point::default() };
     let mut samples = Vec::new();

@@ -48,7 +48,6 @@ pub struct Row {
     pub run: Option<usize>,
 }
 
-/// Returns the emulated value of a case, if one of the tables has it.
 pub(crate) fn emulated_value(tables: &[Table], case: &str, quantity: Quantity) -> Option<f64> {
     let mut rows = tables.iter().flat_map(|table| &table.rows);
     rows.find(|row| row.case == case && row.quantity == quantity)?.emulated
@@ -114,7 +113,6 @@ impl Aim {
         }
     }
 
-    /// Whether `value` meets the aim.
     pub(crate) fn is_met(self, value: f64) -> bool {
         match self {
             Aim::AtLeast(bound) => value >= bound,
@@ -152,7 +150,6 @@ impl Row {
         Row { published: Some(published), ..self }
     }
 
-    /// Marks the row as fitted.
     pub(crate) fn fitted(self) -> Row {
         Row { fitted: true, ..self }
     }
@@ -167,8 +164,6 @@ impl Row {
         Row { aim: Some(aim), ..self }
     }
 
-    /// Returns whether the simulated and the emulated value meet the aim, in words; empty without
-    /// an aim.
     fn met(&self) -> String {
         let Some(aim) = self.aim else { return String::new() };
         let say = |value: Option<f64>, of: &str| {
@@ -303,11 +298,8 @@ fn line(cells: impl Iterator<Item = String>) -> String {
 /// A row's values on a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// The simulated value.
     pub simulated: String,
-    /// The emulated value.
     pub emulated: String,
-    /// The emulated value's run.
     pub run: String,
 }
 
@@ -341,7 +333,6 @@ pub(crate) fn cells(page: &str) -> Vec<Cells> {
     rows
 }
 
-/// The values of each row of a page's tables.
 pub(crate) fn read(page: &str) -> BTreeMap<Key, Said> {
     let said = |row: Cells| {
         let cell = |column: Column| row.get(column.heading()).to_owned();

@@ -15,7 +15,6 @@ use crate::plot::{Axis, Origin, Plot, Series};
 use crate::quantity::{Quantity, Unit};
 use crate::table::{Row, Table};
 
-/// The experiments of this file.
 pub(crate) const ALL: [&Experiment; 1] = [&FEC];
 
 /// Updates a second.
@@ -86,8 +85,8 @@ fn path(rate: u64, rtt: u64, loss: (u32, u32)) -> Vec<(String, UpdatesRun)> {
     carriers.map(run).collect()
 }
 
-/// The updates of an experiment that are also run in real time, by name. Each list has the runs of
-/// one path, which run at the same time. Only `quanta-fec` has any.
+/// Returns the runs of an experiment in real time, by name; the runs of one list run at the same
+/// time. Only `quanta-fec` has any.
 pub fn in_real_time(experiment: &Experiment) -> Vec<Vec<(String, UpdatesRun)>> {
     let mut paths = Vec::new();
     for rate in REAL.into_iter().filter(|_| experiment.id == FEC.id) {
@@ -172,7 +171,6 @@ fn figures() -> Vec<Figure> {
     vec![Figure { name: "delay", plot }]
 }
 
-/// The page.
 pub(crate) static FEC: Experiment = Experiment {
     id: "quanta-fec",
     title: "State updates by TCP, UDP, and UDP with repairs",

@@ -107,7 +107,6 @@ impl Client {
         request.call().map_err(|error| Error::of_request(host, error))
     }
 
-    /// Returns the error of a reply with this status.
     pub(crate) fn refused(&self, status: u16, headers: &HeaderMap) -> Error {
         let (host, url) = (self.url.host(), cut(&self.url.to_string()));
         match status {

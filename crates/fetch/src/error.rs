@@ -39,7 +39,6 @@ impl Error {
         Error { advice: Some(advice.into()), ..self }
     }
 
-    /// Returns the error of a request to `host` that failed with `error`.
     pub(crate) fn of_request(host: &str, error: ureq::Error) -> Error {
         let lost = |why: String| Error::new(Kind::Lost, format!("{host}: {why}"));
         match error {

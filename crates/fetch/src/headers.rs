@@ -4,7 +4,6 @@ use std::time::SystemTime;
 
 use ureq::http::HeaderMap;
 
-/// Returns the value of a field, if it is plain text.
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
@@ -37,7 +36,6 @@ pub(crate) fn etag(headers: &HeaderMap) -> Option<String> {
     (is_strong && value.len() <= 1024).then(|| value.to_owned())
 }
 
-/// Returns the time of the last modification.
 pub(crate) fn modified(headers: &HeaderMap) -> Option<SystemTime> {
     httpdate::parse_http_date(text(headers, "last-modified")?.trim()).ok()
 }

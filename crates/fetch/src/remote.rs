@@ -63,8 +63,7 @@ impl Remote {
     }
 
     /// Returns a text that identifies this version of the file at the address that the client
-    /// requested. Versions with equal texts count as equal. `None` if the server reports neither a
-    /// strong `ETag` nor a modification time.
+    /// requested. `None` if the server reports neither a strong `ETag` nor a modification time.
     pub fn version(&self, client: &Client) -> Option<String> {
         let (url, size) = (client.url(), self.size);
         match (&self.etag, self.modified) {
@@ -77,8 +76,8 @@ impl Remote {
         }
     }
 
-    /// Returns whether the reply with `headers` may be of this version: each of a strong `ETag` and
-    /// `Last-Modified` is missing or equal.
+    /// Returns whether a reply with `headers` can be of this version: its strong `ETag` and its
+    /// `Last-Modified` are missing or equal.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let etag = headers::etag(headers);
         let modified = headers::modified(headers);
@@ -86,7 +85,6 @@ impl Remote {
     }
 
     /// Returns the value of `If-Range`, so that the server sends a range only of this version.
-    /// `None` if the server reported neither a strong `ETag` nor a modification time.
     fn validator(&self) -> Option<String> {
         self.etag.clone().or_else(|| self.modified.map(httpdate::fmt_http_date))
     }
@@ -157,8 +155,7 @@ impl Client {
         Ok(remote)
     }
 
-    /// Asks for the digest with a HEAD request. `None` if the server refuses the request, describes
-    /// another version, or sends no digest.
+    /// Asks for the digest with a HEAD request.
     fn digest_by_head(&self, remote: &Remote, want: (&str, &str)) -> Option<Digest> {
         let reply =
             self.send(true, &remote.at, &[want, ("want-digest", "sha-256, md5;q=0.5")]).ok()?;
@@ -217,8 +214,7 @@ impl Client {
     }
 }
 
-/// Returns the error for a reply that does not answer the request: "the server sent" and `what`. A
-/// retry may get a correct reply.
+/// Returns the error for a reply that does not answer the request; a retry may get a correct reply.
 fn lie(url: &Url, what: String) -> Error {
     Error::new(Kind::Lost, format!("{}: the server sent {what}", url.host()))
 }

@@ -26,7 +26,8 @@ impl Url {
         })
     }
 
-    /// Parses an address as a user writes it. Spaces and characters beyond ASCII are encoded.
+    /// Parses an address as a user writes it. Spaces and non-ASCII characters of the path are
+    /// encoded.
     ///
     /// # Errors
     /// [`Kind::Usage`]: no scheme or host, an invalid user, port or path, or more than 8 KiB.
@@ -81,7 +82,6 @@ impl Url {
         self.uri.authority().map_or("", |authority| authority.as_str())
     }
 
-    /// Returns the path without the query.
     pub(crate) fn path(&self) -> &str {
         self.uri.path()
     }

@@ -1,10 +1,8 @@
-//! The files that a transfer may contain, derived from the request alone.
+//! The entries that a manifest may have, derived from the request alone.
 //!
-//! The sender describes its object in a manifest, and a hostile sender can list any name there. So
-//! the receiver compares the manifest with the request before it opens the destination
-//! (CVE-2019-6111 is the same attack on scp). The rules follow [`source`](super::source): a name
-//! without a trailing slash is the entry itself, and `folder/` is the content of the folder.
-//! Filters apply only below the names of the request.
+//! A hostile sender can list any name in its manifest (CVE-2019-6111 is this attack on scp). So the
+//! receiver compares the manifest with the request before it opens the destination. In a request, a
+//! name without a trailing slash is the entry itself, and `folder/` is the content of the folder.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -142,7 +140,6 @@ fn distrusted(what: String) -> Error {
         .advise("nothing was written; ask the server's administrator why it sends this")
 }
 
-/// Returns the kind and path of an entry for an error.
 fn shown(manifest: &Manifest, number: u32) -> String {
     let kind = match manifest.entries()[number as usize].kind {
         Kind::File { .. } => "the file",
@@ -192,7 +189,7 @@ mod tests {
         Asked::pull(&paths, recursive, filters).expect("the filters are globs")
     }
 
-    /// Returns all kinds of lists that a sender might send, each of them valid.
+    /// Valid lists that a sender might send.
     fn offers() -> Vec<(Shape, Vec<&'static str>)> {
         use Shape::{Contents, File, Named, Several};
         vec![
@@ -219,7 +216,6 @@ mod tests {
         ]
     }
 
-    /// Returns the indexes of the admitted offers.
     fn admitted(asked: &Asked) -> Vec<usize> {
         let admits = |(shape, entries): &(Shape, Vec<&str>)| {
             asked.admits(&manifest(*shape, entries)).is_ok()

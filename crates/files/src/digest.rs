@@ -3,8 +3,7 @@
 //!
 //! BLAKE3 is a tree over pieces of 1024 bytes. The left subtree of each node holds the largest
 //! possible power of two of pieces (BLAKE3 paper, section 2.1). So each aligned mebibyte is a
-//! subtree. The chaining value of a subtree can be computed as soon as the subtree's bytes are
-//! present, in any order of subtrees. The root follows from these values alone.
+//! subtree, whose value follows from its own bytes, and the root follows from these values.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +21,8 @@ pub(crate) fn packed_value(content: &[u8]) -> Digest {
 }
 
 /// Returns the value of chunk `chunk` (numbered from the start of the file) of a file of
-/// `file_size` bytes. If the file has only this chunk, the value is the root hash. If the file has
-/// more chunks, the value is the chaining value of the chunk's subtree.
-///
-/// `content` must be the whole content of that chunk, at least one byte unless the file is empty.
+/// `file_size` bytes. If the file has only this chunk, the value is the root hash; otherwise it is
+/// the chaining value of the chunk's subtree. `content` must be the chunk's whole content.
 pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
     if file_size <= CHUNK {
         return packed_value(content);
@@ -35,8 +32,7 @@ pub fn file_value(file_size: u64, chunk: u64, content: &[u8]) -> Digest {
 
 /// Merges the values of a file's chunks, given in any order, into the file's root.
 ///
-/// Aligned pairs merge as soon as both are present, so memory is O(log n) plus one value for each
-/// gap.
+/// Aligned pairs merge as soon as both are present, so chunks in order need O(log n) memory.
 #[derive(Clone, Debug)]
 pub struct RootBuilder {
     chunks: u64,
@@ -110,8 +106,8 @@ pub fn stream_value(chunk: u64, content: &[u8]) -> Digest {
 /// Merges the values of a stream's chunks into the stream's root. The number of chunks is not known
 /// in advance.
 ///
-/// The merge at the root differs from other merges. So a subtree is merged only when the next chunk
-/// has arrived. Memory is O(log n) plus the values of early chunks.
+/// The merge at the root differs from other merges, so a chunk is merged only when the next chunk
+/// has arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamRoot {
     /// The number of the first missing chunk.
@@ -149,7 +145,6 @@ impl StreamRoot {
         self.subtrees.push(value);
     }
 
-    /// Returns whether chunk `chunk` was given.
     pub(crate) fn has(&self, chunk: u64) -> bool {
         chunk < self.next || self.early.contains_key(&chunk)
     }
@@ -172,7 +167,7 @@ impl StreamRoot {
     }
 }
 
-/// A BLAKE3 hash over values numbered from zero that arrive nearly in order.
+/// The BLAKE3 hash over a sequence of values, which may arrive in any order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceHasher {
     hasher: blake3::Hasher,
@@ -181,7 +176,7 @@ pub(crate) struct SequenceHasher {
 }
 
 impl SequenceHasher {
-    /// Adds value `number`. A repeated value changes nothing.
+    /// Adds value `number`, counted from zero.
     pub(crate) fn give(&mut self, number: u64, value: Digest) {
         if number < self.next {
             return;
@@ -297,7 +292,6 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
-        /// The root must not depend on the order. Random values replace the values of real chunks.
         #[test]
         fn any_order_gives_the_same_root(chunks in 1u64..200, seed in any::<u64>()) {
             let value = |n: u64| *blake3::hash(&n.to_le_bytes()).as_bytes();

@@ -1,7 +1,7 @@
 //! Creates, replaces, renames and removes single files and folders below a root. Each change is
 //! atomic for readers, with two exceptions: the removal of a folder with content, and a replacement
-//! of or by a folder. A name that is reserved for partial files is refused (`PermissionDenied`), an
-//! empty name too (`InvalidInput`).
+//! of or by a folder. A name that is reserved for partial files is refused with `PermissionDenied`,
+//! a path without a name with `InvalidInput`.
 
 use std::io;
 use std::path::Path;
@@ -25,7 +25,6 @@ pub fn look(place: &Place) -> io::Result<Named> {
     }
 }
 
-/// Returns the folder that holds `place`, and the name in it.
 fn parent_and_name(place: &Place) -> io::Result<(SharedFolder, Vec<u8>)> {
     let name = place.name().ok_or(io::ErrorKind::InvalidInput)?;
     if names::is_reserved(&name) {

@@ -16,8 +16,8 @@ pub enum FileErrorKind {
     Unfinished,
 }
 
-/// The suggested action for an [`Error`]. The advice as text names no flag of the command line. For
-/// `Recursive` and `FileOrMeasure`, a caller may name a flag instead.
+/// The suggested action for an [`Error`]. The texts of `Recursive` and `FileOrMeasure` name no
+/// flag, because flags belong to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// A sentence without a full stop.

@@ -29,21 +29,19 @@ const MAX_PATTERNS: usize = 10_000;
 const MAX_PATTERN: usize = 4096;
 /// Maximum bytes of all patterns.
 const MAX_BYTES: usize = 256 << 10;
-/// Maximum bytes of all compiled patterns: enough for about 4000 short patterns with a `*`.
+/// Maximum bytes of all compiled patterns.
 const MAX_COMPILED: usize = 24 << 20;
 /// Memory of a compiled pattern in addition to its reported size: allocations, and buffers for a
 /// search.
 const OVERHEAD: usize = 4 << 10;
-/// Maximum bytes of the search caches of all patterns. Without a limit, a hostile pattern could
-/// fill a cache of any size.
+/// Maximum bytes of the search caches of all patterns.
 const MAX_CACHES: usize = 16 << 20;
 /// Maximum bytes of the search cache of one pattern.
 const MAX_CACHE: usize = 1 << 20;
 
 /// Maximum number of listed paths of one copy.
 const MAX_ONLY: usize = 50_000;
-/// Maximum bytes of the listed paths. The request contains the paths, and a request has at most
-/// 1 MiB.
+/// Maximum bytes of the listed paths, which are part of the request.
 const MAX_ONLY_BYTES: usize = 512 << 10;
 
 /// Special characters of a glob.
@@ -131,7 +129,6 @@ impl CompiledFilters {
         Ok(CompiledFilters { globs, least, most, only })
     }
 
-    /// Returns whether the size limits include a file of `size` bytes.
     pub(crate) fn fits(&self, size: u64) -> bool {
         size >= self.least && self.most.is_none_or(|most| size <= most)
     }
@@ -201,7 +198,6 @@ impl Only {
         Ok(Some(only))
     }
 
-    /// Returns whether a listed path is below this folder.
     fn leads_on(&self, folder: &[u8]) -> bool {
         let inside = [folder, b"/"].concat();
         let mut next =
@@ -231,7 +227,6 @@ fn glob(filter: &Filter) -> Option<(bool, &str)> {
     }
 }
 
-/// Returns the range of file sizes that meet all limits.
 fn sizes(filters: &[Filter]) -> (u64, Option<u64>) {
     let (mut least, mut most) = (0, None);
     for filter in filters {
@@ -399,7 +394,6 @@ mod tests {
                     Test::Is(_) | Test::EndsWith(_) => unreachable!("it is a glob"),
                 })
                 .sum();
-            // The tolerance is a quarter.
             assert!(sum <= MAX_CACHES.min(count * MAX_CACHE) * 5 / 4, "{sum} bytes of {count}");
         }
     }

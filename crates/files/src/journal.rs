@@ -1,12 +1,10 @@
-//! The journal of a partial file: its verified chunks and their values (hashes). The journal
-//! survives a kill.
+//! The journal of a partial file: its verified chunks and their values (hashes). A kill does not
+//! destroy the journal.
 //!
-//! A record is appended after its chunk's data are on disk, so every readable record was true when
-//! it was written. If a record is lost, a later copy reads the chunk in the partial file and
-//! compares the chunk with the source. A journal of another version of the source, or of an older
-//! release, proves nothing: a later copy compares the whole partial file with the source. Records
-//! after the first torn or damaged record do not count. The journal is independent of protocol,
-//! rate and direction: any later copy of the file can resume from the journal.
+//! A record is appended after its chunk's data are on disk. Records after the first torn or damaged
+//! record do not count. A later copy compares each chunk without a record with the source. It
+//! compares all chunks if the journal belongs to another version of the source or to an older
+//! release.
 
 use super::CHUNK;
 use super::digest::Digest;
@@ -26,9 +24,7 @@ pub struct Header {
     pub size: u64,
     /// When the source file was last modified.
     pub modified: FileTime,
-    /// The stamp of the source file's version. A write changes the stamp, even if the modification
-    /// time is set back afterwards. Only a second write within one clock tick may leave the stamp
-    /// as it was.
+    /// The stamp of the source file's version.
     pub version: u64,
 }
 

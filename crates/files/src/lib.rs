@@ -82,7 +82,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns the memory use of this value in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (size_of::<Failure>() + self.path.len() + self.reason.len()) as u64
     }

@@ -39,8 +39,7 @@ pub struct Named {
 
 /// Calls `tell` with each name in the folder at `place`, in the system's order, until `tell`
 /// returns `false`. If `place` is not a folder, calls `tell` with its name only. Follows a link at
-/// `place` that leads to a folder; any other link is listed as a link. Stores no list: memory does
-/// not depend on the number of names.
+/// `place` that leads to a folder; any other link is listed as a link.
 ///
 /// # Errors
 /// `place` does not exist, or the system refuses (`File`).

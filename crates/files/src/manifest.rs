@@ -5,8 +5,8 @@
 //! Paths are bytes, because names need not be UTF-8. Entries are in the order of a walk: a folder,
 //! then its content.
 //!
-//! An entry stores its own name and the number of its folder. Paths are computed when needed, so
-//! memory does not grow with the depth of a tree.
+//! An entry stores its name and the number of its folder, so memory does not grow with the depth of
+//! the tree.
 
 mod check;
 mod listing;
@@ -53,7 +53,7 @@ pub trait ListMemory: fmt::Debug + Send {
     /// Reserves more memory if needed, so that the account has at least `bytes` in total.
     ///
     /// # Errors
-    /// There is not enough memory. The error names the needed amount.
+    /// There is not enough memory.
     fn hold(&mut self, bytes: u64) -> Result<(), Error>;
 }
 
@@ -308,13 +308,10 @@ impl Manifest {
         Manifest { folder_mode: mode.filter(|_| self.shape == Shape::Contents), ..self }
     }
 
-    /// Returns the permission bits of the source folder, if this is the content of a folder and the
-    /// source reported them.
     pub(crate) fn folder_mode(&self) -> Option<u32> {
         self.folder_mode
     }
 
-    /// Returns a manifest with the same files, but without their holes.
     pub(crate) fn without_holes(&self) -> Manifest {
         let mut filled = self.clone();
         for entry in &mut filled.entries {
@@ -365,9 +362,8 @@ impl Manifest {
         self.entries.iter().filter_map(Entry::size).sum()
     }
 
-    /// Returns whether entry `entry` starts on a chunk boundary and has a journal (a list of the
-    /// chunks that are on disk). This applies to files of [`LARGE`] bytes or more, and to the file
-    /// of a single-file object unless it is empty.
+    /// Returns whether entry `entry` starts on a chunk boundary and has a journal: files of
+    /// [`LARGE`] bytes or more, and the file of a single-file object unless it is empty.
     pub fn is_large(&self, entry: u32) -> bool {
         let size = self.entries.get(entry as usize).and_then(Entry::size);
         size.is_some_and(|size| size >= self.large_from())
@@ -388,7 +384,6 @@ fn whole(reason: &'static str) -> ManifestError {
 }
 
 fn at_path(path: &[u8], reason: &'static str) -> ManifestError {
-    // Show enough of a long path to identify the entry.
     let shown = String::from_utf8_lossy(path).chars().take(300).collect();
     ManifestError { entry: Some(shown), reason }
 }

@@ -1,6 +1,5 @@
-//! Names of longhaul's own files next to a user's files: partial files (copies that are
-//! incomplete), journals (lists of their verified chunks), new links before their rename, and marks
-//! of unfinished folders.
+//! Names of longhaul's own files next to a user's files: partial files, their journals, new links
+//! before their rename, and marks of unfinished folders.
 //!
 //! These names are reserved: no manifest may contain them, and every walk skips them. So a peer
 //! cannot send a forged journal.
@@ -18,40 +17,33 @@ const LINK: &str = ".lh-link";
 const RESTARTED: &str = ".lh-new";
 const UNFINISHED: &str = ".lh-tree";
 
-/// Returns the name of the partial file of `name`. A copy locks the partial file while it is open.
 pub(crate) fn partial(name: &[u8]) -> Vec<u8> {
     hidden_name(name, PARTIAL)
 }
 
-/// Returns the temporary name of a small file, which no later copy resumes. A copy does not write
-/// to such a file if another copy has created it.
+/// Returns the temporary name of a small file, which no later copy resumes.
 pub(crate) fn small(name: &[u8]) -> Vec<u8> {
     hidden_name(name, SMALL)
 }
 
-/// Returns a name that no other copy uses.
+/// Returns a temporary name with a random part.
 pub(crate) fn unique(name: &[u8]) -> Vec<u8> {
     hidden_name(name, &format!(".{:016x}{SMALL}", random()))
 }
 
-/// Returns a number that no other copy uses.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Returns the temporary name of the link `name`. A copy renames the complete link to `name`, over
-/// an existing entry.
 pub(crate) fn link(name: &[u8]) -> Vec<u8> {
     hidden_name(name, LINK)
 }
 
-/// Returns the name of the journal for the partial file of `name`.
 pub(crate) fn journal(name: &[u8]) -> Vec<u8> {
     hidden_name(name, JOURNAL)
 }
 
 /// Returns the name of the second partial file of `name`, which a copy writes after a failed sync.
-/// Later the second file replaces the first.
 pub(crate) fn restarted(name: &[u8]) -> Vec<u8> {
     hidden_name(name, RESTARTED)
 }
@@ -61,7 +53,6 @@ pub(crate) fn unfinished(name: &[u8]) -> Vec<u8> {
     hidden_name(name, UNFINISHED)
 }
 
-/// Returns whether `name` is reserved.
 pub(crate) fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(b".")
         && [PARTIAL, SMALL, LINK, JOURNAL, RESTARTED, UNFINISHED]

@@ -16,10 +16,10 @@ use longhaul_text::reason;
 /// A path, and the limit on the files that it may reach.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// A path of this host, with the rights of this process; used at the client.
+    /// A path of this host, with the rights of this process.
     Ambient(PathBuf),
-    /// A path that cannot leave a folder. The system refuses `..`, absolute names and links that
-    /// lead outside, even if a name changes between a check and a use.
+    /// A path that cannot leave a folder through `..`, an absolute name or a link, even if a name
+    /// changes between a check and a use.
     Within {
         /// The folder.
         root: Root,
@@ -62,7 +62,6 @@ impl Root {
         self.0.remove_dir_all(path)
     }
 
-    /// Renames `from` to `to`, both below this folder.
     pub(crate) fn rename_below(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.rename(from, &self.0, to)
     }
@@ -111,12 +110,12 @@ impl Place {
             || path == b".."
     }
 
-    /// Returns the last component of the path; `None` for `/`, `..` or an empty path.
+    /// Returns the name at the end of the path; `None` for an empty path, `/`, `.`, and a path that
+    /// ends with `..`.
     pub fn name(&self) -> Option<Vec<u8>> {
         self.path().file_name().map(|name| name.as_bytes().to_vec())
     }
 
-    /// Opens the folder at this place.
     pub(crate) fn folder(&self) -> io::Result<SharedFolder> {
         let here = |path: &Path| match path.as_os_str().is_empty() {
             true => PathBuf::from("."),
@@ -168,10 +167,6 @@ impl Place {
 
     /// Returns whether a copy may replace this place: it is a regular file, or nothing is there.
     /// Follows links.
-    ///
-    /// # Errors
-    /// The system's error, for example for a link that leads in a circle or out of the served
-    /// folder.
     pub(crate) fn may_be_replaced(&self) -> io::Result<bool> {
         let is_file = match self {
             Place::Ambient(path) => path.metadata().map(|found| found.is_file()),
@@ -224,7 +219,6 @@ impl Place {
         }
     }
 
-    /// Returns the place of the folder that holds this place.
     pub(crate) fn parent(&self) -> Place {
         let path = self.path().parent().unwrap_or(Path::new("")).to_owned();
         match self {

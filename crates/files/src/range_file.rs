@@ -1,5 +1,5 @@
 //! Reads ranges of one version of a regular file, and caches the values (BLAKE3 hashes or chaining
-//! values) of its chunks of 1 MiB.
+//! values) of its chunks.
 
 mod change;
 
@@ -16,9 +16,8 @@ use super::manifest::FileTime;
 use super::place::{Found, Place, file_error};
 use super::store::{self, Access, Attributes, FileKind, OpenFile, SharedFolder};
 
-/// Identifies one version of a file. The system sets the change time at each write. So a rewritten
-/// file has another stamp, whatever its modification time, unless the file system's clock shows the
-/// same time at both changes.
+/// Identifies one version of a file. A rewritten file has another stamp, unless the file system's
+/// clock shows the same time at both changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Device and inode.
@@ -31,8 +30,8 @@ pub struct Stamp {
     pub changed: FileTime,
 }
 
-/// Once a file's last change is older than this, a further change gets another change time. File
-/// systems take the time from a clock that ticks every 1 to 10 ms; some count seconds.
+/// Once a file's last change is older than this, a further change gets another change time, even on
+/// a file system that stores whole seconds.
 const SETTLED: Duration = Duration::from_secs(1);
 
 impl Stamp {
@@ -82,8 +81,7 @@ impl RangeFile {
             Found::Nothing { .. } => Err(wrong(store::not_found())),
             Found::Other { .. } if place.says_folder() => Err(wrong(store::not_a_folder())),
             Found::Other { parent, name, .. } => {
-                // The call does not block, even if a pipe has replaced the file. The kind of the
-                // opened file is checked below.
+                // The call does not block, even if a pipe has replaced the file.
                 let file = parent.open(&name, Access::Read).map_err(wrong)?;
                 let attributes = file.attributes().map_err(wrong)?;
                 if attributes.kind != FileKind::File {
@@ -146,10 +144,9 @@ impl RangeFile {
         error.advise("open it again to read its new version")
     }
 
-    /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value. The value comes
-    /// from the cache `known`, if an earlier read of this version has stored it there; otherwise it
-    /// is the hash of the bytes. The value of a file that changed less than a second ago is not
-    /// stored (`SETTLED`).
+    /// Fills `buf` with the complete chunk `chunk` and returns the chunk's value, from the cache
+    /// `known` if it is there. The value of a file that changed less than a second ago is not
+    /// cached.
     ///
     /// # Errors
     /// As [`RangeFile::read`].
@@ -239,7 +236,7 @@ impl ChunkValues {
         }
     }
 
-    /// Locks the cache. A panic of another reader leaves the cache consistent.
+    /// A panic of another reader leaves the cache consistent.
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! Reading at the sending end: chunks of the virtual object (all files of a copy, packed together),
-//! hashed while they are in the CPU's cache. A chunk's value is its digest.
+//! Reads and hashes the chunks of the virtual object (all files of a copy, packed together) at the
+//! sending end.
 //!
 //! Names work as in `rsync -a`: `folder` is the folder itself, so the paths of its entries start
 //! with the folder's name; `folder/` (and `.`, `..`) is the folder's content. With `recursive`, a
@@ -425,7 +425,6 @@ fn is_same(now: &Attributes, then: &Entry, version: u64) -> bool {
         && store::is_same_change(now.version(), version)
 }
 
-/// Walks one place.
 fn take(
     walk: &mut Walk,
     number: u16,
@@ -438,7 +437,6 @@ fn take(
     if place.name().is_some_and(|name| name.len() > names::NAME_MAX) {
         return Err(Refused::Place("its name is longer than 255 bytes".to_owned()));
     }
-    // With `recursive`, a link given without a trailing slash stays a link.
     let as_link = match (recursive && !contents, place.name()) {
         (true, Some(name)) => {
             let parent = place.parent().folder()?;
@@ -483,7 +481,6 @@ fn take(
     }
 }
 
-/// Returns the position of a given source in the walk.
 fn top(source: u16, name: &[u8]) -> Spot<'_> {
     Spot { source, folder: None, path: name }
 }

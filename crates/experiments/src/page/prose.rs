@@ -1,4 +1,4 @@
-//! Numbers in the prose of a page, taken from the tables above it.
+//! Numbers in the prose of a page, taken from the page's tables.
 //!
 //! A placeholder `{CASE | QUANTITY | COLUMN | DECIMALS}` is replaced by a cell's number. All parts
 //! but the case are optional; the defaults are the case's first quantity, the column `simulated`,
@@ -29,7 +29,6 @@ impl std::error::Error for ProseError {}
 const COLUMNS: [&str; 6] =
     ["published", "model", "simulated", "difference", "emulated", "from simulated"];
 
-/// Replaces a value that was not measured.
 const UNKNOWN: &str = "—";
 
 /// Fills the placeholders of `text` from the tables of `page`.
@@ -75,7 +74,7 @@ fn number(placeholder: &str, rows: &[Cells]) -> Result<String, String> {
 }
 
 /// Formats a number with commas between thousands, without a sign if it rounds to zero. Halves are
-/// rounded away from zero, as a reader of the table would round them.
+/// rounded away from zero.
 fn write(value: f64, decimals: usize) -> String {
     let scale = (0..decimals).fold(1.0, |scale, _| scale * 10.0);
     let text = format!("{:.decimals$}", (value.abs() * scale + 1e-9).round() / scale);
@@ -129,7 +128,6 @@ fn cells(name: &str, rows: &[Cells]) -> Result<Vec<f64>, String> {
     if found.is_empty() { Err(format!("'{name}' names no row")) } else { Ok(found) }
 }
 
-/// Whether `pattern` matches a case; `*` matches any text.
 fn matches(pattern: &str, case: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == case };
     let Some(case) = case.strip_prefix(start) else { return false };
@@ -249,7 +247,6 @@ mod tests {
         }
     }
 
-    /// Another test runs the quick experiments again; this one checks the prose of all pages.
     #[test]
     fn the_prose_of_committed_pages_agrees_with_their_tables() {
         let folder =

@@ -11,8 +11,8 @@ use crate::table::{Row, Table};
 const CAPACITIES: [u64; 3] = [10, 100, 1_000];
 const RTTS: [u64; 3] = [1, 10, 100];
 
-/// "Queue size max(BDP, 10 packets)". Ten packets of 1500 bytes are 15 kB, the larger queue if the
-/// product of `capacity` (Mbit/s) and `rtt` (ms) is below 15 kB.
+/// "Queue size max(BDP, 10 packets)", with packets of 1500 bytes. `capacity` is in Mbit/s, `rtt` in
+/// ms.
 pub(super) fn queue(capacity: u64, rtt: u64) -> &'static str {
     if capacity * rtt * 125 < 15_000 { "10 packets" } else { "1bdp" }
 }
@@ -21,7 +21,6 @@ fn grid_case(capacity: u64, rtt: u64) -> String {
     format!("{capacity} Mbit/s, {rtt} ms")
 }
 
-/// Figure 2.
 pub(super) static FIG2: Experiment = Experiment {
     id: "sabul-fig2",
     title: "SABUL: share of the capacity over capacity and round-trip time",
@@ -93,7 +92,6 @@ const ROUTES: [(&str, f64); 3] =
 /// The interval, in seconds, in which the flow has reached its rate.
 const SETTLED: (f64, f64) = (10.0, 20.0);
 
-/// Figure 5 and Table 1.
 pub(super) static FIG5: Experiment = Experiment {
     id: "sabul-fig5",
     title: "SABUL from Chicago to Amsterdam on three parallel routes",
@@ -144,7 +142,7 @@ pub(super) static FIG5: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// A way to build sender and receiver of a flow: its name, and its settings.
+/// A way to build a flow's sender and receiver: its name and its settings.
 type Ends = (&'static str, fn(Variant) -> Variant);
 /// "The receiver has its own protocol buffer to temporally store the received data before it is
 /// copied into an application buffer"; "control information is sent … using TCP" (3.2). The paper
@@ -171,7 +169,6 @@ fn ends_case(ends: &str, loss: u64) -> String {
     format!("{ends}, loss {} %", loss as f64 / 1e3)
 }
 
-/// Section 3.2: the receiver's buffer and the control connection.
 pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
     id: "sabul-ends",
     title: "SABUL with in-order delivery and control over TCP, as in its paper",

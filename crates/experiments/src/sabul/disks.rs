@@ -6,8 +6,7 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
-/// A transfer of Table 2: source and destination, the one-way delay, the disks' reading and writing
-/// rates in Mbit/s, and the published rate.
+/// A transfer of Table 2. Rates are in Mbit/s; the delay is one-way.
 struct Run {
     ends: &'static str,
     delay: &'static str,
@@ -42,7 +41,6 @@ const RUNS: [Run; 7] = [
 /// Why these cases are not emulated.
 const DISKS: &str = "the result depends on the disks, and emulated files are in memory";
 
-/// Table 2.
 pub(super) static TABLE2: Experiment = Experiment {
     id: "sabul-table2",
     title: "SABUL from disk to disk",

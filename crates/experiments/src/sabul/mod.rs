@@ -11,7 +11,6 @@ mod tcp;
 
 use crate::experiment::Experiment;
 
-/// The experiments of this paper.
 pub(crate) const ALL: [&Experiment; 9] = [
     &tcp::TCP,
     &alone::FIG2,

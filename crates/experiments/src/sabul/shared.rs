@@ -21,7 +21,6 @@ fn furthest(rates: &[f64]) -> f64 {
     rates.iter().map(|rate| 100.0 * (rate / equal - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// Each flow's goodput over time; the flows are labelled with `names`.
 fn over_time<const N: usize>(title: &str, flows: &[CaseFlow], names: [&str; N]) -> Figure {
     let series = flows.iter().zip(names).map(|(flow, name)| {
         let points = flow.series.iter().map(|sample| (sample.at, sample.goodput));
@@ -31,7 +30,6 @@ fn over_time<const N: usize>(title: &str, flows: &[CaseFlow], names: [&str; N]) 
     Figure { name: "", plot: Plot { title: title.into(), x, y, series: series.collect() } }
 }
 
-/// Figure 3.
 pub(super) static FIG3: Experiment = Experiment {
     id: "sabul-fig3",
     title: "Three SABUL flows of different round trips and initial rates on 1 Gbit/s",
@@ -87,13 +85,11 @@ fn grid_case(capacity: u64, rtt: u64) -> String {
     format!("{capacity} Mbit/s, {rtt} ms")
 }
 
-/// TCP's share of the total delivered data, in per cent.
 fn tcp_share(outcome: &CaseOutcome) -> f64 {
     let of = |name| outcome.flow(name).map_or(0.0, CaseFlow::goodput);
     100.0 * of(TCP) / (of(TCP) + of(SABUL)).max(f64::MIN_POSITIVE)
 }
 
-/// Figure 4.
 pub(super) static FIG4: Experiment = Experiment {
     id: "sabul-fig4",
     title: "SABUL's friendliness to TCP over capacity and round-trip time",
@@ -167,7 +163,6 @@ const LAN: &str = "2 TCP and 2 SABUL";
 /// The flows' names, in the scenario's order.
 const LAN_FLOWS: [&str; 4] = ["TCP 1", "TCP 2", "SABUL 1", "SABUL 2"];
 
-/// Figure 6.
 pub(super) static FIG6: Experiment = Experiment {
     id: "sabul-fig6",
     title: "Two TCP and two SABUL flows on a local network",
@@ -226,7 +221,6 @@ fn with_mice(background: usize) -> Variant {
     }
 }
 
-/// Figure 7.
 pub(super) static FIG7: Experiment = Experiment {
     id: "sabul-fig7",
     title: "500 short TCP connections against SABUL in the background",

@@ -41,7 +41,6 @@ fn case(window: &str, loss: &str) -> String {
 const PUBLISHED_PAIR: [(&str, &str, f64); 2] =
     [("from 0.4 ms away", "local", 890.0), ("from 110 ms away", "far", 3.5)];
 
-/// The TCP runs of the paper's introduction and of Table 3.
 pub(super) static TCP: Experiment = Experiment {
     id: "sabul-tcp",
     title: "TCP between Chicago and Amsterdam, alone and next to a local flow",

@@ -1,7 +1,6 @@
 //! The checks of a manifest, entry by entry in the order of a walk.
 //!
-//! Only the path of the current entry is kept as a whole. The work per entry is bounded by the
-//! bytes of its encoding and the length of one name, at any depth.
+//! The work for an entry does not grow with its depth.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -21,7 +20,6 @@ pub(super) struct Placed {
     pub(super) name_at: usize,
 }
 
-/// A check of a list of entries, one entry at a time.
 pub(super) struct Check {
     shape: Shape,
     /// The path of the last entry.
@@ -48,7 +46,6 @@ impl Check {
         }
     }
 
-    /// Returns the path of the last entry.
     pub(super) fn path(&self) -> &[u8] {
         &self.path
     }
@@ -131,10 +128,6 @@ impl Check {
         Ok(())
     }
 
-    /// Checks the complete manifest.
-    ///
-    /// # Errors
-    /// The entries do not match the shape.
     pub(super) fn end(&self) -> Result<(), &'static str> {
         match self.shape {
             Shape::File if self.count == 1 && self.last_is_file => Ok(()),

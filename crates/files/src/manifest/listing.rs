@@ -24,12 +24,10 @@ impl Listing {
         number
     }
 
-    /// Returns the number of entries.
     pub(crate) fn len(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// Returns the path of an entry.
     pub(crate) fn path(&self, number: u32) -> Vec<u8> {
         super::path(&self.entries, &self.names, number)
     }
@@ -126,7 +124,6 @@ fn permute<T>(items: &mut [T], mut ranks: Vec<u32>) {
 }
 
 impl Manifest {
-    /// Checks entries that are in the manifest's order.
     fn check(&self) -> Result<(), ManifestError> {
         let mut check = Check::new(self.shape);
         let mut rest = Vec::new();

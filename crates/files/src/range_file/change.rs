@@ -10,8 +10,7 @@ use crate::store::{self, Access, FileKind, SharedFolder};
 
 impl RangeFile {
     /// Opens the file at `place` for reads and changes in place, and creates it if it is missing.
-    /// The file is locked until the value is dropped. So, if the file system has locks, longhaul
-    /// never has two writers of a file.
+    /// The file is locked until the value is dropped, if the file system has locks.
     ///
     /// # Errors
     /// An error of the kind `File`: `place` is not a regular file, the system refuses, another
@@ -87,7 +86,7 @@ impl RangeFile {
         self.renew(end.max(self.stamp.size))
     }
 
-    /// Truncates the file to `len` bytes, or extends it with zeros that take no disk space.
+    /// Truncates the file to `len` bytes, or extends it with zeros.
     ///
     /// # Errors
     /// As [`RangeFile::write`].

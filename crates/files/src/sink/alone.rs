@@ -1,6 +1,5 @@
 //! Locks on folders while a copy runs. Each of two copies of a tree into one place would lock files
-//! that the other needs, so neither would be complete. So the second copy is refused, as for a
-//! single file.
+//! that the other needs, so neither would be complete. So the second copy is refused.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,9 +13,8 @@ use crate::manifest::Shape;
 use crate::place::file_error;
 use crate::store::{Folder, SharedFolder};
 
-/// A copy of several top folders locks at most this many of them, and so does each of several
-/// sources that share their locks ([`Together`]). A second run of the same command fails at the
-/// first lock anyway.
+/// Maximum number of top folders that one copy locks. A second run of the same command fails at the
+/// first lock.
 const MOST: usize = 32;
 
 /// A folder that is locked until drop.
@@ -25,16 +23,14 @@ pub(super) struct Alone {
     _handle: SharedFolder,
 }
 
-/// All top folders that the sources of one command have locked. The folders stay locked until the
-/// command ends, so another command cannot lock them after one source ends and before the next
-/// begins.
+/// The top folders that the sources of one command have locked. They stay locked until the command
+/// ends, so no other command locks them between two sources.
 #[derive(Debug, Default)]
 pub struct Together {
     locked: Mutex<BTreeMap<(u64, u64), Alone>>,
 }
 
 impl Together {
-    /// Locks a folder for all sources, unless a source has locked the folder already.
     fn lock(&self, folder: &dyn Folder) -> io::Result<()> {
         let identity = folder.attributes()?.identity;
         // No thread panics while it holds the mutex.
@@ -50,9 +46,6 @@ impl Sink {
     /// Locks the entry `number` for this copy or this command, if it is a top folder of the copy.
     /// A copy of only a folder's content (`folder/`) locks no folder: several such copies may write
     /// into one destination.
-    ///
-    /// # Errors
-    /// Another copy has locked the folder.
     pub(super) fn have_alone(&mut self, number: u32) -> Result<(), Error> {
         if self.options.dry_run || self.alone.len() >= MOST || !self.is_top(number) {
             return Ok(());

@@ -6,7 +6,6 @@ use crate::Entry;
 use crate::manifest::FileTime;
 use crate::store::{Attributes, File, FileKind, Folder};
 
-/// Mode of a partial file.
 pub(super) const PARTIAL_FILE: u32 = 0o600;
 
 /// Mode of a folder under construction. The sticky bit has no effect on a folder that only its
@@ -17,15 +16,12 @@ pub(super) const UNFINISHED_FOLDER: u32 = 0o1700;
 /// The set-group-ID bit, which a folder inherits from the folder that holds it.
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// Returns whether an unfinished copy has created a folder.
 pub(super) fn is_unfinished(found: &Attributes) -> bool {
     found.mode & !SET_GROUP_ID == UNFINISHED_FOLDER && found.is_own()
 }
 
-/// The source's attributes that a copy keeps. Unless `modified` is set, a copy keeps the
-/// modification times of files, because a later run compares files by these times. Without
-/// `permissions`, a new file or folder gets the source's mode minus the umask, and a file that
-/// replaces another gets the mode of the old file.
+/// The source's attributes that a copy keeps. Without `permissions`, a new file or folder gets the
+/// source's mode minus the umask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
     pub(super) permissions: bool,

@@ -33,12 +33,10 @@ impl Bits {
         self.count < before
     }
 
-    /// Adds the numbers of `run` that are below the limit.
     pub(super) fn insert_run(&mut self, run: Range<u64>) {
         self.change(run, |word, run| word | run);
     }
 
-    /// Removes a run of numbers.
     pub(super) fn remove_run(&mut self, run: Range<u64>) {
         self.change(run, |word, run| word & !run);
     }
@@ -60,7 +58,6 @@ impl Bits {
         self.count == 0
     }
 
-    /// Returns how many numbers are present.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

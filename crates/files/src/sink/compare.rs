@@ -10,10 +10,9 @@ use crate::digest::{self, Digest};
 use crate::error::{Error, FileErrorKind};
 
 impl Sink {
-    /// Processes the sender's answer to one [`Compare`](super::Compare) of the plan. For each value
-    /// of the [`Compare`](super::Compare), the answer says whether the source has the same value.
-    /// Returns the chunks of the virtual object that need not be sent. If such a chunk must be sent
-    /// after all, [`Sink::take_changed`] returns it.
+    /// Processes the sender's answer to one [`Compare`](super::Compare) of the plan. Returns the
+    /// chunks of the virtual object that need not be sent. If such a chunk must be sent after all,
+    /// [`Sink::take_changed`] returns it.
     ///
     /// # Errors
     /// The answer was not requested or has the wrong length (`Request`); else as
@@ -138,8 +137,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Keeps a file whose content equals the source's; sets its time, and also its permissions if
-    /// the copy keeps permissions.
+    /// Keeps a file whose content equals the source's, and repairs its attributes.
     fn leave_final(&mut self, entry: u32, basis: &Basis) -> io::Result<()> {
         let manifest = self.ground.manifest.clone();
         self.keep.repair(basis.file(), &manifest.entries()[entry as usize])?;

@@ -48,8 +48,6 @@ impl Ground {
         options: &SinkOptions,
     ) -> Result<Ground, Error> {
         if options.make_path {
-            // Whether the destination is the folder for all entries; if not, `top` is the new name
-            // of the top entry.
             let (goes_inside, top) = match manifest.shape() {
                 Shape::Several => (true, None),
                 Shape::File if place.says_folder() => (true, None),
@@ -181,7 +179,7 @@ impl Ground {
         Ok(Ground { top: Some(name), ..Ground::below(parent, place, manifest) })
     }
 
-    /// Returns the same ground with separate handles.
+    /// Returns a ground with separate handles and without the mark.
     pub(super) fn another(&self) -> Ground {
         Ground {
             manifest: self.manifest.clone(),
@@ -216,7 +214,6 @@ impl Ground {
         Ok((self.folders.at(folder)?, name.to_vec()))
     }
 
-    /// Returns the folder of a folder entry.
     pub(super) fn folder(&mut self, entry: u32) -> io::Result<&dyn Folder> {
         let manifest = self.manifest.clone();
         let path = manifest.path(entry);
@@ -349,7 +346,6 @@ fn no_file(is: &str, place: &Place) -> Error {
     Error::new(FileErrorKind::File, what).at(place.named()).advise(Advice::FileOrMeasure)
 }
 
-/// Returns whether the first entry is a folder that holds all others.
 fn is_top_a_folder(manifest: &Manifest) -> bool {
     manifest.entries().first().is_some_and(|top| top.kind == Kind::Folder)
 }

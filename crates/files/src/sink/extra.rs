@@ -1,9 +1,9 @@
 //! Names at the destination that the source lacks. A plan counts or lists them; a copy with
 //! deletion removes them at its end.
 //!
-//! The walk passes through the destination and the manifest (the source's list of files) in
-//! parallel. Both have the same order, so the walk needs no table of names. The walk opens each
-//! folder by its parent's handle, does not follow links, and does not enter other file systems.
+//! The walk passes through the destination and the manifest in parallel. Both have the same order,
+//! so the walk needs no table of names. It opens each folder by its parent's handle, does not
+//! follow links, and does not enter other file systems.
 //!
 //! Other copies may work in the same folders. Entries that appeared or changed since this copy
 //! began may belong to other copies, so they stay. Their change time (ctime) decides, because no
@@ -91,7 +91,6 @@ impl Extra {
         Ok(Extra { filters, most: delete.most, is_incomplete: false, begun: None })
     }
 
-    /// Checks that the planned names may be removed.
     fn check(&self, manifest: &Manifest, planned: &Deleted, place: &Place) -> Result<(), Error> {
         let count = planned.count;
         let refuse = |what: String| Err(Error::new(FileErrorKind::File, what).at(place.named()));
@@ -281,7 +280,6 @@ impl<'a> Walk<'a> {
         Ok(self.deleted)
     }
 
-    /// Enters a folder of the destination.
     fn enter(&mut self, path: Vec<u8>, entry: Option<u32>, is_extra: bool) {
         let device = &mut self.device;
         let names = self.folders.at(&path).and_then(|folder| {
@@ -322,14 +320,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Records that something stays in the innermost folder.
     fn keep(&mut self) {
         if let Some(level) = self.stack.last_mut() {
             level.keeps = true;
         }
     }
 
-    /// Examines a name of the innermost folder.
     fn name(&mut self, name: &[u8]) {
         let Some(level) = self.stack.last() else { return };
         let (is_extra, entry) = (level.is_extra, level.entry);
@@ -515,8 +511,6 @@ mod tests {
         }
     }
 
-    /// Names at the destination changed after the plan was made. (A plan fails on an entry of
-    /// another kind.)
     #[test]
     fn an_entry_of_another_kind_than_the_source_s_stays_with_its_content() {
         let top = tempfile::tempdir().unwrap();

@@ -1,6 +1,5 @@
 //! A large file in progress: its partial file, its journal (the list of the chunks that are on
-//! disk), and its root (the hash of the whole file). The value of a chunk is its chaining value in
-//! the file's BLAKE3 tree; if the file has only one chunk, the value is the file's hash.
+//! disk), and its root (the hash of the whole file).
 
 mod read_back;
 mod restart;
@@ -54,13 +53,11 @@ pub(super) struct Large {
     root: RootBuilder,
     /// The verified chunks.
     have: Bits,
-    /// The number of missing chunks.
     missing: u64,
     /// Chunks verified since the last write to the journal.
     pending: Vec<(u64, Digest)>,
-    /// Chunks that match their records in a journal that proves nothing, because it belongs to
-    /// another version of the source or because of `distrust`. [`Large::take_found`] need not write
-    /// these chunks again.
+    /// Chunks that match their records in the journal of another version of the source, or in a
+    /// journal that `distrust` rules out. [`Large::take_found`] need not write them again.
     stored: Bits,
     /// Chunks of the partial file that the source also has, according to the sender's answer.
     found: Vec<(u64, Digest)>,
@@ -149,7 +146,7 @@ impl Large {
     /// Resumes the data of an earlier run, if any. A chunk in the journal counts once it was read
     /// and matches its record. If `left` shows that the file is unchanged since an earlier attempt
     /// of this process, the chunk counts without a read. With `distrust`, no chunk counts before
-    /// the comparison with the source. `watch` counts each step, and may end the work.
+    /// the comparison with the source.
     pub(super) fn resume(
         number: u32,
         ground: &mut Ground,
@@ -219,7 +216,7 @@ impl Large {
     }
 
     /// Adds to `compare` the values of chunks that have content, are not verified, and are not in
-    /// `known`: most of these chunks have no record in the journal.
+    /// `known`.
     fn read_unrecorded(
         &self,
         file: &dyn File,
@@ -263,17 +260,14 @@ impl Large {
         Ok(())
     }
 
-    /// Returns the verified chunks.
     pub(super) fn verified(&self) -> Vec<Range<u64>> {
         self.have.runs(true)
     }
 
-    /// Returns whether chunk `chunk` is verified.
     pub(super) fn has(&self, chunk: u64) -> bool {
         self.have.has(chunk)
     }
 
-    /// Returns whether no chunk is missing.
     pub(super) fn is_whole(&self) -> bool {
         self.missing == 0
     }
@@ -287,7 +281,6 @@ impl Large {
         if self.have.has(last) { bytes - short } else { bytes }
     }
 
-    /// Writes a verified chunk.
     pub(super) fn write(
         &mut self,
         ground: &mut Ground,
@@ -398,8 +391,8 @@ impl Large {
         Ok(())
     }
 
-    /// Handles the result of a sync. After a failed sync the state of the disk is unknown. The
-    /// system marks the unwritten pages as clean, so a second sync would succeed and prove nothing.
+    /// Handles the result of a sync. A failed sync marks the unwritten pages as clean, so a second
+    /// sync would succeed and prove nothing.
     fn judge_sync(&mut self, synced: io::Result<()>) -> io::Result<()> {
         if synced.is_err() {
             self.lose_pending();
@@ -413,12 +406,10 @@ impl Large {
         self.has_lost = true;
     }
 
-    /// Returns whether a sync has failed. If so, the file must [restart](Large::restart).
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost
     }
 
-    /// Returns whether any chunk waits for a sync.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -494,9 +485,8 @@ impl Large {
         let is_it = |found: &store::Attributes| found.identity == identity;
         let locked = self.file.as_deref().filter(|_| partial::is_lockable(mode));
         partial::rename(folder, &names::partial(&name), &name, locked, is_it)?;
-        // After a failed sync, a folder keeps its unsynced entries, whereas a file loses unsynced
-        // content. So a second sync of the folder is useful, and the sync at the end of the copy is
-        // a third try.
+        // A failed sync loses a file's content, but not a folder's entries. So a second sync of the
+        // folder is useful.
         let is_name_synced = folder.sync().or_else(|_| folder.sync()).is_ok();
         // If the removal fails, the next copy to this name removes the journal.
         let _ = folder.remove(&names::journal(&name));
@@ -594,7 +584,6 @@ fn read_journal(ground: &mut Ground, number: u32, size: u64) -> io::Result<Optio
     }
     // The source may have shrunk since the journal was written.
     let bytes = file.read_start(Header::longest(size.max(found.size)));
-    // Treat an unreadable journal as missing.
     Ok(bytes.ok().and_then(|bytes| Journal::decode(&bytes)))
 }
 
@@ -636,7 +625,6 @@ mod tests {
         assert_eq!(HASHED_HOLES, 4_294_967_296);
     }
 
-    /// Returns a file of five chunks and seven bytes with a hole of two chunks.
     fn large() -> Large {
         let kind = crate::Kind::File { size: 5 * CHUNK + 7, sparse: true, holes: Box::new([1..3]) };
         Large::new(0, &Entry::new(kind, 0o600, FileTime::default()))
@@ -734,7 +722,6 @@ mod tests {
         assert_eq!(closed(&sink), [1], "64 may be open");
     }
 
-    /// Returns a disk, and a destination for the file `x` on it.
     fn ground() -> (crate::store::memory::Disk, Ground) {
         let disk = crate::store::memory::Disk::new(1);
         let root = crate::store::buffers::Store(disk.root());

@@ -1,8 +1,7 @@
 //! The partial files that earlier attempts of this process left behind.
 //!
-//! A journal lists the chunks of a partial file that were on disk when the journal was written. The
-//! file may have changed since, so a later run must read the chunks and compare them with the
-//! journal. After a short loss of connection the same process resumes, and need not read unchanged
+//! A later run must compare the chunks of a partial file with its journal, because the file may
+//! have changed. After a lost connection the same process resumes, and need not read unchanged
 //! files again.
 
 use std::collections::BTreeMap;
@@ -20,7 +19,6 @@ const MOST: usize = 4096;
 pub struct Left(Mutex<BTreeMap<(u64, u64), FileTime>>);
 
 impl Left {
-    /// Records that the file `identity` was left, modified at `modified`.
     pub(super) fn leave(&self, identity: (u64, u64), modified: FileTime) {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if left.len() < MOST || left.contains_key(&identity) {

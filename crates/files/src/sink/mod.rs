@@ -188,14 +188,13 @@ pub struct Sink {
     restarted: BTreeSet<u32>,
     /// Bytes written since the last sync.
     unsynced: u64,
-    /// The limit of `unsynced`.
     most_unsynced: u64,
     /// Whether the folders that this copy or an interrupted copy has created are synced.
     has_synced_folders: bool,
     failures: Vec<Failure>,
     /// The hash over the BLAKE3 hashes of whole large files, in the manifest's order.
     roots: SequenceHasher,
-    /// The hash over the values of packed chunks (which hold small files), in order.
+    /// The hash over the values of packed chunks, in order.
     packed: SequenceHasher,
     single_root: Option<Digest>,
     order: Order,
@@ -205,7 +204,6 @@ pub struct Sink {
     /// Entries that got their names in this run, and were not reported yet.
     named: Vec<u32>,
     written: u64,
-    /// Number of created folders.
     made_folders: u64,
     /// Whether a large file has its final name, but the folder's sync failed.
     has_unsynced_name: bool,
@@ -223,8 +221,7 @@ impl Sink {
     /// and checks the free space.
     ///
     /// `manifest_prefix_len` is the length of the encoded manifest if it is the first part of the
-    /// virtual object, else zero. If there are values to compare, this call reads and hashes the
-    /// existing data. `watch` counts the progress, and may cancel the work.
+    /// virtual object, else zero. `watch` counts the progress, and may cancel the work.
     ///
     /// # Errors
     /// The destination is missing, of the wrong kind, not writable, in use by another copy, or has
@@ -560,7 +557,6 @@ impl Sink {
 
 #[cfg(test)]
 impl Sink {
-    /// Sets the number of bytes between syncs.
     pub(crate) fn sync_every(&mut self, bytes: u64) {
         self.most_unsynced = bytes;
     }

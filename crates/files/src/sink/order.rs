@@ -23,12 +23,10 @@ impl Order {
         Order { larges: larges.collect(), manifest_chunks: object.manifest_chunks() }
     }
 
-    /// Returns the number of large files.
     pub(super) fn larges(&self) -> u64 {
         self.larges.len() as u64
     }
 
-    /// Returns the number of packed chunks.
     pub(super) fn packed(&self, object: &VirtualObject) -> u64 {
         let large = self.larges.last().map_or(0, |(_, chunks)| *chunks);
         object.chunks() - object.manifest_chunks() - large

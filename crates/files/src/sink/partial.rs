@@ -88,9 +88,6 @@ pub(super) fn open(folder: &dyn Folder, name: &[u8], create: bool) -> io::Result
 /// Removes the partial file `name`; with `identity`, only if the file has this identity. If
 /// possible, locks the file first, as every copy does before it renames or removes a partial file.
 /// So a file that another copy is about to rename stays.
-///
-/// # Errors
-/// `ResourceBusy` if another copy has locked the file; else the system's error.
 pub(super) fn remove_free(
     folder: &dyn Folder,
     name: &[u8],
@@ -116,9 +113,6 @@ pub(super) fn remove_free(
 
 /// Gives the partial file `partial` its final name, if `is_it` recognises the file. While `file` is
 /// locked, no other copy that can open the partial file removes it.
-///
-/// # Errors
-/// `ResourceBusy` if the file was removed or replaced; else the system's error.
 pub(super) fn rename(
     folder: &dyn Folder,
     partial: &[u8],

@@ -50,17 +50,15 @@ impl Basis {
         Ok(Basis { file, attributes })
     }
 
-    /// Returns whether this is the file that `earlier` describes, without a change since then.
-    /// Compares device and inode, size, modification time and change time. A change through a
-    /// memory map, or within one tick of the file system's clock, may leave all of them as they
-    /// are.
+    /// Returns whether this is the file that `earlier` describes, without a change since then. A
+    /// change through a memory map, or within one tick of the file system's clock, may go
+    /// unnoticed.
     pub(super) fn is_still(&self, earlier: &Attributes) -> io::Result<bool> {
         let now = self.file.attributes()?;
         let all = |of: &Attributes| (of.identity, of.size, of.modified, of.changed);
         Ok(all(&now) == all(earlier))
     }
 
-    /// Returns whether the file has not changed since it was opened.
     pub(super) fn is_unchanged(&self) -> io::Result<bool> {
         self.is_still(&self.attributes)
     }
@@ -98,9 +96,8 @@ fn is_equal(found: &Attributes, entry: &Entry) -> bool {
     entry.size() == Some(found.size) && same_time(found.modified, entry.modified)
 }
 
-/// Returns whether an entry is below `folder`. All entries between the two must be below `folder`.
-/// A folder's content follows the folder directly in the manifest, so the first entry that is not
-/// below `folder` is at the top, or has a parent that comes before `folder`.
+/// Returns whether an entry is below `folder`, if all entries between the two are. The parent of an
+/// entry below `folder` is `folder` or a later entry.
 pub(super) fn is_below(entry: &Entry, folder: Option<u32>) -> bool {
     folder.is_some_and(|folder| entry.parent().is_some_and(|parent| parent >= folder))
 }
@@ -170,7 +167,6 @@ impl Sink {
         self.check_folder_allows(number)
     }
 
-    /// Checks that an entry could be created in its folder.
     pub(super) fn check_folder_allows(&mut self, number: u32) -> io::Result<()> {
         let (folder, _) = self.ground.at(number)?;
         folder.may_write()
@@ -335,7 +331,7 @@ impl Sink {
     }
 
     /// Retries `work` on a partial file or folder, within this copy's patience, while another copy
-    /// has locked it. That copy may end soon, for example if its client has disconnected.
+    /// has locked it.
     pub(super) fn once_free<T>(
         &mut self,
         number: u32,
@@ -448,7 +444,6 @@ impl Sink {
         walk.resumed += self.ground.manifest.entries()[number as usize].size().unwrap_or(0);
     }
 
-    /// Returns the missing chunks.
     fn find_needed(&self) -> super::Bits {
         let mut needed = super::Bits::new(self.object.chunks());
         for (number, state) in self.states.iter().enumerate() {

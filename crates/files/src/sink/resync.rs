@@ -105,7 +105,6 @@ impl Sink {
         }
     }
 
-    /// Records written chunks that must be sent again.
     fn want_again(&mut self, chunks: Vec<u64>) {
         for chunk in chunks {
             if self.needed.insert(chunk) {

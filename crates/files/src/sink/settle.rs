@@ -21,7 +21,7 @@ impl Sink {
         let is_due = self.states.get(entry as usize) == Some(&State::Due);
         if is_due {
             // The sender may have sent zeros instead of the file's content, so the file's journal
-            // (the list of its verified chunks) cannot be trusted.
+            // cannot be trusted.
             if let Some(large) = self.larges.remove(&entry)
                 && let Err(error) = large.distrust(&mut self.ground)
             {
@@ -34,7 +34,6 @@ impl Sink {
         self.take_needless()
     }
 
-    /// Records the final state of an entry.
     pub(super) fn settle(&mut self, entry: u32, state: State) {
         self.states[entry as usize] = state;
         let it = &self.ground.manifest.entries()[entry as usize];

@@ -33,7 +33,6 @@ struct Begun {
     pieces: Vec<u64>,
     identity: (u64, u64),
     file: Option<OpenFile>,
-    /// The file's final mode.
     mode: u32,
 }
 
@@ -90,7 +89,6 @@ pub(super) enum Settled {
 }
 
 impl Small {
-    /// Returns a value without files in progress, for a manifest with this many entries.
     pub(super) fn new(entries: usize) -> Small {
         Small { new: Bits::new(entries as u64), ..Small::default() }
     }
@@ -171,7 +169,6 @@ impl Small {
         Ok(())
     }
 
-    /// Creates an empty file and queues it.
     pub(super) fn write_empty(
         &mut self,
         ground: &mut Ground,
@@ -196,7 +193,6 @@ impl Small {
         Ok(())
     }
 
-    /// Returns whether too many files wait.
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= MOST_QUEUED
     }
@@ -256,7 +252,6 @@ impl Small {
 }
 
 impl Begun {
-    /// Writes a piece of the content.
     fn put(&mut self, file: &dyn File, entry: &Entry, at: u64, content: &[u8]) -> io::Result<()> {
         let size = entry.size().unwrap_or(0);
         let sparse = matches!(entry.kind, crate::Kind::File { sparse: true, .. });
@@ -310,7 +305,6 @@ fn reopen(
     }
 }
 
-/// Gives a file its final name.
 fn name(ground: &mut Ground, whole: &Whole) -> io::Result<()> {
     let (folder, name) = ground.at(whole.entry)?;
     let partial = names::small(&name);
@@ -376,7 +370,6 @@ mod tests {
         assert!(partial::is_busy(&sync_one(&mut ground, &whole).unwrap_err()));
         disk.root().remove(&names::small(b"x")).unwrap();
         assert!(partial::is_busy(&sync_one(&mut ground, &whole).unwrap_err()));
-        // The file system is synced in place of a file that cannot be opened.
         let (mut ground, whole) = begun(&disk, 0o000);
         sync_one(&mut ground, &whole).unwrap();
         disk.set_faults(Faults { sync: 10_000, ..Faults::default() });

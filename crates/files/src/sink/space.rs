@@ -13,7 +13,6 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Returns the error of a copy whose disk ran full while it wrote `path` of `size` bytes.
 pub(super) fn full(path: &Path, size: u64, error: &io::Error) -> Error {
     let why = longhaul_text::reason(error);
     let what = format!("cannot write {} ({}): {why}", path.display(), Bytes::new(size));

@@ -14,7 +14,6 @@ const MOST: usize = 4;
 /// time than the start of a thread.
 const LEAST: usize = 64;
 
-/// Returns the number of useful threads on this host.
 fn workers() -> usize {
     static WORKERS: OnceLock<usize> = OnceLock::new();
     *WORKERS

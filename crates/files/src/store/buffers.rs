@@ -1,5 +1,5 @@
 //! A folder in memory, without subfolders or links, for programs that send or receive without a
-//! disk. The content is freed when the folder and its open files are dropped.
+//! disk.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,8 +17,8 @@ use crate::manifest::FileTime;
 
 /// The device number of files in memory. No disk has this number.
 const DEVICE: u64 = u64::MAX;
-/// Every file may have this many bytes, even if the folder's limit is lower, because a journal (the
-/// list of a partial file's verified chunks) is also a file of the folder.
+/// Every file may have this many bytes, even if the folder's limit is lower, because a journal is
+/// also a file of the folder.
 const JOURNAL: u64 = 64 << 10;
 
 /// A folder of files in memory, each of limited size. Clones refer to the same folder.
@@ -72,8 +72,7 @@ impl MemoryFolder {
         Arc::new(Content { number, body: Mutex::new(Body { bytes, mode, modified, changed }) })
     }
 
-    /// Locks the files. A panic of another thread leaves them consistent, because no step is left
-    /// half done.
+    /// A panic of another thread leaves the files consistent.
     fn files(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Arc<Content>>> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }

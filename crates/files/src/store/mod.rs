@@ -1,5 +1,5 @@
-//! The storage interface. [`Source`](super::Source), [`Sink`](super::Sink), the walk and the
-//! journal access files only through [`Folder`] and [`File`].
+//! The storage interface. [`Source`](super::Source), [`Sink`](super::Sink) and the walk access
+//! files through [`Folder`] and [`File`].
 //!
 //! `real` is the file system of this host; `scarce` waits for a file descriptor if none is free.
 //! `buffers` is a folder in memory, for programs that send or receive without a disk. `memory`
@@ -60,8 +60,7 @@ pub(crate) struct Attributes {
 
 impl Attributes {
     /// Returns a stamp of the file's version, half from the change time, half from device and
-    /// inode. The stamp of a rewritten or replaced file differs, whatever its modification time.
-    /// Only a second write within one clock tick may leave the stamp as it was.
+    /// inode.
     pub(crate) fn version(&self) -> u64 {
         let FileTime { seconds, nanos } = self.changed;
         let changed = half(seconds as u64, u64::from(nanos));
@@ -109,7 +108,6 @@ pub(crate) struct Room {
 
 /// An open folder.
 pub(crate) trait Folder: Debug + Send + Sync {
-    /// Returns the folder's own attributes.
     fn attributes(&self) -> io::Result<Attributes>;
 
     /// Returns the attributes of `name`; does not follow a link.
@@ -125,7 +123,7 @@ pub(crate) trait Folder: Debug + Send + Sync {
         Ok(names)
     }
 
-    /// Calls `tell` with each name, until `tell` returns `false`. Stores no list.
+    /// Calls `tell` with each name, until `tell` returns `false`.
     fn each_name(&self, tell: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()>;
 
     /// Opens the file `name`. Fails on a link, and does not wait for the other end of a pipe.
@@ -144,13 +142,11 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// `ResourceBusy` if another copy holds the lock.
     fn lock(&self) -> io::Result<SharedFolder>;
 
-    /// Creates the folder `name`.
     fn make_folder(&self, name: &[u8], mode: u32) -> io::Result<()>;
 
     /// Creates the symbolic link `name` to `target`.
     fn make_link(&self, target: &[u8], name: &[u8]) -> io::Result<()>;
 
-    /// Returns the target of the link `name`.
     fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>>;
 
     /// Renames `from` to `to` within this folder, replacing an existing `to`.
@@ -162,10 +158,8 @@ pub(crate) trait Folder: Debug + Send + Sync {
     /// Removes the empty folder `name`; fails on a link.
     fn remove_folder(&self, name: &[u8]) -> io::Result<()>;
 
-    /// Sets this folder's permission bits.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
 
-    /// Sets this folder's modification time.
     fn set_modified(&self, modified: FileTime) -> io::Result<()>;
 
     /// Sets the modification time of the link `name`, not of its target.
@@ -207,7 +201,6 @@ pub(crate) trait Folder: Debug + Send + Sync {
 
 /// An open file.
 pub(crate) trait File: Debug + Send + Sync {
-    /// Returns the file's attributes.
     fn attributes(&self) -> io::Result<Attributes>;
 
     /// Reads up to `buf.len()` bytes at `at`; zero at the end of the file.
@@ -219,10 +212,8 @@ pub(crate) trait File: Debug + Send + Sync {
     /// Truncates the file or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Sets the permission bits.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
 
-    /// Sets the modification time.
     fn set_modified(&self, modified: FileTime) -> io::Result<()>;
 
     /// Locks the file for this handle without waiting. Returns false where there are no locks, as
@@ -322,12 +313,10 @@ pub(crate) fn foreign(owner: u32) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, what)
 }
 
-/// Returns the system's error for a missing name.
 pub(crate) fn not_found() -> io::Error {
     Errno::NOENT.into()
 }
 
-/// Returns the system's error for something that is not a folder.
 pub(crate) fn not_a_folder() -> io::Error {
     Errno::NOTDIR.into()
 }

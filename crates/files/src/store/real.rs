@@ -29,7 +29,6 @@ const NEW_FILE: OFlags = NO_LINK.union(OFlags::CREATE).union(OFlags::EXCL).union
 const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 const CHANGE: rustix::fs::Access = rustix::fs::Access::WRITE_OK.union(rustix::fs::Access::EXEC_OK);
 
-/// Returns the effective user id of this process.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -122,8 +121,7 @@ fn times(modified: FileTime) -> Timestamps {
     Timestamps { last_access, last_modification }
 }
 
-/// Locks a file or folder without waiting. Returns false on a file system without locks; a copy
-/// works without locks, too.
+/// Locks a file or folder without waiting. Returns false on a file system without locks.
 fn lock(handle: impl AsFd) -> io::Result<bool> {
     match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(busy()),
@@ -131,7 +129,6 @@ fn lock(handle: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Returns the path of the node of a block device.
 fn device_node(major: u32, minor: u32) -> Option<String> {
     let reported = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
     reported
@@ -353,7 +350,6 @@ impl File for RealFile {
     }
 
     fn read_ahead(&self) {
-        // Only advice: reading works without it.
         let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::Sequential);
     }
 

@@ -41,7 +41,6 @@ fn extra_names_are_deleted_and_nothing_behind_a_link() {
     assert!(outside.join("precious").exists());
     assert_eq!(outcome.deleted, 12, "{:?}", outcome.deleted_names);
     assert!(outcome.deleted_names.contains(&b"d/deep/".to_vec()));
-    // The second time there is nothing to do.
     assert_eq!(mirror(&ends, &[], &deleting(&[], None)).unwrap().deleted, 0);
 }
 
@@ -90,7 +89,6 @@ fn a_copy_that_is_not_whole_deletes_nothing() {
     let mut copy = open().unwrap();
     copy.sink.source_is_incomplete();
     assert!(copy.run().unwrap().kept_extra);
-    // An interrupted copy deletes nothing.
     drop(open().unwrap());
     assert!(ends.to.join("x").exists());
     assert_eq!(open().unwrap().run().unwrap().deleted, 1);
@@ -129,8 +127,7 @@ fn files_that_another_copy_finishes_meanwhile_are_not_deleted() {
     let left = ["a", "fresh", "fresh/new", "new", "replaced", "shared", "shared/new", "shared/old"];
     assert_eq!(names_of(&ends.to), left, "{:?}", outcome.deleted_names);
     assert_eq!(outcome.deleted, 3);
-    // The next copy deletes the files of the other copy, because they were complete before the next
-    // copy began.
+    // The next copy deletes these files, because they were complete before it began.
     std::fs::remove_file(&clock).unwrap();
     open().unwrap().run().unwrap();
     assert_eq!(names_of(&ends.to), ["a"]);

@@ -13,11 +13,11 @@ impl Large {
     /// Continues in a new partial file after a failed sync. Returns the chunks that must be sent
     /// again.
     ///
-    /// The new file gets the chunks in the journal (the list of the chunks on disk), and the chunks
-    /// of an earlier run that the source also has. Chunks that waited for the failed sync are left
-    /// out. Each chunk is read, verified and written again, so the sync of the new file covers it.
-    /// If the new file gets chunks, the old file keeps its name and its journal until the sync of
-    /// the new file has succeeded, so a kill before this sync loses nothing.
+    /// The new file gets the chunks in the journal, and the chunks of an earlier run that the
+    /// source also has. Chunks that waited for the failed sync are left out. Each chunk is read,
+    /// verified and written again, so the sync of the new file covers it. If the new file gets
+    /// chunks, the old file keeps its name and its journal until the sync of the new file has
+    /// succeeded, so a kill before this sync loses nothing.
     pub(in crate::sink) fn restart(
         mut self,
         ground: &mut Ground,

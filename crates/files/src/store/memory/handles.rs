@@ -66,7 +66,6 @@ impl Drop for Handle {
     }
 }
 
-/// Opens the folder `number`.
 pub(super) fn folder(disk: &Disk, state: &mut State, number: u64) -> io::Result<SharedFolder> {
     match state.inode(number)?.body {
         Body::Folder => Ok(Arc::new(Handle::new(disk, state, number, Access::Read)?)),

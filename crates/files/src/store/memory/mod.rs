@@ -1,11 +1,11 @@
 //! A disk in memory, for tests. Written data wait in a page cache until a sync. Faults, kills and
 //! power failures happen in between; a seed chooses them.
 //!
-//! The model is at least as hostile as Linux. A failed sync marks the unwritten pages as clean.
-//! Later syncs succeed, but the device never gets these pages. Reads return the new content until
-//! the cache drops it. Entries of a folder are volatile until that folder, or the file system, is
-//! synced. An entry whose sync failed stays volatile, as in a journalling file system. A rename is
-//! atomic. After a power failure any subset of the volatile pages and entries may exist.
+//! A failed sync marks the unwritten pages as clean. Later syncs succeed, but the device never gets
+//! these pages. Reads return the new content until the cache drops it. Entries of a folder are
+//! volatile until that folder, or the file system, is synced. An entry whose sync failed stays
+//! volatile, as in a journalling file system. A rename is atomic. After a power failure any subset
+//! of the volatile pages and entries may exist.
 
 mod handles;
 mod power;
@@ -111,9 +111,7 @@ struct State {
     clock: i64,
     changes: Vec<Change>,
     locks: BTreeMap<u64, u64>,
-    /// Whether the file system has locks.
     has_locks: bool,
-    /// Whether each request for a lock fails.
     fails_locks: bool,
     /// Whether the modes of files limit this process, as they limit any user but root.
     obeys_modes: bool,
@@ -197,7 +195,6 @@ impl Inode {
         }
     }
 
-    /// Writes page `number` to the device.
     fn store(&mut self, number: usize) {
         let (start, end) = (number * PAGE, ((number + 1) * PAGE).min(self.cache.len()));
         if self.device.len() < self.cache.len() {
@@ -215,12 +212,10 @@ impl Inode {
         (page.dirty, page.lost) = (false, false);
     }
 
-    /// Returns whether the file is shorter than a page, as a journal is.
     fn is_short(&self) -> bool {
         self.cached.len < PAGE as u64
     }
 
-    /// Returns whether a page of `range` is unreadable.
     fn is_unreadable(&self, range: Range<usize>) -> bool {
         let pages = self.pages.iter().take(range.end.div_ceil(PAGE)).skip(range.start / PAGE);
         pages.into_iter().any(|page| page.unreadable)
@@ -491,17 +486,14 @@ impl Disk {
         self.state().fails_locks = true;
     }
 
-    /// Lets the modes of files limit this process.
     pub(crate) fn obey_modes(&self) {
         self.state().obeys_modes = true;
     }
 
-    /// Makes names case-insensitive.
     pub(crate) fn fold_names(&self) {
         self.state().folds = true;
     }
 
-    /// Returns the top folder.
     pub(crate) fn root(&self) -> SharedFolder {
         handles::folder(self, &mut self.state(), ROOT).expect("the top is a folder")
     }
@@ -510,9 +502,8 @@ impl Disk {
         self.state().faults = faults;
     }
 
-    /// Returns the count of each kind of fault, and two counts of failed write-backs, which
-    /// may lose dirty pages. The first is for files of a page or more, the second for shorter
-    /// files, such as journals.
+    /// Returns the count of each kind of fault, and of failed write-backs, which may lose dirty
+    /// pages: for files of a page or more, and for shorter files.
     pub(crate) fn struck(&self) -> (Faults, (u64, u64)) {
         let state = self.state();
         (state.struck, state.lost)
@@ -559,12 +550,10 @@ impl Disk {
         self.state().tree(stored)
     }
 
-    /// Returns a file's content on the device.
     pub(crate) fn stored(&self, number: u64) -> Vec<u8> {
         self.state().inodes[&number].stored_content()
     }
 
-    /// Returns a file's content in the cache.
     pub(crate) fn cached(&self, number: u64) -> Vec<u8> {
         self.state().inodes[&number].cache.clone()
     }
