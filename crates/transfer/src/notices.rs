@@ -12,18 +12,15 @@ use crate::progress::Notice;
 use longhaul_files::watch::Held;
 use longhaul_files::{Entry, Kind, Manifest};
 
-/// Returns the error of a cancelled copy.
 pub(crate) fn interrupted() -> Error {
     Error::new(ErrorKind::Cancelled, "interrupted").advise("run the same command again to resume")
 }
 
-/// Returns the warning of a copy that should have removed names but did not.
 pub(crate) fn kept_extra() -> Notice {
     Notice::Warning("nothing was deleted, because the source was not copied completely".to_owned())
 }
 
-/// Returns the error of a stalled copy. With `planned` the missing data are known, so neither end
-/// is still walking or hashing files.
+/// With `planned` the missing data are known, so neither end is still walking or hashing files.
 pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
     let seconds = stall.as_secs();
     let what = match planned {
@@ -35,7 +32,6 @@ pub(crate) fn stalled(stall: Duration, planned: bool) -> Error {
     Error::new(ErrorKind::Stalled, what).advise("run the same command again to resume")
 }
 
-/// Returns the warning of a copy that waits for another copy, on the named `side`.
 pub(crate) fn held(held: &Held, side: &str) -> Notice {
     let Held { path, patience } = held;
     let seconds = patience.as_secs();
@@ -44,7 +40,7 @@ pub(crate) fn held(held: &Held, side: &str) -> Notice {
     Notice::Warning(what)
 }
 
-/// Returns the entries of `manifest` with the indexes `entries`; indexes beyond it are ignored.
+/// Indexes beyond `manifest` are ignored.
 pub(crate) fn entries_of<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
@@ -54,7 +50,6 @@ pub(crate) fn entries_of<'a>(
     numbers.filter_map(|number| Some((number as u32, all.get(number as usize)?)))
 }
 
-/// Returns the notices for created entries.
 pub(crate) fn made<'a>(
     manifest: &'a Manifest,
     entries: &'a [Range<u64>],
@@ -62,8 +57,7 @@ pub(crate) fn made<'a>(
     entries_of(manifest, entries).map(|(made, _)| created(manifest, made, &manifest.path(made)))
 }
 
-/// Returns the notices for skipped entries. Folders are left out, because their existence says
-/// nothing about their content.
+/// Folders are left out, because their existence says nothing about their content.
 pub(crate) fn skipped(
     manifest: &Manifest,
     entries: impl Iterator<Item = u32>,
@@ -72,7 +66,6 @@ pub(crate) fn skipped(
     files.map(|number| Notice::Skipped { path: shown(&manifest.path(number)) })
 }
 
-/// Returns the notice for a created entry.
 pub(crate) fn created(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
     let path = shown(path);
     match &manifest.entries()[number as usize].kind {
@@ -82,7 +75,6 @@ pub(crate) fn created(manifest: &Manifest, number: u32, path: &[u8]) -> Notice {
     }
 }
 
-/// Returns a path in the form of notices.
 pub(crate) fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }

@@ -76,7 +76,6 @@ impl Delete {
         Delete { most: Some(most) }
     }
 
-    /// Returns the options of the removal for the destination, where `filters` protect names.
     pub(crate) fn with(self, filters: Vec<Filter>) -> longhaul_files::Delete {
         longhaul_files::Delete { filters, most: self.most }
     }
@@ -174,12 +173,10 @@ pub struct HostOptions {
 pub struct SharedMemory(Arc<dyn Any + Send + Sync>);
 
 impl SharedMemory {
-    /// Returns a limit that `counter` enforces.
     pub(crate) fn new(counter: impl Any + Send + Sync) -> SharedMemory {
         SharedMemory(Arc::new(counter))
     }
 
-    /// Returns the counter.
     pub(crate) fn counter<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
@@ -282,7 +279,6 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// Returns the place of a local path.
     pub(crate) fn place(&self, path: PathBuf) -> Place {
         match &self.local {
             Some(folder) => Place::Stored { root: folder.into(), path },

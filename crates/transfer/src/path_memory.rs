@@ -110,7 +110,6 @@ impl PathMemory {
         self.find_since(peer, receives, LIFETIME)
     }
 
-    /// Returns the entry for reads of remote files at `peer`.
     pub(crate) fn find_for_reads(&self, peer: IpAddr) -> Option<Remembered> {
         self.find_since(peer, true, LIFETIME_FOR_READS)
     }
@@ -138,9 +137,6 @@ impl PathMemory {
     /// Stores the result of a copy. If something other than the path limited the copy, the result
     /// replaces the stored entry only if its rate is not lower. The copy is done and must not wait:
     /// if another process has locked the file, nothing is stored.
-    ///
-    /// # Errors
-    /// As [`PathMemory::list`], or the file cannot be written.
     pub(crate) fn note(&self, found: Found) -> Result<(), Error> {
         own_address(found.peer).map_or(Ok(()), |own| self.note_from(own, found))
     }
@@ -224,7 +220,6 @@ impl PathMemory {
     }
 }
 
-/// The path's properties as a copy measured them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) peer: IpAddr,

@@ -318,7 +318,6 @@ impl Cancel {
     }
 }
 
-/// An observer that trusts every server and ignores all reports.
 #[cfg(test)]
 pub(crate) struct Nobody;
 

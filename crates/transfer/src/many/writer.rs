@@ -1,9 +1,9 @@
 //! The writer thread of a copy from replicas: one destination, one journal, and leases of the
 //! missing chunks. A lease assigns chunks to a source.
 //!
-//! The receiving end of each source uses this thread. A plain copy uses
-//! [`writer`](crate::write::writer) instead. The hash of each chunk was agreed beforehand. A source
-//! that sends other data is named and excluded. A chunk that arrives twice is written once.
+//! The receiving end of each source uses this thread. The hash of each chunk was agreed beforehand.
+//! A source that sends other data is named and excluded. A chunk that arrives twice is written
+//! once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,8 +34,7 @@ use longhaul_files::{
 };
 use longhaul_text::clipped;
 
-/// Interval of the checks for silent sources and of rates. Due syncs are looked for after each job
-/// too.
+/// Interval of the checks for silent sources and of rates.
 const TICK: Duration = Duration::from_millis(100);
 /// A source is silent if nothing has arrived from it for this long and for [`SILENT_RTTS`] round
 /// trips. Other sources may take its lease.
@@ -63,7 +62,6 @@ pub(crate) struct Agreed {
     pub(crate) sources: usize,
 }
 
-/// The connection of one source to the writer.
 #[derive(Clone)]
 pub(crate) struct ReplicaLink {
     pub(crate) jobs: Jobs,
@@ -82,7 +80,6 @@ impl Destination for ReplicaLink {
     }
 }
 
-/// Events of the writer for the copy.
 pub(crate) enum ReplicaEvent {
     /// Bytes that an earlier run left.
     Resumed(u64),
@@ -94,17 +91,12 @@ pub(crate) enum ReplicaEvent {
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// A file failed on this host.
     EntryFailed { path: Vec<u8>, reason: String },
-    /// The object is complete.
     Outcome(Box<Outcome>),
-    /// The writer cannot continue.
     Failed(Error),
 }
 
 /// Opens the destination and starts the writer thread. The thread ends with the [`Job::Stop`] of
 /// [`WHOLE`], or when all senders of jobs are dropped. Then the channel of `events` closes.
-///
-/// # Errors
-/// As [`Sink::open`]; [`ErrorKind::Unfinished`] if the system cannot start a thread.
 pub(crate) fn spawn(
     agreed: Agreed,
     place: &Place,
@@ -156,7 +148,6 @@ struct ReplicaWriter {
     outcome: Option<Outcome>,
 }
 
-/// A source that takes part.
 struct Member {
     reporter: Reporter,
     joined: Time,
@@ -238,7 +229,7 @@ impl ReplicaWriter {
     }
 
     /// Compares partial files with the agreed hashes, and makes the missing chunks available for
-    /// leases. A plain copy would ask its source for the comparison.
+    /// leases.
     fn begin(&mut self, plan: &Plan) -> Result<(), Error> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         for ask in &plan.compare {
@@ -332,7 +323,6 @@ impl ReplicaWriter {
         self.members.remove(&source);
     }
 
-    /// Removes a source and reports the error to its end.
     fn fail(&mut self, source: usize, error: Error) {
         if let Some(member) = self.members.get(&source) {
             member.report(WriterEvent::Failed(error));
@@ -340,7 +330,6 @@ impl ReplicaWriter {
         self.leave(source);
     }
 
-    /// Removes a source that cannot deliver the agreed object.
     fn exclude(&mut self, source: usize, what: String) {
         self.fail(source, Error::new(ErrorKind::Verification, what));
     }
@@ -426,7 +415,6 @@ impl ReplicaWriter {
         }
     }
 
-    /// Finds silent sources and measures the rates.
     fn look(&mut self) {
         let now = clock::now();
         for (source, member) in &mut self.members {
@@ -484,7 +472,6 @@ impl ReplicaWriter {
         }
     }
 
-    /// Leases chunks to idle sources.
     fn lease(&mut self) -> Result<(), Error> {
         let sources: Vec<usize> = self.members.keys().copied().collect();
         for source in sources {

@@ -29,7 +29,6 @@ impl Input {
         Input(Arc::new(Mutex::new(Some(Box::new(reader)))))
     }
 
-    /// Takes the reader, unless it was taken before.
     pub(crate) fn take(&self) -> Option<Box<dyn Read + Send>> {
         // No thread panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -68,8 +67,7 @@ struct State {
 }
 
 impl State {
-    /// # Errors
-    /// A later attempt than `attempt` has started.
+    /// Fails if a later attempt has started.
     fn check(&self, attempt: u64) -> Result<(), Error> {
         match self.attempt == attempt {
             true => Ok(()),
@@ -98,9 +96,6 @@ impl Output {
 
     /// Starts or resumes a file of `size` bytes. Returns the number of this attempt, and how many
     /// chunks were written. From now on earlier attempts cannot write.
-    ///
-    /// # Errors
-    /// [`ErrorKind::RemoteFile`]: chunks of another version were written.
     pub(crate) fn begin(&self, size: u64, version: (FileTime, u64)) -> Result<(u64, u64), Error> {
         let mut state = self.state();
         let version = (size, version.0, version.1);
@@ -118,10 +113,6 @@ impl Output {
     }
 
     /// Writes the next chunk, which was verified before.
-    ///
-    /// # Errors
-    /// [`ErrorKind::LocalFile`]: the writer failed. [`ErrorKind::Unfinished`]: a later attempt than
-    /// `attempt` has started.
     pub(crate) fn write(&self, attempt: u64, content: &[u8], value: Digest) -> Result<(), Error> {
         self.wait_for(attempt, |state| {
             content.chunks(PIECE).try_for_each(|piece| state.writer.write_all(piece))?;
@@ -134,9 +125,6 @@ impl Output {
     }
 
     /// Writes the next chunk, a hole of `len` zeros. A file with a hole gets no digest.
-    ///
-    /// # Errors
-    /// As [`Output::write`].
     pub(crate) fn write_hole(&self, attempt: u64, len: usize) -> Result<(), Error> {
         self.wait_for(attempt, |state| {
             for at in (0..len).step_by(PIECE) {
@@ -149,9 +137,6 @@ impl Output {
     }
 
     /// Ends the file; returns its digest, or `None` if it has a hole.
-    ///
-    /// # Errors
-    /// As [`Output::write`]; [`ErrorKind::Verification`]: the number of written chunks is wrong.
     pub(crate) fn finish(&self, attempt: u64, size: u64) -> Result<Option<Digest>, Error> {
         let mut all = (0, None);
         self.wait_for(attempt, |state| {
@@ -183,10 +168,7 @@ impl Output {
         })
     }
 
-    /// Records a chunk that failed verification.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Verification`]: too many chunks failed.
+    /// Records a chunk that failed verification; fails after too many of them.
     pub(crate) fn note_wrong(&self, chunk: u64) -> Result<(), Error> {
         let mut state = self.state();
         state.wrong += 1;

@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind};
 
-/// The datagrams to send.
 pub(super) struct Blast {
     pub(super) socket: Arc<Socket>,
     pub(super) path: Path,
@@ -24,11 +23,9 @@ pub(super) struct Blast {
     /// UDP payload of a datagram, in bytes.
     pub(super) datagram: u16,
     pub(super) rate: Rate,
-    /// How long to send.
     pub(super) span: Span,
 }
 
-/// The result of sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blasted {
     pub(super) sent: u64,
@@ -36,7 +33,7 @@ pub(super) struct Blasted {
     pub(super) too_large: bool,
 }
 
-/// A running thread. It ends when this value is dropped.
+/// Ends when dropped.
 pub(super) struct Blasting {
     _stop: Sender<()>,
     done: oneshot::Receiver<Blasted>,
@@ -51,7 +48,6 @@ impl Blasting {
 }
 
 impl Blast {
-    /// Starts the thread.
     pub(super) fn start(self) -> Result<Blasting, Error> {
         let (stop, stopped) = channel();
         let (ended, done) = oneshot::channel();

@@ -60,7 +60,6 @@ pub fn probe(
     reactor::block_on("the probe", or_cancelled(work, &cancel))
 }
 
-/// Checks that the requested measurements fit into [`LONGEST`].
 fn check(options: &ProbeOptions) -> Result<(), Error> {
     let ways = u64::from(options.udp) + u64::from(options.app);
     let runs = 2 * ways * options.rates.len() as u64;
@@ -253,7 +252,6 @@ impl Probing<'_> {
         next_count(session, Duration::ZERO).await
     }
 
-    /// Lets the server send datagrams, and returns this end's count of arrivals.
     async fn receive(&mut self, run: &ProbeRun) -> Result<ProbeCount, Error> {
         let span = Span::from_micros(run.micros);
         let session = &mut self.reached.session;

@@ -22,10 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes of the application memory to which payloads are copied: more than most CPU caches hold.
 const APPLICATION: usize = 32 << 20;
 
-/// The arrivals so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
-    /// Number of datagrams.
     received: u64,
     /// Bytes of UDP payload.
     bytes: u64,
@@ -33,7 +31,6 @@ struct Counted {
     first: Option<(Time, u64)>,
     /// The time of the last batch.
     last: Time,
-    /// The highest packet number.
     highest: Option<u64>,
     /// Number of datagrams that arrived after a datagram with a higher packet number.
     reordered: u64,
@@ -60,7 +57,6 @@ impl Application {
     }
 }
 
-/// The handler that the port (the shared UDP socket) calls for a counted flow.
 struct Counting {
     data: Opener,
     scratch: Box<[u8]>,
@@ -104,23 +100,20 @@ impl FlowSink for Counting {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// Locks the counts. No thread panics while it holds the lock.
+/// No thread panics while it holds the lock.
 fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
     counted.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A counted flow; unregistered on drop.
 pub(super) struct Counter {
     port: PortHandle,
     flow: FlowId,
     counted: Arc<Mutex<Counted>>,
-    /// The port's counts at the start.
     before: PortStatistics,
 }
 
 impl Counter {
-    /// Counts the arrivals of `flow`, which `data` decrypts. With `copies` each payload is copied
-    /// once, as an application would do.
+    /// With `copies` each payload is copied once, as an application would do.
     pub(super) async fn start(
         port: &PortHandle,
         flow: FlowId,

@@ -26,7 +26,6 @@ const PATIENCE: Span = Span::from_millis(1_500);
 /// Bytes of a question's number.
 const CONTENT: usize = 8;
 
-/// Echoes questions.
 pub(super) struct Echo {
     pub(super) questions: Opener,
     pub(super) answers: Sealer,
@@ -64,7 +63,6 @@ impl FlowSink for Echo {
     fn on_port_closed(&mut self, _: &str) {}
 }
 
-/// Sends questions, and measures the answers.
 pub(super) struct Asking {
     questions: Sealer,
     answers: Opener,

@@ -160,7 +160,6 @@ pub enum Found {
     Missing(Error),
 }
 
-/// Returns the keys of a probe's flow.
 fn flow_keys(exporter: &Exporter, suite: Suite, probe: u64, flow: FlowId) -> FlowKeys {
     let secret = exporter.export(b"longhaul probe", &probe.to_be_bytes());
     FlowKeys::new(&secret, suite, probe, flow)

@@ -28,7 +28,6 @@ const MOST: usize = 4;
 /// How long a client may take between two measurements.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Limits the concurrent probes.
 pub(crate) struct Permits(Arc<Semaphore>);
 
 impl Default for Permits {
@@ -116,7 +115,6 @@ impl Serving {
         Ok(Serving { port, exporter, probe: probe.probe, suite, echo, path, rtt })
     }
 
-    /// Runs one measurement after the other until the client ends.
     async fn run(&self, session: &mut Session) -> Result<(), Error> {
         loop {
             let frame = timeout(IDLE, session.read::<Frame>()).await.map_err(|_| {
@@ -145,7 +143,6 @@ impl Serving {
         }
     }
 
-    /// Counts the datagrams that the client sends.
     async fn receive(
         &self,
         session: &mut Session,

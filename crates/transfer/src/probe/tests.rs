@@ -24,7 +24,6 @@ use crate::session::Carriers;
 
 const FLOW: FlowId = FlowId(9);
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Another address of the same host.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 fn port(ip: IpAddr) -> Port {
@@ -40,7 +39,6 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(work)
 }
 
-/// Describes datagrams from one port to the other, sealed with `secret`.
 fn blast(from: &Port, to: &Port, secret: u8) -> Blast {
     Blast {
         socket: from.socket().clone(),
@@ -172,7 +170,6 @@ fn a_flow_in_use_is_refused_to_a_probe_and_keeps_its_owner() {
     }
 }
 
-/// Returns a measurement of `micros` microseconds.
 fn run_of(micros: u64) -> ProbeRun {
     ProbeRun { rate_bps: 1_000_000, micros, datagram: 1_000, ..ProbeRun::default() }
 }

@@ -40,10 +40,8 @@ const SEARCH_ROUNDS: u32 = 5;
 /// Maximum duration of any search.
 const SEARCH: Span = Span::from_secs(3);
 
-/// How to search for the datagram size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SizeSearch {
-    /// No search.
     No,
     /// Search during the handshake, and at most [`SEARCH_EXTRA`] longer.
     DuringHandshake,
@@ -51,7 +49,6 @@ pub(crate) enum SizeSearch {
     Whole,
 }
 
-/// How another host is reached.
 pub(crate) struct Reach<'a> {
     pub(crate) host: &'a Host,
     pub(crate) identity: &'a Identity,
@@ -62,7 +59,6 @@ pub(crate) struct Reach<'a> {
     pub(crate) arguments: &'a [String],
 }
 
-/// A reached host.
 pub(crate) struct Reached {
     pub(crate) session: Session,
     /// This side's data port.
@@ -85,7 +81,7 @@ pub(crate) struct DataPorts {
 struct PortSource<'a>(Option<&'a DataPorts>);
 
 impl PortSource<'_> {
-    /// Returns a port of the family of `address`; the system chooses the number of a new port.
+    /// The system chooses the number of a new port.
     fn open(self, address: IpAddr) -> Result<Rc<Port>, Error> {
         let Some(shared) = self.0 else { return Ok(Rc::new(open_port(address)?)) };
         let cell = if address.to_canonical().is_ipv4() { &shared.v4 } else { &shared.v6 };
@@ -101,10 +97,6 @@ impl PortSource<'_> {
 }
 
 /// Opens a session with the one host of `options`.
-///
-/// # Errors
-/// [`ErrorKind::Usage`] for a location on this host; the key cannot be loaded; the host cannot be
-/// reached or trusted.
 pub(crate) async fn open(
     options: &HostOptions,
     observer: &dyn Observer,
@@ -116,9 +108,6 @@ pub(crate) async fn open(
 
 /// Like [`open`], for rooms and streams. A room passes messages between its clients, so over ssh
 /// all clients of a user connect to one server of that user.
-///
-/// # Errors
-/// As [`open`].
 pub(crate) async fn open_rooms(
     options: &HostOptions,
     observer: &dyn Observer,
@@ -155,7 +144,6 @@ async fn open_for(
     reach.open(settings, how).await
 }
 
-/// Returns how to reach the other host of `route`.
 pub(crate) fn reach<'a>(
     options: &'a CopyOptions,
     route: &'a Route,
@@ -192,7 +180,6 @@ impl Reach<'_> {
         }
     }
 
-    /// Returns the data port of the server with the control port `control`.
     pub(crate) fn data_port(&self, control: u16) -> u16 {
         self.options.data_port.unwrap_or(control.wrapping_add(1))
     }
@@ -250,7 +237,6 @@ impl Reach<'_> {
     }
 }
 
-/// A data port, and the search that runs on it during the handshake.
 struct Begun {
     contact: SocketAddr,
     data: Rc<Port>,
@@ -301,7 +287,6 @@ async fn wait_for(
     timeout(patience, search?).await.ok().and_then(Result::ok).flatten()
 }
 
-/// Opens a socket of the family of `address`, on a port chosen by the system.
 fn open_port(address: IpAddr) -> Result<Port, Error> {
     let any: IpAddr = match address.to_canonical() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -310,7 +295,6 @@ fn open_port(address: IpAddr) -> Result<Port, Error> {
     Ok(Port::bind(SocketAddr::new(any, 0))?)
 }
 
-/// Starts the search for the datagram size of the path to `address`.
 fn search(data: &Port, address: SocketAddr) -> Result<oneshot::Receiver<Option<u16>>, Error> {
     let (tell, found) = oneshot::channel();
     mtu::search(data, Path::from(address), CEILING, SEARCH, move |found| {

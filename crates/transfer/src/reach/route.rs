@@ -14,9 +14,7 @@ use longhaul_text::CallOption;
 pub(crate) enum Host {
     /// A running server.
     Daemon {
-        /// Name or address.
         host: String,
-        /// Control port.
         port: u16,
     },
     /// A host reached through the user's ssh.
@@ -26,25 +24,18 @@ pub(crate) enum Host {
     },
 }
 
-/// The direction of a copy, with its ends.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
     /// From this host to the other.
     Push {
-        /// Local paths.
         sources: Vec<PathBuf>,
-        /// The other host.
         host: Host,
-        /// The path on the other host.
         destination: PathBuf,
     },
     /// From the other host to this host.
     Pull {
-        /// The other host, or one of several.
         host: Host,
-        /// Paths on the other host.
         sources: Vec<PathBuf>,
-        /// The local path.
         destination: PathBuf,
     },
 }
@@ -52,10 +43,6 @@ pub(crate) enum Route {
 impl Route {
     /// Returns the routes of a copy: one for each host that has sources; for replicas, one for each
     /// source.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`] unless either the sources or the destination are on other hosts; also
-    /// without a source, with fewer than two replicas, or with replicas on this host.
     pub(crate) fn all(options: &CopyOptions) -> Result<Vec<Route>, Error> {
         let usage = |what: &str| Error::new(ErrorKind::Usage, what);
         let split: Vec<_> = options.sources.iter().map(split).collect();
@@ -103,10 +90,6 @@ impl Route {
     }
 
     /// Returns the entries (files, folders, links) that a pull may contain; `None` for a push.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`] for a source whose name only the other host knows, or an invalid
-    /// filter.
     pub(crate) fn asked(&self, options: &CopyOptions) -> Result<Option<Asked>, Error> {
         let Route::Pull { host, sources, .. } = self else { return Ok(None) };
         // Only the remote side can replace `~` with the path of the home folder.
@@ -119,7 +102,6 @@ impl Route {
         Ok(Some(Asked::pull(sources, options.recursive, &options.filters)?))
     }
 
-    /// Returns the other host.
     pub(crate) fn host(&self) -> &Host {
         match self {
             Route::Push { host, .. } | Route::Pull { host, .. } => host,

@@ -11,7 +11,6 @@ pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause before a reconnection.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The transport of an attempt's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport<'a> {
     /// Datagrams, by a protocol of the registry.
@@ -30,7 +29,6 @@ impl Transport<'_> {
     }
 }
 
-/// Returns the transport of the first attempt.
 pub(crate) fn first_transport(options: &CopyOptions) -> Transport<'_> {
     match &options.protocol {
         // A dry run needs only the control stream.

@@ -22,9 +22,8 @@ use crate::session::{Carriers, FrameReader};
 use crate::write::budget::{Budget, MessageCharge};
 use longhaul_files::Place;
 
-/// Runs a sender whose protocol takes its rate from the cards' speeds, and whose own card has 1
-/// Gbit/s. Tells the sender that the other card has the speed `card`, and checks that the sender
-/// uses `rate`.
+/// Tells a sender whose own card has 1 Gbit/s that the other card has the speed `card`, and checks
+/// that the sender uses `rate`.
 async fn send_card(card: Rate, rate: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +65,6 @@ async fn send_card(card: Rate, rate: Rate) {
     assert!(matches!(sending.await.expect("it ends"), Err(End::Lost(_))));
 }
 
-/// Returns the next message.
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
         let frame = reader.read::<Frame>().await.expect("the session is open");
@@ -76,7 +74,6 @@ async fn next(reader: &mut FrameReader) -> Message {
     }
 }
 
-/// Checks that the first message of a receiving end reports the speed of its `card`.
 async fn hear_receiver(card: Rate) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -95,8 +92,6 @@ async fn hear_receiver(card: Rate) {
     assert!(receiving.await.expect("it ends").is_err(), "no offer arrived");
 }
 
-/// Sends a file list of `bytes` bytes. Meanwhile a message with the speed of the receiver's card
-/// arrives. Checks that the sender does not lose this message.
 async fn send_card_during_a_list(card: Card, bytes: usize) {
     let (near, far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
     let (mut writer, mut reader) = far.split();

@@ -14,7 +14,6 @@ use crate::error::{Error, ErrorKind};
 /// with ids.
 const MOST: usize = 1 << 20;
 
-/// The ids used so far.
 #[derive(Debug, Default)]
 pub(super) struct Flows(BTreeSet<u32>);
 
@@ -26,10 +25,7 @@ impl Flows {
         fresh.next().expect("there are more ids than passes")
     }
 
-    /// Accepts the id that the other end chose.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unreachable`] for an id of an earlier pass, and for too many passes.
+    /// Accepts the id that the other end chose, unless an earlier pass has used it.
     pub(super) fn take(&mut self, id: FlowId) -> Result<(), Error> {
         let what = match self.0.len() < MOST {
             true if self.0.insert(id.0) => return Ok(()),

@@ -112,7 +112,6 @@ impl Greedy {
         self.port.socket().local_addr()
     }
 
-    /// Sends the first `count` blocks of a chunk.
     fn send(&mut self, chunk: u64, count: u32) {
         let (first, blocks) = self.layout.blocks_of_chunk(chunk);
         for number in (self.layout.number(first)..).take(count.min(blocks) as usize) {
@@ -124,7 +123,6 @@ impl Greedy {
         }
     }
 
-    /// Sends a whole chunk again and again until it has arrived.
     fn fill(&mut self, chunk: u64) -> Arrived {
         loop {
             self.send(chunk, u32::MAX);

@@ -77,7 +77,6 @@ fn a_plan_with_chunks_that_the_object_lacks_is_refused() {
     }
 }
 
-/// Returns a source with one file of a bit more than two chunks.
 pub(super) fn source(folder: &TempDir) -> Source {
     let file = folder.path().join("source");
     let content: Vec<u8> = (0..2 * CHUNK + 77).map(|n| (n * 31 % 251) as u8).collect();
@@ -115,17 +114,14 @@ impl Writing {
         Writing::over(|_| {})
     }
 
-    /// Returns a writer, after `prepare` has changed the destination folder.
     fn over(prepare: impl FnOnce(&std::path::Path)) -> Writing {
         Writing::patient(prepare, Duration::from_secs(600))
     }
 
-    /// Returns a writer that waits up to `patience` for digests.
     fn patient(prepare: impl FnOnce(&std::path::Path), patience: Duration) -> Writing {
         Writing::offered(prepare, patience, |_| {})
     }
 
-    /// Returns a writer for an offer that `change` has changed.
     fn offered(
         prepare: impl FnOnce(&std::path::Path),
         patience: Duration,
@@ -153,7 +149,6 @@ impl Writing {
         self.jobs.send(job);
     }
 
-    /// Sends all chunks as an honest sender does.
     fn send_all(&mut self) {
         (0..3).for_each(|chunk| self.send(chunk));
     }
@@ -165,7 +160,6 @@ impl Writing {
         self.submit(Job::Streamed(Streamed { chunk, content, room: room() }));
     }
 
-    /// Returns the next event that `wanted` accepts.
     fn next<T>(&mut self, mut wanted: impl FnMut(WriterEvent) -> Option<T>) -> T {
         loop {
             if let Some(wanted) = wanted(self.happens()) {
@@ -174,7 +168,6 @@ impl Writing {
         }
     }
 
-    /// Waits for the end; returns the number of files in the result, or the kind of the error.
     fn end(&mut self) -> Result<u64, ErrorKind> {
         loop {
             match self.happens() {
@@ -185,7 +178,6 @@ impl Writing {
         }
     }
 
-    /// Returns the next event.
     fn happens(&mut self) -> WriterEvent {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let next =
@@ -194,7 +186,6 @@ impl Writing {
     }
 }
 
-/// Returns a permit of a separate memory limit.
 fn room() -> OwnedSemaphorePermit {
     Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap()
 }

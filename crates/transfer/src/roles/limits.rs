@@ -21,10 +21,6 @@ const LARGEST: u32 = 65_507;
 
 /// Checks whether an object of `object_len` bytes may be sent by datagrams as `pass` announces.
 /// `agreed` is the agreed protocol; `None` for streams.
-///
-/// # Errors
-/// [`ErrorKind::Unreachable`]: streams were agreed on, or a size is out of its limits; the message
-/// has the size and the limits.
 pub(super) fn pass(
     pass: &Pass,
     agreed: Option<&'static Row>,
@@ -53,9 +49,6 @@ pub(super) fn pass(
 
 /// Checks that chunks may arrive over streams: only if `agreed` is `None`, because memory is
 /// reserved for one carrier only.
-///
-/// # Errors
-/// [`ErrorKind::Unreachable`]: datagrams were agreed on.
 pub(super) fn piece(agreed: Option<&'static Row>) -> Result<(), Error> {
     match agreed {
         None => Ok(()),
@@ -74,15 +67,11 @@ const MOST_IN_VAIN: u64 = 4;
 /// Data that a sender may send faster than requested, because hosts pause and catch up in bursts:
 /// this much, or one part in [`PART_TOO_FAST`] of all data if that is more.
 const TOO_FAST: Bytes = Bytes::mebi(4);
-/// Divisor of the share of all data that may be sent too fast.
 const PART_TOO_FAST: u64 = 4;
 
 /// Checks that the data received by `row`'s protocol in blocks of `block` bytes are within the
 /// limits on useless data, and on data sent faster than requested. A sender that floods its
 /// receiver takes the link from others, even if its data are dropped.
-///
-/// # Errors
-/// [`ErrorKind::Verification`] with the amount that was useless or too fast.
 pub(super) fn wanted(
     counters: &ReceiverCounters,
     row: Option<&'static Row>,
@@ -115,7 +104,6 @@ pub(super) fn wanted(
     Err(Error::new(ErrorKind::Verification, what))
 }
 
-/// The advice after a message that contradicts the agreed carrier.
 const SAME_RELEASE: &str = "use the same release of longhaul on both sides";
 
 fn announces(what: &str) -> Error {
@@ -190,7 +178,6 @@ mod tests {
         Pass { segment, block, ..Pass::default() }
     }
 
-    /// Returns the check for agreed datagrams.
     fn judged(sizes: &Pass, object_len: u64) -> Result<(), Error> {
         pass(sizes, registry::all().first(), object_len)
     }

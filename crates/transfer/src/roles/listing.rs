@@ -11,7 +11,6 @@ use crate::control::{Card, ChunkPiece, MAX_MANIFEST, Message, Offer};
 use crate::error::{Error, ErrorKind};
 use longhaul_files::Watch;
 
-/// Bytes of one piece.
 const PIECE: usize = 64 << 10;
 /// Interval at which to check whether to continue.
 const TICK: Duration = Duration::from_millis(100);

@@ -57,8 +57,7 @@ fn closing<T>(result: &Result<T, End>) -> Duration {
     }
 }
 
-/// Returns the timeout for closing the files. `error` is the kind of a permanent error, or `None`
-/// otherwise.
+/// Returns the timeout for closing the files. `error` is the kind of a permanent error.
 pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     match error {
         Some(ErrorKind::Stalled) => Duration::from_secs(1),
@@ -67,28 +66,22 @@ pub(crate) fn closing_after(error: Option<ErrorKind>) -> Duration {
     }
 }
 
-/// Existing data according to a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct There {
-    /// Bytes that exist.
     pub(crate) bytes: u64,
     /// Whether `bytes` may still grow, because the source is comparing more chunks.
     pub(crate) asks: bool,
 }
 
-/// Where an entry failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whence {
     /// At the source, where it changed while it was read.
     Changed,
-    /// At the source.
     Source,
-    /// At the destination.
     Destination,
 }
 
 impl Whence {
-    /// Returns the place from a peer's report.
     pub(crate) fn of(failed: &EntryFailed) -> Whence {
         match (failed.at_source, failed.changed) {
             (true, true) => Whence::Changed,
@@ -97,7 +90,6 @@ impl Whence {
         }
     }
 
-    /// Returns the place from the source's own report.
     pub(crate) fn at_source(failure: &Failure) -> Whence {
         if failure.changed { Whence::Changed } else { Whence::Source }
     }
@@ -106,20 +98,16 @@ impl Whence {
 /// The callbacks through which the surrounding program observes one side of a transfer, and can
 /// stop that side.
 pub(crate) trait Hooks {
-    /// Decides ten times a second whether this side of the transfer continues.
-    ///
-    /// # Errors
-    /// The reason to stop.
+    /// Decides ten times a second whether this side of the transfer continues. An error is the
+    /// reason to stop.
     fn tick(&self) -> Result<(), End>;
 
-    /// Reports a message of the other end.
     fn on_message(&self, _message: &Message) {}
 
     /// Reports that this end does not read at present. Silence of the other end then means nothing.
     fn deaf(&self) {}
 
-    /// Reports that another copy holds a file of the destination, and that the server waits for the
-    /// end of that copy.
+    /// Reports that another copy holds a file of the destination.
     fn held(&self, _held: &Held) {}
 
     /// Reports how long the other end has been silent, or `None` at the end of the silence. During
@@ -138,6 +126,5 @@ pub(crate) trait Hooks {
     /// Reports names that the source lacks and that were removed, or would be.
     fn deleted(&self, _paths: &[Vec<u8>]) {}
 
-    /// Reports a failed entry.
     fn entry_failed(&self, path: &[u8], reason: &str, whence: Whence);
 }

@@ -9,9 +9,6 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::Manifest;
 
 /// Reports created or deleted names to `hooks`. Ignores other messages.
-///
-/// # Errors
-/// The message names entries that do not exist, or its ranges are malformed.
 pub(super) fn hear(hooks: &dyn Hooks, manifest: &Manifest, message: &Message) -> Result<(), End> {
     match message {
         Message::Named(named) => {

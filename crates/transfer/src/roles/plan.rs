@@ -12,7 +12,6 @@ use crate::write::skip::{tidy, without};
 /// The ranges of a plan are merged when their number has doubled, but only above this number.
 const UNTIDY: usize = 1 << 12;
 
-/// The part of a plan received so far.
 pub(super) struct PlanSoFar {
     /// Chunks that the other end has.
     pub(super) have: Vec<Range<u64>>,
@@ -20,7 +19,6 @@ pub(super) struct PlanSoFar {
     pub(super) skipped: Vec<Range<u64>>,
     /// Whether the plan asks for comparisons of chunks.
     pub(super) asks: bool,
-    /// Whether all slices have arrived.
     pub(super) complete: bool,
     chunks: u64,
     entries: u64,
@@ -29,7 +27,6 @@ pub(super) struct PlanSoFar {
 }
 
 impl PlanSoFar {
-    /// Returns an empty plan for an object with `chunks` and `entries`.
     pub(super) fn new(chunks: u64, entries: u64) -> PlanSoFar {
         // A chunk of several small files is compared once for each file. So there are at most as
         // many comparisons as chunks and entries together.
@@ -39,9 +36,6 @@ impl PlanSoFar {
     }
 
     /// Adds a slice that also asks to compare `asked` chunks. Repeated slices take limited memory.
-    ///
-    /// # Errors
-    /// The slices so far name more than an honest plan of this object can name.
     pub(super) fn add(
         &mut self,
         have: Vec<Range<u64>>,
@@ -78,7 +72,6 @@ impl PlanSoFar {
         new
     }
 
-    /// Marks that all slices have arrived.
     pub(super) fn complete(&mut self) {
         self.complete = true;
         self.have = tidy(std::mem::take(&mut self.have));

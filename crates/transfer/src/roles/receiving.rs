@@ -44,7 +44,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// signs of life.
 const OFFER: Duration = Duration::from_secs(600);
 
-/// The inputs of a receiving end.
 pub(crate) struct ReceivingRole<'a> {
     pub(crate) wire: &'a mut Wire,
     pub(crate) terms: Terms,
@@ -57,7 +56,6 @@ pub(crate) struct ReceivingRole<'a> {
     pub(crate) hooks: &'a dyn Hooks,
     /// Whether this end is the client: it decides if the path lets datagrams through.
     pub(crate) decides: bool,
-    /// This transfer's part of the memory.
     pub(crate) memory: Arc<MemoryPart>,
     pub(crate) receive: Receive,
     /// The core (the protocol's state machine) shared by the flows to this host, if there is one.
@@ -99,7 +97,6 @@ struct Running<'a, 'b> {
     object_len: u64,
     manifest_len: u64,
     flow: Option<Flow>,
-    /// The number of the current pass.
     number: Option<u32>,
     flows: Flows,
     /// Chunks that need not arrive, once known.
@@ -118,7 +115,6 @@ struct Running<'a, 'b> {
 }
 
 impl ReceivingRole<'_> {
-    /// Receives the object until all of it is written to `destination`.
     pub(crate) async fn run(mut self, destination: Box<dyn Destination>) -> Result<Received, End> {
         if let Some(card) = self.terms.card {
             self.wire.outbox().send(Message::Card(Card { bps: card.as_bps() }));
@@ -399,7 +395,6 @@ impl Running<'_, '_> {
         self.object_len.div_ceil(CHUNK)
     }
 
-    /// Publishes the number of blocks that had to arrive as datagrams.
     fn note_due(&self) {
         let Some(layout) = &self.layout else { return };
         let implied = [&self.implied[..], &[self.padding()]].concat();

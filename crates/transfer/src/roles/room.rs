@@ -10,10 +10,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::counters::Counters;
 use crate::counters::board::Board;
 
-/// A request for the memory of a chunk. Requests are served in order.
+/// Requests are served in order.
 pub(super) type RoomRequest = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>>>>;
 
-/// Waits for the memory of a chunk, and counts the waiting time.
 pub(super) async fn room_for_chunk(
     room: Arc<Semaphore>,
     board: Arc<Board>,

@@ -49,14 +49,12 @@ const SAFE_DATAGRAM: u16 = 1280 - 40 - 8;
 /// The next fallback: every IPv4 host accepts packets of 576 bytes (RFC 791).
 const SMALLEST_DATAGRAM: u16 = 576 - 20 - 8;
 
-/// The inputs of a sending end.
 pub(crate) struct SendingRole<'a> {
     pub(crate) wire: &'a mut Wire,
     pub(crate) terms: Terms,
     pub(crate) port: PortHandle,
     /// Where the data go; `None` until the other end's address is known.
     pub(crate) path: Option<Path>,
-    /// The first pass's flow.
     pub(crate) flow: FlowId,
     pub(crate) board: Arc<Board>,
     /// Additional sessions that carry chunks.
@@ -70,7 +68,6 @@ pub(crate) struct SendingRole<'a> {
     pub(crate) surveyed: bool,
 }
 
-/// The running pass.
 enum Carried {
     Flow { flow: FlowId, commands: Sender<SendCommand>, done: Done },
     Stream(stream::Outgoing),
@@ -84,7 +81,6 @@ struct Running<'a, 'b> {
     events: mpsc::UnboundedReceiver<SenderEvent>,
     events_end: mpsc::UnboundedSender<SenderEvent>,
     plan: PlanSoFar,
-    /// The number of the current pass.
     number: u32,
     flows: Flows,
     /// The number of the lease that the current pass serves.
@@ -98,7 +94,6 @@ struct Running<'a, 'b> {
     waiting: Option<Payloads>,
     /// The capacity of the receiving host's card, once reported.
     peer_card: Option<Rate>,
-    /// Whether the sender may send coded symbols.
     takes_coded: bool,
     silence: Silence,
     /// CPU time of this thread at the start of the transfer.
@@ -106,7 +101,6 @@ struct Running<'a, 'b> {
 }
 
 impl SendingRole<'_> {
-    /// Offers the object and sends it until all of it is written at the other end.
     pub(crate) async fn run(mut self, mut source: Source) -> Result<Outcome, End> {
         let clear = self.terms.is_in_the_clear();
         let (offer, manifest) = match self.surveyed {
@@ -162,7 +156,6 @@ impl SendingRole<'_> {
 }
 
 impl Running<'_, '_> {
-    /// Processes messages until the outcome arrives.
     async fn serve(&mut self) -> Result<Outcome, End> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -316,7 +309,6 @@ impl Running<'_, '_> {
         layout(self.virtual_object.len(), terms.segment, terms.block(self.datagram))
     }
 
-    /// Processes an event of the sending thread.
     async fn on_event(&mut self, event: SenderEvent) -> Result<(), End> {
         match event {
             // The path has changed: start again, with a new search for the datagram size.
@@ -347,7 +339,6 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Repeats chunks whose verification or sync failed, in another pass.
     async fn repeat(&mut self, failed: Vec<Range<u64>>) -> Result<(), End> {
         if self.repeats >= MAX_REPEATS {
             let count: u64 = failed.iter().map(|range| range.end - range.start).sum();

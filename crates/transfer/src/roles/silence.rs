@@ -27,7 +27,6 @@ const COUNTED: Duration = Duration::from_millis(500);
 /// this process.
 const MOST_COUNTED: Duration = Duration::from_millis(500);
 
-/// Watches the control stream and the data port.
 pub(super) struct Silence {
     spoke: Option<Instant>,
     looked: Instant,
@@ -41,22 +40,17 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Returns the state at the start of a flow.
     pub(super) fn new() -> Silence {
         let (alone, looked) = (Duration::ZERO, Instant::now());
         Silence { spoke: None, looked, last_received: None, outage: false, alone, sent: 0 }
     }
 
-    /// Records a message on the control stream.
     pub(super) fn control_spoke(&mut self) {
         self.spoke = Some(Instant::now());
     }
 
     /// Judges both channels; to be called several times a second. `always`: the other end sends
     /// datagrams at all times, not only if it has data and a grant.
-    ///
-    /// # Errors
-    /// [`End::NoDatagrams`] if only the control stream works.
     pub(super) fn judge(&mut self, board: &Board, rtt: Span, always: bool) -> Result<(), End> {
         let rtt = clock::duration(rtt);
         let passed = self.looked.elapsed().min(MOST_COUNTED);

@@ -23,28 +23,21 @@ use longhaul_text::CallOption;
 /// soon after they were sent; several segments are in flight.
 pub(crate) const DEFAULT_SEGMENT: Bytes = Bytes::mebi(16);
 
-/// The agreed parameters of a transfer.
 #[derive(Clone)]
 pub(crate) struct Terms {
     /// The transfer's id in key derivation.
     pub(crate) transfer: u64,
-    /// How data are sealed.
     pub(crate) suite: Suite,
-    /// Derives keys from the session's secret.
     pub(crate) exporter: Exporter,
     /// The other end's address, validated by the session.
     pub(crate) peer: IpAddr,
     /// The protocol; `None` if the chunks go over streams.
     pub(crate) protocol: Option<&'static Row>,
-    /// The protocol's own settings.
     pub(crate) settings: Settings,
     /// Additional streams that carry chunks.
     pub(crate) streams: u32,
-    /// Whether to find the best number of streams by trying.
     pub(crate) try_streams: bool,
-    /// The fixed rate.
     pub(crate) rate: Option<Rate>,
-    /// The limit for the rate search.
     pub(crate) rate_limit: Option<Rate>,
     /// The rate, round-trip time and loss that an earlier copy found on the path. The sending end
     /// starts from them.
@@ -55,7 +48,6 @@ pub(crate) struct Terms {
     pub(crate) segment: Bytes,
     /// UDP payload of a full data datagram.
     pub(crate) datagram: u16,
-    /// Round-trip time measured by the session.
     pub(crate) rtt: Span,
     /// The capacity of this host's network card in UDP payload, for datagrams of size `datagram`;
     /// `None` if unknown.
@@ -63,13 +55,11 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Returns the keys of a flow.
     pub(crate) fn keys(&self, flow: FlowId) -> FlowKeys {
         let secret = self.exporter.export(b"longhaul data", &self.transfer.to_be_bytes());
         FlowKeys::new(&secret, self.suite, self.transfer, flow)
     }
 
-    /// Returns the block size of datagrams of `datagram` bytes.
     pub(crate) fn block(&self, datagram: u16) -> u32 {
         u32::from(datagram).saturating_sub(data_overhead(self.suite) as u32)
     }
@@ -111,10 +101,7 @@ impl Terms {
     }
 }
 
-/// Returns the layout of an object of `object_len` bytes.
-///
-/// # Errors
-/// The sizes, which may come from the other side, do not fit together.
+/// The sizes may come from the other side.
 pub(crate) fn layout(object_len: u64, segment: Bytes, block: u32) -> Result<Layout, Error> {
     Layout::new(Bytes::new(object_len), segment, Bytes::new(CHUNK), block).map_err(|error| {
         let what = format!(

@@ -26,7 +26,6 @@ use crate::write::budget::{Budget, MemoryPart, MessageCharge};
 use crate::write::files::Files;
 use longhaul_files::{Asked, Manifest, Place, SinkOptions, Source};
 
-/// An observer that ignores everything.
 pub(super) struct Alone;
 
 impl Hooks for Alone {
@@ -62,7 +61,6 @@ pub(super) fn terms(session: &Session) -> Terms {
     }
 }
 
-/// Sends all of `source` on the control stream.
 async fn send(writer: &mut FrameWriter, mut source: Source) {
     let (offer, _) = offer::whole(&mut source, false);
     let chunks = source.object().chunks();
@@ -84,7 +82,6 @@ async fn send(writer: &mut FrameWriter, mut source: Source) {
     }
 }
 
-/// Returns the next message that is not a plan.
 async fn next(reader: &mut FrameReader) -> Message {
     loop {
         let frame = reader.read::<Frame>().await.expect("the session is open");

@@ -20,18 +20,15 @@ use super::running::Running;
 use crate::error::Error;
 use crate::session::{self, Service, Session};
 
-/// A service with a right to names below a prefix: the parts in which these services differ.
 pub(super) trait Below: 'static {
     /// The name of the service; also the keyword of its right in the list of clients.
     const NAME: &str;
-    /// The version of the service's messages.
     const VERSION: u32;
     /// The oldest version that is still answered.
     const OLDEST: u32 = 0;
     /// The first message that a client sends on a stream of the service.
     type Ask: Message + Default;
 
-    /// Returns the client of a stream that began with `ask`.
     fn client(session: &Session, ask: &Self::Ask) -> ServedClient;
 
     /// Answers a stream of a client with `right`, and ends the session.
@@ -45,7 +42,6 @@ pub(super) trait Below: 'static {
     ) -> Result<(), session::Error>;
 }
 
-/// The parts that all these services share.
 pub(super) struct Names<B> {
     server: Rc<Server>,
     service: B,
@@ -56,7 +52,6 @@ impl<B: Below> Names<B> {
         Rc::new(Names { server: server.clone(), service })
     }
 
-    /// Answers a stream, and reports the request and its end.
     async fn attend(&self, session: Session, ask: B::Ask) {
         let server = &self.server;
         let client = B::client(&session, &ask).called(server.door.name(&session.peer));

@@ -20,7 +20,7 @@ impl Charge for MessageCharge {
     }
 }
 
-/// Returns the rooms of `server`. Their messages are charged to the server's memory.
+/// Messages in the rooms are charged to the server's memory.
 pub(super) fn rooms(server: &Rc<Server>, limits: RoomLimits) -> Rc<Channels> {
     let memory = server.memory.clone();
     let charges = Rc::new(move |id| Box::new(memory.messages_for(id)) as Box<dyn Charge>);

@@ -22,7 +22,7 @@ enum Stage {
     Ending,
 }
 
-/// The state of the shutdown. Clones share it.
+/// The state of the shutdown.
 #[derive(Clone, Default)]
 pub(super) struct Closing(Rc<State>);
 
@@ -33,15 +33,11 @@ struct State {
     idle: Notify,
 }
 
-/// A request that is being answered.
 #[must_use]
 pub(super) struct Busy(Closing);
 
 impl Closing {
-    /// Counts a request until the result is dropped.
-    ///
-    /// # Errors
-    /// The server is shutting down.
+    /// Counts a request until the result is dropped. Fails if the server is shutting down.
     pub(super) fn enter(&self) -> Result<Busy, Error> {
         if self.0.stage.get() != Stage::Open {
             return Err(shutting_down());
@@ -50,7 +46,6 @@ impl Closing {
         Ok(Busy(self.clone()))
     }
 
-    /// Returns why a running request must end, if it must.
     pub(super) fn reason(&self) -> Option<Error> {
         (self.0.stage.get() == Stage::Ending).then(shutting_down)
     }
