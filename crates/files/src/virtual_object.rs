@@ -24,7 +24,7 @@ pub struct Extent {
     pub len: usize,
 }
 
-/// The kind of a chunk's content. The kind decides how the chunk's value (its hash) is computed.
+/// The kind of a chunk's content, which decides how the chunk's value is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkKind {
     /// The encoded manifest.
@@ -159,14 +159,12 @@ impl VirtualObject {
         runs.map(move |(start, end)| first + start..first + end)
     }
 
-    /// Returns whether entry `entry` has its own chunks and a journal (the list of its verified
-    /// chunks).
+    /// Returns whether entry `entry` has its own chunks and a journal.
     pub fn is_large(&self, entry: u32) -> bool {
         self.manifest.is_large(entry)
     }
 
-    /// Returns the bytes that are never sent, in ascending, separate ranges: padding, and holes
-    /// (which are zeros).
+    /// Returns the bytes that are never sent, in ascending, separate ranges: padding and holes.
     pub fn implied(&self) -> Vec<Range<u64>> {
         let mut out: Vec<Range<u64>> = Vec::new();
         let mut add = |range: Range<u64>| match out.last_mut() {

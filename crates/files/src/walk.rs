@@ -25,7 +25,6 @@ pub(crate) struct Walk {
     /// The folders by parent and name, if there are several sources: folders of the same name are
     /// merged.
     merged: Option<Merged>,
-    /// Entries that could not be read.
     pub(crate) failures: Vec<Failure>,
     /// Skipped entries, with reasons.
     pub(crate) warnings: Vec<String>,
@@ -33,7 +32,6 @@ pub(crate) struct Walk {
     said: u64,
     /// Counts each name found, and can cancel the walk.
     pub(crate) watch: Watch,
-    /// The memory account of the entries.
     pub(crate) memory: Box<dyn ListMemory>,
 }
 
@@ -165,8 +163,7 @@ impl Walk {
         Ok(folders)
     }
 
-    /// Adds a failure for each path below `above` that a filter lists and that cannot be looked up,
-    /// for example because it does not exist.
+    /// Adds a failure for each path below `above` that a filter lists and that cannot be looked up.
     fn miss_listed(
         &mut self,
         folders: &mut Folders,
@@ -258,7 +255,6 @@ impl Walk {
     }
 }
 
-/// Checks that a manifest may have `entries` entries.
 fn check_count(entries: u64) -> Result<(), Error> {
     if entries <= MAX_ENTRIES {
         return Ok(());
@@ -267,7 +263,6 @@ fn check_count(entries: u64) -> Result<(), Error> {
     Err(Error::new(FileErrorKind::Request, what).advise("copy its folders one by one"))
 }
 
-/// Checks that a file can be read, and finds its holes.
 fn file_kind(
     parent: &dyn Folder,
     name: &[u8],

@@ -1,10 +1,10 @@
 //! Accepts connections and limits them.
 //!
-//! Closes a connection in three cases:
-//! - A TLS handshake or a request's header takes too long ([`HEAD`]), or a header is too long
-//!   ([`HEADER`], [`FIELDS`]).
-//! - The client neither receives nor sends ([`Serving::idle`]).
-//! - There are too many connections ([`MOST`], [`MOST_OF_ONE`]).
+//! A connection is closed if
+//! - a TLS handshake or a request's header takes too long ([`HEAD`]), or a header is too long
+//!   ([`HEADER`], [`FIELDS`]);
+//! - the client neither receives nor sends for too long ([`Serving::idle`]);
+//! - there are too many connections ([`MOST`], [`MOST_OF_ONE`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

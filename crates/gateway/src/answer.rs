@@ -37,7 +37,6 @@ impl Answers for Shared {
     }
 }
 
-/// Answers a request from `address`.
 async fn answer(
     shared: Arc<Shared>,
     address: std::net::SocketAddr,
@@ -177,7 +176,6 @@ async fn respond(shared: &Arc<Shared>, right: &Right, request: Request<Incoming>
     }
 }
 
-/// Returns the new path that a MOVE names.
 fn destination(headers: &HeaderMap) -> Option<UrlPath> {
     let host = condition::text(headers, header::HOST);
     let said = condition::text(headers, HeaderName::from_static("destination"));
@@ -189,7 +187,6 @@ fn has_body(headers: &HeaderMap) -> bool {
     headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
 }
 
-/// Returns the top folder of a token.
 async fn top(shared: &Shared, right: &Right) -> io::Result<Root> {
     let root = shared.root().clone();
     match right.folder.clone() {

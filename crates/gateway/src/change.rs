@@ -71,7 +71,6 @@ pub(crate) async fn put(
 
 async fn write(shared: &Shared, place: Place, mut body: Incoming) -> Result<(), Reply> {
     let trouble = |error: io::Error| match error.kind() {
-        // The parent folder is missing or is no folder.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             reply::plain(StatusCode::CONFLICT, "the file's folder does not exist")
         }

@@ -24,7 +24,6 @@ const PIECE: usize = 32 << 10;
 /// size needs limited memory.
 const SORTED: usize = 10_000;
 
-/// Format of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Page,

@@ -122,7 +122,6 @@ fn multipart(ranges: Vec<Range<u64>>, size: u64, boundary: &str) -> Vec<Part> {
     parts
 }
 
-/// Reads and sends the parts in pieces.
 async fn send(shared: Arc<Shared>, file: Arc<RangeFile>, parts: Vec<Part>, pieces: Pieces) {
     for part in parts {
         let range = match part {

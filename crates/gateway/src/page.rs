@@ -1,9 +1,8 @@
 //! The state of a server: a page for browsers, events, and metrics for monitors.
 //!
 //! The page is read-only, and each request needs a token. The page is one file, and its
-//! Content-Security-Policy forbids it to load anything from another server. All open pages get the
-//! same events. The server renders the state, and the metrics, at most about ten times a second for
-//! all readers together.
+//! Content-Security-Policy forbids it to load anything from another server. The server renders the
+//! state, and the metrics, at most about ten times a second for all readers together.
 
 use std::fmt;
 use std::net::SocketAddr;

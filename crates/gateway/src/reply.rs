@@ -24,7 +24,6 @@ pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Reply {
     reply
 }
 
-/// Returns a reply without text.
 pub(crate) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::whole(String::new()));
     *reply.status_mut() = status;

@@ -63,7 +63,6 @@ impl AccessRecord {
     }
 }
 
-/// State that all requests share.
 pub(crate) struct Shared {
     root: Root,
     tokens: RwLock<Tokens>,
@@ -127,7 +126,6 @@ impl Shared {
         &self.traffic
     }
 
-    /// Returns the time limit of a client that neither receives nor sends a byte.
     pub(crate) fn idle(&self) -> Duration {
         self.idle
     }
@@ -191,7 +189,6 @@ impl Shared {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns a record without a user's name.
     pub(crate) fn record(
         method: &str,
         status: u16,

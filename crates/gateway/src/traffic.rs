@@ -50,7 +50,6 @@ impl Traffic {
         }
     }
 
-    /// Counts an answered request.
     pub(crate) fn answered(&self, method: &str, status: StatusCode) {
         let other = METHODS.len() - 1;
         let row = METHODS[..other].iter().position(|name| *name == method).unwrap_or(other);

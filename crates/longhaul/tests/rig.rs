@@ -37,12 +37,10 @@ impl Rig {
         Server::builder(self.server.clone()).root(self.there("")).listen("127.0.0.1:0")
     }
 
-    /// Returns a server of the rig's root that allows the client.
     pub(crate) fn server(&self) -> ServerBuilder {
         self.closed_server().allow(self.client.id().to_string(), Access::read_write())
     }
 
-    /// Returns a client that trusts the rig's server.
     pub(crate) fn client(&self) -> Client {
         self.client_that(Trust::only(self.server.id().to_string()))
     }
@@ -53,7 +51,6 @@ impl Rig {
     }
 }
 
-/// Returns the address of `path` at a server.
 pub(crate) fn url(server: &Server, path: &str) -> String {
     format!("lh://{}/{path}", server.address())
 }
@@ -77,7 +74,6 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Returns the content of all files in a folder.
 pub(crate) fn read_tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("readable").path()).filter(|path| path.is_file());
@@ -85,7 +81,6 @@ pub(crate) fn read_tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     paths.map(|path| (name(&path), fs::read(&path).expect("readable"))).collect()
 }
 
-/// Waits until this many bytes have arrived.
 pub(crate) async fn until_bytes(events: &mut Events, bytes: u64) {
     while let Some(event) = events.next().await {
         if matches!(&event, Event::Progress(progress) if progress.bytes >= bytes) {

@@ -25,7 +25,6 @@ fn code<T: std::fmt::Debug>(answer: Answer<T>) -> RpcCode {
     answer.expect_err("it fails").code
 }
 
-/// Notifies when it is dropped.
 struct Dropped(Arc<Notify>);
 
 impl Drop for Dropped {

@@ -26,7 +26,6 @@ impl Cache {
         Cache { most, kept: Mutex::default() }
     }
 
-    /// Returns the limit in bytes.
     pub(crate) fn most(&self) -> u64 {
         self.most
     }
@@ -35,7 +34,6 @@ impl Cache {
         self.kept.lock().unwrap_or_else(|error| error.into_inner())
     }
 
-    /// Returns a chunk, and marks it as used.
     pub(crate) fn get(&self, key: Key) -> Option<Arc<[u8]>> {
         let mut kept = self.kept();
         let kept = &mut *kept;
@@ -47,7 +45,6 @@ impl Cache {
         Some(content.clone())
     }
 
-    /// Returns whether a chunk is cached.
     pub(crate) fn has(&self, key: Key) -> bool {
         self.kept().chunks.contains_key(&key)
     }

@@ -154,7 +154,6 @@ impl OpenFile {
         }
     }
 
-    /// Reads runs of chunks into the cache.
     async fn fetch(self: Arc<Self>, runs: Vec<Range<u64>>, jumps: u64) {
         let (remote, connection) = self.remote.lock().await.clone();
         let mut due: VecDeque<u64> = runs.iter().cloned().flatten().collect();

@@ -163,7 +163,6 @@ impl Host {
         Err(code(error).into())
     }
 
-    /// Lists the folder at `path`.
     pub(crate) async fn list(&self, path: &Path) -> Result<Vec<Named>, Failed> {
         let mut retry = Retry::default();
         loop {

@@ -84,7 +84,6 @@ impl Tree {
         Tree { top, host, nodes: Mutex::default(), folders: Mutex::default() }
     }
 
-    /// Returns the path of an inode at the host.
     pub(crate) fn path(&self, inode: u64) -> Result<PathBuf, Failed> {
         let nodes = lock(&self.nodes);
         let (mut names, mut at) = (Vec::new(), inode);
@@ -152,7 +151,6 @@ impl Tree {
         }
     }
 
-    /// Returns the current attributes of an inode.
     pub(crate) async fn attributes(&self, inode: u64) -> Result<Named, Failed> {
         if inode == TOP {
             let modified = FileTime { seconds: 0, nanos: 0 };

@@ -4,7 +4,7 @@
 //! the key's charge decays by one second a second. A key is over its limit while its charge exceeds
 //! the free amount. If an event leaves its key over the limit, the key's next event costs twice as
 //! much, up to a longest charge. The cost returns to the first charge when the key's charge has
-//! decayed completely. sshd's `PerSourcePenalties` works like this.
+//! decayed completely.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -93,8 +93,8 @@ fn of_two_small_files_of_one_name_one_arrives_whole_and_the_other_copy_fails() {
     assert!(there(&ends) == content(SMALL, 2));
 }
 
-/// A copy of several small files into one folder has closed its partial files. Another copy could
-/// replace one of these files with a file of the same inode number and length, as the test does.
+/// Imitates another copy that replaces a closed partial file by a file of the same inode number and
+/// length.
 #[test]
 fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     const FILES: u64 = 20;
@@ -112,7 +112,6 @@ fn a_partial_file_of_the_same_inode_with_another_time_gets_no_name() {
     assert!(!ends.to.join("00").exists());
 }
 
-/// Returns a disk without locks, and the place of the file `copy` on it.
 fn without_locks() -> (Disk, Place) {
     let disk = Disk::new(1);
     disk.lose_locks();

@@ -38,7 +38,6 @@ enum Thing {
     Link(PathBuf),
 }
 
-/// Returns everything below a folder.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Thing> {
     let mut out = BTreeMap::new();
     let mut left = vec![root.to_owned()];
@@ -179,7 +178,6 @@ fn copy(paths: &[&Path], to: &Path) -> SinkOutcome {
     copy_with(paths, to, &SinkOptions::default()).unwrap()
 }
 
-/// Returns a path with a trailing slash.
 fn slash(path: &Path) -> PathBuf {
     path.join("")
 }

@@ -40,11 +40,9 @@ struct Run {
     attempts: u64,
     /// The number of repeated chunks of large files, without those that may have waited for a sync.
     excess: u64,
-    /// Whether to print the events.
     prints: bool,
 }
 
-/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Finished,

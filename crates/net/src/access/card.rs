@@ -8,7 +8,6 @@ use std::path::Path;
 
 use longhaul_proto::units::Rate;
 
-/// The folder of the interfaces.
 pub(super) const INTERFACES: &str = "/sys/class/net";
 /// Limits of plausible speeds, in Mbit/s. Values outside of them do not come from a card.
 const SLOWEST: u64 = 10;
@@ -19,8 +18,8 @@ const DEPTH: u32 = 3;
 const FRAMING: u32 = 38;
 
 /// Returns the speed of the interface `name` on the wire, from the files in `folder`. `None` if
-/// `name` is neither a card nor made of cards or reports no plausible speed, or if its interface
-/// number is not `index`: then `folder` shows another network namespace.
+/// `name` is no card and not made of cards, if its speed is not plausible, or if its number is not
+/// `index`: then `folder` shows another network namespace.
 pub(super) fn speed(folder: &Path, name: &str, index: u32) -> Option<Rate> {
     let file = |file: &str| fs::read_to_string(folder.join(name).join(file)).ok();
     if file("ifindex")?.trim().parse() != Ok(index) || !is_card(folder, name, DEPTH) {

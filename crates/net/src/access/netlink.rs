@@ -57,7 +57,6 @@ pub(super) struct Interface {
 pub(super) struct Connection {
     /// The connection's unique cookie.
     pub(super) cookie: [u8; 8],
-    /// Received bytes.
     pub(super) received: u64,
 }
 

@@ -112,7 +112,6 @@ impl Assembly {
         &self.layout
     }
 
-    /// Returns the number of chunks that have a buffer.
     #[cfg(test)]
     pub(crate) fn open_chunks(&self) -> usize {
         self.open.len()
@@ -332,7 +331,6 @@ impl Assembly {
         }
     }
 
-    /// Marks a chunk as finished.
     fn forget(&mut self, chunk: u64) {
         set(&mut self.done, chunk as usize);
         self.skipped.remove(&chunk);

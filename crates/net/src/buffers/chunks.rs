@@ -1,7 +1,7 @@
 //! Buffers of one chunk each, within a budget that may change.
 //!
 //! The budget covers buffers in use and idle buffers. The buffer returned last is handed out first,
-//! because its memory is still in the CPU's cache.
+//! because its memory may still be in the CPU's cache.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -14,12 +14,10 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Returns an empty set of symbols of `size` bytes each.
     pub(super) fn new(buffer: ChunkBuffer, size: usize) -> Symbols {
         Symbols { buffer, size, numbers: Vec::new() }
     }
 
-    /// Returns whether the symbol with this number is present.
     pub(super) fn has(&self, number: u8) -> bool {
         self.numbers.contains(&number)
     }
