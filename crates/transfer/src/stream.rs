@@ -45,8 +45,7 @@ impl Connector {
         self.connect().await.map_err(|error| session::Error::from(&error))
     }
 
-    /// Connects. Then `make` returns two parts of a stream or channel: one for the program, and one
-    /// that keeps the connection. Sends the program's part on `ready`, or the error.
+    /// Connects, then calls `make`. Sends the program's part on `ready`, or the error.
     pub(crate) async fn begin<P, C>(
         &self,
         ready: oneshot::Sender<Result<P, Error>>,
@@ -65,10 +64,9 @@ impl Connector {
     }
 }
 
-/// A stream that is being sent: its input, and its status.
 pub(crate) type Sending = (Source, watch::Receiver<Status>);
 
-/// Sends a stream until `finished`. Reports on `ready` when it can take frames, or why it cannot.
+/// Sends a stream until `finished`.
 pub(crate) fn send_stream(
     connector: &Connector,
     wish: Wish,
@@ -88,11 +86,9 @@ pub(crate) fn send_stream(
     reactor::block_on("the stream", work)
 }
 
-/// A stream that is being received: its items, and its status.
 pub(crate) type Receiving = (mpsc::Receiver<receive::Item>, receive::Board);
 
-/// Receives the stream `name` until it ends. Reports on `ready` when it is connected, or why it is
-/// not.
+/// Receives the stream `name` until it ends.
 pub(crate) fn receive_stream(
     connector: &Connector,
     name: Key,

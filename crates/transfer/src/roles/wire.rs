@@ -17,7 +17,7 @@ use crate::write::budget::MessageCharge;
 
 /// Maximum number of pieces of chunks that wait for the stream.
 pub(super) const BULK: usize = 4;
-/// Maximum number of unread messages from datagrams. It limits the memory that a peer can fill.
+/// Maximum number of unread messages from datagrams.
 const INLET: usize = 1024;
 /// A side that leaves the session waits at most this long until its queued messages are sent. The
 /// other side no longer needs them.
@@ -27,14 +27,12 @@ const CLOSING: Duration = Duration::from_secs(30);
 /// How long to wait for the other side's final message after the writer has failed.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Why the session ended.
 #[derive(Debug)]
 pub(crate) enum End {
     /// The session is lost; the copy can continue over a new session.
     Lost(String),
     /// Datagrams do not pass, or no longer pass; the copy can continue over streams.
     NoDatagrams,
-    /// A permanent failure.
     Fatal(Error),
 }
 
@@ -72,7 +70,6 @@ impl Drop for Writer {
     }
 }
 
-/// The messages of a session.
 pub(crate) struct Wire {
     reader: FrameReader,
     outbox: Outbox,
@@ -81,7 +78,6 @@ pub(crate) struct Wire {
     answering: Arc<AtomicBool>,
     bulk: Sender<ChunkPiece>,
     writer: Writer,
-    /// Why the writer ended early.
     broken: Receiver<String>,
     /// The reason to give up the session, and when to give up; `None` while there is no reason.
     giving_up: Option<(String, Instant)>,
@@ -125,7 +121,6 @@ impl Wire {
         Wire { reader, outbox, answering, bulk, writer, broken, giving_up, inlet, inlet_end, again }
     }
 
-    /// Returns the queue for outgoing messages.
     pub(crate) fn outbox(&self) -> &Outbox {
         &self.outbox
     }
@@ -184,7 +179,6 @@ impl Wire {
         }
     }
 
-    /// Puts `message` back for the next read, because it was read too early.
     pub(crate) fn put_back(&mut self, message: Message) {
         self.again = Some(message);
     }

@@ -24,8 +24,7 @@ use crate::session::{Service, Session, allow};
 const OTHERS: Duration = Duration::from_secs(600);
 
 /// The service of copies. A survey is a message of this service, not a separate service, because a
-/// request may follow the survey on the same stream, with the same keys. A probe is a message of
-/// this service, too.
+/// request may follow the survey on the same stream, with the same keys.
 pub(super) struct Copying {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
@@ -138,7 +137,6 @@ impl Copying {
         Some(self.requested(session, request).await)
     }
 
-    /// Answers a request, and reports it.
     async fn requested(&self, session: Session, request: Request) -> Result<(), Error> {
         let access = match request.direction() {
             Direction::Push => Access::Write,
@@ -172,7 +170,6 @@ impl Copying {
     }
 }
 
-/// Answers a survey, if the client may read its paths.
 async fn answer_survey(
     server: &Server,
     session: &mut Session,

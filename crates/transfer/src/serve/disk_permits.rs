@@ -15,13 +15,11 @@ const ALL: usize = 16;
 /// Maximum number of disk accesses of one client at a time.
 const OF_ONE: usize = 8;
 
-/// The permits of all clients.
 pub(super) struct DiskPermits {
     all: Arc<Semaphore>,
     each: RefCell<HashMap<PeerId, Arc<Semaphore>>>,
 }
 
-/// A permit for one disk access. Dropping this value returns the permit.
 pub(super) struct DiskPermit {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
@@ -32,7 +30,6 @@ impl DiskPermits {
         DiskPermits { all: Arc::new(Semaphore::new(ALL)), each: RefCell::default() }
     }
 
-    /// Waits for a permit for `peer`.
     pub(super) async fn take(&self, peer: PeerId) -> DiskPermit {
         let own = {
             let mut each = self.each.borrow_mut();

@@ -37,9 +37,7 @@ pub(super) fn view(
     Rc::new(View { server: server.clone(), streams, channels, shared })
 }
 
-/// Returns the services that a server offers. With `rooms_only` these are channels, streams, calls
-/// and the status. Calls are offered only if there are `methods`. `ended` gets the result of each
-/// transfer and each pipe.
+/// `ended` gets the result of each transfer and each pipe.
 pub(super) fn services(
     view: &Rc<View>,
     rooms_only: bool,
@@ -63,13 +61,11 @@ pub(super) fn services(
     Services::new(all.into_iter().chain(sharing).chain(calling))
 }
 
-/// Answers a stream, on its own task.
 pub(super) fn begin(server: &Rc<Server>, services: &Services, session: Session) {
     let (server, services) = (server.clone(), services.clone());
     tokio::task::spawn_local(async move { answer(&server, &services, session).await });
 }
 
-/// Answers a stream completely.
 pub(super) async fn answer(server: &Server, services: &Services, session: Session) {
     // From now on, keep early datagrams from the client's address.
     server.port.expect(session.remote.ip());

@@ -15,17 +15,15 @@ use longhaul_files::{Place, Root};
 use longhaul_text::CallOption;
 use longhaul_text::reason;
 
-/// The served folder, and the list of clients.
 pub(super) struct Door {
     reach: Reach,
     allow: Shared,
     read_only: bool,
 }
 
-/// The current list of clients.
 type Shared = Arc<RwLock<Arc<[Allow]>>>;
 
-/// Returns the current list. A poisoned lock does not matter: the list is replaced as a whole.
+/// A poisoned lock does not matter: the list is replaced as a whole.
 fn now(list: &Shared) -> Arc<[Allow]> {
     list.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -40,7 +38,6 @@ enum Reach {
     User,
 }
 
-/// The right that a request needs.
 pub(super) struct Right {
     list: Shared,
     /// The list when the request was admitted.
@@ -54,11 +51,8 @@ pub(super) struct Right {
 }
 
 impl Right {
-    /// Checks that the list still grants the right.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unreachable`]: the client was removed, has lost this right, or has a different
-    /// folder or value of this right now.
+    /// Fails if the client was removed, has lost this right, or has a different folder or value of
+    /// this right now.
     pub(super) fn check(&self) -> Result<(), Error> {
         let list = now(&self.list);
         if Arc::ptr_eq(&list, &self.seen) {
@@ -84,7 +78,6 @@ impl Right {
     }
 }
 
-/// An access to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -94,7 +87,6 @@ pub(super) enum Access {
 }
 
 impl Access {
-    /// Returns whether an entry of the list includes this access.
     fn is_in(self, entry: &Allow) -> bool {
         match self {
             Access::Read => entry.read,
@@ -113,11 +105,6 @@ impl Access {
 }
 
 impl Door {
-    /// Opens the served folder.
-    ///
-    /// # Errors
-    /// [`ErrorKind::LocalFile`] if the root, or the subfolder of an id, is not a folder or cannot
-    /// be opened; [`ErrorKind::Usage`] if the list contains an id twice.
     pub(super) fn open(options: &ServeOptions) -> Result<Door, Error> {
         if options.rooms_only {
             let reach = Reach::Nothing;
@@ -137,11 +124,7 @@ impl Door {
         Ok(door)
     }
 
-    /// Replaces the list of clients.
-    ///
-    /// # Errors
-    /// [`ErrorKind::LocalFile`] if the subfolder of an id cannot be opened, [`ErrorKind::Usage`] if
-    /// the list contains an id twice. After an error the old list stays.
+    /// Replaces the list of clients. After an error the old list stays.
     pub(super) fn allow(&self, list: Vec<Allow>) -> Result<(), Error> {
         let mut ids = BTreeSet::new();
         if let Some(entry) = list.iter().find(|entry| !ids.insert(&entry.id)) {
@@ -172,17 +155,13 @@ impl Door {
         move |peer| allowed(&now(&allow), peer).map(drop).map_err(|error| (&error).into())
     }
 
-    /// Returns the right of `peer` to `access`, for later checks. Does not check whether the
-    /// current list grants this right.
+    /// Does not check whether the current list grants this right.
     pub(super) fn right(&self, peer: PeerId, access: Option<Access>) -> Right {
         Right { list: self.allow.clone(), seen: now(&self.allow), peer, access, word: None }
     }
 
     /// Returns the right of `peer` to the service `word`, and the text after `word=` in the list of
     /// clients.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` has no such right.
     pub(super) fn right_to(
         &self,
         peer: PeerId,
@@ -195,10 +174,6 @@ impl Door {
         Ok((Right { list, seen, peer, access: None, word: Some(word) }, said))
     }
 
-    /// Returns the right of `peer` to the server's status.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` has no such right.
     pub(super) fn right_to_status(&self, peer: PeerId) -> Result<Right, Error> {
         match self.reach {
             Reach::User => Ok(self.right(peer, None)),
@@ -206,10 +181,6 @@ impl Door {
         }
     }
 
-    /// Returns whether `peer` may read.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` no longer has any right.
     pub(super) fn may_read(&self, peer: &PeerId) -> Result<bool, Error> {
         if matches!(self.reach, Reach::User) {
             return Ok(true);
@@ -217,15 +188,10 @@ impl Door {
         Ok(Access::Read.is_in(allowed(&now(&self.allow), peer)?))
     }
 
-    /// Returns the name of `peer` in the list of clients; `None` if it has no name.
     pub(super) fn name(&self, peer: &PeerId) -> Option<String> {
         allow::find(&now(&self.allow), peer)?.name.clone()
     }
 
-    /// Checks that `peer` has a right to the service `word`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` has no such right.
     pub(super) fn may_use(&self, peer: &PeerId, word: &str) -> Result<(), Error> {
         if matches!(self.reach, Reach::User) {
             return Ok(());
@@ -240,11 +206,6 @@ impl Door {
         }
     }
 
-    /// Resolves `path` for `peer`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unreachable`] if `peer` may not use the path; [`ErrorKind::LocalFile`] if the
-    /// subfolder of `peer` cannot be opened.
     pub(super) fn place(&self, peer: &PeerId, path: &Path, access: Access) -> Result<Place, Error> {
         let root = match &self.reach {
             Reach::User => return Ok(Place::Ambient(at_home(path, std::env::var_os("HOME")))),

@@ -90,7 +90,6 @@ const NAMED: usize = 3;
 /// Maximum number of bytes shown of a path.
 const LONGEST: usize = 200;
 
-/// Returns a short text for paths.
 fn named(paths: &[Vec<u8>]) -> String {
     let name = |path: &Vec<u8>| format!("/{}", show(&path[..path.len().min(LONGEST)]));
     let names: Vec<String> = paths.iter().take(NAMED).map(name).collect();
@@ -102,25 +101,21 @@ fn named(paths: &[Vec<u8>]) -> String {
 }
 
 impl ServedClient {
-    /// Returns the client of `session`, with a request for `path`.
     fn new(session: &Session, verb: &str, path: String) -> ServedClient {
         let (address, id) = (session.remote, session.peer.to_string());
         let wish = format!("{verb} {path}");
         ServedClient { address, id, name: None, wish, path, since: Instant::now() }
     }
 
-    /// Returns a client that probes the path.
     pub(super) fn of_probe(session: &Session) -> ServedClient {
         ServedClient { wish: "probes the path".to_owned(), ..Self::new(session, "", String::new()) }
     }
 
-    /// Returns a client that requests the status.
     pub(super) fn of_status(session: &Session) -> ServedClient {
         let wish = "watches the server".to_owned();
         ServedClient { wish, ..Self::new(session, "", String::new()) }
     }
 
-    /// Returns a client that uses the shared tree.
     pub(super) fn of_share(session: &Session, ask: &Ask) -> ServedClient {
         let (verb, prefix) = match &ask.asked {
             Some(Asked::Watch(watch)) => ("watches the shared tree at", watch.prefix.as_bytes()),
@@ -129,13 +124,11 @@ impl ServedClient {
         ServedClient::new(session, verb, named(&[prefix.to_vec()]))
     }
 
-    /// Returns a client that calls methods.
     pub(super) fn of_calls(session: &Session) -> ServedClient {
         let wish = "calls methods".to_owned();
         ServedClient { wish, ..Self::new(session, "", String::new()) }
     }
 
-    /// Returns a client that sends or receives a stream.
     pub(super) fn of_stream(session: &Session, ask: &StreamAsk) -> ServedClient {
         let (verb, name) = match &ask.asked {
             Some(StreamAsked::Send(send)) => ("sends the stream", send.name.as_bytes()),
@@ -145,7 +138,6 @@ impl ServedClient {
         ServedClient::new(session, verb, named(&[name.to_vec()]))
     }
 
-    /// Returns a client that sends to a room of channels, or receives from it.
     pub(super) fn of_channel(session: &Session, ask: &ChannelAsk) -> ServedClient {
         let (verb, name) = match &ask.asked {
             Some(ChannelAsked::Publish(publish)) => ("sends to the room", &*publish.name),
@@ -155,33 +147,27 @@ impl ServedClient {
         ServedClient::new(session, verb, named(&[name.as_bytes().to_vec()]))
     }
 
-    /// Sets the name from the list of clients.
     pub(super) fn called(self, name: Option<String>) -> ServedClient {
         ServedClient { name, ..self }
     }
 
-    /// Returns a client that surveys files: it requests their hashes.
     pub(super) fn of_survey(session: &Session, survey: &Survey) -> ServedClient {
         ServedClient::new(session, "compares", named(&survey.paths))
     }
 
-    /// Returns a client that requests a listing.
     pub(super) fn of_list(session: &Session, list: &List) -> ServedClient {
         ServedClient::new(session, "lists", named(std::slice::from_ref(&list.path)))
     }
 
-    /// Returns a client that reads or changes ranges of a file.
     pub(super) fn of_file(session: &Session, asked: &FileAsk) -> ServedClient {
         let verb = if asked.edit { "changes ranges of" } else { "reads ranges of" };
         ServedClient::new(session, verb, named(std::slice::from_ref(&asked.path)))
     }
 
-    /// Returns a client that writes a file of unknown length.
     pub(super) fn of_pipe(session: &Session, pipe: &Pipe) -> ServedClient {
         ServedClient::new(session, "pipes to", named(std::slice::from_ref(&pipe.path)))
     }
 
-    /// Returns a client that requests a transfer.
     pub(super) fn of_request(session: &Session, request: &Request) -> ServedClient {
         let verb = match request.direction() {
             Direction::Push => "writes to",

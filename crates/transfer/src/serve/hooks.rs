@@ -23,7 +23,6 @@ use longhaul_files::watch::Held;
 /// Timeout after which a client that does not answer counts as dead.
 const PROOF_OF_LIFE: Duration = Duration::from_millis(1500);
 
-/// The server's side of [`Hooks`].
 pub(super) struct ServerHooks {
     questions: Option<RefCell<mpsc::UnboundedReceiver<Question>>>,
     /// Transfers that wait to learn whether the client is alive.
@@ -58,7 +57,6 @@ impl ServerHooks {
         }
     }
 
-    /// Adds the conditions of a request that may have to end.
     pub(super) fn of(self, running: Running) -> ServerHooks {
         ServerHooks { running: Some(running), ..self }
     }
@@ -157,7 +155,6 @@ mod tests {
     use crate::control::Status;
     use crate::write::budget::MessageCharge;
 
-    /// Returns hooks, and the sender of questions to them.
     fn hooks() -> (ServerHooks, mpsc::UnboundedSender<Question>) {
         let (ask, questions) = mpsc::unbounded_channel();
         let (outbox, _outflow) = Outbox::new(MessageCharge::alone());

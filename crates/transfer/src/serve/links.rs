@@ -24,7 +24,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// A room of another server that a room here is linked to.
 #[derive(Clone)]
 pub(crate) struct LinkTo {
-    /// How the other server is reached.
     pub(crate) options: HostOptions,
     /// The room, here and at the other server.
     pub(crate) room: Key,
@@ -46,11 +45,7 @@ impl LinkTo {
     }
 }
 
-/// Joins rooms to multicast groups as long as the server runs, each on its own task. `me` is the id
-/// of this server.
-///
-/// # Errors
-/// A group cannot be joined.
+/// Joins rooms to multicast groups as long as the server runs. `me` is the id of this server.
 pub(super) fn bridge(
     channels: &Channels,
     me: PeerId,
@@ -62,7 +57,6 @@ pub(super) fn bridge(
     Ok(())
 }
 
-/// Runs `links` as long as the server runs, each in a separate task.
 pub(super) fn begin(server: &Rc<Server>, channels: &Rc<Channels>, links: Vec<LinkTo>) {
     for link in links {
         tokio::task::spawn_local(keep(server.clone(), channels.clone(), link));

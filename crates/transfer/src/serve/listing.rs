@@ -33,7 +33,6 @@ const UNREAD: Duration = Duration::from_secs(60);
 /// Approximate bytes of a name's attributes in a message.
 const ATTRIBUTES: usize = 40;
 
-/// The service of listings.
 pub(super) struct Listing {
     server: Rc<Server>,
     permits: Arc<Semaphore>,
@@ -102,7 +101,6 @@ async fn send(session: &mut Session, piece: &Listed) -> Result<(), Error> {
     Ok(timeout(UNREAD, session.write(piece)).await.map_err(unread)??)
 }
 
-/// Reads the folder, and sends its names in pieces.
 fn read(place: &Place, pieces: &mpsc::Sender<Vec<ListedName>>) -> Result<(), Error> {
     let (mut piece, mut bytes, mut last_sign) = (Vec::new(), 0, Instant::now());
     longhaul_files::list::list(place, &mut |named| {

@@ -57,16 +57,13 @@ impl Ended {
     }
 }
 
-/// The direction and rate setting of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
-    /// Whether the server receives.
     pub(super) receives: bool,
     /// Whether the client has set or limited the rate.
     pub(super) fixed_rate: bool,
 }
 
-/// A running transfer.
 struct Entry {
     client: ServedClient,
     mode: Mode,
@@ -106,7 +103,6 @@ impl Live {
         })
     }
 
-    /// Adds a transfer of `client`.
     pub(super) fn enter(&self, client: ServedClient, mode: Mode, running: Running) -> EntryGuard {
         let number = self.now.last.get() + 1;
         self.now.last.set(number);
@@ -130,7 +126,6 @@ impl Live {
         self.now.before.set(plus(self.now.before.get(), &moved));
     }
 
-    /// Returns the running transfers, and the server's totals.
     pub(super) fn status(&self) -> (Vec<TransferStatus>, ServerTotals) {
         let mut transfers = self.now.transfers.borrow_mut();
         let transfers: Vec<TransferStatus> =

@@ -86,7 +86,6 @@ pub struct Ready {
     pub id: String,
 }
 
-/// The state that all transfers of a server share.
 struct Server {
     door: Door,
     port: PortHandle,
@@ -96,18 +95,14 @@ struct Server {
     allow_plain: bool,
     register: Register,
     pipes: Pipes,
-    /// The known protocols, by name.
     protocols: Protocols,
     /// Partial files left by transfers.
     left: Arc<Left>,
     /// Limits the surveys that read at the same time.
     surveys: answer::Permits,
-    /// Limits the probes that run at the same time.
     probes: probe::server::Permits,
-    /// Receives the events.
     tell: Tell,
     refusals: Arc<Refusals>,
-    /// The running transfers, for status reports.
     live: Live,
     closing: Closing,
 }
@@ -137,15 +132,12 @@ impl Server {
     }
 }
 
-/// Finds a protocol by its name.
 pub(crate) type Protocols = fn(&str) -> Option<&'static Row>;
 
 /// Receives the events of a server; called from the server's threads.
 pub type Tell = Arc<dyn Fn(ServerEvent) + Send + Sync>;
 
-/// A command to a running server.
 pub(crate) enum Order {
-    /// Return the server's status.
     Status(oneshot::Sender<ServerStatus>),
     /// Replace the list of clients, and return the result.
     Allow(Vec<Allow>, oneshot::Sender<Result<(), Error>>),
@@ -156,10 +148,6 @@ pub(crate) enum Order {
 /// Serves; `links` are links to rooms of other servers. Ends after [`Order::Shutdown`], when the
 /// sender of `orders` is dropped, or, with `once`, after one transfer whose client was not lost.
 /// Blocks. Calls `ready` when clients can connect, and `tell` with the events after that.
-///
-/// # Errors
-/// The server cannot start, because of its key, the root, the list of clients, the shared tree, the
-/// ports, the memory or a multicast group; with `once`, also the error of the transfer.
 pub(crate) fn serve(
     protocols: Protocols,
     options: ServeOptions,

@@ -25,10 +25,6 @@ use crate::write::budget::Budget;
 /// server is cancelled. The client can reach everything that the user of this process can reach.
 /// Only the key and the memory limit in `options` apply. The server opens its ports within `ports`,
 /// if given.
-///
-/// # Errors
-/// The process was not started by ssh, the memory is too small, no port is free, the client does
-/// not introduce itself, or the server is cancelled; or the error of the transfer.
 pub(crate) fn serve_over_ssh(
     options: ServeOptions,
     ports: Option<(u16, u16)>,

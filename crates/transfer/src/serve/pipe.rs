@@ -48,10 +48,6 @@ impl Pipes {
         Ok(Entered { pipes: self, key: (peer, number), file })
     }
 
-    /// Returns the destination of a part of a pipe of `peer`.
-    ///
-    /// # Errors
-    /// The client has no such pipe, or the part starts within a chunk or beyond [`MAX_OBJECT`].
     pub(super) fn part(&self, peer: PeerId, extent: &Extent) -> Result<ExtentOf, Error> {
         let pipes = self.0.borrow();
         let file = pipes.get(&(peer, extent.pipe)).ok_or_else(|| {
@@ -84,7 +80,6 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// The service of pipes.
 pub(super) struct Piping {
     server: Rc<Server>,
     ended: mpsc::UnboundedSender<Result<(), Error>>,
@@ -156,7 +151,6 @@ impl Piping {
     }
 }
 
-/// Runs work that may block on a disk.
 async fn at_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

@@ -43,7 +43,6 @@ const SIGN: Duration = Duration::from_secs(5);
 /// Timeout for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// The service of remote files.
 pub(super) struct Reading {
     server: Rc<Server>,
     open: Rc<RefCell<HashMap<PeerId, usize>>>,
@@ -201,7 +200,6 @@ impl Reading {
         Ok(())
     }
 
-    /// Makes a change, and tells the client when it is made.
     async fn change(
         &self,
         session: &mut Session,
@@ -254,7 +252,6 @@ impl Reading {
         Ok(sent)
     }
 
-    /// Starts to read a portion.
     async fn read(
         &self,
         file: &Arc<RangeFile>,
@@ -277,7 +274,6 @@ impl Reading {
     }
 }
 
-/// Returns the right that a request needs.
 fn access_of(asked: &FileAsk) -> Access {
     if asked.edit { Access::Change } else { Access::Read }
 }

@@ -21,7 +21,6 @@ const OF_ONE: Tariff = Tariff {
 const OF_ALL: Tariff =
     Tariff { each: Span::from_secs(6), free: Span::from_secs(50 * 6), longest: Span::from_secs(6) };
 
-/// The refusals of a server.
 pub(super) struct Refusals {
     tell: Tell,
     limit: Mutex<Limit>,

@@ -17,7 +17,6 @@ pub(super) const ASKED: Duration = Duration::from_secs(15);
 /// Maximum number of additional streams of a transfer.
 const MAX_STREAMS: u32 = 64;
 
-/// The running transfers, by number.
 #[derive(Default)]
 pub(super) struct Register {
     transfers: RefCell<BTreeMap<u64, Entry>>,
@@ -56,7 +55,6 @@ pub(super) struct Registered<'a> {
 }
 
 impl Register {
-    /// Adds a transfer that has requested this many additional `streams`.
     pub(super) fn enter(
         &self,
         peer: PeerId,
@@ -151,7 +149,6 @@ impl Registered<'_> {
     }
 }
 
-/// An earlier transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Earlier {
     /// Of the same client, and resumed by this transfer.

@@ -52,7 +52,6 @@ pub fn rehearse(options: &ServeOptions, peer: PeerId, said: &[u8]) -> Result<Vec
     Ok(answers.take())
 }
 
-/// The bytes that the client receives.
 #[derive(Clone, Default)]
 struct Answers(Arc<Mutex<Vec<u8>>>);
 

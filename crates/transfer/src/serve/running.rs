@@ -37,17 +37,11 @@ struct Needs {
 impl Server {
     /// Starts a request of `peer` that needs `access`; `None` needs only an entry in the list of
     /// clients. [`Running::check`] checks the right.
-    ///
-    /// # Errors
-    /// The server is shutting down.
     pub(super) fn begin(&self, peer: PeerId, access: Option<Access>) -> Result<Running, Error> {
         self.begin_by(self.door.right(peer, access))
     }
 
     /// Starts a request that needs `right`, which [`Running::check`] checks.
-    ///
-    /// # Errors
-    /// As [`Server::begin`].
     pub(super) fn begin_by(&self, right: Right) -> Result<Running, Error> {
         let _busy = self.closing.enter()?;
         let (closing, moved) = (self.closing.clone(), Cell::default());
@@ -57,19 +51,12 @@ impl Server {
 }
 
 impl Server {
-    /// Begins a status request of `peer`.
-    ///
-    /// # Errors
-    /// As [`Server::begin`]; or the client has no right to the status.
     pub(super) fn begin_status(&self, peer: PeerId) -> Result<Running, Error> {
         self.begin_by(self.door.right_to_status(peer)?)
     }
 
     /// Begins a request of `peer` that needs a right to names below a prefix; `word` is the keyword
     /// of that right in the list of clients.
-    ///
-    /// # Errors
-    /// As [`Server::begin`]; or the client has no such right, or the prefix in the list is invalid.
     pub(super) fn begin_below(
         &self,
         peer: PeerId,
@@ -110,17 +97,14 @@ pub(super) async fn attend(
 }
 
 impl Running {
-    /// Records the data that the request has moved.
     pub(super) fn note(&self, moved: Moved) {
         self.0.moved.set(moved);
     }
 
-    /// Returns the data that the request has moved, as recorded.
     pub(super) fn moved(&self) -> Moved {
         self.0.moved.get()
     }
 
-    /// Returns the counters of the threads of the request's transfer.
     pub(super) fn board(&self) -> &Arc<Board> {
         &self.0.board
     }
@@ -130,15 +114,11 @@ impl Running {
         self.0.there.set(bytes);
     }
 
-    /// Returns the bytes that the destination already had, as far as known.
     pub(super) fn there(&self) -> u64 {
         self.0.there.get()
     }
 
-    /// Checks that the request may continue.
-    ///
-    /// # Errors
-    /// The reason to stop, for the client.
+    /// An error is the reason to stop, for the client.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.0.closing.reason().map_or(Ok(()), Err)?;
         self.0.right.check()
@@ -161,9 +141,6 @@ impl Running {
     }
 
     /// Runs `work`, and drops it when the request must end.
-    ///
-    /// # Errors
-    /// The errors of `work`, and the reason to end.
     pub(super) async fn or<T, E: From<Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,

@@ -35,7 +35,6 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Returns the current status.
     pub(super) async fn now(&self) -> ServerStatus {
         let size = match &self.shared {
             Some(shared) => shared.size().await,
@@ -67,7 +66,6 @@ impl View {
     }
 }
 
-/// The service of status reports.
 pub(super) struct Watching {
     view: Rc<View>,
 }

@@ -171,13 +171,11 @@ async fn hung_up(wire: &mut Wire, mut mark: Option<Mark>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The work of a request.
 enum Work {
     Receive { to: Goes, receive: Receive },
     Send { places: Vec<Place>, options: SourceOptions },
 }
 
-/// The destination of received data.
 enum Goes {
     Files(Box<Files>),
     /// A part of the file of a pipe (content of unknown length, sent in parts).
@@ -292,9 +290,6 @@ fn deletion(
 }
 
 /// Resolves the paths that a client reads.
-///
-/// # Errors
-/// The client names no path, or a path that it may not read.
 pub(super) fn places(
     server: &Server,
     peer: &PeerId,

@@ -10,9 +10,6 @@ use longhaul_files::digest::Digest;
 const MOST: usize = 1 << 17;
 
 /// Keeps `digests` within the limit: at the limit, drops the digests of chunks that are not needed.
-///
-/// # Errors
-/// [`ErrorKind::Verification`]: digests arrive without their chunks.
 pub(super) fn bound(
     digests: &mut BTreeMap<u64, Digest>,
     needs: impl Fn(u64) -> bool,

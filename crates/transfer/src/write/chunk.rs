@@ -34,17 +34,15 @@ impl Drained {
         Bytes::new(self.handed.load(Ordering::Relaxed)) - self.bytes()
     }
 
-    /// Counts `bytes` of a complete chunk passed to the writer.
     pub(crate) fn note_handed(&self, bytes: u64) {
         self.handed.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Sets how many bytes the flow may hold.
     pub(crate) fn set_room(&self, room: Bytes) {
         self.half.store(room.get() / 2, Ordering::Relaxed);
     }
 
-    /// Records that the destination is open. Chunks can then be written.
+    /// Records that the destination is open.
     pub(crate) fn set_planned(&self) {
         self.planned.store(true, Ordering::Release);
     }
@@ -61,13 +59,11 @@ impl Drained {
     }
 }
 
-/// A complete chunk for the writer, with the account of the flow that granted its memory.
 pub(crate) struct Arrived {
     pub(crate) chunk: u64,
     pub(crate) buffer: ChunkBuffer,
     /// Number of bytes of the chunk that belong to the object, including padding.
     pub(crate) len: usize,
-    /// Block size in bytes.
     pub(crate) block: u32,
     pub(crate) drained: Arc<Drained>,
     /// How to compute the missing blocks, if symbols of an erasure code replace some.
@@ -90,7 +86,6 @@ impl Arrived {
     }
 }
 
-/// A chunk from a stream, and the permit for its memory.
 pub(crate) struct Streamed {
     pub(crate) chunk: u64,
     pub(crate) content: Vec<u8>,
@@ -98,7 +93,6 @@ pub(crate) struct Streamed {
     pub(crate) room: tokio::sync::OwnedSemaphorePermit,
 }
 
-/// A chunk's content, from either carrier.
 pub(crate) enum Content {
     Datagrams(Arrived),
     Stream(Streamed),

@@ -8,7 +8,6 @@ use crate::error::{Error, ErrorKind};
 use longhaul_files::place::show;
 use longhaul_files::{Digest, Kind, Manifest, Together};
 
-/// The names that sources have claimed, and their common folders.
 pub(crate) struct Claims {
     sources: Vec<String>,
     together: Arc<Together>,
@@ -17,24 +16,21 @@ pub(crate) struct Claims {
     taken: Mutex<HashMap<Digest, usize>>,
 }
 
-/// One source's access to the claims.
 pub(crate) struct Claim {
     claims: Arc<Claims>,
     source: usize,
 }
 
 impl Claims {
-    /// Returns empty claims; `sources` are the names of the sources for messages.
+    /// `sources` are the names of the sources for messages.
     pub(crate) fn new(sources: Vec<String>) -> Arc<Claims> {
         Arc::new(Claims { sources, together: Arc::default(), taken: Mutex::default() })
     }
 
-    /// Returns the common folders of the sources.
     pub(crate) fn together(&self) -> &Arc<Together> {
         &self.together
     }
 
-    /// Returns the claim of a source by its number.
     pub(crate) fn of_source(self: &Arc<Claims>, source: usize) -> Claim {
         Claim { claims: self.clone(), source }
     }
@@ -42,11 +38,7 @@ impl Claims {
 
 impl Claim {
     /// Claims all files and links of `manifest`; folders may be shared. Earlier claims of the same
-    /// source remain.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`] with the first name that another source has claimed; then nothing is
-    /// claimed.
+    /// source remain. If another source has claimed a name, nothing is claimed.
     pub(crate) fn take(&self, manifest: &Manifest) -> Result<(), Error> {
         // No thread panics while it holds the lock.
         let mut taken = self.claims.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,18 +22,12 @@ use crate::error::Error;
 use longhaul_files::digest::Digest;
 use longhaul_files::{ListMemory, VirtualObject};
 
-/// The destination of an object.
 pub(crate) trait Destination: Send {
     /// Starts to write the `incoming` object: on a new thread, or with `shared` on the existing
     /// thread that takes these jobs. Returns the sender of jobs to that thread.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unfinished`](crate::error::ErrorKind::Unfinished) if the system cannot start a
-    /// thread.
     fn begin(self: Box<Self>, incoming: Incoming, shared: Option<&Jobs>) -> Result<Jobs, Error>;
 }
 
-/// An object whose offer has arrived.
 pub(crate) struct Incoming {
     pub(crate) offer: Offer,
     /// The memory charge for the manifest, encoded and decoded.
@@ -45,7 +39,6 @@ pub(crate) struct Incoming {
     pub(crate) closed: oneshot::Sender<()>,
 }
 
-/// Reports on the writing of an object: to the counters, and to the receiving end.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     pub(crate) board: Arc<Board>,
@@ -53,14 +46,13 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Publishes the total of written bytes and files.
     pub(crate) fn wrote(&self, bytes: u64, files: u64) {
         self.board.update(|Counters { written, .. }| {
             (written.bytes, written.files) = (bytes, files);
         });
     }
 
-    /// Sends an event to the receiving end, which may be gone.
+    /// The receiving end may be gone.
     pub(crate) fn report(&self, event: WriterEvent) {
         let _ = self.events.send(event);
     }
@@ -70,9 +62,6 @@ impl Reporter {
 pub(crate) trait Open: Send + 'static {
     /// Opens the destination for `object`, and reports the plan. `prefix` is the length of the
     /// encoded manifest if the object starts with the manifest, else zero.
-    ///
-    /// # Errors
-    /// The destination does not accept this object, or cannot be opened.
     fn open(
         self: Box<Self>,
         object: VirtualObject,
@@ -87,7 +76,6 @@ impl<O: Open> Destination for O {
     }
 }
 
-/// The state of the current pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassState {
     pub(super) number: u32,
@@ -108,16 +96,9 @@ pub(crate) trait Opened: Send {
     /// Returns whether chunk `chunk` is still missing. The digest of any other chunk is dropped.
     fn needs(&self, chunk: u64) -> bool;
 
-    /// Takes a chunk and its expected digest.
-    ///
-    /// # Errors
-    /// The destination cannot take the chunk.
     fn take_chunk(&mut self, chunk: u64, content: Content, digest: &Digest) -> Result<(), Error>;
 
     /// Takes an answer to a comparison of the plan.
-    ///
-    /// # Errors
-    /// The answer is invalid.
     fn take_compared(&mut self, _answer: &Compared) -> Result<(), Error> {
         Ok(())
     }
@@ -129,13 +110,9 @@ pub(crate) trait Opened: Send {
     /// exist at the source.
     fn source_is_incomplete(&mut self) {}
 
-    /// Starts another pass, for example over the chunks that failed in the previous pass.
     fn begin_pass(&mut self) {}
 
     /// Does pending work, after each job and several times a second. Returns true once everything
     /// is reported.
-    ///
-    /// # Errors
-    /// The destination cannot continue.
     fn settle(&mut self, pass: PassState) -> Result<bool, Error>;
 }

@@ -9,7 +9,6 @@ use crate::error::Error;
 use longhaul_files::digest::Digest;
 use longhaul_files::{Plan, VirtualObject};
 
-/// Drops every chunk.
 pub(crate) struct Discard;
 
 struct Discarding {

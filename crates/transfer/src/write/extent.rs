@@ -17,21 +17,14 @@ use longhaul_files::{ChunkKind, Mark, PipeFile, Place, Plan, SinkOutcome, Verdic
 pub(crate) struct PipedFile(Mutex<Option<PipeFile>>);
 
 impl PipedFile {
-    /// Creates the file at `place`.
-    ///
-    /// # Errors
-    /// As [`PipeFile::create`].
     pub(crate) fn begin(&self, place: &Place) -> Result<(), Error> {
         let file = PipeFile::create(place)?;
         *self.file() = Some(file);
         Ok(())
     }
 
-    /// Gives the file its name.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Verification`] if parts are missing, the digest differs, a write failed, or the
-    /// pipe has ended; otherwise the errors of [`PipeFile::finish`].
+    /// Gives the file its name. Fails if parts are missing, the digest differs, a write failed, or
+    /// the pipe has ended.
     pub(crate) fn finish(&self, total: u64, digest: &Digest) -> Result<(), Error> {
         let file = self.file().take();
         let finished = file.map_or(Ok(false), |mut file| file.finish(total, digest))?;
@@ -47,7 +40,7 @@ impl PipedFile {
         drop(self.file().take());
     }
 
-    /// Locks the file. No thread panics while it holds the lock.
+    /// No thread panics while it holds the lock.
     fn file(&self) -> MutexGuard<'_, Option<PipeFile>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,8 +51,7 @@ impl PipedFile {
     }
 }
 
-/// A part of a pipe. The writer opens the part when the part's list of files (the manifest) has
-/// arrived.
+/// A part of a pipe.
 pub(crate) struct ExtentOf {
     pub(crate) file: Arc<PipedFile>,
     /// The position of the part's first chunk in the pipe, in chunks.

@@ -9,13 +9,10 @@ use super::writing::Writing;
 use crate::error::Error;
 use longhaul_files::{Asked, Place, Plan, Sink, SinkOptions, VirtualObject};
 
-/// Files at a place.
 pub(crate) struct Files {
-    /// The destination.
     pub(crate) place: Place,
     /// The entries (files, folders, links) that the list of files may have.
     pub(crate) asked: Arc<Asked>,
-    /// How to write.
     pub(crate) options: SinkOptions,
     /// Claims the names of the files, so that no other source of the copy writes them.
     pub(crate) claim: Option<Claim>,
@@ -25,7 +22,6 @@ pub(crate) struct Files {
 struct RehearsedFiles(Files);
 
 impl Files {
-    /// Returns the destination: a rehearsal for a dry run.
     pub(crate) fn into_destination(self) -> Box<dyn Destination> {
         match self.options.dry_run {
             true => Box::new(RehearsedFiles(self)),

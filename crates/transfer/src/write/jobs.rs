@@ -18,21 +18,16 @@ use crate::control::{Compared, Digests, EntryFailed, Lease, Offer, Outcome, Pass
 use crate::error::Error;
 use longhaul_files::{Digest, Manifest, Mark};
 
-/// A job for the writer.
 pub(crate) enum Job {
     /// A chunk from datagrams.
     Chunk(Arrived),
     /// A chunk from a stream.
     Streamed(Streamed),
-    /// The expected digests of chunks.
     Digests(Digests),
-    /// A file failed at the source.
     SourceFailed(EntryFailed),
     /// The source's answer to a comparison: which chunks are equal there.
     Compared(Compared),
-    /// A pass starts.
     BeginPass {
-        /// The number of the pass.
         number: u32,
         /// The number of the lease (a set of chunks assigned to one of several sources) that the
         /// pass sends.
@@ -42,17 +37,13 @@ pub(crate) enum Job {
     AllArrived,
     /// The flow has reached the AEAD forgery limit.
     Forged,
-    /// The flow's port was closed.
     PortClosed(String),
-    /// A source joins the copy of an object from replicas.
     Join(Box<Join>),
-    /// Start to write this object.
     Begin(Box<Writer>),
     /// The transfer is over, finished or not.
     Stop,
 }
 
-/// A source that joins the copy of one object from replicas.
 pub(crate) struct Join {
     pub(crate) offer: Offer,
     /// BLAKE3 of the manifest that the source sent before the copy, in its survey.
@@ -60,9 +51,7 @@ pub(crate) struct Join {
     pub(crate) reporter: Reporter,
 }
 
-/// An event of the writer for the receiving end.
 pub(crate) enum WriterEvent {
-    /// The destination is open, with this plan.
     Planned {
         manifest: Arc<Manifest>,
         slices: Vec<Plan>,
@@ -83,7 +72,6 @@ pub(crate) enum WriterEvent {
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// These names that the source lacks were removed, or would be.
     Deleted(Vec<Vec<u8>>),
-    /// Memory was freed.
     Drained,
     /// All chunks are written, except the failed chunks.
     PassEnd(PassEnd),
@@ -96,7 +84,6 @@ pub(crate) enum WriterEvent {
     Outcome(Box<Outcome>, Option<Mark>),
     /// This attempt cannot continue; the next one can.
     Again(String),
-    /// The copy cannot continue.
     Failed(Error),
 }
 
@@ -119,7 +106,6 @@ pub(crate) struct Jobs {
     overflown: Arc<AtomicBool>,
 }
 
-/// The receiver of a writing thread.
 pub(crate) struct JobInbox {
     receiver: Receiver<SourceJob>,
     level: Arc<Level>,
@@ -153,7 +139,6 @@ impl Level {
 }
 
 impl Jobs {
-    /// Returns a sender for the first source, and the receiver.
     pub(crate) fn new() -> (Jobs, JobInbox) {
         Jobs::bounded(MOST_WAITING)
     }
@@ -166,7 +151,6 @@ impl Jobs {
         (Jobs { sender, source: 0, next, most, level, overflown: Arc::default() }, inbox)
     }
 
-    /// Returns a sender for another source to the same thread.
     pub(crate) fn of_source(&self, source: usize) -> Jobs {
         Jobs { source, overflown: Arc::default(), ..self.clone() }
     }
@@ -195,14 +179,12 @@ impl Jobs {
         let _ = self.sender.send((self.source, job));
     }
 
-    /// Returns whether a job of this source was dropped, because it did not fit.
     pub(crate) fn is_overflown(&self) -> bool {
         self.overflown.load(Ordering::Relaxed)
     }
 }
 
 impl JobInbox {
-    /// Waits up to `time` for the next job.
     pub(crate) fn recv_timeout(&self, time: Duration) -> Result<SourceJob, RecvTimeoutError> {
         let told = self.receiver.recv_timeout(time);
         if let Ok((_, job)) = &told {

@@ -16,7 +16,6 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// slow, or the host slept.
 const MOST_COUNTED: Duration = Duration::from_millis(250);
 
-/// Watches the chunks that wait for their digests.
 #[derive(Debug)]
 pub(super) struct MissingDigests {
     patience: Duration,
@@ -29,21 +28,16 @@ pub(super) struct MissingDigests {
 }
 
 impl MissingDigests {
-    /// Returns an empty watch.
     pub(super) fn new(patience: Duration) -> MissingDigests {
         let (checked, waited) = (Instant::now(), Duration::ZERO);
         MissingDigests { patience, checked, waited, begun: VecDeque::new() }
     }
 
-    /// Records that a chunk starts to wait.
     pub(super) fn begin(&mut self, chunk: u64) {
         self.begun.push_back((self.waited, chunk));
     }
 
     /// Checks which chunks still wait, according to `waits`; to be called several times a second.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Verification`]: a chunk has waited too long.
     pub(super) fn judge(&mut self, now: Instant, waits: impl Fn(u64) -> bool) -> Result<(), Error> {
         self.waited += now.saturating_duration_since(self.checked).min(MOST_COUNTED);
         self.checked = now;

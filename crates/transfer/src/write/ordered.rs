@@ -22,7 +22,6 @@ use longhaul_files::{Asked, CHUNK, ChunkKind, Plan, SinkOutcome, VirtualObject};
 /// next chunk to write may itself wait for memory. A new attempt requests that chunk first.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// The output of a copy as its destination.
 pub(crate) struct Ordered {
     pub(crate) output: Output,
     /// The entries (files, folders, links) that the list of files may have.

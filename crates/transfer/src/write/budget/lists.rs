@@ -22,20 +22,18 @@ pub(crate) struct ListCharge {
 }
 
 impl Budget {
-    /// Returns an empty charge for one list.
     pub(crate) fn list(&self) -> ListCharge {
         ListCharge::new(&self.0, None)
     }
 
-    /// Returns a charge for one list of `owner`. One list may take all the memory for lists;
-    /// several lists of one owner together take at most half of it.
+    /// One list may take all the memory for lists; several lists of one owner together take at most
+    /// half of it.
     pub(crate) fn list_for(&self, owner: PeerId) -> ListCharge {
         ListCharge::new(&self.0, Some(owner))
     }
 }
 
 impl MemoryPart {
-    /// Returns a charge for one list of this part's owner.
     pub(crate) fn list(&self) -> ListCharge {
         ListCharge::new(&self.place.0, self.share.as_ref().map(|share| share.owner))
     }
@@ -114,7 +112,6 @@ impl Inner {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the chunks charged for the lists of `owner`.
     fn lists_of(&self, owner: PeerId) -> u32 {
         self.lists().get(&owner).copied().unwrap_or(0)
     }

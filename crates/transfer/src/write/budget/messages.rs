@@ -23,19 +23,16 @@ pub(crate) struct MessageCharge {
 }
 
 impl Budget {
-    /// Returns an empty charge for the messages of one transfer.
     pub(crate) fn messages(&self) -> MessageCharge {
         MessageCharge { inner: self.0.clone(), owner: None, held: None }
     }
 
-    /// Returns an empty charge for messages of `owner`.
     pub(crate) fn messages_for(&self, owner: PeerId) -> MessageCharge {
         MessageCharge { inner: self.0.clone(), owner: Some(owner), held: None }
     }
 }
 
 impl MessageCharge {
-    /// Returns a charge to a separate memory.
     #[cfg(test)]
     pub(crate) fn alone() -> MessageCharge {
         Budget::new(longhaul_proto::units::Bytes::mebi(512)).expect("that is enough").messages()
@@ -87,7 +84,6 @@ impl Drop for MessageCharge {
 }
 
 impl MemoryPart {
-    /// Returns a charge for messages of this part's owner.
     pub(crate) fn messages(&self) -> MessageCharge {
         let owner = self.share.as_ref().map(|share| share.owner);
         MessageCharge { inner: self.place.0.clone(), owner, held: None }

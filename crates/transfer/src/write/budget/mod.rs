@@ -106,27 +106,18 @@ pub(crate) struct MemoryPart {
 }
 
 impl Budget {
-    /// Returns a memory of `memory` bytes.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`] if `memory` is less than one transfer needs.
+    /// Fails if `memory` is less than one transfer needs.
     pub(crate) fn new(memory: Bytes) -> Result<Budget, Error> {
         Budget::expecting(memory, 0)
     }
 
     /// Returns a memory that reserves a part for each of `transfers` expected transfers.
-    ///
-    /// # Errors
-    /// As [`Budget::new`].
     pub(crate) fn expecting(memory: Bytes, transfers: u32) -> Result<Budget, Error> {
         Budget::patient(memory, transfers, PATIENCE)
     }
 
     /// Returns the memory of a copy that needs `least`: the memory that it shares with other
     /// copies, or its own.
-    ///
-    /// # Errors
-    /// As [`Budget::new`].
     pub(crate) fn of_copy(
         options: &CopyOptions,
         least: Bytes,
@@ -168,11 +159,8 @@ impl Budget {
         })))
     }
 
-    /// Waits for a part for another transfer.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unfinished`], after which a client retries, if others hold all of the memory
-    /// for too long.
+    /// Waits for a part for another transfer. Fails if others hold all of the memory for too long;
+    /// a client then retries.
     pub(crate) async fn enter(&self) -> Result<MemoryPart, Error> {
         let place = Place::new(&self.0);
         let held = timeout(self.0.patience, self.0.acquire()).await;
@@ -185,9 +173,6 @@ impl Budget {
 
     /// Waits for a part for another transfer of `owner`. The wait ends when there is memory and the
     /// limit on one owner allows another part.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unfinished`], as [`Budget::enter`].
     pub(crate) async fn enter_for(&self, owner: PeerId) -> Result<MemoryPart, Error> {
         let place = Place::new(&self.0);
         let entered = timeout(self.0.patience, async {
@@ -249,7 +234,6 @@ impl Inner {
         self.owners().get(&owner).copied().unwrap_or(0)
     }
 
-    /// Waits until `owner` may have another part.
     async fn share(self: &Arc<Inner>, owner: PeerId) -> Share {
         loop {
             let mut returned = std::pin::pin!(self.returned.notified());
@@ -274,7 +258,6 @@ impl Inner {
         may
     }
 
-    /// Returns the chunks reserved for new transfers.
     fn reserve(&self) -> u32 {
         let yet = self.expected.saturating_sub(self.entered.load(Ordering::Relaxed));
         let usual = if self.total < 2 * LEAST { 0 } else { (self.total / 4).max(LEAST) };
@@ -332,7 +315,6 @@ impl Drop for Share {
 }
 
 impl MemoryPart {
-    /// Returns the pool of buffers.
     pub(crate) fn pool(&self) -> ChunkPool {
         self.pool.clone()
     }
