@@ -20,12 +20,10 @@ size = "5MB"
 settings = { tail-copies = 1 }
 "#;
 
-/// The lines of `stdout` as objects.
 fn events(stdout: &str) -> Vec<Value> {
     stdout.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
 }
 
-/// The values of `name` in all events of this kind.
 fn each<'e>(events: &'e [Value], kind: &str, name: &str) -> Vec<&'e Value> {
     events.iter().filter(|event| event["event"] == kind).map(|event| &event[name]).collect()
 }

@@ -17,15 +17,13 @@ use std::time::Duration;
 use longhaul_proto::registry::{self, Row};
 use longhaul_proto::wire::Control;
 
-/// Maximum bytes of all corpora together. Every checkout contains the corpora, so they must stay
-/// small.
+/// Maximum bytes of all corpora together: every checkout contains them.
 const MOST_BYTES: usize = 200_000;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// The sorted entries of a folder.
 fn listed(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder can be read");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("it can be read").path()).collect();

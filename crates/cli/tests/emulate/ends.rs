@@ -1,4 +1,4 @@
-//! However a run ends, it leaves no process on its hosts. Each kind of end has its own exit status.
+//! However a run ends, it leaves no process on its hosts.
 
 use std::fs;
 use std::process::Command;

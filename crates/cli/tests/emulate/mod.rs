@@ -18,7 +18,6 @@ use tempfile::TempDir;
 
 use crate::rig::{Child, DEADLINE, Ended, Host, Skipped, Terminal, need, skip};
 
-/// The command, with stdout and stderr piped.
 fn command(args: &[&str]) -> Command {
     piped(Command::new(env!("CARGO_BIN_EXE_longhaul")), &[&["emulate"], args].concat())
 }
@@ -60,7 +59,6 @@ fn started(args: &[&str]) -> Result<Child, Skipped> {
     Ok(child)
 }
 
-/// Writes a scenario to a file.
 fn scenario(text: &str) -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let file = folder.path().join("test.toml");
@@ -260,7 +258,6 @@ fn a_scenario_creates_its_hosts_and_runs_its_commands_at_their_times() {
     assert_eq!(ended.stdout[..2], ["first", "left2"], "{ended}");
     assert!(ended.stdout.contains(&"10.77.0.3 right1".to_owned()), "{ended}");
 
-    // With --no-flows only the network starts.
     let bare = emulate(&[&file, "--no-flows", "--", "echo", "alone"]).expect("as before");
     assert_eq!(bare.is(0, &["left > right: "]).stdout, ["alone"], "{bare}");
 

@@ -6,7 +6,6 @@ use std::process::Command;
 use super::{emulate, piped};
 use crate::rig::{Child, Host, Skipped, bytes, need};
 
-/// The examples of the repository.
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
 

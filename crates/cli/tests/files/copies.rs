@@ -13,7 +13,6 @@ use crate::rig::{
     Child, Pair, Server, assert_same, assert_same_attributes, bytes, content, remains, write,
 };
 
-/// The names below a folder, as text.
 fn names(root: &Path) -> Vec<String> {
     content(root).into_keys().map(|path| path.to_string_lossy().into_owned()).collect()
 }
@@ -461,7 +460,6 @@ fn mkpath_creates_nothing_outside_the_root_of_a_server() {
     assert!(!pair.there.parent().unwrap().join("up").exists());
 }
 
-/// A pair whose server has the files for the tests of patterns.
 fn pair_with_runs() -> Pair {
     let pair = Pair::new();
     for file in ["run1/x.h5", "run2/x.h5", "run2/y.h5", "run3/other", ".run4/x.h5", "run5"] {

@@ -43,13 +43,11 @@ impl Apart {
         self.words.iter().map(String::as_str).collect()
     }
 
-    /// Starts a server of `pair.there` in this mount namespace.
     pub(crate) fn serve(&self, pair: &Pair) -> Server {
         let words = Server::words("127.0.0.1:0", &pair.there, &["--allow", &pair.client.id]);
         Server::start_as(&mut pair.host.wrapped(&self.words(), words))
     }
 
-    /// Starts a `cp` from `pair.there` into `to` in this mount namespace.
     fn pull(&self, pair: &Pair, flags: &[&str], from: &str, to: &Path) -> Child {
         let id = format!("--server-id={}", pair.server.id);
         let from = pair.at(from);
@@ -60,7 +58,6 @@ impl Apart {
     }
 }
 
-/// A push to `server` by the client of `pair`.
 fn push(pair: &Pair, server: &Server, flags: &[&str], from: &str) -> Child {
     let id = format!("--server-id={}", server.id);
     pair.copy(&[flags, &[&id]].concat(), from, server.at(""))
@@ -209,7 +206,6 @@ fn a_full_disk_of_the_client_stops_the_copy_which_resumes_with_free_space() {
     let seen = seen_by(&keeper, &small);
     let mut copy = pair.start(&[&"-r", &"--rate=60M", &pair.at("tree"), &seen]);
     copy.progressed(1);
-    // The rest of the tree needs more than these 4 MiB.
     fill(&seen, 4 << 20);
     is_full(&copy.end(), 4, &seen, &pair.there);
     pair.cp(&[&"-r", &pair.at("tree"), &seen]).summary();

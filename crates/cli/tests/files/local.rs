@@ -15,7 +15,6 @@ use crate::rig::{
     skip, write,
 };
 
-/// A host and a folder on it.
 struct Here {
     client: Host,
     folder: TempDir,

@@ -8,7 +8,6 @@ use std::process::Command;
 
 use crate::rig::{Child, Pair, Server, Skipped, need, skip, write};
 
-/// The user and group `nobody`.
 pub(super) const NOBODY: u32 = 65_534;
 
 fn set_mode(path: &Path, mode: u32) {
@@ -105,7 +104,6 @@ fn files_without_permission_at_the_server_are_named_and_the_rest_is_copied() {
     pair.cp(&[&"-rn", &pair.at("tree"), &"."]).is(8, &named);
     assert!(!pair.here.join("tree").exists());
     pair.cp(&[&"-r", &pair.at("tree"), &"."]).is(8, &named);
-    // A second copy, with nothing left to do, names the same files.
     pair.cp(&[&"-r", &pair.at("tree"), &"."]).is(8, &named);
     assert_eq!(fs::read(pair.here.join("tree/open")).unwrap(), b"open");
     assert!(!pair.here.join("tree/shut").exists());

@@ -17,7 +17,6 @@ const RATE: &str = "--rate=120M";
 /// Limit of the data that a kill may cost: 2 s of the copy, because the sink syncs every second.
 const LOST: u64 = 32_000_000;
 
-/// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Push,

@@ -21,7 +21,6 @@ fn the_ready_line_has_one_form() {
     let (port, data) = rest.split_once(" (data ").expect(&line);
     let (port, data): (u16, u16) = (port.parse().expect(&line), data.parse().expect(&line));
     assert!(port > 0 && data > 0, "{line}");
-    // Both ports are in use.
     for port in [port, data] {
         assert!(UdpSocket::bind(("127.0.0.1", port)).is_err(), "{line}");
     }

@@ -12,7 +12,6 @@ const RATE: &str = "--rate=60M";
 
 type Change = fn(&Path);
 
-/// Changes of a file during a copy, by name.
 const CHANGES: [(&str, Change); 4] = [
     ("shrink", |path| File::options().write(true).open(path).unwrap().set_len(5).unwrap()),
     ("grow", |path| File::options().append(true).open(path).unwrap().write_all(b"x").unwrap()),

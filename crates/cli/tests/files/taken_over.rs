@@ -1,5 +1,5 @@
-//! Copies that meet an earlier copy: the same command runs again while the first copy still holds
-//! the destination, or seems to, or after a kill; and a copy waits for memory of the server.
+//! Copies that meet an earlier copy, alive, silent or killed; and copies that wait for the server's
+//! memory.
 
 use std::fs::{self, File};
 

@@ -32,7 +32,6 @@ pub(super) fn of_pair(pair: &Pair, flags: &[&str], path: &str) -> Output {
     cat(&pair.client, &pair.server.id, &words).output().expect("it runs")
 }
 
-/// Asserts that the command ended with `status`, printed `what` to stderr, and nothing to stdout.
 #[track_caller]
 fn refused(output: &Output, status: i32, what: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -94,7 +93,6 @@ fn reads_stay_within_the_root_and_need_the_right() {
     refused(&ended, 3, "is not allowed here");
 }
 
-/// Connects to the pair's server through the library.
 async fn connect(pair: &Pair) -> Connection {
     let identity = Key::load_or_create(&pair.client.config).expect("the client has one");
     let trust = Trust::only(pair.server.id.as_str());
@@ -102,7 +100,6 @@ async fn connect(pair: &Pair) -> Connection {
     client.connect(pair.at("")).await.expect("it answers")
 }
 
-/// Opens the file at `path` of the pair's server through the library.
 async fn open(pair: &Pair, path: &str) -> RemoteFile {
     connect(pair).await.open_file(path).await.expect("it is there")
 }

@@ -13,7 +13,6 @@ use crate::rig::Ended;
 /// Variants of protocols, each with its setting: GTP with the controller that watches delay.
 const VARIANTS: [(&str, (&str, f64)); 1] = [("gtp", ("delay-control", 1.0))];
 
-/// A way to carry a copy.
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
     /// The protocol's row in the registry; `None` for parallel TCP.
@@ -27,7 +26,6 @@ impl Cell {
         self.row.map_or("tcp", |row| row.name)
     }
 
-    /// The protocol's row in the registry; `None` for parallel TCP.
     pub(super) fn row(self) -> Option<&'static Row> {
         self.row
     }

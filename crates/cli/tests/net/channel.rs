@@ -15,7 +15,6 @@ use super::liar;
 use super::rooms::{Speaker, hears, texts};
 use crate::rig::{Child, Ended, Pair, bytes};
 
-/// The command `longhaul channel VERB` for the room `name` of the server.
 fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
     pair.of_name(["channel", verb], name, more)
 }

@@ -311,7 +311,6 @@ fn honest(name: &str) -> Message {
     }
 }
 
-/// All lies in all messages of the control stream.
 fn control_lies() -> Vec<Lie> {
     let (control, _) = Schema::both();
     let mut lies = Vec::new();

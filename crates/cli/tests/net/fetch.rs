@@ -24,7 +24,6 @@ use crate::rig::{
 
 const MEBI: usize = 1 << 20;
 
-/// A client with its own folder.
 struct Client {
     host: Host,
     scratch: TempDir,
@@ -88,7 +87,6 @@ impl Asked {
     }
 }
 
-/// The reply to a request: the complete header, and the body.
 type Reply = (String, Vec<u8>);
 
 /// A server with replies that the test chooses.

@@ -68,7 +68,6 @@ pub(super) enum At {
     Sender,
 }
 
-/// Progress of a flood.
 #[derive(Default)]
 struct Tally {
     sent: AtomicU64,
@@ -78,7 +77,6 @@ struct Tally {
     goal: AtomicU64,
 }
 
-/// A stranger's attack during a copy.
 #[derive(Clone, Copy)]
 pub(super) struct Flood {
     pub(super) tricks: &'static [Trick],

@@ -4,7 +4,6 @@ use std::fs;
 
 use crate::rig::{Child, Pair, bytes, write};
 
-/// The limit on the receive rate: 80 Mbit/s.
 const TAKES: &str = "--receive-rate=80M";
 
 #[test]

@@ -356,7 +356,6 @@ fn a_server_with_unencrypted_tokens_or_without_clients_does_not_start() {
     start(&words).is(4, &["cannot be used for TLS"]);
 }
 
-/// Runs a shell command in `folder`.
 fn shell(line: &str, folder: &Path) -> Output {
     let mut command = Command::new("sh");
     command.args(["-ec", line]).current_dir(folder).env("HOME", folder);

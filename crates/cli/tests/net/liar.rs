@@ -134,7 +134,6 @@ pub(super) fn talk_as(
     })
 }
 
-/// Opens a session of `client` with the pair's server.
 pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
     let identity = Identity::load_or_create(&client.config).expect("the client has one");
     let trust = Trust {
@@ -250,7 +249,6 @@ impl LyingServer {
         LyingServer { address, id, _over: over }
     }
 
-    /// `lh://ADDRESS/PATH`.
     pub(super) fn at(&self, path: &str) -> String {
         format!("lh://{}/{path}", self.address)
     }

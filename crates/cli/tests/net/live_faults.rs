@@ -42,7 +42,6 @@ enum Carrier {
     Tcp,
 }
 
-/// A server, and a relay to it.
 struct Far {
     pair: Pair,
     relay: Relay,

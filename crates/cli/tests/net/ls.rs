@@ -19,7 +19,6 @@ use super::liar::{block_on, meet};
 use super::{Relayed, channel_of_ssh, liar};
 use crate::rig::{Ended, Host, Pair, peak, write, write_private};
 
-/// Lists `path` as `client` with `flags`.
 fn ls(client: &Host, id: &str, flags: &[&str], path: OsString) -> Ended {
     let id = format!("--server-id={id}");
     let mut words: Vec<OsString> = ["ls", &id].map(OsString::from).into();

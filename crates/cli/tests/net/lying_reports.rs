@@ -41,7 +41,6 @@ struct Envelope {
     report: Option<RawReport>,
 }
 
-/// Reports that lie.
 fn reports() -> Vec<Vec<u8>> {
     let honest = RawReport { segment: 0, round: 1, first: 0, count: 100, ..RawReport::default() };
     let raw = [

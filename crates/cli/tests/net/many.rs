@@ -101,7 +101,6 @@ impl Star {
         Child::spawn(self.client.command(words).current_dir(&self.here))
     }
 
-    /// Runs `longhaul WORDS` as the client, in its folder.
     pub(super) fn client_in_here(&self, words: Vec<OsString>) -> Ended {
         Child::spawn(self.client.command(words).current_dir(&self.here)).end()
     }
@@ -128,7 +127,6 @@ impl Star {
         self.row_of(event, server).unwrap_or_else(|| panic!("no row of {address} in {event}"))
     }
 
-    /// Returns the row of a server in an event, if the event has one.
     pub(super) fn row_of(&self, event: &Value, server: usize) -> Option<Value> {
         let address = &self.servers[server].address;
         let of = |row: &&Value| row["source"].as_str().is_some_and(|s| s.contains(&**address));

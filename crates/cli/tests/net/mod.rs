@@ -94,7 +94,6 @@ impl Relayed {
         Relayed { pair, relay, content }
     }
 
-    /// `lh://RELAY/PATH`.
     fn at(&self, path: &str) -> OsString {
         format!("lh://{}/{path}", self.relay.address()).into()
     }

@@ -22,7 +22,6 @@ pub(super) fn fuse() -> Result<(), Skipped> {
     }
 }
 
-/// A mounted folder of the pair's server.
 pub(super) struct Mounted {
     pub(super) child: Child,
     pub(super) at: PathBuf,

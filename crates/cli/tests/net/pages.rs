@@ -32,13 +32,11 @@ struct Step {
     shown: String,
 }
 
-/// The text of a page of docs/.
 fn text(page: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     fs::read_to_string(path).expect("the page is there")
 }
 
-/// The commands of a page, in order.
 fn steps(text: &str) -> Vec<Step> {
     // A block begins with the name of its language, if any.
     let blocks = text.split("\n```").skip(1).step_by(2);

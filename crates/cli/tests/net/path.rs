@@ -14,7 +14,6 @@ use crate::rig::{Child, Host, Server, Skipped, bytes, scratch, skip, write};
 
 /// The server's address, on host `b`.
 const ADDRESS: &str = "10.77.0.2:7717";
-/// The server's IPv6 address.
 const ADDRESS_V6: &str = "[fd77::2]:7717";
 
 /// A server on host `b`, a client on host `a`, and the path between them.
@@ -72,7 +71,6 @@ impl Wan {
         Ok(wan)
     }
 
-    /// Starts the server (again).
     pub(super) fn serve(&mut self) {
         self.server = None;
         let words = Server::words(self.address, &self.there, &["--allow", &self.client.id]);
@@ -116,7 +114,6 @@ impl Wan {
         }
     }
 
-    /// The destination of a copy.
     pub(super) fn copy(&self, way: Way) -> PathBuf {
         let folder: &Path = if way == Way::Push { &self.there } else { &self.here };
         folder.join("copy")

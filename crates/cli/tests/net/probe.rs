@@ -12,7 +12,6 @@ use super::Relayed;
 use super::path::Wan;
 use crate::rig::{Child, Ended, Host, Pair, need, words};
 
-/// Runs a probe of `server` as `client`, with JSON.
 fn probe(client: &Host, server: &str, id: &str, args: &[&str]) -> Ended {
     let id = format!("--server-id={id}");
     let mut all: Vec<OsString> = words(&[&"probe", &"--json", &id]);
@@ -149,7 +148,6 @@ fn a_probe_finds_the_rate_the_loss_and_the_round_trip_of_a_path() {
     }
 }
 
-/// Runs `doctor --json`.
 fn doctor(pair: &Pair, args: &[&str]) -> Ended {
     let words = ["doctor", "--json"].iter().chain(args);
     let mut command = pair.client.command(words);

@@ -1,6 +1,4 @@
-//! A hostile server that sends wrong messages to the real client, at each moment of a copy. Instead
-//! of the answer to a survey, it sends only wrong answers, offers and surveys. While streams carry
-//! the chunks, it sends only messages of the control stream.
+//! A hostile server that sends wrong messages to the real client, at each moment of a copy.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -89,7 +87,6 @@ impl Moment {
     }
 }
 
-/// Pending wrong messages, and the last one sent.
 #[derive(Default)]
 struct Script {
     lies: VecDeque<Lie>,
