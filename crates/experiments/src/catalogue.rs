@@ -3,7 +3,6 @@
 use crate::experiment::Experiment;
 use crate::{auto, fobs, grid, gtp, many, ornl, quanta, remembered, sabul, sidebyside, updates};
 
-/// A paper, and its experiments.
 #[derive(Clone, Debug)]
 pub(crate) struct Paper {
     /// The paper's heading in the index.

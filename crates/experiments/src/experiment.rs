@@ -87,7 +87,6 @@ impl Experiment {
     /// No figures.
     pub(crate) const NO_FIGURES: fn(&Outcomes, &[Table]) -> Vec<Figure> = |_, _| Vec::new();
 
-    /// No rates over time.
     pub(crate) const NO_COURSES: fn(&Outcomes) -> Vec<Figure> = |_| Vec::new();
 
     /// The file name of the experiment's page in the results folder.
@@ -132,7 +131,6 @@ impl Case {
         Case::of(name.into(), variant, Ways::Emulated(why))
     }
 
-    /// Whether the case can be simulated.
     pub(crate) fn is_simulated(&self) -> bool {
         !matches!(self.ways, Ways::Emulated(_))
     }

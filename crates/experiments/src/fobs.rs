@@ -10,10 +10,8 @@ use crate::quantity::{Quantity, SHARE, Unit, WASTE};
 use crate::scenarios::vary;
 use crate::table::{Published, Row, Table, emulated_value};
 
-/// The experiments of this paper.
 pub(crate) const ALL: [&Experiment; 5] = [&FIG1, &FIG2, &FIG3, &TABLE1, &TABLE2];
 
-/// The source text of an experiment, for a place in the paper.
 macro_rules! of_paper {
     ($place:literal) => {
         concat!(
@@ -177,7 +175,6 @@ fn frequency_figure(
     vec![Figure { name: "", plot: Plot { title: title.into(), x, y, series } }]
 }
 
-/// Figure 1.
 pub(crate) static FIG1: Experiment = Experiment {
     id: "fobs-fig1",
     title: "FOBS: share of the capacity against the frequency of acknowledgements",
@@ -233,7 +230,6 @@ pub(crate) static FIG1: Experiment = Experiment {
     set: Set::Full,
 };
 
-/// Figure 2.
 pub(crate) static FIG2: Experiment = Experiment {
     id: "fobs-fig2",
     title: "FOBS: waste against the frequency of acknowledgements",
@@ -291,7 +287,6 @@ fn block_case(block: u32) -> String {
     format!("packets of {block} bytes")
 }
 
-/// Figure 3.
 pub(crate) static FIG3: Experiment = Experiment {
     id: "fobs-fig3",
     title: "FOBS: share of OC-12 against packet size",
@@ -363,7 +358,6 @@ fn table1_case(path: usize, large: bool) -> String {
     format!("TCP, {}, {windows} large windows", PATHS[path].0)
 }
 
-/// Table 1.
 pub(crate) static TABLE1: Experiment = Experiment {
     id: "fobs-table1",
     title: "TCP on FOBS's paths, with and without large windows",
@@ -416,7 +410,6 @@ fn streams_case(streams: u32) -> String {
 
 const FOBS: &str = "FOBS";
 
-/// Table 2.
 pub(crate) static TABLE2: Experiment = Experiment {
     id: "fobs-table2",
     title: "FOBS and PSockets on a path with contention",

@@ -11,7 +11,6 @@ use crate::quantity::GOODPUT;
 use crate::scenarios::{Variant, vary};
 use crate::table::{Row, Table, emulated_value};
 
-/// The experiments in this file.
 pub(crate) const ALL: [&Experiment; 1] = [&GRID];
 
 /// A protocol: its name, its flow in the scenario, and its paths.
@@ -95,7 +94,6 @@ fn points(value: impl Fn(&str) -> Option<f64>) -> Vec<(f64, f64)> {
     rows.enumerate().filter_map(|(x, y)| Some((x as f64, y?))).collect()
 }
 
-/// The grid.
 pub(crate) static GRID: Experiment = Experiment {
     id: "sim-vs-emulator",
     title: "Every protocol simulated and over real sockets, on the same paths",

@@ -10,7 +10,6 @@ use crate::quantity::{FAIRNESS, Quantity, Unit, WASTE};
 use crate::scenarios::vary;
 use crate::table::{Row, Table};
 
-/// The experiments of this file.
 pub(crate) const ALL: [&Experiment; 1] = [&MANY];
 
 const LINK: Rate = Rate::from_mbps(1_000);
@@ -114,7 +113,6 @@ fn figures(outcomes: &Outcomes) -> Vec<Figure> {
     vec![Figure { name: "", plot: Plot { title, x, y, series } }]
 }
 
-/// The page.
 pub(crate) static MANY: Experiment = Experiment {
     id: "many-receivers",
     title: "One sender, the same object to 1, 4 and 16 receivers over a link that they share",

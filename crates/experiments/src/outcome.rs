@@ -176,7 +176,6 @@ impl Outcomes {
         self.updates.insert(name.into(), outcome);
     }
 
-    /// The outcomes of state updates in real time, by name.
     pub(crate) fn updates(&self) -> &BTreeMap<String, UpdatesOutcome> {
         &self.updates
     }

@@ -1,6 +1,5 @@
 //! Every protocol of the registry carries real copies: complete, verified, counted, with its
-//! settings. A protocol has its own test only for its own settings. Tests with faults are in
-//! `protocol_faults`.
+//! settings.
 
 use std::path::Path;
 

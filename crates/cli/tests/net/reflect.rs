@@ -50,7 +50,6 @@ impl Net {
         (format!("--server-id={}", server.id), room(server))
     }
 
-    /// Sends one message.
     fn say(&self, server: &Server, text: &str) {
         let input = self.scratch.path().join("input");
         std::fs::write(&input, format!("{text}\n")).unwrap();

@@ -94,7 +94,6 @@ impl Relay {
         Relay::to(control, SocketAddr::new(control.ip(), server.data_port))
     }
 
-    /// Starts a relay to a server's control port and data port.
     pub(super) fn to(control: SocketAddr, data: SocketAddr) -> Relay {
         let rules = Arc::new(Rules {
             longest: AtomicUsize::new(usize::MAX),

@@ -73,7 +73,6 @@ impl Seen {
         stream
     }
 
-    /// The reply to a request.
     fn ask(&self, method: &str, target: &str, more: &str) -> String {
         let mut reply = String::new();
         let mut stream = self.open(&format!("{method} {target} HTTP/1.1\n{more}"));

@@ -136,7 +136,6 @@ fn ask(asked: Asked) -> Ask {
     Ask { asked: Some(asked) }
 }
 
-/// A writer of longhaul's shared tree.
 struct Ours {
     writer: FrameWriter,
     reader: FrameReader,

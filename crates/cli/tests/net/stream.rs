@@ -14,7 +14,6 @@ use crate::rig::{Child, Ended, Host, Pair, Server, bytes};
 /// A deadline that no frame misses, even on a busy host.
 const DEADLINE: &str = "--deadline=20s";
 
-/// `longhaul stream VERB` for the stream `name` of the server.
 fn command(pair: &Pair, verb: &str, name: &str, more: &[&str]) -> Command {
     pair.of_name(["stream", verb], name, more)
 }

@@ -35,7 +35,6 @@ impl Lines {
     }
 }
 
-/// Result of a child.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// The exit status; `None` if a signal ended the child.
@@ -63,7 +62,6 @@ impl Child {
         Child { child, leads: false, lines, errors, seen: Vec::new(), complaints: Vec::new() }
     }
 
-    /// The child's process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

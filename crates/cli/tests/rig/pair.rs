@@ -65,12 +65,10 @@ impl Server {
         location
     }
 
-    /// Returns the server's process, to end it.
     pub(crate) fn into_child(self) -> Child {
         self.child
     }
 
-    /// The server's process.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -187,7 +185,6 @@ impl Pair {
         self.start(&words)
     }
 
-    /// Runs a `cp` to its end.
     pub(crate) fn cp(&self, args: &[&dyn AsRef<OsStr>]) -> Ended {
         self.start(args).end()
     }

@@ -117,7 +117,6 @@ pub(crate) fn write_private(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the file is ours");
 }
 
-/// Writes a file, with the folders above it.
 pub(crate) fn write(path: &Path, content: &[u8]) {
     let folder = path.parent().expect("a file lies in a folder");
     fs::create_dir_all(folder).expect("the scratch folder is ours");

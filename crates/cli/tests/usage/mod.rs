@@ -20,7 +20,6 @@ pub(crate) fn longhaul(args: &[&str]) -> Run {
     longhaul_in(Path::new("/nonexistent/longhaul"), args)
 }
 
-/// Runs `longhaul` with the configuration of `folder`.
 pub(crate) fn longhaul_in(folder: &Path, args: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.env("LONGHAUL_CONFIG_DIR", folder).env("NO_COLOR", "1").args(args);

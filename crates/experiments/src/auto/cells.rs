@@ -166,7 +166,6 @@ pub(super) struct Cell {
     pub(super) queue: Queue,
 }
 
-/// All cells of all families.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells: Vec<Cell> = FAMILIES.into_iter().flat_map(Family::cells).collect();
     cells.extend(Family::SlowReverse.cells());

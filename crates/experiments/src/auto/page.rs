@@ -253,7 +253,6 @@ fn judge(outcomes: &Outcomes, seeds: u64) -> Judge<'_> {
     Judge { outcomes, cells: chosen(seeds), seeds }
 }
 
-/// The page.
 pub(super) static GRID: Experiment = Experiment {
     id: "auto-grid",
     title: "The automatic mode, in which a copy searches for its rate: two laws, alone, next to \

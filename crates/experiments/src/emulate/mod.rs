@@ -192,8 +192,8 @@ impl Emulator {
     /// Runs one scenario, for at most `limit`.
     ///
     /// # Errors
-    /// [`EmulateError`] if this machine cannot emulate, a program failed, the limit was reached, or
-    /// the emulator was the bottleneck.
+    /// This machine cannot emulate, a flow failed or did not finish, or the emulator was the
+    /// bottleneck.
     pub fn case(&self, scenario: &Scenario, limit: Span) -> Result<CaseOutcome, EmulateError> {
         let emulation = Emulation::start(EmulationSpec::of(scenario))?;
         let stop = Stop::default();

@@ -84,7 +84,6 @@ fn both_rules(cases: impl Iterator<Item = (String, Variant)> + Clone, flows: &[&
     cases.chain(papers).map(|(name, variant)| Case::both(name, variant)).collect()
 }
 
-/// Figure 7.
 pub(super) static FIG7: Experiment = Experiment {
     id: "gtp-fig7",
     title: "Four GTP flows of different round trips join one receiver",
@@ -133,7 +132,6 @@ pub(super) static FIG7: Experiment = Experiment {
     set: Set::Quick,
 };
 
-/// Figure 8.
 pub(super) static FIG8: Experiment = Experiment {
     id: "gtp-fig8",
     title: "Four TCP flows of different round trips into one receiver",
@@ -174,7 +172,6 @@ fn unreported_case(cap: u64) -> String {
     format!("flow 2 at most {cap} Mbit/s, which it does not report")
 }
 
-/// Figure 9.
 pub(super) static FIG9: Experiment = Experiment {
     id: "gtp-fig9",
     title: "A GTP sender that cannot take its share leaves the rest to the other",
@@ -277,7 +274,6 @@ const LATE_BY_ITSELF: &str = "over real sockets packets are late anyway";
 const TCP_FLOWS: usize = 3;
 const TCP_SHARE: Quantity = Quantity { name: "three TCP flows together", unit: Unit::Rate };
 
-/// Figure 10.
 pub(super) static FIG10: Experiment = Experiment {
     id: "gtp-fig10",
     title: "GTP next to three TCP flows, with all of the access link and with 85 % of it",
@@ -352,7 +348,6 @@ pub(super) static FIG10: Experiment = Experiment {
 /// Figure 11: from the join to the end, "(from 10s to 33s)".
 const TWO_PHASE: (f64, f64) = (10.0, 33.0);
 
-/// Figure 11.
 pub(super) static FIG11: Experiment = Experiment {
     id: "gtp-fig11",
     title: "Two flows at 25 and 50 ms, the second joining at 10 s: GTP and TCP",
@@ -408,7 +403,6 @@ fn parallel_case(count: usize) -> String {
     format!("{count} flows")
 }
 
-/// Figure 12.
 pub(super) static FIG12: Experiment = Experiment {
     id: "gtp-fig12",
     title: "One to eight GTP flows from four senders: aggregate and loss",

@@ -11,7 +11,6 @@ mod tables;
 
 use crate::experiment::Experiment;
 
-/// The experiments of this paper.
 pub(crate) const ALL: [&Experiment; 14] = [
     &slow_start::FIG1,
     &dynamics::FIG7,

@@ -42,7 +42,6 @@ fn beside_tables(outcomes: &Outcomes) -> Vec<Table> {
     vec![Table::new("", rows.collect())]
 }
 
-/// Three GTP senders next to one TCP flow.
 pub(super) static BESIDE: Experiment = Experiment {
     id: "gtp-beside",
     title: "Three GTP senders next to one TCP flow: the share that the receiver leaves for others",
@@ -96,7 +95,6 @@ fn delay_cases()
     QUEUES.into_iter().flat_map(|queue| SWITCH.map(|rule| (queue, rule)))
 }
 
-/// The page about control by delay.
 pub(super) static DELAY_CONTROL: Experiment = Experiment {
     id: "gtp-delay-control",
     title: "One GTP flow that requests more than the link carries: control by loss and by delay",

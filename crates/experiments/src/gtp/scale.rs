@@ -81,7 +81,6 @@ fn looks(senders: usize) -> f64 {
     work as f64
 }
 
-/// The scale page.
 pub(super) static SCALE: Experiment = Experiment {
     id: "gtp-scale",
     title: "GTP from one to a thousand senders into 1, 10 and 100 Gbit/s",

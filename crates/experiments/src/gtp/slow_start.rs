@@ -17,7 +17,6 @@ fn fig1_case(window: &str, millis: f64) -> String {
     format!("RTT {millis} ms, {window}")
 }
 
-/// Figure 1.
 pub(super) static FIG1: Experiment = Experiment {
     id: "gtp-fig1",
     title: "TCP: 100 MB over 1 Gbit/s, throughput against round-trip time",

@@ -27,7 +27,6 @@ fn cases(file: &'static str, contenders: [(&str, &str); 4]) -> Vec<Case> {
     alone.into_iter().chain([Case::both(GTP_PAPER, paper)]).collect()
 }
 
-/// Table 2.
 pub(super) static TABLE2: Experiment = Experiment {
     id: "gtp-table2",
     title: "One flow from point to point, 1 Gbit/s and 58 ms: TCP, RBUDP, SABUL, GTP",
@@ -127,7 +126,6 @@ const TABLE3_PUBLISHED: [(&str, f64, Option<f64>); 4] = [
     ("GTP", 904.0, Some(0.03)),
 ];
 
-/// Table 3.
 pub(super) static TABLE3: Experiment = Experiment {
     id: "gtp-table3",
     title: "Three parallel flows between the same two hosts, 1 Gbit/s and 58 ms",
@@ -173,7 +171,6 @@ const TABLE4_PUBLISHED: [(&str, f64, Option<f64>); 4] = [
     ("GTP", 865.0, Some(0.06)),
 ];
 
-/// Table 4.
 pub(super) static TABLE4: Experiment = Experiment {
     id: "gtp-table4",
     title: "Three senders of 1 Gbit/s each into one receiver of 1 Gbit/s",
@@ -279,7 +276,6 @@ fn pair_rows(outcomes: &Outcomes, published: &Pair, named: fn(&str) -> String) -
     rows
 }
 
-/// Table 5.
 pub(super) static TABLE5: Experiment = Experiment {
     id: "gtp-table5",
     title: "Two senders into one receiver, 25 and 50 ms",

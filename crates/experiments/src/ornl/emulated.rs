@@ -83,7 +83,6 @@ fn as_studied() -> Vec<(&'static Contender, usize, String, Variant)> {
     all.filter_map(run).collect()
 }
 
-/// The memory runs.
 pub(super) static MEMORY: Experiment = Experiment {
     id: "ornl-memory",
     title: "Memory to memory over 100 Mbit/s and 70.6 ms: TCP, UDP, FOBS, RBUDP, SABUL, Tsunami",
@@ -275,7 +274,6 @@ fn repeat_name(contender: &str, repeat: u64) -> String {
     if repeat == 0 { contender.to_owned() } else { format!("{contender}, run {}", repeat + 1) }
 }
 
-/// The file runs.
 pub(super) static FILE: Experiment = Experiment {
     id: "ornl-file",
     title: "A file over 100 Mbit/s, 70.6 ms and 0.0107 % loss: FOBS, SABUL, Tsunami, four runs \

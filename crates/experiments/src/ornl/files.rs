@@ -131,7 +131,6 @@ fn over_time(outcomes: &Outcomes, contenders: &[Contender], day: &str) -> Vec<Fi
     ]
 }
 
-/// The file from Berkeley.
 pub(super) static LBL: Experiment = Experiment {
     id: "ornl-lbl",
     title: "A file from Berkeley to a slow disk at Oak Ridge: FOBS, SABUL, Tsunami, GridFTP",
@@ -213,7 +212,6 @@ const TO_CERN: [Contender; 3] = [
     },
 ];
 
-/// The file to CERN.
 pub(super) static CERN: Experiment = Experiment {
     id: "ornl-cern",
     title: "A file from Oak Ridge to CERN, with and without outages: FOBS, SABUL, Tsunami",

@@ -64,7 +64,6 @@ const CONTENDERS: [Contender; 6] = [
     ),
 ];
 
-/// The memory runs over the internet.
 pub(super) static INTERNET: Experiment = Experiment {
     id: "ornl-internet",
     title: "Memory to memory from Oak Ridge to Berkeley, on a good day and on a bad day",

@@ -15,7 +15,6 @@ use crate::quantity::{DUPLICATES, GOODPUT, LOST, Quantity, RETRANSMITTED, SENT};
 use crate::scenarios::Variant;
 use crate::table::{Published, Row, Table};
 
-/// The experiments of this study.
 pub(crate) const ALL: [&Experiment; 6] = [
     &emulated::MEMORY,
     &emulated::FILE,

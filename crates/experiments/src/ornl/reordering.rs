@@ -47,7 +47,6 @@ fn variant(flow: &str, share: f64, by: f64) -> Variant {
         .set("topology.link.reorder-by", format!("{}us", by * 1e3))
 }
 
-/// The sweep that the study asks for.
 pub(super) static REORDERING: Experiment = Experiment {
     id: "ornl-reorder",
     title: "Do SABUL and Tsunami report reordered packets as lost?",

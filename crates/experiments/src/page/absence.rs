@@ -20,7 +20,6 @@ const TOO_LONG: &str = "cases of more than six minutes of virtual time are not r
 pub(super) struct Tried(Vec<(String, String)>);
 
 impl Tried {
-    /// Reads the failed cases from a page.
     pub(super) fn read(page: &str) -> Tried {
         let reported = page.lines().filter_map(|line| line.strip_prefix(TRIED)?.split_once(": "));
         Tried(reported.map(|(case, why)| (case.to_owned(), why.to_owned())).collect())
@@ -87,7 +86,6 @@ fn reason(page: &Page, case: &Case) -> Option<(&'static str, String)> {
     }
 }
 
-/// Groups case names by reason.
 fn grouped(each: impl Iterator<Item = (&'static str, String)>) -> Vec<(&'static str, Vec<String>)> {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for (why, name) in each {
