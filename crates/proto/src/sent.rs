@@ -11,7 +11,6 @@ const CAPACITY: usize = 4096;
 /// Bursts at most 1/`RESOLUTION` of a round trip apart share one entry.
 const RESOLUTION: u64 = 256;
 
-/// The sending times of the bursts in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentLog {
     /// For each burst, oldest first: the number after its last datagram, and its sending time.

@@ -46,7 +46,6 @@ impl Tally {
         self.marked - before
     }
 
-    /// Whether the block has arrived.
     #[cfg(test)]
     fn is_marked(&self, block: u32) -> bool {
         block < self.blocks && self.words[block as usize / 64] & 1 << (block % 64) != 0

@@ -25,7 +25,6 @@ fn settings(name: &str, set: &[(&str, f64)]) -> Settings {
     set.iter().fold(Settings::default(), with)
 }
 
-/// One flow at [`RATE`] over [`RTT`].
 fn rig(name: &str, set: &[(&str, f64)], blocks: u64, channel: Channel, host: Host) -> Rig {
     let mut rig = Rig::new(row(name), 1, channel);
     let mut setup = setup(1, blocks, 0, Some(RATE), RTT);
@@ -141,7 +140,6 @@ fn the_path_never_idles_while_the_receiver_has_room() {
     }
 }
 
-/// The rates of the sender's states, in Mbit/s.
 fn states(rig: &Rig) -> Vec<u64> {
     let rate = |event: &Event| match event {
         Event::Rate(rate) => Some(rate.as_bps() / 1_000_000),

@@ -37,7 +37,6 @@ const BUFFER: u64 = 16;
 /// Protocols whose papers require that listed losses are resent before new blocks.
 const LOST_FIRST: [&str; 3] = ["sabul", "sabul-ornl", "tsunami"];
 
-/// An operation of the test.
 #[derive(Clone, Debug)]
 enum Step {
     /// Polls the sender this many times, as far as its pacer allows.
@@ -82,7 +81,6 @@ struct Known {
     skipped: bool,
 }
 
-/// A sender with its model.
 struct Pair {
     row: Row,
     layout: Layout,
@@ -320,7 +318,6 @@ impl Pair {
         self.sender.on_timeout(self.now);
     }
 
-    /// Checks the invariants.
     fn check(&mut self) {
         while self.sender.poll_control(self.now).is_some() {}
         while self.sender.poll_event().is_some() {}
@@ -361,7 +358,6 @@ impl Pair {
     }
 }
 
-/// The meaning of a message for the blocks that it covers.
 #[derive(Clone, Debug, Default)]
 struct Meaning {
     about: Range<u64>,

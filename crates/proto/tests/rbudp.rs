@@ -1,7 +1,6 @@
 //! Properties of RBUDP: at a loss of up to 12 % it keeps a path full, wastes little, and needs few
-//! rounds. The number of rounds in the paper's model is a mean. The last test checks a bound
-//! instead: at a loss ratio L, n blocks need more than k rounds with a probability of at most
-//! n·L^k.
+//! rounds. The last test checks a bound: at a loss ratio L, n blocks need more than k rounds with a
+//! probability of at most n·L^k.
 
 use longhaul_proto::rbudp::ROW;
 use longhaul_proto::time::{Span, Time};

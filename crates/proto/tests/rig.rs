@@ -46,7 +46,6 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// True with this probability.
     pub(crate) fn hits(&mut self, probability: f64) -> bool {
         ((self.next() >> 11) as f64 / (1u64 << 53) as f64) < probability
     }
@@ -57,7 +56,6 @@ impl Chance {
     }
 }
 
-/// The channel's behaviour.
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
     /// One-way delay.
@@ -121,7 +119,6 @@ enum Item {
     Grant,
 }
 
-/// One flow's sender and the rig's own counters for it.
 pub(crate) struct Flow {
     pub(crate) setup: Setup,
     pub(crate) sender: BoxedSender,
@@ -143,7 +140,6 @@ pub(crate) struct Flow {
     stream: [Time; 2],
 }
 
-/// A run: several flows to one receiver over the channel.
 pub(crate) struct Rig {
     pub(crate) now: Time,
     pub(crate) flows: Vec<Flow>,
@@ -464,7 +460,6 @@ impl Rig {
         }
     }
 
-    /// Delivers everything that has arrived by now.
     fn deliver(&mut self) {
         while let Some(Reverse((at, serial, index))) = self.under_way.peek().copied()
             && at <= self.now

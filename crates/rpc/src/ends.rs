@@ -36,14 +36,12 @@ pub(crate) struct Ends {
     is_released: bool,
 }
 
-/// A call of this side.
 struct Waiting {
     ticket: u64,
     sender: oneshot::Sender<Answer>,
     items: Option<Passing>,
 }
 
-/// A running method of this side.
 struct Running {
     run: u64,
     _task: Task,
@@ -81,12 +79,10 @@ impl Ends {
         (self.peer, self.may) = (peer, may);
     }
 
-    /// Returns the number of running methods, and how many of them exchange items.
     pub(crate) fn running(&self) -> (usize, usize) {
         self.callee.running()
     }
 
-    /// Returns whether the program has dropped its handles.
     pub(crate) fn is_released(&self) -> bool {
         self.is_released
     }
@@ -101,7 +97,6 @@ impl Ends {
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns the next message to send, if any.
     pub(crate) fn poll(&mut self) -> Option<Message> {
         self.callee.poll().or_else(|| self.caller.poll(self.now()))
     }
@@ -113,7 +108,6 @@ impl Ends {
         self.begun.checked_add(Duration::from_nanos(at))
     }
 
-    /// Ends the calls whose deadlines have passed.
     pub(crate) fn expire(&mut self) {
         for id in self.caller.expire(self.now()) {
             let late = RpcError::new(RpcCode::Deadline, "the deadline has passed");

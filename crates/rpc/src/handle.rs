@@ -58,7 +58,6 @@ pub(crate) enum Order {
     Released,
 }
 
-/// A call to begin.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     /// The number of the call in this program.
@@ -92,7 +91,6 @@ impl Passing {
         let _ = self.items.as_ref().map(|items| items.send(item));
     }
 
-    /// Allows more items to be sent.
     pub(crate) fn allow(&mut self, more: u32) {
         self.permits.add_permits(more as usize);
     }
@@ -109,7 +107,6 @@ impl Drop for Passing {
     }
 }
 
-/// Sends and receives the items of a call for the program.
 #[derive(Debug)]
 pub(crate) struct Items {
     whose: Whose,
@@ -363,7 +360,6 @@ fn connection_ended() -> RpcError {
     RpcError::new(RpcCode::Lost, "the connection for calls has ended")
 }
 
-/// Encodes a message within the limit.
 pub(crate) fn encode(message: &impl RpcMessage) -> Result<Vec<u8>, RpcError> {
     let (length, limit) = (message.encoded_len(), longhaul_proto::rpc::MAX_BODY);
     match length <= limit {
@@ -375,7 +371,6 @@ pub(crate) fn encode(message: &impl RpcMessage) -> Result<Vec<u8>, RpcError> {
     }
 }
 
-/// Decodes a message of the other side.
 pub(crate) fn decode<T: RpcMessage>(body: &[u8]) -> Result<T, RpcError> {
     let wrong =
         |error| RpcError::new(RpcCode::Malformed, format!("the message has another type: {error}"));

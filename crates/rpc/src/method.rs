@@ -68,7 +68,6 @@ impl Methods {
         self.table.is_empty()
     }
 
-    /// Returns whether there is a method of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.table.contains_key(name)
     }

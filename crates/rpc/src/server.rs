@@ -34,7 +34,6 @@ pub struct Calls {
     programs: RefCell<BTreeMap<Name, Rc<Program>>>,
 }
 
-/// A program of a client.
 #[derive(Debug)]
 struct Program {
     state: Mutex<State>,
@@ -156,7 +155,6 @@ impl Calls {
         self.programs.borrow().len()
     }
 
-    /// Returns whether a client may make another call, and another call with items.
     fn room(&self, client: [u8; 32]) -> Room {
         let programs = self.programs.borrow();
         let of_client = programs.range((client, 0)..=(client, u64::MAX));

@@ -162,7 +162,6 @@ fn mode_and_folder(value: &str) -> Result<(String, Option<PathBuf>), String> {
     Ok((mode, below))
 }
 
-/// Returns the folder after a mode.
 fn behind_mode(rest: Option<&str>) -> Option<&str> {
     rest.and_then(|rest| rest.split_once(':')).map(|(_, folder)| folder)
 }

@@ -6,10 +6,9 @@
 //! completely. At a shallow queue or under CoDel, [`Trains`] leaves little to others. This
 //! controller detects other flows. A flow that sends below the capacity makes no queue. The
 //! controller therefore computes the queue of its own datagrams, and attributes any longer queue to
-//! other flows. This works at any loss ratio of the path and for short queues. If other flows have
-//! a queue for several rounds (of about a round trip each), a *shadow window* takes over. It grows
-//! and shrinks as CUBIC's window does (RFC 9438), and the rate is the window divided by the
-//! round-trip time. Three things differ from CUBIC:
+//! other flows. If other flows have a queue for several rounds (of about a round trip each), a
+//! *shadow window* takes over. It grows and shrinks as CUBIC's window does (RFC 9438), and the rate
+//! is the window divided by the round-trip time. Three things differ from CUBIC:
 //!
 //! - Only loss above the path's own loss ratio counts. Rounds without a queue show that ratio.
 //! - Until the first loss the window is at least a fixed share of the bandwidth-delay product,
@@ -25,7 +24,6 @@
 //! While no window is in use, and the path's own loss ratio is known, the sender drains every queue
 //! at a little less than the capacity, even a queue of other flows. Otherwise another flow could
 //! fill a short queue, and this controller would mistake the losses there for the path's own loss.
-//! To make up for the losses, the controller would send faster and starve the other flow.
 //!
 //! [`Trains`] takes over again once nearly all of the capacity arrives, or once others have made no
 //! queue for a long time.
@@ -93,10 +91,10 @@ const JUDGED_AFTER: f64 = 2.0;
 const BACK_TO: f64 = 1.6;
 const MAKES_UP: f64 = 1.1;
 /// When the other flows were found not to slow down, the window keeps its share of the path for
-/// this many round trips: it grows with the queue, and losses do not shrink it.
+/// this many round trips.
 const HELD: f64 = 6.0;
 /// While no window is in use, a queue is drained at this share of the capacity, even a queue of
-/// other flows. A queue that stays is then not ours.
+/// other flows.
 const DRAINS: f64 = 0.97;
 /// The capacity is the median of the last trains, at most this many.
 const TRAINS: usize = 5;
@@ -116,7 +114,6 @@ const CLEAN: f64 = 0.000_2;
 /// Highest rate while a window is in use, as a share of the capacity.
 const MOST: f64 = 1.1;
 
-/// Sends by [`Trains`], and by a window that follows CUBIC while other traffic shares the path.
 pub(crate) struct Shadow {
     trains: Trains,
     datagram: f64,
@@ -177,9 +174,7 @@ struct Round {
 /// Measurements of one round.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
-    /// Datagrams sent.
     sent: u64,
-    /// Datagrams received.
     came: u64,
     /// Length by the receiver's clock, in seconds.
     span: f64,
@@ -201,7 +196,6 @@ struct Queue {
     now: f64,
     /// Sum of this round's samples.
     sum: f64,
-    /// Number of this round's samples.
     count: f64,
     /// Largest of this round's samples.
     longest: f64,
@@ -308,7 +302,6 @@ impl Shadow {
         self.carries.push(new);
     }
 
-    /// Bits in a train.
     fn train_bits(&self) -> f64 {
         TRAIN_LEN as f64 * self.datagram
     }
@@ -357,7 +350,6 @@ impl Shadow {
         Some(Shown { sent, came, span, left, arrived, queue, has_train })
     }
 
-    /// The path's own loss ratio.
     fn path_loss(&self) -> f64 {
         let (sent, lost) = self.calm;
         if sent >= CALM_LEN { lost / sent } else { self.trains.path_loss() }
@@ -462,7 +454,6 @@ impl Shadow {
         floor / (floor + 1.0 - FLOOR)
     }
 
-    /// Whether the flow is alone again.
     fn leaves(&mut self, now: Time, rtt: f64, is_shared: bool) -> bool {
         let is_whole = self.part > ALONE && !is_shared;
         self.agreeing = if is_whole { self.agreeing + 1 } else { 0 };

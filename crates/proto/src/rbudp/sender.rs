@@ -72,7 +72,6 @@ impl RbudpSender {
         }
     }
 
-    /// The number of a segment's first block.
     fn base(&self, segment: u32) -> u64 {
         self.end.layout.number(Block { segment, index: 0 })
     }

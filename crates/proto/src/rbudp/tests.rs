@@ -232,7 +232,6 @@ proptest! {
     }
 }
 
-/// The receiver under test.
 struct In {
     receiver: RbudpReceiver,
 }

@@ -90,7 +90,6 @@ impl Callee {
         (self.running, self.streams)
     }
 
-    /// Returns the numbers of the calls whose answers are kept.
     #[cfg(test)]
     pub(super) fn kept(&self) -> Vec<u64> {
         assert_eq!(self.calls.len(), self.kept.len() + self.running);

@@ -161,7 +161,6 @@ impl Caller {
             Time::NEVER => 0,
             deadline => (deadline.since(now).as_nanos() / MILLI).max(1),
         };
-        // A call with items is sent once.
         let body = match open.items {
             Some(_) => core::mem::take(&mut open.call.body),
             None => open.call.body.clone(),
@@ -182,7 +181,7 @@ impl Caller {
         if id >= self.next {
             return Err(Lie("a message belongs to no call"));
         }
-        // The call may have ended while the message was on its way, for example by `cancel`.
+        // The call may have ended while the message was on its way.
         let Some(open) = self.open.get_mut(&id) else { return Ok(None) };
         let none = Lie("a message about items is for a call without items");
         Ok(Some(match message {

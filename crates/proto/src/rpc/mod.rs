@@ -100,7 +100,7 @@ impl fmt::Display for RpcError {
 
 impl core::error::Error for RpcError {}
 
-/// The kind of failure of a call. Each kind has a number on the wire.
+/// The kind of failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RpcCode {
@@ -187,14 +187,12 @@ impl Items {
         may
     }
 
-    /// Counts an item of the other end.
     fn came(&mut self) -> Result<(), Lie> {
         let left = self.theirs.checked_sub(1);
         self.theirs = left.ok_or(Lie("a call has more items than its reader allows"))?;
         Ok(())
     }
 
-    /// Counts items that the other end allows.
     fn allowed(&mut self, more: u32) -> Result<(), Lie> {
         let all = self.ours.checked_add(more).filter(|all| *all <= CREDIT);
         self.ours = all.ok_or(Lie("a call is allowed more unread items than the limit"))?;

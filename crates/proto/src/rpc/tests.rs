@@ -32,9 +32,7 @@ struct Pair {
     callee: Callee,
     up: VecDeque<(Time, Message)>,
     down: VecDeque<(Time, Message)>,
-    /// Calls that the server has run.
     ran: Vec<u64>,
-    /// Answers that the client has received.
     answers: Vec<(u64, Answer)>,
 }
 

@@ -31,10 +31,9 @@
 //!
 //! The paper's outlook (section 7) names two ideas. One is "to use bandwidth estimation techniques
 //! to set the rate control parameters". This sender estimates the bandwidth only at the start, with
-//! a packet train that shows the initial rate; SABUL's successor UDT also estimates it during the
-//! flow. The other is a window "dynamically set as the product of current available bandwidth and
-//! RTT": the setting `available-window`. It is off by default, because the paper's figures were
-//! measured without it and because this window shrinks with the rate. The paper does not say how to
+//! a packet train that shows the initial rate. The other is a window "dynamically set as the
+//! product of current available bandwidth and RTT": the setting `available-window`. It is off by
+//! default, because the paper's figures were measured without it. The paper does not say how to
 //! estimate the available bandwidth; here it is the arrival rate.
 //!
 //! The variant `sabul-ornl` reproduces the defects of the release. It does not resend the last

@@ -35,10 +35,8 @@ impl LossAverage {
         LossAverage { average: 0.0, weight: setup.settings.value(&LOSS_SMOOTHING) }
     }
 
-    /// Adds an interval and returns the average. An interval with neither datagrams nor losses is
-    /// ignored: `None`. More losses than datagrams count as a ratio of 1. Losses in an interval
-    /// without sending (frozen, or the window is full) also count as 1. They belong to earlier
-    /// datagrams, but the paper divides by the datagrams of the interval, and no ratio exceeds 1.
+    /// Adds an interval and returns the average; `None` for an interval with neither datagrams nor
+    /// losses. At least as many losses as datagrams count as a ratio of 1.
     pub(super) fn note(&mut self, sent: u64, lost: u64) -> Option<f64> {
         if sent == 0 && lost == 0 {
             return None;
@@ -99,8 +97,7 @@ impl PaperRate {
     /// 1.2*10^-5. d) inc is, at minimum, 1/MTU."
     ///
     /// The paper's table (MTU 1500: 0.01, 0.1, 1) contradicts this text. The table follows from the
-    /// formula without the factor SYN, and with the power of ten above the rate. This code follows
-    /// the table.
+    /// formula without the factor SYN. This code follows the table.
     fn increase(&self) -> f64 {
         let speed = self.per_sync / self.sync * self.mtu * 8.0;
         let mut rounded = 1.0;
@@ -131,8 +128,7 @@ impl RateControl for PaperRate {
 
     fn on_interval(&mut self, sent: u64, lost: u64) {
         // "If the loss rate is less than a small threshold (e.g., 0.1%), the sending rate is
-        // increased: SYN / Inew = SYN / Iold + inc." An interval without sending says nothing about
-        // a higher rate.
+        // increased: SYN / Inew = SYN / Iold + inc."
         if self.loss.note(sent, lost).is_some_and(|average| average < self.threshold) && sent > 0 {
             self.per_sync = (self.per_sync + self.increase()).min(self.most);
         }

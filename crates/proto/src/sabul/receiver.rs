@@ -52,7 +52,6 @@ impl Every {
 }
 
 impl<const RELEASE: bool> Flow<RELEASE> {
-    /// Records new blocks.
     fn note_new(&mut self, new: u64) {
         self.acks.news |= new > 0;
         if self.acks.news && self.end.is_finished() {

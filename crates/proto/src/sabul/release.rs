@@ -20,7 +20,6 @@ use crate::units::Rate;
 /// "If equal, .1 is added", taken as microseconds.
 const EQUAL_STEP: f64 = 0.1;
 
-/// The delay between packets and its changes.
 #[derive(Clone, Debug)]
 pub(super) struct ReleaseRate {
     /// Size of a full datagram in bits.

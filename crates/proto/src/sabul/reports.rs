@@ -68,7 +68,6 @@ impl Reports {
         Reports { fresh: RangeSet::new(), again, sequence: 0, began: now, made: 0, interval }
     }
 
-    /// Records a gap.
     pub(super) fn note_gap(&mut self, blocks: Range<u64>) {
         self.fresh.insert(blocks);
     }

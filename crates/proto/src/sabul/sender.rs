@@ -42,7 +42,7 @@ pub struct SabulSender {
     train: FirstTrain,
     cap: Option<Rate>,
     /// Whether the release's rules apply: the receiver's signals end the intervals, instead of a
-    /// clock here. See the documentation of the module `sabul`.
+    /// clock here.
     release: bool,
 }
 

@@ -39,7 +39,6 @@ fn loss(sequence: u64, lost: &[Range<u64>]) -> Control {
     Control::Loss(Loss::fill(sequence, &mut lost.iter().cloned().peekable()))
 }
 
-/// A sender, and the blocks that it sent, in the order of their packet numbers.
 type Out = out::Out<SabulSender>;
 
 impl Out {
@@ -256,7 +255,6 @@ fn without_a_rate_the_first_train_shows_it() {
     assert_eq!(limited.sender.rate(), Rate::from_mbps(50));
 }
 
-/// A receiver, and the packet number of its next datagram.
 struct In<R> {
     receiver: R,
     next: u64,
@@ -287,7 +285,6 @@ impl<R: Receiver + Default> In<R> {
         polls.filter(|control| !matches!(control, Control::Pulse(_))).collect()
     }
 
-    /// The receiver's loss reports now.
     fn lost(&mut self, now: Time) -> Vec<Range<u64>> {
         let said = self.said(now).into_iter();
         let lost = said.filter_map(|control| match control {
@@ -311,8 +308,7 @@ fn a_gap_is_reported_immediately_and_again_after_two_three_four_round_trips() {
     assert_eq!(inn.lost(ms(500)), [2..3, 4..5, 7..9]);
     assert_eq!(inn.lost(ms(899)), []);
     assert_eq!(inn.lost(ms(900)), [2..3, 4..5, 7..9]);
-    // Five losses are reported once, and the four that remain three more times. Each block counts
-    // once as lost.
+    // Five losses are reported once, and the four that remain three more times.
     let accounting = inn.receiver.accounting(FLOW).unwrap();
     assert_eq!((accounting.blocks_lost, accounting.reported_lost), (5, 5 + 3 * 4));
 }

@@ -33,7 +33,6 @@ pub(super) struct Window {
     available: Option<Available>,
 }
 
-/// The arrival rate according to the receiver's acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 struct Available {
     /// Time of the last acknowledgement, and the number of arrived blocks that it reported.
@@ -55,7 +54,6 @@ impl Available {
 }
 
 impl Window {
-    /// A window that starts at `first` blocks.
     pub(super) fn new(first: u64, datagram: Bytes) -> Window {
         let least = first.max(LEAST);
         Window {
@@ -87,21 +85,16 @@ impl Window {
     }
 
     /// Lets the maximum follow the arrival rate.
-    ///
-    /// "The window size used by the flow control can be dynamically set as the product of current
-    /// available bandwidth and RTT." (Section 7, of future work.)
     pub(super) fn follow_arrivals(&mut self) {
         self.available = Some(Available::default());
     }
 
-    /// Records the total of arrived blocks.
     pub(super) fn note_arrivals(&mut self, now: Time, received: u64) {
         if let Some(available) = &mut self.available {
             available.note(now, received);
         }
     }
 
-    /// Records a rate that the flow may reach.
     pub(super) fn note_rate(&mut self, rate: Rate) {
         self.rate = self.rate.max(rate);
     }
@@ -121,7 +114,6 @@ impl Window {
         self.size = self.size.max(acknowledged);
     }
 
-    /// Records a loss report.
     pub(super) fn on_loss(&mut self) {
         self.full = true;
     }

@@ -92,9 +92,8 @@ impl Calls {
     /// writer created. If the presence has vanished, it is created again.
     ///
     /// # Errors
-    /// Another writer has taken the key, another stream of the writer has replaced this one, the
-    /// tree is full, or a strict presence has vanished. A strict presence was set under a
-    /// condition, and is never created again.
+    /// [`Refusal`]: the presence was not resumed. A vanished strict presence (set under a
+    /// condition) is never created again.
     pub fn hold(&mut self, by: By, hold: Hold) -> Made {
         let owner = self.writers.owner(by.writer, by.stream).ok_or(Refusal::Replaced)?;
         let had = self.tree.entry(hold.key.as_str());

@@ -5,8 +5,7 @@
 //! server that has already applied the edit only returns the outcome (`super::writers`). If the
 //! edit never reached the server, the server makes it only if no other writer has changed its key
 //! since the program requested the edit. The client asks for its presence again on each new
-//! connection, and reports a presence as lost if the server does not restore it. The reason may be
-//! that another client has taken the key.
+//! connection, and reports a presence as lost if the server does not restore it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

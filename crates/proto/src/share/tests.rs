@@ -140,8 +140,7 @@ fn view(tree: &Tree, prefix: &Prefix) -> View {
     tree.range(prefix).map(|(key, entry)| (key.clone(), entry.value.clone())).collect()
 }
 
-/// Applies the next piece to the program's view `seen`; returns whether there was one. A piece is
-/// one message to a watcher.
+/// Applies the next piece to the program's view `seen`; returns whether there was one.
 fn take(watcher: &mut Watcher, tree: &Tree, replica: &mut Replica, seen: &mut View) -> bool {
     let Some(piece) = watcher.next(tree) else { return false };
     match replica.take(piece).expect("the server is honest") {

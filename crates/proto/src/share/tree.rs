@@ -150,7 +150,7 @@ impl Tree {
         Tree { entries, owned, revision, bytes, recent, before, recent_bytes: 0, limits }
     }
 
-    /// The revision: at least the number of changes so far, including those of earlier trees.
+    /// The newest revision; each change raises it by one.
     pub fn revision(&self) -> u64 {
         self.revision
     }

@@ -11,8 +11,8 @@ use crate::units::{Bytes, Rate};
 
 /// Rates are forgotten after one to two windows.
 const WINDOW: Span = Span::from_secs(15);
-/// Minimum number of symbols of a frame for a measurement. The arrival of this many symbols takes
-/// much longer than the pauses of a busy host, which would distort the rate.
+/// Minimum number of symbols of a frame for a measurement: pauses of a busy host would distort the
+/// rate of fewer symbols.
 const ENOUGH: u32 = 64;
 /// The limit is set if the path carries less than this share of the sending rate.
 const SLOWER: f64 = 15.0 / 16.0;

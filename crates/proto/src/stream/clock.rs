@@ -10,8 +10,7 @@ const WINDOW: Span = Span::from_secs(30);
 /// Computes the receiver's deadlines from the sender's stamps. The minimum of (arrival − stamp) is
 /// the path's own delay plus the difference of the clocks. A frame's deadline is its stamp plus
 /// this minimum, plus the stream's deadline, minus the path's own delay. A queue that never empties
-/// counts as part of the path's own delay. So does the jitter that even the fastest datagram had:
-/// frames may be late by this amount until a faster datagram arrives.
+/// counts as part of the path's own delay.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The last stamp, without the wrap at 2³² µs.
@@ -23,7 +22,6 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock without any sample.
     pub(crate) fn new() -> Clock {
         Clock { last: None, least: [None; 2], ends: Time::ZERO }
     }

@@ -15,8 +15,7 @@ const BYTES: usize = 64 << 20;
 /// sends a large frame at most about twice.
 const SHARES: usize = 4;
 
-/// Number of symbols of a frame that one receiver may request. A receiver that requests everything
-/// therefore costs the others little.
+/// Number of symbols of a frame that one receiver may request.
 pub(super) fn share(originals: u16) -> usize {
     usize::from(originals) / 4 + 16
 }
@@ -112,7 +111,6 @@ impl Kept {
         }
     }
 
-    /// The next symbol to send again.
     pub(super) fn next(&mut self) -> Option<(Head, Shape)> {
         let (frame, index) = self.wanted.pop_front()?;
         let kept = &self.frames[self.place(frame)?];

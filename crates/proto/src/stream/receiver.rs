@@ -138,7 +138,6 @@ impl Open {
         ranges
     }
 
-    /// Bytes reserved for the frame's symbols.
     fn bytes(&self) -> usize {
         bytes(self.shape)
     }
@@ -150,7 +149,6 @@ fn bytes(shape: Shape) -> usize {
     usize::from(shape.originals()) * usize::from(shape.symbol())
 }
 
-/// The time that is `span` before `time`.
 fn before(time: Time, span: Span) -> Time {
     Time::ZERO + (time.since(Time::ZERO) - span)
 }
@@ -265,8 +263,7 @@ impl Receiver {
         let originals = open.shape.originals();
         let is_last = head.index + 1 >= originals || head.frame + 1 < self.newest;
         // A new symbol within the frame shows that the sender only paused, and ignored the request.
-        // The next request waits again for a pause or the frame's end: a server passes on only a
-        // few requests for a frame.
+        // The next request waits again for a pause or the frame's end.
         open.asks.again &= is_last || head.index <= open.highest;
         open.highest = open.highest.max(head.index);
         if !open.asks.again {
@@ -359,7 +356,6 @@ impl Receiver {
         self.open.get(&frame).is_some_and(|open| open.asks.again)
     }
 
-    /// Marks frames up to `last` as missed.
     fn missed(&mut self, last: u32) -> Delivery {
         let first = self.next;
         self.missed_frames
@@ -378,7 +374,6 @@ impl Receiver {
         Delivery::Missed { first, last }
     }
 
-    /// Counts a symbol of a frame that was missed.
     fn count_overdue(&mut self, frame: u32, shape: Shape) {
         if let Some(lacks) = self.missed_frames.get_mut(&frame) {
             let before = lacks.unwrap_or(shape.originals().into());

@@ -162,8 +162,8 @@ impl Sender {
         Ok(number)
     }
 
-    /// Counts a frame that cannot be sent, for example while the connection is lost. The frame gets
-    /// a number, so that receivers count it as missed. `None` after 2³² − 1 frames.
+    /// Counts a frame that cannot be sent. The frame gets a number, so that receivers count it as
+    /// missed. `None` after 2³² − 1 frames.
     pub fn pass(&mut self) -> Option<u32> {
         let number = self.next;
         (number <= LAST_FRAME).then(|| {

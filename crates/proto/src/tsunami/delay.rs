@@ -46,7 +46,6 @@ impl Delay {
         self.datagram / rate.as_bps().max(1) as f64
     }
 
-    /// Sets the delay to the target's delay.
     pub(super) fn start_at_target(&mut self) {
         self.delay = self.target;
     }

@@ -33,14 +33,12 @@
 //! Other differences. The tool requests single blocks; this code requests runs of blocks. The tool
 //! truncates its delay to whole microseconds; ours is exact. If nothing arrives for a report
 //! interval, the receiver sends requests on its own. Such requests do not enter the smoothed error
-//! rate, which is a share of the arrivals between two reports. They occur in silence or at the
-//! object's end, and would slow down a sender that has only paused. If no rate is given, a rate
-//! search finds the target. The delay then begins at the target's delay, because the search
-//! approaches the path's rate from below.
+//! rate unless they ask for a restart: they would slow down a sender that has only paused. If no
+//! rate is given, a rate search finds the target. The delay then begins at the target's delay,
+//! because the search approaches the path's rate from below.
 //!
-//! The tool's client proves that it knows a secret (with the MD5 of a challenge) before it may
-//! request files; everything after that is sent in the clear. Here the session authenticates both
-//! hosts by their public keys and every datagram is sealed, so a second proof is unnecessary.
+//! The tool's client proves that it knows a secret before it may request files. Here the session
+//! authenticates both hosts instead.
 //!
 //! Modules: `sender` selects blocks, `delay` sets the rate, `receiver` counts, `requests`
 //! decides when to request which blocks.

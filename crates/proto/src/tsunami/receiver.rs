@@ -73,7 +73,6 @@ impl Flow {
         (self.news || is_missing).then(|| self.active + self.interval)
     }
 
-    /// Requests missing blocks and acknowledges, if that is due.
     fn check(&mut self, now: Time) {
         if self.end.is_finished() {
             return;

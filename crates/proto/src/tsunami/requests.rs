@@ -75,7 +75,6 @@ impl Requests {
         }
     }
 
-    /// How late a block may be before it counts as missing.
     pub(super) fn grace(&self) -> Span {
         self.grace
     }
@@ -149,7 +148,6 @@ impl Requests {
         self.counted.remove(gap)
     }
 
-    /// The next message that requests blocks.
     pub(super) fn take(&mut self, arrived: &Arrived) -> Option<Loss> {
         let loss = arrived.take_missing(&mut self.asking, self.sequence + 1)?;
         self.sequence += 1;

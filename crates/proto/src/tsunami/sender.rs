@@ -37,9 +37,7 @@ pub struct TsunamiSender {
     rtt: Span,
     /// UDP payload of a packet train.
     train: Bytes,
-    /// Numbers of the requests that arrived.
     requests: SeenNumbers,
-    /// Numbers of the error rates that arrived.
     rates: SeenNumbers,
     /// When a report last arrived, or its absence was last counted. Before that, the departure of
     /// the first datagram, if it has left.

@@ -77,7 +77,6 @@ fn the_delay_grows_with_the_excess_over_the_tolerated_error_rate() {
     assert_eq!(slow.rate(), Rate::from_bps(80_000));
 }
 
-/// A sender, and the blocks that it sent, in the order of their packet numbers.
 type Out = out::Out<TsunamiSender>;
 
 impl Out {
@@ -230,7 +229,6 @@ fn without_a_rate_the_target_follows_the_measured_rate() {
     assert!(found < Rate::from_mbps(85) && found > Rate::from_mbps(50), "{found}");
 }
 
-/// A receiver, and the packet number of its next datagram.
 struct In {
     receiver: TsunamiReceiver,
     next: u64,

@@ -160,7 +160,6 @@ fn no_symbols_are_sent_with_the_papers_settings_or_if_they_cannot_be_used() {
     }
 }
 
-/// A receiver, and the number of the next datagram.
 struct Far {
     inn: In,
     next: u64,

@@ -14,7 +14,6 @@ use crate::wire::{Control, Pulse, Report};
 /// round trip.
 const WAIT: Span = Span::from_millis(350);
 
-/// When DONE is repeated.
 fn repeat(out: &Out) -> Time {
     let Wake::At(at, Why::Repeat) = out.sender.next_wakeup() else { panic!("no repeat") };
     at
