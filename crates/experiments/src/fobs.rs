@@ -200,26 +200,21 @@ pub(crate) static FIG1: Experiment = Experiment {
               its receiver, \"in all likely-hood\", lost the packets that arrived while it made an \
               acknowledgement. Frequent acknowledgements therefore reduced its throughput, but the \
               paper does not say how long an acknowledgement took. The millisecond and the buffer \
-              of 8 kB are assumptions that give the curve its shape. An acknowledgement may have \
-              taken a millisecond, because it describes all 39,063 packets: in a bitmap of 5 kB, \
-              or in 39 kB with a byte for each packet. longhaul acknowledges after a quarter of a \
-              round trip at the latest, which is about every 72 packets at 26 ms and every 180 at \
-              65 ms. longhaul cannot be configured to acknowledge less often. Framing, headers \
-              and tag leave 91.3 % of the card's rate for the object.",
+              of 8 kB are assumptions that give the curve its shape. longhaul acknowledges after a \
+              quarter of a round trip at the latest, which is about every 72 packets at 26 ms and \
+              every 180 at 65 ms. longhaul cannot be configured to acknowledge less often. \
+              Framing, headers and tag leave 91.3 % of the card's rate for the object.",
     learned: "If an acknowledgement costs nothing, FOBS on an empty path fills the card at every \
-              frequency in the tables, like the paper's FOBS at its best. The sender ignores \
-              acknowledgements while it has unsent packets, and sends lost packets first when it \
-              goes through the object again.\n\n\
+              frequency in the tables, like the paper's FOBS at its best.\n\n\
               The paper's curve appears if an acknowledgement stops the receiving program for a \
               millisecond. In a millisecond 11 packets arrive, and the buffer has room for 8. The \
               share is then {least [* takes 1 ms, * for 2]} to {most [* takes 1 ms, * for 2]} % \
               with one acknowledgement for 2 packets, {least [* takes 1 ms, * for 16]} to {most [* \
               takes 1 ms, * for 16]} % with one for 16, and {least [* takes 1 ms, * for 128]} to \
-              {most [* takes 1 ms, * for 1024]} % with one for 128 or more. This suggests that the \
-              paper's main parameter describes its hosts, not its path. longhaul is better at the \
-              frequencies that were bad choices in the paper, because it makes an acknowledgement \
-              from a bitmap without delaying arrivals. At the best frequency its share is within a \
-              point of the paper's 90 % on both paths.\n\n\
+              {most [* takes 1 ms, * for 1024]} % with one for 128 or more. longhaul is better at \
+              the frequencies that were bad choices in the paper, because it makes an \
+              acknowledgement from a bitmap without delaying arrivals. At the best frequency its \
+              share is within a point of the paper's 90 % on both paths.\n\n\
               With two packets a batch, as in the paper, the share is the same to the last digit: \
               a batch decides how often the sender looks for an acknowledgement, and looking costs \
               longhaul nothing. Over real sockets the share is lower than simulated at every \
@@ -257,10 +252,9 @@ pub(crate) static FIG2: Experiment = Experiment {
               an acknowledgement at the paper's receiver is not known; the millisecond is an \
               assumption ([fobs-fig1](fobs-fig1.md)).",
     learned: "Greedy sending has a known price: one round trip at full rate, whatever the size of \
-              the object. The price hardly matters for large objects and dominates for small ones. \
-              longhaul wastes {short haul, loss 0 %, the best of them | 1} and {long haul, loss 0 \
-              %, the best of them | 1} %, which is this price alone; the paper's FOBS wasted 3 \
-              %.\n\n\
+              the object. longhaul wastes {short haul, loss 0 %, the best of them | 1} and {long \
+              haul, loss 0 %, the best of them | 1} %, which is this price alone; the paper's FOBS \
+              wasted 3 %.\n\n\
               The second price is the packets that the receiver misses while it acknowledges. If \
               an acknowledgement takes a millisecond, one acknowledgement for 2 packets wastes \
               {least [* takes 1 ms, * for 2] / 100} to {most [* takes 1 ms, * for 2] / 100} times \
@@ -270,8 +264,7 @@ pub(crate) static FIG2: Experiment = Experiment {
               {-most [* loss 0 %, * | difference] | 1} to {-least [* loss 0 %, * | difference] | \
               1} points less than the paper where an acknowledgement costs nothing, and {least [* \
               takes 1 ms, * | difference] | 1} to {most [* takes 1 ms, * | difference] | 1} more \
-              where it costs a millisecond. So at its best frequency the paper's receiver probably \
-              needed far less than a millisecond for an acknowledgement.",
+              where it costs a millisecond.",
     set: Set::Full,
 };
 
@@ -331,16 +324,14 @@ pub(crate) static FIG3: Experiment = Experiment {
         vec![Figure { name: "", plot: Plot { title, x, y, series } }]
     },
     differs: "The paper's packets grow beyond a frame and are fragmented; longhaul's packets never \
-              exceed a frame. The work of the paper's hosts is modelled as a cost per datagram; \
-              the paper says only that the size makes a tremendous difference.",
-    learned: "If each datagram costs the host the same time, throughput grows in proportion to \
-              the size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 \
-              bytes} % of the link. Batching (GSO, GRO) exists for that reason. longhaul is \
-              {-[packets of 1440 bytes | difference] | 1} points below the peak because of the \
-              last round trip. This agreement proves nothing, because the host's cost was \
-              derived from the peak. The page shows only that throughput grows in a straight \
-              line with the size. Over real sockets the shares are the same within {off [* | \
-              from simulated] | 2} points.",
+              exceed a frame. The work of the paper's hosts is modelled as a cost per datagram.",
+    learned: "If each datagram costs the host the same time, throughput grows in proportion to the \
+              size of the datagram, from {packets of 128 bytes | 1} to {packets of 1440 bytes} % \
+              of the link. longhaul is {-[packets of 1440 bytes | difference] | 1} points below \
+              the peak because of the last round trip. This agreement proves nothing, because the \
+              host's cost was derived from the peak. The page shows only that throughput grows in \
+              a straight line with the size. Over real sockets the shares are the same within {off \
+              [* | from simulated] | 2} points.",
     set: Set::Quick,
 };
 
@@ -395,8 +386,7 @@ pub(crate) static TABLE1: Experiment = Experiment {
               more than in the paper because nothing contends here. The other two values are \
               within {-[TCP, long haul, without * | difference] | 1} points of the paper's: on the \
               short haul nothing contended in the paper either, and without large windows the \
-              window is the limit. So the paper's headline, 1.8 times TCP's rate, is about \
-              contention: see [fobs-table2](fobs-table2.md).",
+              window is the limit.",
     set: Set::Quick,
 };
 
@@ -456,10 +446,9 @@ pub(crate) static TABLE2: Experiment = Experiment {
     },
     courses: Experiment::NO_COURSES,
     figures: Experiment::NO_FIGURES,
-    differs: "The paper describes neither the path's round trip nor the contention. The paper's \
-              text does not give the waste and the number of sockets that its table has. The \
-              contention was chosen to take the quarter of the path that the paper's FOBS did not \
-              get, so FOBS's share cannot be compared with the paper's.\n\n\
+    differs: "The paper describes neither the path's round trip nor the contention. The contention \
+              was chosen to take the quarter of the path that the paper's FOBS did not get, so \
+              FOBS's share cannot be compared with the paper's.\n\n\
               The cross traffic is on and off at random, so each value belongs to one random \
               sequence. With the seeds 1 to 12 FOBS has 66 to 79 % in the simulator. The run over \
               real sockets has another sequence, and its difference from the simulated value is \
@@ -471,8 +460,7 @@ pub(crate) static TABLE2: Experiment = Experiment {
               emulated} % over real sockets; the paper's 76 % is between the two. The best \
               PSockets has {PSockets, the best of them | difference} points more than the paper's \
               in the simulator and {[PSockets, the best of them | emulated] - 56} points more over \
-              real sockets. In the simulator and over real sockets, as in the paper, FOBS is \
-              ahead. The best number of connections must be found by trial: one connection gets \
-              {PSockets, 1 connections} %, sixteen get {PSockets, 16 connections} %.",
+              real sockets. The best number of connections must be found by trial: one connection \
+              gets {PSockets, 1 connections} %, sixteen get {PSockets, 16 connections} %.",
     set: Set::Quick,
 };

@@ -152,10 +152,9 @@ pub(crate) static FIG5: Experiment = Experiment {
               rows are compared with equation 4. The receiving program is a queue with a fixed \
               service rate; the paper's was a Pentium III that did other work too. The rate of \
               naive RBUDP is derived from the paper's 10 %. So the last table shows how a \
-              difference of 10 % affects the protocol, not how large the difference is. \
-              [transfer.md](transfer.md) measures on real sockets what the receive strategies cost \
-              a current processor. After a loss, scatter/gather predicts the places of some \
-              payloads in memory wrongly. Moving such payloads costs no extra time here.\n\n\
+              difference of 10 % affects the protocol, not how large the difference is. After a \
+              loss, scatter/gather predicts the places of some payloads in memory wrongly. Moving \
+              such payloads costs no extra time here.\n\n\
               At sending rates above the receiver's limit, longhaul's goodput is a little lower \
               than app_perf's. The first round runs into the limit, each round of repairs costs a \
               round trip, and between two rounds the program empties its buffer and waits.",
@@ -234,9 +233,8 @@ pub(crate) static FIG6: Experiment = Experiment {
     },
     differs: "The paper's 725 Mbit/s, measured by iperf, include no wait for an answer. RBUDP's \
               goodput includes the round trip in which the receiver reports that everything has \
-              arrived; this is the whole difference. The paper's fake and real RBUDP coincide \
-              here, so there is one row for each rate. The sending limit is modelled as a service \
-              time for each datagram.",
+              arrived. The paper's fake and real RBUDP coincide here, so there is one row for each \
+              rate. The sending limit is modelled as a service time for each datagram.",
     learned: "A sender that cannot keep up slows itself down and loses nothing. A slow receiver \
               loses a quarter of the datagrams at the same sending rate \
               ([quanta-fig5](quanta-fig5.md)). longhaul is {-[RBUDP at 878 Mbit/s | difference]} % \
@@ -335,22 +333,19 @@ pub(crate) static FIG7: Experiment = Experiment {
               lost independently, with the same chance in every round, as equation 6 assumes.\n\n\
               The paper's text lacks the formula of equation 6. It says that rounds go on \"until \
               the amount of data left is less than 1 packet\". longhaul's reconstruction counts \
-              the repair rounds that reduce the whole payload to one packet. But the first round \
-              already leaves only 12 % of the payload, so by those words one repair round fewer is \
-              enough. Chance also decides whether a round leaves a \
-              packet over. So the simulated number of rounds is the model's number, or one or two \
-              fewer. The emulated number differs from the simulated number by at most 1; this \
-              matters where a round trip is a large part of the time.",
+              the repair rounds that reduce the whole payload to one packet. The simulated number \
+              of rounds is the model's number, or one or two fewer. The emulated number differs \
+              from the simulated number by at most 1; this matters where a round trip is a large \
+              part of the time.",
     learned: "Round trips limit the throughput of small payloads; the sending rate limits that of \
               large ones. 12 % loss costs the repeated data (12/88 = 13.6 % of the payload) and \
               some round trips: 900 MB have {900 MB at 682 Mbit/s, loss 12 %} Mbit/s at a rate of \
               682, and 2 MB have {2 MB at 682 Mbit/s, loss 12 %} Mbit/s, against {2 MB at 611 \
               Mbit/s, loss 0 %} without loss. longhaul is at most {-least [* | goodput | \
               difference]} % below the model, and up to {most [* | goodput | difference]} % above \
-              it where it needs one or two rounds fewer. The paper's own values are not known. For \
-              small objects over long paths the number of rounds matters more than the loss. By \
-              default longhaul adds coded symbols to the last rounds (`tail-copies` 2, \
-              [coded-repair](coded-repair.md)); this page does not use them.",
+              it where it needs one or two rounds fewer. By default longhaul adds coded symbols to \
+              the last rounds (`tail-copies` 2, [coded-repair](coded-repair.md)); this page does \
+              not use them.",
     set: Set::Quick,
 };
 

@@ -186,8 +186,6 @@ pub(crate) static COMPARE: Experiment = Experiment {
               slow down on loss, are {-[Tsunami, 3000 MB, loss 5 % | goodput | from simulated]} to \
               {-[FOBS with its table, 3000 MB, loss 5 % | goodput | from simulated]} % below them \
               at 5 %. The kernel's BBR has {TCP BBR, 3000 MB, loss 0.1 % | emulated} Mbit/s for 3 \
-              GB at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 %. Where the path loses \
-              nothing, the configured rate is SABUL's only limit here; without such a rate only \
-              loss ends SABUL's increase ([sabul](../docs/protocols/sabul.md)).",
+              GB at 0.1 % and {TCP BBR, 3000 MB, loss 5 % | emulated} at 5 %.",
     set: Set::Named,
 };

@@ -118,8 +118,7 @@ pub(super) static FIG7: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper's ns-2 counts the rate of packets. Here rates count the object, for which \
               1 Gbit/s leaves 936 Mbit/s. In the emulation each flow is a copy by the real binary. \
-              All copies go to one server, in which one receiver schedules them. The first seconds \
-              of the first flow are slower there than in the simulator.",
+              All copies go to one server, in which one receiver schedules them.",
     learned: "A receiver that sets the rate of each sender makes the shares independent of \
               round-trip times: a second after the last join, four flows from 20 to 80 ms have \
               {[GTP, 5 to 10 s] / 4 | 1} Mbit/s on average, together all that the link carries. \
@@ -259,8 +258,7 @@ pub(super) static FIG9: Experiment = Experiment {
               which it does not report, by the paper's rules: flow 1 | 1} and {* 300 Mbit/s, which \
               it does not report, by the paper's rules: flow 1 | 1} where it is not. In all of \
               these cases flow 1 takes nearly all that flow 2 leaves, as in the paper. Over real \
-              sockets the emulator's card slows the sending program down, but tells it no rate. \
-              Even so, flow 1 and flow 2 are within {off [* | from simulated]} % of the simulated \
+              sockets flow 1 and flow 2 are within {off [* | from simulated]} % of the simulated \
               values.",
     set: Set::Full,
 };
@@ -322,14 +320,13 @@ pub(super) static FIG10: Experiment = Experiment {
               Over real sockets, with all of the link, GTP has less goodput than in the simulator, \
               and TCP has more. The simulator's sender sends each datagram on time. The real \
               sender shares two cores with the other flows, the receiver and the emulator; it \
-              wakes late and sends all due datagrams together. TCP keeps the switch's queue full. \
-              The queue takes nearly all datagrams that arrive one by one, but only the first ones \
-              of a burst. GTP takes this loss as a sign that its rate is too high, and TCP fills \
-              the gap. The last case of the first table shows this effect alone, in the simulator: \
-              packets up to 2 ms late reduce GTP from {GTP with all of the link} to {GTP with all \
-              of the link, GTP's *} Mbit/s, about the same as over real sockets. With 85 % of the \
-              link GTP's goodput over real sockets is within {off [GTP with 85 % of the link | \
-              from simulated]} % of the simulated one.",
+              wakes late and sends all due datagrams together. TCP keeps the switch's queue full, \
+              so most of a burst is lost, and GTP lowers its rate. The last case of the first \
+              table shows this effect alone, in the simulator: packets up to 2 ms late reduce GTP \
+              from {GTP with all of the link} to {GTP with all of the link, GTP's *} Mbit/s, about \
+              the same as over real sockets. With 85 % of the link GTP's goodput over real sockets \
+              is within {off [GTP with 85 % of the link | from simulated]} % of the simulated \
+              one.",
     learned: "A protocol that counts only its own flows needs a setting for the capacity that it \
               leaves to others. In the simulator GTP with all of the link leaves three TCP flows \
               {beside GTP with all of the link} Mbit/s. With 85 % of the link GTP takes no more \
@@ -337,11 +334,7 @@ pub(super) static FIG10: Experiment = Experiment {
               the paper's rules GTP has {GTP with all of the link, by the paper's rules} Mbit/s \
               with all of the link and {GTP with 85 % of the link, by the paper's rules} with 85 \
               %, and TCP has {beside GTP with all of the link, by the paper's rules} and {beside \
-              GTP with 85 % of the link, by the paper's rules}. These values are close to those \
-              with longhaul's rules, because both sets of rules ignore other traffic if the \
-              receiver's capacity (C_r) is configured. With all of the link, GTP on a busy host \
-              has less goodput than in the paper, and TCP has more: GTP's sender sends in clumps, \
-              and loses packets at a queue that TCP keeps full.",
+              GTP with 85 % of the link, by the paper's rules}.",
     set: Set::Full,
 };
 
@@ -440,9 +433,7 @@ pub(super) static FIG12: Experiment = Experiment {
     differs: "The paper's text has no value except the bound on loss. The paper's router and hosts \
               themselves lost packets.\n\n\
               Over real sockets each flow is a copy with its own sender. All senders, the receiver \
-              and the emulator share two cores; in the simulator each host has its own processor. \
-              If a copy is stopped, its data and its time count only up to its last report, which \
-              may be a second old.",
+              and the emulator share two cores; in the simulator each host has its own processor.",
     learned: "More flows do not cause more loss. In the simulator the aggregate varies by less \
               than a per mille from one flow to eight, and nothing is lost; the paper's bound is 3 \
               %. Over real sockets the aggregate is {-most [* flows | from simulated]} to {-least \
@@ -451,11 +442,7 @@ pub(super) static FIG12: Experiment = Experiment {
               datagrams are lost. With the paper's rules nothing is lost either ({most [* flows, \
               by the paper's rules | loss] | 2} % at most), but the aggregate falls with the \
               number of flows, from {1 flows, by the paper's rules} Mbit/s with one to {8 flows, \
-              by the paper's rules} with eight. That is {100 - 100 * [8 flows, by the paper's \
-              rules] / [8 flows] | 1} % less than eight flows reach with longhaul's rules. In the \
-              simulator each sender keeps the requested rate, so the queue before the receiver \
-              never overflows. An earlier version of the sender woke for each datagram, which was \
-              too much work for two cores: with seven senders every sixth datagram was lost.",
+              by the paper's rules} with eight.",
     set: Set::Full,
 };
 

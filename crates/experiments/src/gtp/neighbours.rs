@@ -69,12 +69,11 @@ pub(super) static BESIDE: Experiment = Experiment {
     differs: "The paper publishes no values. Four equal flows would have 234 Mbit/s each of the \
               936 Mbit/s of object data that the link carries.",
     learned: "With all of the link and `others` fair, the TCP flow has {100 % of the link, others \
-              fair | the TCP flow} Mbit/s; with `others` ignored it has {100 % of the link, \
-              others ignored | the TCP flow}. The fair share would be 234. A fixed share of 85 % \
-              leaves 15 % of the link, which is 140 Mbit/s; the TCP flow then has {85 % of the \
-              link, others ignored | the TCP flow} Mbit/s with `others` ignored and {85 % of the \
-              link, others fair | the TCP flow} with `others` fair. This is one seed and one TCP \
-              flow: the page shows that the setting works, not how fair it is in general.",
+              fair | the TCP flow} Mbit/s; with `others` ignored it has {100 % of the link, others \
+              ignored | the TCP flow}. The fair share would be 234. A fixed share of 85 % leaves \
+              15 % of the link, which is 140 Mbit/s; the TCP flow then has {85 % of the link, \
+              others ignored | the TCP flow} Mbit/s with `others` ignored and {85 % of the link, \
+              others fair | the TCP flow} with `others` fair.",
     set: Set::Full,
 };
 
@@ -139,6 +138,6 @@ pub(super) static DELAY_CONTROL: Experiment = Experiment {
               with a window of 64 KiB | 1} Mbit/s. With 25 MB it costs {100 - 100 * [queue of 25 \
               MB, delay-control] / [queue of 25 MB, loss alone]} %, and GTP loses {queue of 25 MB, \
               delay-control | loss | 2} % of its packets instead of {queue of 25 MB, loss alone | \
-              loss | 2} %. So `delay-control` keeps the queue short at the cost of goodput.",
+              loss | 2} %.",
     set: Set::Full,
 };

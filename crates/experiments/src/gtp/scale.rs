@@ -135,20 +135,14 @@ pub(super) static SCALE: Experiment = Experiment {
     figures: Experiment::NO_FIGURES,
     differs: "The paper publishes nothing for more than eight flows. Its senders wait for the \
               first request, as here; by default longhaul's senders send 64 blocks before that \
-              request. From a thousand senders these would be 64,000 blocks of 1.4 kB (90 MB), \
-              more than the queue holds (5 ms at 100 Gbit/s are 62.5 MB). \
-              [scheduler](scheduler.md) has the processor time of a decision; this page has the \
-              number of looks at flows.",
+              request. [scheduler](scheduler.md) has the processor time of a decision; this page \
+              has the number of looks at flows.",
     learned: "The scheduler's work grows as N log N: for a decision among a thousand flows it \
               looks {[1000 senders] / 1000} times at each flow. A receiver that knows its senders' \
               rates fills the limiting links in all twelve cases: the senders' links or its own \
               link. Nothing is lost, and the shares of senders from 1 to 300 ms away are equal \
               (index {least [* | fairness index] | 3}). A join takes at most {1000 into 100 Gbit/s \
               | fair after a join within | 2} s, except where a thousand senders share 1 Gbit/s: \
-              there it takes {1000 into 1 Gbit/s | fair after a join within | 2} s. When the \
-              thousand senders start together at 0 s, the receiver makes one schedule for all of \
-              them. At about 1 Mbit/s for each sender, the receiver requests several blocks of a \
-              sender at a time. An earlier version of longhaul's receiver, which requested single \
-              blocks and made a schedule for each join, could not keep up.",
+              there it takes {1000 into 1 Gbit/s | fair after a join within | 2} s.",
     set: Set::Named,
 };

@@ -82,16 +82,11 @@ pub(super) static FIG1: Experiment = Experiment {
               slower than the simulator's, by about a quarter at half a millisecond. Each round \
               trip of the kernel's TCP takes about a fifth of a millisecond longer than the \
               link's, because packets and acknowledgements wait for the emulator and for the \
-              hosts' programs to wake ([emulator.md](emulator.md) has the times). In a long round \
-              trip this hardly matters. Where only congestion limits the window, the waits cost \
-              nothing at long round trips, because data are sent meanwhile. At 1 or 2 ms they cost \
-              time: slow start takes only a few round trips, and each of these takes longer than a \
-              round trip of the link.",
+              hosts' programs to wake ([emulator.md](emulator.md) has the times).",
     learned: "Where only congestion limits the window, slow start takes a large part of the time: \
               at long round trips TCP has sent much of the 100 MB before it reaches the full rate, \
               and must repeat the data that it lost at the end of slow start. With an untuned \
               window the limit is one window per round trip, if a round trip takes a millisecond \
-              or more. The paper's curve falls in the same way; the paper does not print its \
-              values, so the curves cannot be compared in numbers.",
+              or more.",
     set: Set::Quick,
 };

@@ -64,9 +64,7 @@ pub(super) static TABLE2: Experiment = Experiment {
               columns, so 1 GB is sent here. The paper's \"SABUL\" is UDT 1.0, which reacts to \
               delay; here it is SABUL as its own paper describes it. The paper's hosts got 900 of \
               1000 Mbit/s through their cards. Here the line is the only limit, so RBUDP and GTP \
-              are faster. SABUL searches for its rate in the first seconds. TCP with 64 kB at 58 \
-              ms cannot exceed 9.04 Mbit/s; the paper's 4.88 corresponds to a window of 35 kB, \
-              which the text does not explain.",
+              are faster. TCP with 64 kB at 58 ms cannot exceed 9.04 Mbit/s; the paper has 4.88.",
     learned: "On a dedicated circuit without loss a protocol only needs to know the rate. RBUDP \
               and GTP deliver {GTP} to {RBUDP} of the 936 Mbit/s that the line carries, {GTP | \
               difference} to {RBUDP | difference} % more than in the paper. SABUL finds its rate \
@@ -75,8 +73,7 @@ pub(super) static TABLE2: Experiment = Experiment {
               have {[SABUL] / [TCP]} to {[RBUDP] / [TCP]} times the goodput of TCP without a tuned \
               window, and over real sockets all three are within {off [* | goodput | from \
               simulated]} % of the simulated values. With the paper's rules GTP has {GTP by the \
-              paper's rules} Mbit/s, the same as with longhaul's. The protocols differ when \
-              several flows meet, as in the paper's next tables.",
+              paper's rules} Mbit/s, the same as with longhaul's.",
     set: Set::Full,
 };
 
@@ -150,10 +147,8 @@ pub(super) static TABLE3: Experiment = Experiment {
     differs: "The differences of [Table 2](gtp-table2.md) apply here too: 1 GB, a SABUL that is \
               not UDT, hosts without a limit of their own. The paper's table calls all four \
               protocols \"fair\"; the fairness index (Jain's) is ours. Here a full card makes each \
-              program wait, so none of RBUDP's excess is lost; in the paper 2.1 % was lost. In the \
-              emulation the kernel's token bucket is the card, and also makes the programs wait. \
-              TCP's three windows of 64 kB give {TCP | difference} % more goodput than in the \
-              paper; in Table 2 one window gives 82 % more.",
+              program wait, so none of RBUDP's excess is lost; in the paper 2.1 % was lost. TCP's \
+              three windows of 64 kB give {TCP | difference} % more goodput than in the paper.",
     learned: "With each of the four protocols, three senders on one host share its card evenly, \
               although they do not know of each other: the card treats them equally, and it makes \
               programs wait where a switch would drop packets. RBUDP, SABUL and GTP are within \
@@ -208,19 +203,15 @@ pub(super) static TABLE4: Experiment = Experiment {
               measured here.\n\n\
               The paper does not give the near sender's distance; the 1 ms of this page is the \
               round trip of a campus. Most of TCP's aggregate belongs to the near sender, which \
-              sends 64 kB each millisecond; the two far senders have 9 Mbit/s each. With a near \
-              sender 0.8 ms away TCP would have the paper's 677 Mbit/s, so this distance may \
-              explain the difference of {-[TCP | difference]} %. RBUDP's goodput depends on how \
-              the receiving host copes with three times its link's rate. Here the host takes all \
-              that the link delivers, so RBUDP loses two thirds at the switch but keeps the link \
-              full; the paper's RBUDP lost half and delivered less.\n\n\
+              sends 64 kB each millisecond; the two far senders have 9 Mbit/s each. RBUDP's \
+              goodput depends on how the receiving host copes with three times its link's rate. \
+              Here the host takes all that the link delivers, so RBUDP loses two thirds at the \
+              switch but keeps the link full; the paper's RBUDP lost half and delivered less.\n\n\
               Over real sockets RBUDP loses less and delivers less than in the simulator. Its \
               three senders, the receiver and the emulator share two cores, so all senders \
-              together send less than half of what three links would carry. Fewer datagrams meet a \
-              full queue, and the queue, which holds a few milliseconds, runs empty whenever all \
-              three senders wait for a core. GTP requests no more than the link carries and is \
-              much closer to the simulator; it loses some packets when late senders send in \
-              clumps.",
+              together send less than half of what three links would carry. GTP requests no more \
+              than the link carries and is much closer to the simulator; it loses some packets \
+              when late senders send in clumps.",
     learned: "Senders that each use the receiver's whole link lose most of their packets at the \
               switch port before the receiver. RBUDP loses {RBUDP | loss} % (53 in the paper), \
               although it fills the link. In the paper it had only 443 Mbit/s, because the \
@@ -339,22 +330,17 @@ pub(super) static TABLE5: Experiment = Experiment {
               although their sum is about the same. A flow whose datagrams arrive while the queue \
               is full loses them, freezes for a round trip and slows down. Hosts that wake late \
               send in clumps, so one flow can have the whole loss and then needs seconds to \
-              recover. In the simulator, with packets up to a millisecond late, SABUL's shares \
-              differ as much, and the seed decides which flow is ahead.\n\n\
+              recover.\n\n\
               RBUDP's two flows differ most: at 50 ms the emulated flow has {-[RBUDP, 50 ms | from \
               simulated]} % less than simulated, at 25 ms {RBUDP, 25 ms | from simulated} % more, \
               and at half rate the flow at 50 ms has {-[RBUDP at half rate, 50 ms | from \
               simulated]} % less. This is an effect of counting, not of the protocol. The \
               simulator counts each block that arrives. A real copy reports the data that it has \
               verified and written, which are whole chunks of 1 MiB. A chunk of some 730 blocks is \
-              complete only when its last block has arrived. So after the first round one chunk in \
-              forty is complete at a loss of 0.5 %, and none at 33 %. When the flow at 25 ms ends, \
-              all of its chunks count, while those of the other flow still wait for repairs. The \
-              emulated goodputs of RBUDP's single flows are therefore not comparable with the \
-              simulated ones; losses are.\n\n\
+              complete only when its last block has arrived. The emulated goodputs of RBUDP's \
+              single flows are therefore not comparable with the simulated ones; losses are.\n\n\
               GTP's goodput behind the router that loses in clumps depends on chance, in the \
-              simulator and over real sockets. The first clumps that a flow meets decide how soon \
-              it attributes the loss to the path itself, and so decide the two shares.",
+              simulator and over real sockets.",
     learned: "RBUDP is best if each of the two flows sends at half of the link's rate: {RBUDP at \
               half rate} Mbit/s and no loss, instead of {RBUDP} Mbit/s with half of the packets \
               lost. But no sender can know this rate in advance. GTP's receiver computes it and \

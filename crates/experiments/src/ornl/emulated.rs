@@ -142,10 +142,8 @@ pub(super) static MEMORY: Experiment = Experiment {
               occur at the beginning, when the sending rate is high. The third table has the other \
               extreme, a card that drops: SABUL begins with a packet every 10 µs, ten times the \
               card's rate, reports {SABUL, a card that drops, loss 0 | lost, as reported} losses \
-              and ends at {SABUL, a card that drops, loss 0} Mbit/s. The study's run is between \
-              these two extremes. The study's host probably could not send a packet every 10 µs, \
-              and the study does not say how much of the excess waited and how much was dropped. \
-              The emulator's card also makes its programs wait.\n\n\
+              and ends at {SABUL, a card that drops, loss 0} Mbit/s. The emulator's card also \
+              makes its programs wait.\n\n\
               With loss, TCP and SABUL have different results over real sockets and in the \
               simulator. TCP's goodput depends on when its few losses occur: with eight of twenty \
               seeds the simulated goodput is above the emulated one. SABUL is {-[SABUL, loss \
@@ -160,7 +158,7 @@ pub(super) static MEMORY: Experiment = Experiment {
               4 MiB, * | lost, as reported} and {SABUL, a send buffer of 8 MiB, * | lost, as \
               reported} reports, and the real copy is between them with {SABUL, loss 0.0107 % | \
               emulated} Mbit/s after {SABUL, loss 0.0107 % | lost, as reported | emulated}. The \
-              rows above use Linux's default of 208 KiB, which is closer to the study's hosts.\n\n\
+              rows above use Linux's default of 208 KiB.\n\n\
               Over real sockets some counts are not available: the kernel's TCP counts segments \
               sent and retransmitted, but not reported losses or duplicates; plain UDP counts \
               missing datagrams, but cannot detect duplicates.\n\n\
@@ -182,15 +180,14 @@ pub(super) static MEMORY: Experiment = Experiment {
               at 86 Mbit/s, loss 0.0107 % | difference} % faster. Tsunami is within {off [Tsunami, \
               * | goodput | difference]} % of the study. At 80 Mbit/s, as in the study's file run, \
               Tsunami is {-[Tsunami at 80 Mbit/s, loss 0.0107 % | difference]} to {-[Tsunami at 80 \
-              Mbit/s, loss 0 | difference]} % slower, so the study's memory runs probably had a \
-              higher rate. SABUL is {SABUL, loss 0 | difference} to {SABUL, loss 0.0107 % | \
-              difference} % faster where the card makes it wait, and {-[SABUL, a card that drops, \
-              loss 0 | difference]} % slower where the card drops packets: a protocol that starts \
-              far above the path's rate depends on a host that makes it wait. TCP is {TCP, 3 \
-              streams, loss 0.0107 % | difference} to {TCP, 3 streams, loss 0 | difference} % \
-              faster, because its windows are as large as path and card allow. RBUDP and UDP, \
-              which have a fixed rate, are within {off [RBUDP, * | goodput | difference]} % of the \
-              study.",
+              Mbit/s, loss 0 | difference]} % slower. SABUL is {SABUL, loss 0 | difference} to \
+              {SABUL, loss 0.0107 % | difference} % faster where the card makes it wait, and \
+              {-[SABUL, a card that drops, loss 0 | difference]} % slower where the card drops \
+              packets: a protocol that starts far above the path's rate depends on a host that \
+              makes it wait. TCP is {TCP, 3 streams, loss 0.0107 % | difference} to {TCP, 3 \
+              streams, loss 0 | difference} % faster, because its windows are as large as path and \
+              card allow. RBUDP and UDP, which have a fixed rate, are within {off [RBUDP, * | \
+              goodput | difference]} % of the study.",
     set: Set::Quick,
 };
 

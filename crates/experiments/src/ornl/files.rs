@@ -252,9 +252,8 @@ pub(super) static CERN: Experiment = Experiment {
               programs that start very differently are close together, so a disk is assumed to be \
               their limit. The study's Tsunami was stopped by hand (4.3 Mbit/s). Our worse runs \
               are faster than the study's by {FOBS, worst case | difference} % (FOBS) and {SABUL, \
-              worst case | difference} % (SABUL). The study does not give the reason: four seconds \
-              without reports explain its retransmissions, but not why its transfers took 11 and \
-              12 s instead of 7 in the better runs. Datagrams carry 1440 bytes here.",
+              worst case | difference} % (SABUL). The study does not give the reason. Datagrams \
+              carry 1440 bytes here.",
     learned: "The cost of missing reports depends on what the sender does without them. FOBS sends \
               unacknowledged data again; a tenth of the object is sent needlessly. SABUL's EXP \
               timer repeats about as much, a fifth of what SABUL repeated in the study. Both still \

@@ -126,7 +126,6 @@ pub(super) static REORDERING: Experiment = Experiment {
               without reordering. Neither RBUDP nor FOBS loses a thousandth of its goodput.\n\n\
               Over real sockets, with one packet in a hundred delayed by a millisecond, only SABUL \
               loses goodput, as in the simulator: SABUL has {SABUL, 1 % by 1 ms | emulated} \
-              Mbit/s, and the study's release has {SABUL of the study, 1 % by 1 ms | emulated}. \
-              The study has no such runs for comparison.",
+              Mbit/s, and the study's release has {SABUL of the study, 1 % by 1 ms | emulated}.",
     set: Set::Full,
 };

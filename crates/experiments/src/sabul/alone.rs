@@ -65,24 +65,19 @@ pub(super) static FIG2: Experiment = Experiment {
         vec![Figure { name: "", plot: Plot { title, x, y, series: series.collect() } }]
     },
     differs: "The paper's text has none of the figure's values. The queue is the paper's, max(BDP, \
-              10 packets). The paper's share perhaps counts whole packets. Here the share counts \
-              only the object's bits, for which framing and headers leave at most 93.6 % of the \
-              capacity.",
+              10 packets). Here the share counts only the object's bits, for which framing and \
+              headers leave at most 93.6 % of the capacity.",
     learned: "SABUL's steps depend on its rate, not on the round-trip time. Over two orders of \
               magnitude of capacity and of round-trip time its share stays between {least [*]} and \
               {most [*]} %, so the paper's claim, \"independent of bandwidth and network delay\", \
-              holds within ten points. The figure's values are not known, so longhaul cannot be \
-              compared with them.\n\n\
+              holds within ten points.\n\n\
               SABUL leaves capacity unused for three reasons: it climbs slowly, framing and \
-              headers take 6.4 points, and each decrease freezes it for a round trip. From a round \
-              trip of 1 ms to one of 100 ms the share falls by {[10 Mbit/s, 1 ms] - [10 Mbit/s, \
-              100 ms]} to {[1000 Mbit/s, 1 ms] - [1000 Mbit/s, 100 ms]} points at 10 and 1000 \
-              Mbit/s. From 10 to 1000 Mbit/s it falls by {[10 Mbit/s, 1 ms] - [1000 Mbit/s, 1 ms]} \
-              to {[10 Mbit/s, 10 ms] - [1000 Mbit/s, 10 ms]} points at 1 and 10 ms. A queue of ten \
-              packets is enough in the simulator, where SABUL sends its packets evenly. Over real \
-              sockets, where packets arrive in clumps, its share is {-most [* | from simulated]} \
-              to {-least [* | from simulated]} points lower in the cases that were emulated. On a \
-              link without other traffic a fixed rate is better: see [gtp-table2](gtp-table2.md).",
+              headers take 6.4 points, and each decrease freezes it for a round trip. A queue of \
+              ten packets is enough in the simulator, where SABUL sends its packets evenly. Over \
+              real sockets, where packets arrive in clumps, its share is {-most [* | from \
+              simulated]} to {-least [* | from simulated]} points lower in the cases that were \
+              emulated. On a link without other traffic a fixed rate is better: see \
+              [gtp-table2](gtp-table2.md).",
     set: Set::Full,
 };
 
@@ -137,8 +132,7 @@ pub(super) static FIG5: Experiment = Experiment {
     learned: "On a separate route SABUL uses {100 * [first route] / 936} % of what the route \
               carries, even if it starts near that rate: it increases its rate until it loses \
               packets, and then reduces it by a ninth. The goodputs of separate routes add up. \
-              longhaul is {-[all three | difference]} % below the paper; the paper's hosts, or the \
-              paper's release of SABUL, probably met few losses.",
+              longhaul is {-[all three | difference]} % below the paper.",
     set: Set::Full,
 };
 
@@ -225,7 +219,6 @@ pub(super) static ENDS_EXPERIMENT: Experiment = Experiment {
               datagram is written to its place. With one bandwidth-delay product the goodput is \
               {in order, buffer 14 MB, loss 0 %} Mbit/s; only with two ({in order, buffer 28 MB, \
               loss 0 %}) does in-order delivery cost no goodput. longhaul needs no such buffer, \
-              because it writes a file's blocks in any order. This is one flow, one path and one \
-              seed.",
+              because it writes a file's blocks in any order.",
     set: Set::Full,
 };

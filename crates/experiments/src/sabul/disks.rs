@@ -84,7 +84,6 @@ pub(super) static TABLE2: Experiment = Experiment {
               paper). Within a site the disk is the limit ({SARA to SARA} of 800 Mbit/s, {SARA to \
               SARA | difference} % more). The receiver's memory balances network and disk: it \
               holds data until the disk takes them, and the sender is granted only as much as \
-              fits. Of the transfers that the disk limits, the one from SARA to StarLight over the \
-              Atlantic is furthest below the disk's rate: {SARA to StarLight} of 500 Mbit/s.",
+              fits.",
     set: Set::Full,
 };

@@ -153,9 +153,7 @@ pub(super) static FIG4: Experiment = Experiment {
               ms} to {1000 Mbit/s, 100 ms} % where it is 1 MB or more. This agrees with the \
               paper's description, which has no numbers. With a queue of ten packets SABUL has \
               almost no goodput: each loss freezes it for a round trip and takes a ninth of its \
-              rate, and it increases its rate only every 10 ms, ten of TCP's round trips. SABUL's \
-              interval is 10 ms on any path; TCP's is the round trip, which a full queue of one \
-              BDP doubles.",
+              rate, and it increases its rate only every 10 ms, ten of TCP's round trips.",
     set: Set::Full,
 };
 
@@ -189,12 +187,10 @@ pub(super) static FIG6: Experiment = Experiment {
               queue delays packets by much more than the round trip of 0.4 ms: by 4 ms for 512 kB.",
     learned: "Where the round trip is much shorter than SABUL's interval of 10 ms, SABUL yields to \
               TCP: the two TCP flows have {TCP 1} and {TCP 2} Mbit/s, the SABUL flows {SABUL 1} \
-              and {SABUL 2}. In the paper TCP was only slightly ahead. The paper does not describe \
-              the switch, so it is not known how soon SABUL lost packets there. The two SABUL \
-              flows do not share evenly in 20 s either. A flow that loses packets first in an \
-              interval yields first, so chance decides which of them is ahead, in the simulator \
-              and over real sockets. On such a local network use TCP, or a protocol with a \
-              configured rate.",
+              and {SABUL 2}. In the paper TCP was only slightly ahead. The two SABUL flows do not \
+              share evenly in 20 s either. A flow that loses packets first in an interval yields \
+              first, so chance decides which of them is ahead, in the simulator and over real \
+              sockets. On such a local network use TCP, or a protocol with a configured rate.",
     set: Set::Full,
 };
 
