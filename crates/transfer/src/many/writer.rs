@@ -91,7 +91,9 @@ pub(crate) enum ReplicaEvent {
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// A file failed on this host.
     EntryFailed { path: Vec<u8>, reason: String },
+    /// The object is complete.
     Outcome(Box<Outcome>),
+    /// The writer cannot continue.
     Failed(Error),
 }
 

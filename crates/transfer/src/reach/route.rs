@@ -13,10 +13,7 @@ use longhaul_text::CallOption;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     /// A running server.
-    Daemon {
-        host: String,
-        port: u16,
-    },
+    Daemon { host: String, port: u16 },
     /// A host reached through the user's ssh.
     Ssh {
         /// The argument for ssh.
@@ -27,17 +24,9 @@ pub(crate) enum Host {
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
     /// From this host to the other.
-    Push {
-        sources: Vec<PathBuf>,
-        host: Host,
-        destination: PathBuf,
-    },
+    Push { sources: Vec<PathBuf>, host: Host, destination: PathBuf },
     /// From the other host to this host.
-    Pull {
-        host: Host,
-        sources: Vec<PathBuf>,
-        destination: PathBuf,
-    },
+    Pull { host: Host, sources: Vec<PathBuf>, destination: PathBuf },
 }
 
 impl Route {

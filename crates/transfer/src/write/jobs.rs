@@ -52,6 +52,7 @@ pub(crate) struct Join {
 }
 
 pub(crate) enum WriterEvent {
+    /// The destination is open, with this plan.
     Planned {
         manifest: Arc<Manifest>,
         slices: Vec<Plan>,
@@ -72,6 +73,7 @@ pub(crate) enum WriterEvent {
     Named { manifest: Arc<Manifest>, entries: Vec<Range<u64>> },
     /// These names that the source lacks were removed, or would be.
     Deleted(Vec<Vec<u8>>),
+    /// Memory was freed.
     Drained,
     /// All chunks are written, except the failed chunks.
     PassEnd(PassEnd),
@@ -84,6 +86,7 @@ pub(crate) enum WriterEvent {
     Outcome(Box<Outcome>, Option<Mark>),
     /// This attempt cannot continue; the next one can.
     Again(String),
+    /// The copy cannot continue.
     Failed(Error),
 }
 
