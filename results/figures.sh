@@ -707,7 +707,7 @@ striping_row() {
 # One case for each number of senders in COUNTS. The senders have RTTs of 2 to 64 ms and an equal part of
 # BYTES each; the receiver's link has RATE. Two columns show the largest number of the copy's threads, and
 # how many of these receive. The receiver's process has a higher priority, because all hosts of the star
-# share the same cores here; a real receiver has its own cores.
+# share the same cores.
 senders() {
     local count host rate=${RATE:-200M} bytes runs sources ready stop delays
     echo "| senders | aggregate, Mbit/s of object at $rate of link | seconds | loss | Jain's index of all | threads of the copy | of these receive | status |"
