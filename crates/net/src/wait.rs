@@ -2,8 +2,7 @@
 //!
 //! A sleeping thread wakes some tens of microseconds late; the sender's pacing makes up for the
 //! delay. Polling the clock at the end of the wait would be more punctual, but took a third of a
-//! sender's CPU time at 1 Gbit/s. A thread that yields between polls resumes only after the time
-//! slices of other threads on its processor.
+//! sender's CPU time at 1 Gbit/s.
 
 use std::num::NonZeroU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};

@@ -1,8 +1,7 @@
 //! The counters that every endpoint reports: the columns of Oak Ridge National Laboratory's (ORNL)
 //! comparison of UDP protocols, and some more.
 //!
-//! The counters distinguish three kinds of loss: `path_lost`, `blocks_lost`, `reported_lost`. Tests
-//! check two identities: sent = first + retransmitted; received = distinct + duplicates.
+//! Tests check two identities: sent = first + retransmitted; received = distinct + duplicates.
 
 use crate::units::LossRatio;
 

@@ -162,7 +162,6 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Whether no symbol waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
@@ -179,12 +178,10 @@ impl Waiting {
         self.of.range(chunks).map(|(chunk, _)| *chunk)
     }
 
-    /// Returns the number of waiting symbols of the chunk.
     pub(crate) fn count(&self, chunk: u64) -> u32 {
         self.of.get(&chunk).map_or(0, |symbols| symbols.count_ones())
     }
 
-    /// Drops the chunk's symbols.
     pub(crate) fn drop_chunk(&mut self, chunk: u64) {
         self.of.remove(&chunk);
     }

@@ -5,8 +5,7 @@
 //! the request. Early datagrams are kept only for addresses with a handshake in progress or
 //! completed, and for flow ids that such an address announced. An address can be forged, and its
 //! datagrams may claim flow ids that nobody announced. All unannounced flows together get at most
-//! half of the memory, and those of one network at most the memory of two flows. (A network is an
-//! IPv4 address, or an IPv6 /64, because one host may use all addresses of a /64.) So unannounced
+//! half of the memory, and those of one network at most the memory of two flows. So unannounced
 //! flows cannot use up the room for announced flows. Datagrams beyond the limits are dropped.
 //! Dropped datagrams with data are no losses of the path. So they are counted for their flow, if
 //! the flow was announced or has kept a datagram.
@@ -120,7 +119,6 @@ impl EarlyDatagrams {
         }
     }
 
-    /// Returns whether one more address of `network` may be expected.
     fn may_expect(&self, network: Network) -> bool {
         let expected = self.addresses.keys().filter(|known| Network::of(**known) == network);
         self.addresses.len() < MAX_EXPECTED && expected.count() < MAX_EXPECTED_OF_NETWORK
@@ -301,7 +299,6 @@ impl EarlyDatagrams {
         self.expiry = self.expiry.min(time + Span::from_nanos(1));
     }
 
-    /// Returns the number of bytes kept, including the bookkeeping.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.total
@@ -313,7 +310,6 @@ impl HeldFlow {
         self.bytes.len() + self.datagrams.len() * size_of::<Held>()
     }
 
-    /// Returns whether any datagrams of the flow are kept.
     fn holds(&self) -> bool {
         !self.datagrams.is_empty()
     }

@@ -295,7 +295,6 @@ impl ReceiveLoop {
         tally.add_to(&self.shared.counters);
     }
 
-    /// Handles a datagram of an unregistered flow.
     fn dispose(&mut self, tally: &mut Tally, header: Header, message: &Message<'_>, bytes: &[u8]) {
         let is_probe = header.kind == Kind::Probe;
         let answer = if is_probe { mtu::answer(&header, bytes.len()) } else { None };

@@ -239,7 +239,6 @@ impl Schedule {
         token
     }
 
-    /// Returns the key of `epoch`.
     pub(crate) fn key(&self, epoch: u32) -> EpochKey {
         let algorithm = self.suite.algorithm();
         let mut secret = [0; 32 + NONCE_LEN];
@@ -262,7 +261,6 @@ impl Schedule {
 }
 
 impl EpochKey {
-    /// Returns the epoch of a packet number.
     pub(crate) fn epoch_of(number: PacketNumber) -> u32 {
         // Numbers have 40 bits.
         (number.0 >> EPOCH_BITS) as u32

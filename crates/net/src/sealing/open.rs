@@ -17,8 +17,8 @@ use crate::sealing::replay::{ReplayWindow, Seen, WINDOW};
 use crate::sealing::seal::{PLAIN_OVERHEAD, SEALED_OVERHEAD, TOKEN_LEN};
 
 /// Epochs beyond the current one whose keys are tried. Each key is derived once and kept, so forged
-/// numbers cost at most this many derivations. A gap of 16 epochs would be 134 million (16 · 2²³)
-/// datagrams lost in a row; a sender stops long before.
+/// numbers cost at most this many derivations. A gap of 16 epochs is a gap of 134 million (16 ·
+/// 2²³) datagrams.
 const EPOCHS_AHEAD: u32 = 16;
 
 /// Minimum time that an old epoch's key is kept after the next epoch began, unless one more epoch

@@ -22,8 +22,7 @@ pub use sys::{Segments, tcp_acknowledged, tcp_round_trip, tcp_segments};
 /// Bytes of receive buffer to request: more than arrives at 50 Gbit/s while the scheduler stalls
 /// the receiving thread for 5 ms (31 MB).
 pub const RECEIVE_BUFFER: usize = 32 << 20;
-/// Maximum number of messages in one receiving system call; more would exceed the second-level
-/// cache.
+/// Maximum number of messages in one receiving system call.
 pub(crate) const MESSAGES: usize = 8;
 /// Bytes of one message: the longest train that the kernel joins.
 const MESSAGE_LEN: usize = 1 << 16;

@@ -12,7 +12,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGN: usize = 64;
 /// Maximum number of dimensions, as in NumPy 2.
 const DIMENSIONS: usize = 64;
-/// Maximum bytes of the header. NumPy itself usually writes fewer than 200.
+/// Maximum bytes of the header.
 const HEADER: usize = 4_096;
 
 /// An array within a message.

@@ -119,7 +119,7 @@ pub struct Cutter {
 
 impl Cutter {
     /// A cutter for datagrams with at most `payload` bytes. A group that is still incomplete after
-    /// `wait` gets its repairs then. Infrequent messages are therefore also repaired in time.
+    /// `wait` gets its repairs then.
     pub fn new(payload: usize, code: Code, wait: Span) -> Cutter {
         // The symbol of a repair is as long as the longest original of its group plus that
         // original's length field, rounded up to an even number of bytes.

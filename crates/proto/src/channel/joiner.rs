@@ -175,7 +175,6 @@ impl Joiner {
         }
     }
 
-    /// Takes a part of a message.
     fn part(&mut self, payload: &[u8], restored: bool, out: &mut Vec<Joined>) {
         let Some((head, bytes)) = payload.split_at_checked(HEAD) else { return };
         let number = head[..8].try_into().map_or(0, u64::from_be_bytes);

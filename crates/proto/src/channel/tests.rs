@@ -316,7 +316,6 @@ fn after_hostile_datagrams_memory_is_bounded_and_an_honest_message_arrives() {
         joiner.take(0, &[&head[..], &[0; 1_000]].concat(), &mut out);
     }
     assert!(out.is_empty() && joiner.held() <= (1_024 + 1) * 1_064 + (4 << 20));
-    // An honest message still arrives.
     let whole = [&6_000_u64.to_be_bytes()[..], &[0, 0, 0, 1], b"x"].concat();
     joiner.take(0, &whole, &mut out);
     assert_eq!(out.len(), 1);

@@ -18,7 +18,6 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// No block has arrived.
     pub(crate) fn new(setup: &Setup) -> Arrived {
         Arrived {
             there: RangeSet::new(),
@@ -97,7 +96,6 @@ impl Arrived {
         new
     }
 
-    /// The blocks that arrived or were present before.
     pub(crate) fn there(&self) -> &RangeSet {
         &self.there
     }

@@ -13,17 +13,14 @@ pub(crate) struct CompleteSegments {
 }
 
 impl CompleteSegments {
-    /// No segment is complete yet.
     pub(crate) fn new(layout: Layout) -> CompleteSegments {
         CompleteSegments { layout, reported: RangeSet::new() }
     }
 
-    /// Whether a segment is known to be complete.
     pub(crate) fn contains(&self, segment: u32) -> bool {
         self.reported.contains(segment.into())
     }
 
-    /// Whether all segments are known to be complete.
     pub(crate) fn is_all(&self) -> bool {
         self.reported.count() == u64::from(self.layout.segments())
     }

@@ -17,12 +17,10 @@ pub(crate) struct LossList {
 }
 
 impl LossList {
-    /// Whether nothing has to be sent again.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_empty()
     }
 
-    /// The first range.
     pub(crate) fn head(&self) -> Range<u64> {
         self.head.clone()
     }
@@ -35,7 +33,6 @@ impl LossList {
         }
     }
 
-    /// Adds blocks to the list.
     pub(crate) fn insert(&mut self, blocks: Range<u64>) {
         // Only a range that starts below the head changes the head, unless the list is empty. Of
         // any other range, the part above the head goes to `rest`.
@@ -48,7 +45,6 @@ impl LossList {
         }
     }
 
-    /// Removes blocks from the list.
     pub(crate) fn remove(&mut self, blocks: Range<u64>) {
         if blocks.start < self.head.end {
             self.rest.insert(self.head.clone());
@@ -61,7 +57,7 @@ impl LossList {
 }
 
 /// Blocks that a sender resent less than a round trip ago: a report that arrives now cannot cover
-/// them yet. Tsunami's receiver keeps the blocks that it requested recently in the same way.
+/// them yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
     runs: VecDeque<(Time, Range<u64>)>,

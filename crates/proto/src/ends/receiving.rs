@@ -97,9 +97,8 @@ impl ReceivingEnd {
         self.events.push_back(Event::Restored { chunk });
     }
 
-    /// Subtracts blocks that were counted as lost but need not arrive. Example: the receiver has
-    /// the blocks from another source. The sender left them out before `skip` was called here, so
-    /// the gap was counted as lost.
+    /// Subtracts blocks that were counted as lost but need not arrive, because the receiver has
+    /// them from another source.
     pub(crate) fn forget_lost(&mut self, blocks: u64) {
         let lost = &mut self.accounting.blocks_lost;
         *lost = lost.saturating_sub(blocks);

@@ -17,12 +17,10 @@ pub(crate) struct Repairs {
 }
 
 impl Repairs {
-    /// Whether nothing has to be sent again.
     pub(crate) fn is_empty(&self) -> bool {
         self.lost.is_empty()
     }
 
-    /// The first blocks to be sent again.
     #[cfg(test)]
     pub(crate) fn head(&self) -> Range<u64> {
         self.lost.head()

@@ -30,7 +30,6 @@ pub(crate) struct Marked {
 }
 
 impl Tallies {
-    /// The tallies of an object before any block has arrived.
     pub(crate) fn new(layout: Layout) -> Tallies {
         let (whole, skipped) = (RangeSet::new(), RangeSet::new());
         Tallies { layout, open: BTreeMap::new(), whole, skipped }
@@ -117,12 +116,10 @@ impl Tallies {
         self.open.get(&segment)
     }
 
-    /// Whether every block of the segment has arrived.
     pub(crate) fn is_whole(&self, segment: u32) -> bool {
         self.whole.contains(u64::from(segment))
     }
 
-    /// Whether every block of the object has arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.whole.count() == u64::from(self.layout.segments())
     }

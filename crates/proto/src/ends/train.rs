@@ -35,7 +35,6 @@ impl FirstTrain {
         FirstTrain { len, ..self }
     }
 
-    /// Whether the receiver's report on the train is still to come.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }

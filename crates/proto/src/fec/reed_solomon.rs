@@ -18,7 +18,6 @@ fn padded<'a>(symbol: &'a [u8], shape: Shape, pad: &'a mut Vec<u8>) -> &'a [u8] 
     pad
 }
 
-/// The counts of a shape in the library's types.
 fn counts(shape: Shape) -> (usize, usize, usize) {
     (shape.originals().into(), shape.repairs().into(), shape.symbol().into())
 }
@@ -123,7 +122,6 @@ impl Decoder {
     }
 }
 
-/// Number and length were checked, so the library refuses only duplicates.
 fn taken(answer: Result<(), Error>, number: u16) -> Result<(), SymbolError> {
     match answer {
         Ok(()) => Ok(()),

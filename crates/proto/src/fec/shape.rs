@@ -126,12 +126,10 @@ impl Shape {
         self.symbol
     }
 
-    /// The length of all repairs in bytes.
     pub(super) fn repair_bytes(self) -> usize {
         usize::from(self.repairs) * usize::from(self.symbol)
     }
 
-    /// Checks one original.
     pub(super) fn check_original(self, number: u16, symbol: &[u8]) -> Result<(), SymbolError> {
         if number >= self.originals {
             Err(SymbolError::Number { number, end: self.originals })
@@ -142,12 +140,10 @@ impl Shape {
         }
     }
 
-    /// Checks original number `given`.
     pub(super) fn check_next(self, given: usize, symbol: &[u8]) -> Result<(), SymbolError> {
         self.check_original(u16::try_from(given).unwrap_or(u16::MAX), symbol)
     }
 
-    /// Checks one repair.
     pub(super) fn check_repair(self, number: u16, symbol: &[u8]) -> Result<(), SymbolError> {
         if number >= self.repairs {
             Err(SymbolError::Number { number, end: self.repairs })
@@ -158,7 +154,6 @@ impl Shape {
         }
     }
 
-    /// Checks that all originals were given.
     pub(super) fn check_all(self, given: usize) -> Result<(), SymbolError> {
         let expected = self.originals;
         if given == usize::from(expected) {

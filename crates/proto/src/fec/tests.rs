@@ -90,7 +90,6 @@ fn a_shape_keeps_its_limits() {
     assert_eq!(Shape::interleaved(300, 300, 8), Err(ShapeError::Originals(u16::MAX)));
 }
 
-/// Each repair is the XOR of every mth original; a shorter original counts as if it ended in zeros.
 #[test]
 fn xor_adds_every_mth_original() {
     let shape = Shape::new(Scheme::Xor, 5, 2, 2).expect("a shape");
