@@ -13,9 +13,7 @@ use crate::{Error, Kind};
 /// A connection. The streams and the [`Connection`](super::Connection) handles keep it open.
 pub(super) struct Below {
     pub(super) peer: PeerId,
-    /// The QUIC connection, if QUIC carries the streams.
     pub(super) quic: Option<Keeper>,
-    /// The multiplexer of several streams over TCP or ssh.
     pub(super) mux: Option<Mux>,
     /// The TCP connection, if this side opened it; the first one, if there are several.
     tcp: Option<Counted>,

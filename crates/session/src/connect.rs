@@ -21,9 +21,8 @@ use longhaul_text::CallOption;
 /// receives nothing, not even this client's id.
 ///
 /// # Errors
-/// [`Kind::Unreachable`] if `host` cannot be resolved, if no session opens, if the server's id is
-/// wrong, or if an unknown server is not accepted; [`Kind::Usage`] if the pin is not an id;
-/// [`Kind::LocalFile`] for errors with `known_servers`.
+/// [`Kind::Unreachable`]; [`Kind::Usage`] if the pin is not an id; [`Kind::LocalFile`] for errors
+/// with `known_servers`.
 pub async fn connect(
     host: &str,
     port: u16,
@@ -94,7 +93,7 @@ pub async fn look(
 /// Returns the addresses of `host`, at least one.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: `host` cannot be resolved, or its zone is not an interface of this host.
+/// [`Kind::Unreachable`]: `host` cannot be resolved.
 pub async fn resolve(host: &str, port: u16, settings: &Settings) -> Result<Vec<SocketAddr>, Error> {
     if let Some(address) = zone::address(host, port)? {
         return Ok(vec![address]);

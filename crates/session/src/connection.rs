@@ -16,8 +16,7 @@ use crate::{Error, Kind};
 const OPENING: Duration = Duration::from_secs(10);
 
 /// A connection that carries several streams, at most 16 at a time (over QUIC up to 18). The
-/// connection stays open while a handle or a stream of it exists. Clones refer to the same
-/// connection.
+/// connection stays open while a handle or a stream of it exists.
 #[derive(Clone)]
 pub struct Connection {
     below: Arc<Below>,
@@ -44,13 +43,11 @@ impl Connection {
         Connection { below, facts, versions }
     }
 
-    /// Opens a stream to `service` in version `needs` or later. The call itself sends nothing: the
-    /// stream's first message carries the request. While too many streams are open, the call waits
-    /// up to 10 s.
+    /// Opens a stream to `service` in version `needs` or later. Sends nothing: the stream's first
+    /// message carries the request. Waits up to 10 s while too many streams are open.
     ///
     /// # Errors
-    /// [`Kind::Lost`]: the connection is lost, or the other side allows no more streams. If the
-    /// other side has refused this side, the error has its reason.
+    /// [`Kind::Lost`], or the reason for which the other side refused this side.
     pub async fn open(&self, service: &str, needs: u32) -> Result<Session, Error> {
         let opened = timeout(OPENING, async {
             match (&self.below.quic, &self.below.mux) {
@@ -67,8 +64,8 @@ impl Connection {
         Ok(session)
     }
 
-    /// Returns the next stream that the other side opens, before anything is read from it. `None`
-    /// once the connection has ended. Cancel-safe.
+    /// Returns the next stream that the other side opens; `None` once the connection has ended.
+    /// Cancel-safe.
     pub async fn accept(&self) -> Option<Session> {
         let (stream, number) = match (&self.below.quic, &self.below.mux) {
             (Some(keeper), _) => quic::opened(keeper.accept().await?),
@@ -78,8 +75,8 @@ impl Connection {
         Some(self.session(stream, &number))
     }
 
-    /// Drops this handle. If no other handle or stream uses the connection, ends the connection. To
-    /// be sure that all messages are delivered, first close each stream with [`Session::close`].
+    /// Drops this handle. To be sure that all messages are delivered, first close each stream with
+    /// [`Session::close`].
     pub async fn close(self) {
         Below::release(self.below).await;
     }
@@ -109,7 +106,6 @@ fn muxed(stream: mux::Stream) -> (Stream, String) {
     (Stream { out: Box::new(out), input: Box::new(input), delivered: None }, number)
 }
 
-/// The number of consecutive checks that found the connection idle.
 #[derive(Default)]
 pub(super) struct Idle(u32);
 

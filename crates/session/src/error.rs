@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the number on the wire. Zero is no kind: it means a session that ended well.
+    /// Returns the number on the wire.
     pub fn code(self) -> u32 {
         match self {
             Kind::Lost => 1,
@@ -72,14 +72,12 @@ impl Error {
         self
     }
 
-    /// Returns the same error about the file or folder `path` of this host.
     #[must_use]
     pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Error {
         self.path = Some(path.into());
         self
     }
 
-    /// Marks that the peer did not answer.
     #[must_use]
     pub(crate) fn silence(mut self) -> Error {
         self.is_silence = true;

@@ -8,9 +8,8 @@ pub(super) enum Failure {
     Stranger(PeerId),
     /// No program listens on the port.
     Refused,
-    /// The peer did not answer. Holds the text for the user.
+    /// No answer, with the text for the user.
     Silent(&'static str),
-    /// Anything else.
     Other(String),
 }
 

@@ -22,7 +22,7 @@ const LONGEST_TEXT: usize = 2000;
 pub enum Header {
     /// A message of this many bytes.
     Message(usize),
-    /// The last message, with this many bytes. It says why the session ends.
+    /// The last message, of this many bytes.
     Goodbye(usize),
 }
 
@@ -78,9 +78,8 @@ pub(super) fn encode_goodbye(why: Option<&Error>, out: &mut Vec<u8>) {
     append(&goodbye, GOODBYE, out).expect("shown texts are far below the limit");
 }
 
-/// Returns the error in a last frame of `peer`; `None` if the frame has no error. The error is
-/// rewritten for this side: local files of `peer` are remote files here, and the reverse. Advice
-/// about a remote file starts with "on the other host".
+/// Returns the error in a last frame of `peer`; `None` if the frame has no error. Local files of
+/// `peer` are remote files here, and the reverse.
 pub(super) fn decode_goodbye(bytes: &[u8], peer: &str) -> Option<Error> {
     let goodbye = Goodbye::decode(bytes).unwrap_or_else(|_| Goodbye {
         class: 1,
@@ -147,7 +146,6 @@ mod tests {
         let text = "x".repeat(MAX_FRAME);
         let error = encode(&text, &mut out).expect_err("the tag makes it longer than the limit");
         assert_eq!((error.kind, out.len()), (Kind::Usage, 1));
-        // The tag takes one byte and the text's length three.
         encode(&text[4..].to_owned(), &mut out).expect("exactly the limit");
         assert_eq!(out.len(), 1 + HEADER + MAX_FRAME);
     }

@@ -2,8 +2,7 @@
 //! places are taken, the network with the most places loses its oldest place. A network is a prefix
 //! of addresses ([`Network`]).
 //!
-//! Idle connections therefore cannot keep new clients out. One network may use all places until
-//! another network needs them.
+//! Idle connections therefore cannot keep new clients out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +23,6 @@ struct Inside {
     next: u64,
     /// The places, oldest first: the network of each place, and the notification of its eviction.
     places: BTreeMap<u64, (Network, Arc<Notify>)>,
-    /// The number of places of each network.
     counts: HashMap<Network, usize>,
 }
 
@@ -99,7 +97,6 @@ impl Inside {
 }
 
 impl Place {
-    /// Completes when this place is evicted for a new client.
     pub(crate) async fn evicted(&self) {
         self.leave.notified().await;
     }
@@ -134,8 +131,6 @@ mod tests {
         let (newcomer, left) = gate.enter(network(3));
         places.push(newcomer);
         assert_eq!((left, evicted(&places)), (1, vec![1]));
-        // Network 2 still has two places and each other network has one, so network 2 loses another
-        // place. Then each network has one place, and the oldest place of all is evicted.
         places.push(gate.enter(network(4)).0);
         assert_eq!(evicted(&places), [1, 2]);
         places.push(gate.enter(network(5)).0);

@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use data_encoding::{Encoding, Specification};
 
-/// Length of the checksum after the key, in bytes. The checksum misses one typing error in 2²⁴
-/// (16 million).
+/// Length of the checksum after the key, in bytes.
 const CHECK: usize = 3;
 const PREFIX: &str = "lh1:";
 
@@ -20,7 +19,6 @@ const ED25519_PREFIX: [u8; 12] =
     [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 impl PeerId {
-    /// Returns the key in TLS's encoding.
     pub(super) fn to_der(self) -> Vec<u8> {
         [&ED25519_PREFIX[..], &self.0].concat()
     }

@@ -26,7 +26,7 @@ pub(crate) const KEY_FILE: &str = "identity.key";
 /// The bytes before the seed of an Ed25519 key in PKCS#8 version 1 (RFC 8410, section 7).
 const PKCS8_HEAD: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// Maximum size of a key file. A real one has 119 bytes.
+/// Maximum size of a key file.
 const LONGEST_KEY_FILE: u64 = 4096;
 
 /// An Ed25519 key pair. Clones share the key pair.
@@ -34,8 +34,7 @@ const LONGEST_KEY_FILE: u64 = 4096;
 pub struct Identity {
     id: PeerId,
     pub(super) key: Arc<CertifiedKey>,
-    /// The key for QUIC's stateless resets. It is derived from the identity, so a restarted process
-    /// has the same key.
+    /// The key for QUIC's stateless resets: a restarted process has the same key.
     pub(super) resets: [u8; 32],
 }
 
@@ -46,8 +45,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Returns the identity in `config_dir`; creates it, and the folder, if there is none. Two
-    /// concurrent calls return the same identity.
+    /// Returns the identity in `config_dir`; creates it, and the folder, if there is none.
     ///
     /// # Errors
     /// The file can be read or replaced by others, holds no key, or cannot be read or written.
@@ -68,7 +66,6 @@ impl Identity {
     }
 
     /// Returns the identity of an Ed25519 seed, the 32 bytes that RFC 8032 calls the private key.
-    /// For programs that store their keys themselves.
     pub fn from_bytes(seed: &[u8; 32]) -> Identity {
         Identity::from_pkcs8(&[PKCS8_HEAD, seed].concat()).expect("every seed is a key")
     }
@@ -128,7 +125,6 @@ impl Identity {
     }
 }
 
-/// Why no identity was loaded.
 enum Missing {
     File,
     Other(Error),

@@ -29,7 +29,7 @@ const BEAT: Duration = Duration::from_secs(1);
 const PULSES: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(8), Duration::from_millis(16)];
 
-/// How long the last packets of a connection may take to reach the kernel. Pacing may delay them.
+/// How long the last packets of a connection may take to reach the kernel.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
 /// The code of a normal end, for QUIC's close and reset.
@@ -37,14 +37,12 @@ pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
 
 pub(super) struct Keeper {
     connection: Connection,
-    /// Whether the connection carries several streams.
     many: AtomicBool,
     window: Mutex<SendWindow>,
     wrote: Arc<Notify>,
     pulse: AbortHandle,
 }
 
-/// The limit on unacknowledged bytes.
 struct SendWindow {
     /// The limit while no stream sends the content of files.
     usual: u64,
@@ -78,7 +76,6 @@ impl Keeper {
         self.many.load(Ordering::Relaxed)
     }
 
-    /// Opens a stream, as soon as the other side allows it.
     pub(super) async fn open(&self) -> io::Result<(SendStream, RecvStream)> {
         Ok(self.connection.open_bi().await?)
     }
@@ -87,7 +84,6 @@ impl Keeper {
         self.connection.closed().await;
     }
 
-    /// Returns the next stream that the other side opens; `None` once the connection has ended.
     pub(super) async fn accept(&self) -> Option<(SendStream, RecvStream)> {
         self.connection.accept_bi().await.ok()
     }
@@ -134,7 +130,6 @@ impl Keeper {
         }
     }
 
-    /// Returns why the connection ended, if it has.
     pub(super) fn close_reason(&self) -> Option<String> {
         Some(match self.connection.close_reason()? {
             ConnectionError::TimedOut => "it was silent for too long".to_owned(),
@@ -147,14 +142,13 @@ impl Keeper {
         self.connection.stats().frame_tx.stream
     }
 
-    /// Waits until the connection has sent more than `before` STREAM frames, and probably all data
-    /// that the congestion window and pacing let out at once. Waits at most [`LAST_PACKETS`].
+    /// Waits at most [`LAST_PACKETS`] until the connection has sent more than `before` STREAM
+    /// frames.
     pub(super) async fn sent_more_than(&self, before: u64) {
         self.until_more(|stats| stats.frame_tx.stream, before).await;
     }
 
-    /// Ends the connection; returns after its last packet has left this process, at the latest
-    /// after [`LAST_PACKETS`].
+    /// Ends the connection; waits at most [`LAST_PACKETS`] until its last packet has left.
     pub(super) async fn close(&self) {
         if self.connection.close_reason().is_some() {
             return;
@@ -164,8 +158,6 @@ impl Keeper {
         self.until_more(|stats| stats.udp_tx.datagrams, before).await;
     }
 
-    /// Waits until `sent` exceeds `before`, at most for [`LAST_PACKETS`]. The connection's own task
-    /// sends the packets when it is scheduled.
     async fn until_more(&self, sent: impl Fn(&ConnectionStats) -> u64, before: u64) {
         let sent = async {
             while sent(&self.connection.stats()) <= before {
@@ -189,7 +181,6 @@ async fn pulse(connection: Connection, wrote: Arc<Notify>) {
     loop {
         tokio::select! {
             _ = connection.closed() => return,
-            // Read and drop the other side's pulses.
             _ = connection.read_datagram() => {}
             () = sleep(BEAT) => send(),
             () = wrote.notified() => {
@@ -220,7 +211,6 @@ mod tests {
             while !keeper.pulse.is_finished() {
                 yield_now().await;
             }
-            // Takes the permit of an earlier write, if there is one.
             let _ = timeout(Duration::ZERO, keeper.wrote.notified()).await;
             keeper.wrote();
             assert!(timeout(Duration::ZERO, keeper.wrote.notified()).await.is_ok());
@@ -291,8 +281,7 @@ mod tests {
         taken
     }
 
-    /// Returns whether `bytes` is at most `limit`, and at most 64 KiB less: the first messages and
-    /// one part account for the gap.
+    /// Returns whether `bytes` is at most `limit`, and at most 64 KiB less.
     fn is_near(bytes: u32, limit: u32) -> bool {
         (limit - (64 << 10)..=limit).contains(&bytes)
     }
@@ -311,7 +300,6 @@ mod tests {
             ] {
                 let (mut near, mut far) = pair(Carriers::Quic, LOOPBACKS[0]).await;
                 far.expect_much();
-                // The limit that `far` has raised arrives with its message, or before the message.
                 far.write(&1u32).await.expect("open");
                 assert_eq!(near.read::<u32>().await, Ok(Some(1)));
                 if let Some(announce) = announce {

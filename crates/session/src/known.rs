@@ -40,8 +40,7 @@ pub fn server_name(host: &str, port: u16) -> String {
 }
 
 impl KnownServers {
-    /// Returns the list in `config_dir`; its file need not exist. If `config_dir` is empty, nothing
-    /// is read or stored.
+    /// Returns the list in `config_dir`. If `config_dir` is empty, nothing is read or stored.
     pub fn new(config_dir: &Path) -> KnownServers {
         KnownServers { folder: config_dir.to_owned(), path: config_dir.join(KNOWN_FILE) }
     }

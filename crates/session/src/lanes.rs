@@ -79,9 +79,6 @@ impl Preface {
 
 /// Opens the other lanes of a stream to `remote`; `first` is the stream's first lane. `tune` sets
 /// the options of each new lane.
-///
-/// # Errors
-/// A connection fails.
 pub(super) async fn connect(
     first: TcpStream,
     remote: SocketAddr,
@@ -103,13 +100,10 @@ pub(super) async fn connect(
     Ok(Lanes::new(streams))
 }
 
-/// A lane that waits for the other lanes of its stream. When the stream is complete, the [`Sender`]
-/// is dropped, which wakes the task of the lane.
-///
-/// [`Sender`]: oneshot::Sender
+/// A lane that waits for the other lanes of its stream. The drop of the sender wakes the lane's
+/// task.
 type Waiting = (TcpStream, oneshot::Sender<()>);
 
-/// The incomplete stream of a client.
 struct Incomplete {
     ip: IpAddr,
     lanes: Vec<Option<Waiting>>,
@@ -160,7 +154,6 @@ impl Meeting {
     }
 }
 
-/// Removes a waiting lane on drop.
 struct Parked {
     meeting: Arc<Meeting>,
     bundle: u128,
@@ -204,7 +197,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lanes<S> {
         Lanes { lanes, out: 0, chunk, taken: 0, from: 0, head: [0; LENGTH], come: 0, left: 0 }
     }
 
-    /// Writes the rest of the current chunk.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.taken < self.chunk.len() {
             let lane = Pin::new(&mut self.lanes[self.out]);
@@ -318,7 +310,6 @@ mod tests {
         assert_eq!(Preface::decode(&other), None);
     }
 
-    /// Returns both ends of a stream with this many lanes, each of which holds 100 bytes.
     fn ends(lanes: usize) -> [Lanes<tokio::io::DuplexStream>; 2] {
         let (near, far) = (0..lanes).map(|_| tokio::io::duplex(100)).unzip();
         [Lanes::new(near), Lanes::new(far)]
@@ -374,7 +365,6 @@ mod tests {
         });
     }
 
-    /// Returns both ends of a TCP connection.
     async fn tcp() -> (TcpStream, TcpStream) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).await;
@@ -413,7 +403,6 @@ mod tests {
                 assert!(wait.await.expect("no panic").expect("it fits").is_none());
             }
             assert!(meeting.lock().is_empty());
-            // If the other lanes do not arrive, the waiting lane leaves nothing behind.
             let (_end, far) = tcp().await;
             let join = meeting.join(far, preface(0, 3), ip);
             let late = tokio::time::timeout(std::time::Duration::from_millis(1), join).await;

@@ -199,7 +199,6 @@ impl RttWatch {
     /// Sends a QUIC datagram, which the other side acknowledges if it is reachable.
     pub fn nudge(&self) {
         if let Watched::Quic(connection) = &self.0 {
-            // A failed send is equivalent to a loss.
             let _ = connection.send_datagram(vec![0].into());
         }
     }
@@ -252,7 +251,6 @@ struct Facts {
     local_ip: Option<IpAddr>,
     carrier: &'static str,
     rtt: RttWatch,
-    /// The secret of the connection.
     secret: Exporter,
     exporter: Exporter,
     both_fast_aes: bool,
@@ -293,8 +291,7 @@ impl Session {
         }
     }
 
-    /// Returns a session with `peer` over a byte stream within this host: reads `input`, writes
-    /// `out`.
+    /// Returns a session with `peer` over a byte stream within this host.
     pub fn over(
         peer: PeerId,
         input: impl AsyncRead + Send + Unpin + 'static,
@@ -338,7 +335,6 @@ impl Session {
         self.writer.line().below.quic.as_ref()
     }
 
-    /// Sets the name of the other side that messages to the user show.
     fn call(&self, name: &str) {
         self.writer.line().below.call(name);
     }
@@ -365,8 +361,7 @@ impl Session {
         }
     }
 
-    /// Returns a key that only the two sides of this session know. Both sides get the same key for
-    /// the same arguments.
+    /// Returns a key that only the two sides of this session know.
     pub fn export(&self, label: &[u8], context: &[u8]) -> [u8; 32] {
         self.facts.exporter.export(label, context)
     }

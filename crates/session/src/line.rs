@@ -78,7 +78,6 @@ impl FrameWriter {
         FrameWriter { out, line, delivered, hello: Some(hello), pending: Vec::new(), taken: 0 }
     }
 
-    /// Sets the service that the stream is for; has no effect after the first write.
     pub(super) fn ask_for(&mut self, service: &str, needs: u32) {
         if let Some(hello) = &mut self.hello {
             hello.ask_for(service, needs);
@@ -116,24 +115,20 @@ impl FrameWriter {
     }
 
     /// Sends a goodbye and ends this direction after the earlier writes. `why` is the error that
-    /// the other side's next read returns; `None` for a normal end. Waits up to three seconds for
-    /// the writes, and up to three more for the delivery. Does not wait for the delivery if the
-    /// other side has ended already, unless this stream sends the content of files. TCP and ssh do
-    /// not report the delivery: the call then reads `reader` until the other side ends too.
+    /// the other side then reads; `None` for a normal end. Waits up to 3 s for the writes, and up
+    /// to 3 s for the delivery. TCP and ssh do not report the delivery: the call reads `reader`
+    /// until the other side ends too.
     ///
     /// # Errors
-    /// The session is lost, or a wait is over, before everything was delivered (over QUIC) or given
-    /// to the kernel (over TCP and ssh).
+    /// The session is lost, or a wait is over.
     pub async fn close(self, reader: FrameReader, why: Option<Error>) -> Result<(), Error> {
         self.end(reader, why, true).await
     }
 
-    /// Sends a goodbye like [`FrameWriter::close`], but does not wait for the delivery. Over QUIC
-    /// it waits up to 5 ms until the data that the path can take now have left this process. Over
-    /// TCP and ssh it reads `reader` for up to 5 ms.
+    /// Sends a goodbye like [`FrameWriter::close`], but does not wait for the delivery.
     ///
     /// # Errors
-    /// The session is lost, or three seconds pass, before the carrier has taken the data.
+    /// The session is lost, or 3 s pass before the carrier has taken the data.
     pub async fn leave(self, reader: FrameReader) -> Result<(), Error> {
         self.end(reader, None, false).await
     }
@@ -184,9 +179,6 @@ impl FrameWriter {
     }
 
     /// Sends a goodbye and ends this direction, without waiting for the delivery.
-    ///
-    /// # Errors
-    /// The session is lost.
     pub(super) async fn finish(&mut self) -> Result<(), Error> {
         self.greet();
         frame::encode_goodbye(None, &mut self.pending);
@@ -195,9 +187,6 @@ impl FrameWriter {
     }
 
     /// Returns the underlying writer, after all earlier writes, without ending it.
-    ///
-    /// # Errors
-    /// The session is lost.
     pub(super) async fn into_out(mut self) -> Result<Out, Error> {
         self.greet();
         self.flush().await?;
@@ -208,7 +197,6 @@ impl FrameWriter {
         &self.line
     }
 
-    /// Sends bytes as they are.
     #[cfg(test)]
     pub(super) async fn write_raw(&mut self, bytes: &[u8]) {
         self.greet();
@@ -239,12 +227,11 @@ impl FrameWriter {
     }
 }
 
-/// Over QUIC, discards the data that have not arrived. Otherwise they would stay in memory as long
-/// as the connection if the other side never acknowledges them.
+/// Over QUIC, discards undelivered data. They would stay in memory if the other side never
+/// acknowledged them.
 fn discard(out: &mut Out) {
     let out: &mut dyn Any = &mut **out;
     if let Some(stream) = out.downcast_mut::<quinn::SendStream>() {
-        // The reset fails if all data have arrived.
         let _ = stream.reset(NO_ERROR);
     }
 }
@@ -275,7 +262,7 @@ impl FrameReader {
     }
 
     /// Prepares to send the content of files, until the stream ends: over QUIC, allows 32 MiB
-    /// unacknowledged, more than twice what a path of 1 Gbit/s and 100 ms holds.
+    /// unacknowledged.
     pub fn expect_bulk(&self) {
         if let Some(keeper) = &self.line.below.quic
             && !self.line.is_bulk.swap(true, Ordering::Relaxed)
@@ -295,9 +282,6 @@ impl FrameReader {
 
     /// Reads the server's hello and the message that admits the client. Then returns the underlying
     /// reader, as [`FrameReader::into_input`] does.
-    ///
-    /// # Errors
-    /// The server's reason for a refusal, or the session is lost.
     pub(super) async fn welcomed(mut self) -> Result<In, Error> {
         match self.read::<()>().await? {
             Some(()) => Ok(self.into_input()),
@@ -406,7 +390,6 @@ mod tests {
         FrameReader::new(Box::new(Cursor::new(bytes)), line, Hello::new(&hello::VERSIONS))
     }
 
-    /// Returns a writer into `out`; `delivered` completes when the bytes have arrived.
     fn writer(out: Vec<u8>, delivered: Option<Delivered>) -> FrameWriter {
         let below = Below::new(PeerId([1; 32]), Streams::One);
         let line = Arc::new(Line::new(Arc::new(below)));

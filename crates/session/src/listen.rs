@@ -3,8 +3,7 @@
 //! A client is in its handshake until it has shown a key, is admitted and has sent its hello; then
 //! it becomes a [`Session`]. The listener refuses a client without any right before it reads the
 //! client's first message. A network (an IPv4 address, or an IPv6 /64) with many refused clients
-//! has to pause. The listener also refuses a client without a common protocol version. The listener
-//! drops connections of other programs silently, and counts them.
+//! has to pause. The listener drops connections of other programs silently, and counts them.
 
 use std::fmt;
 use std::io;
@@ -93,10 +92,8 @@ struct Counts {
     barred: AtomicU64,
 }
 
-/// Called for each refused longhaul client with the reason, and when a network has to pause.
 type OnRefusal = Box<dyn Fn(SocketAddr, &Error) + Send + Sync>;
 
-/// Called for each address that starts a handshake.
 type OnArrival = Box<dyn Fn(IpAddr) + Send + Sync>;
 
 /// Decides whether an id has any right.
@@ -109,9 +106,7 @@ struct Door {
     on_refusal: OnceLock<OnRefusal>,
     on_arrival: OnceLock<OnArrival>,
     admission: OnceLock<Admission>,
-    /// Whether clients have to wait for their admission.
     holds: watch::Sender<bool>,
-    /// The charges of each network for handshakes without any right.
     charges: Mutex<Meter<Network>>,
     /// The handshakes of networks that have to pause.
     paused: Mutex<Meter<Network>>,
@@ -197,9 +192,6 @@ impl Listener {
 
     /// Reads the hello of a client that connected over another carrier, and returns its session.
     /// [`Listener::accept`] returns the additional streams of this client.
-    ///
-    /// # Errors
-    /// The client has no common version, ends the session, or sends no first message in time.
     pub(super) async fn carried(&self, mut session: Session) -> Result<Session, Error> {
         let greeted = timeout(self.door.settings.handshake, session.reader.greet()).await;
         let late = || Error::new(Kind::Lost, "no first message arrived in time");
@@ -249,8 +241,7 @@ impl Listener {
         let _ = self.door.on_refusal.set(Box::new(tell));
     }
 
-    /// Calls `tell` for each address that starts a handshake, because data from that address may
-    /// follow immediately. Only the first call counts.
+    /// Calls `tell` for each address that starts a handshake. Only the first call counts.
     pub fn on_arrival(&self, tell: impl Fn(IpAddr) + Send + Sync + 'static) {
         let _ = self.door.on_arrival.set(Box::new(tell));
     }
@@ -269,8 +260,7 @@ impl Drop for Listener {
 
 /// Opens a UDP and a TCP socket with the same port number.
 pub(super) fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    // Bind TCP first: TCP has fewer free ports, because a closed connection keeps its port for a
-    // while.
+    // Bind TCP first, because a closed connection keeps its TCP port for a while.
     let (tcp, udp) = one_number(
         address,
         || {
@@ -344,7 +334,6 @@ async fn accept_quic(endpoint: Endpoint, door: Arc<Door>) {
             continue;
         }
         if must_validate(gate.crowd(network), incoming.remote_address_validated()) {
-            // The client may try again, with a validated address.
             let _ = incoming.retry();
             continue;
         }
@@ -371,7 +360,6 @@ async fn accept_tcp(listener: tokio::net::TcpListener, door: Arc<Door>) {
     }
 }
 
-/// The outcome of a new connection.
 enum Arrival {
     Session(Box<Session>),
     Foreign,
@@ -428,7 +416,6 @@ impl Door {
         tokio::spawn(async move {
             let arrived = tokio::select! {
                 arrived = timeout(door.settings.handshake, work) => arrived.ok(),
-                // The evicting task counts this client.
                 () = place.evicted() => return,
             };
             door.end(arrived, place).await;
@@ -491,7 +478,6 @@ impl Door {
     /// refused or has another version.
     async fn greeted(self: &Arc<Door>, mut session: Session) -> Arrival {
         let network = Network::of(session.remote.ip());
-        // The wait cannot fail, because the door owns the sender.
         let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
         if let Some(Err(error)) = self.admission.get().map(|judge| judge(&session.peer)) {
             self.turn_away(session, network, error).await;
@@ -560,7 +546,6 @@ impl Door {
             return;
         }
         if let Ok(Ok(())) = timeout(self.settings.handshake, session.reader.greet()).await {
-            // The send fails only if the listener was dropped; then nobody needs the session.
             let _ = self.sessions.send(session).await;
         }
     }

@@ -32,17 +32,15 @@ const TOGETHER: usize = 32 << 10;
 
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// One stream of a connection, with tokio's traits.
 pub(super) struct Stream(yamux::Stream);
 
-/// A multiplexer. Its drop ends the multiplexer.
+/// Dropping this value ends the multiplexer.
 pub(super) struct Mux {
     orders: mpsc::Sender<Order>,
     inbound: Mutex<mpsc::Receiver<Stream>>,
     refusal: Refusal,
 }
 
-/// Why the other side refuses all streams.
 type Refusal = Arc<OnceLock<Error>>;
 
 enum Order {
@@ -91,7 +89,6 @@ impl Mux {
         Mux { orders, inbound: Mutex::new(inbound), refusal }
     }
 
-    /// Opens a stream; the other side learns of it with the first bytes.
     pub(super) async fn open(&self) -> io::Result<Stream> {
         let (answer, opened) = oneshot::channel();
         let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
@@ -99,7 +96,6 @@ impl Mux {
         opened.await.map_err(|_| gone())?.map_err(io::Error::other)
     }
 
-    /// Returns the next stream that the other side opens; `None` once the connection has ended.
     pub(super) async fn accept(&self) -> Option<Stream> {
         self.inbound.lock().await.recv().await
     }
@@ -108,7 +104,6 @@ impl Mux {
         self.orders.closed().await;
     }
 
-    /// Returns why the other side refused this side, if it has.
     pub(super) fn refusal(&self) -> Option<Error> {
         self.refusal.get().cloned()
     }
@@ -117,7 +112,6 @@ impl Mux {
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.orders.send(Order::Close(done)).await.is_ok() {
-            // The wait fails if the multiplexer has already ended by itself.
             let _ = closed.await;
         }
     }
@@ -151,7 +145,6 @@ async fn drive(
             Event::Came(_) => return,
             Event::Ordered(Some(Order::Open(answer))) => {
                 let opened = std::future::poll_fn(|cx| connection.poll_new_outbound(cx)).await;
-                // If the caller has dropped its future, nobody needs the stream.
                 let _ = answer.send(opened.map(Stream));
                 continue;
             }
@@ -192,7 +185,6 @@ impl AsyncRead for Welcomed {
     }
 }
 
-/// The bytes of a connection, with yamux's traits.
 struct ForYamux(Join<In, BufWriter<Out>>);
 
 impl Reads for ForYamux {
@@ -269,7 +261,6 @@ mod tests {
 
     use super::*;
 
-    /// The calls that a recorded writer has received.
     #[derive(Debug, Default, PartialEq)]
     struct Seen {
         bytes: Vec<u8>,

@@ -271,11 +271,9 @@ fn peer(connection: &Connection) -> Option<PeerId> {
 }
 
 pub(super) fn carry_many(keeper: &Keeper) {
-    // The limit per stream keeps an unread stream from blocking others.
     keeper.carry(ANNOUNCED, 2 * MUCH);
 }
 
-/// Waits for the stream that a client opens on an accepted connection.
 pub(super) async fn accept_stream(
     connection: Connection,
     settings: &Settings,

@@ -18,7 +18,7 @@ use super::{Session, Settings, quic, stream};
 /// Delay before the next address is tried, if there is no answer (RFC 8305 section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// How long UDP may take to answer after TCP was refused. The refusal shows that the host is up.
+/// How long UDP may take to answer after TCP was refused.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
 
 /// Why no attempt led to a session.
@@ -107,7 +107,6 @@ fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     all
 }
 
-/// Returns a client's UDP endpoint for one address family, or why there is none.
 fn endpoint(settings: &Settings, ipv6: bool, addresses: &[SocketAddr]) -> Result<Endpoint, String> {
     if !settings.carriers.quic() || !addresses.iter().any(|a| a.is_ipv6() == ipv6) {
         return Err("not tried".to_owned());

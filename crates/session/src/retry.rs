@@ -40,8 +40,7 @@ struct Retries {
 
 impl Retries {
     /// Returns the pause after an attempt that failed with `error`; `None` if it was the last
-    /// attempt. `elapsed` is the time since the first attempt began; the next attempt must begin
-    /// before `retry_for` is over.
+    /// attempt. `elapsed` is the time since the first attempt began.
     fn next(&mut self, error: &Error, elapsed: Duration) -> Option<Duration> {
         let may_pass = error.kind == Kind::Lost || error.is_silence;
         let pause = self.pause;
@@ -68,7 +67,6 @@ pub async fn silence(rtt: RttWatch) -> Error {
 
 struct Checks {
     seen: Option<u64>,
-    /// The number of failed checks in sequence.
     failed: u32,
 }
 

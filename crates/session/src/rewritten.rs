@@ -40,14 +40,13 @@ impl Rewriting {
     /// Replaces the file at `path` in the locked folder, and syncs it.
     ///
     /// # Errors
-    /// The file cannot be written. The file is unchanged, or has the new content but may lose this
-    /// content in a power failure.
+    /// The file cannot be written, or the folder cannot be synced.
     pub fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let temporary = temporary_sibling(path);
         let written =
             write_new(&temporary, content).and_then(|()| std::fs::rename(&temporary, path));
         if written.is_err() {
-            // The error is returned; a leftover temporary file is harmless.
+            // A leftover temporary file is harmless.
             let _ = std::fs::remove_file(&temporary);
         }
         written.and_then(|()| self.0.sync_all())

@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 
 use longhaul_net::socket::{Segments, tcp_segments};
 
-/// The TCP connection below a session; closed with the session.
 pub(crate) type Counted = Arc<OwnedFd>;
 
 /// Counts the segments that a session has sent. Does not keep the session open.

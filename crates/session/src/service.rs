@@ -13,7 +13,7 @@ pub trait Service {
     fn name(&self) -> &'static str;
 
     /// Returns the version of the service's messages. The version rises with each field that a
-    /// receiver must not skip. A client requests the lowest version that has every field in use.
+    /// receiver must not skip.
     fn version(&self) -> u32;
 
     /// Returns the oldest version that this release still answers correctly. A stream that needs
@@ -44,8 +44,7 @@ impl Services {
     /// Returns the service that a stream requests.
     ///
     /// # Errors
-    /// [`Kind::Unreachable`]: there is no service of this name, or the service is older than the
-    /// stream needs, or no longer answers a version as old as the client's.
+    /// [`Kind::Unreachable`]: there is no service of this name, or it does not answer this version.
     pub fn find(&self, name: &str, needs: u32) -> Result<Rc<dyn Service>, Error> {
         let refuse = |what: String| {
             let error = Error::new(Kind::Unreachable, what);

@@ -31,12 +31,10 @@ use crate::{Error, Kind};
 /// Interval of probes on a silent TCP connection.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// A byte stream that TLS can run over.
 pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Bytes for T {}
 
-/// The properties of a byte stream below TLS.
 pub(super) struct Under {
     pub(super) remote: SocketAddr,
     pub(super) local_ip: Option<IpAddr>,
@@ -70,12 +68,10 @@ pub(super) async fn connect(
         std::io::ErrorKind::ConnectionRefused => Failure::Refused,
         _ => Failure::other(error.to_string()),
     })?;
-    // The time that connecting took, for kernels that report no RTT. A retransmission inflates
-    // this time.
+    // The time that connecting took, for kernels that report no RTT.
     let rtt = RttWatch::once(Some(begun.elapsed()));
     tune(&stream, settings);
     let local_ip = stream.local_addr().ok().map(|address| address.ip());
-    // If the clone fails, segments are not counted.
     let tcp = stream.as_fd().try_clone_to_owned().ok().map(Arc::new);
     let under = Under { remote, local_ip, carrier: "tls", rtt, tcp };
     if settings.lanes <= 1 {
@@ -121,7 +117,7 @@ pub(super) async fn client(
     let lost = |error: std::io::Error| Failure::other(error.to_string());
     let name = Name::default();
     let greeting = Below::new(peer, Streams::One).over(None, name.clone());
-    // A frame writer is not needed, because the multiplexer sends the hello.
+    // The multiplexer sends the hello, so there is no frame writer.
     let (input, out) = tokio::io::split(stream);
     let line = Arc::new(Line::new(Arc::new(greeting)));
     let reader = FrameReader::new(Box::new(input), line, hello.clone());

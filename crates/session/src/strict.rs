@@ -21,8 +21,7 @@ const ROOT: u32 = 0;
 /// because this user does not control the folders above it.
 ///
 /// # Errors
-/// [`Kind::LocalFile`]. If another user can change the file, the advice names the command that
-/// prevents this.
+/// [`Kind::LocalFile`].
 pub(super) fn check(path: &Path, file: &File) -> Result<(), Error> {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     check_up_to(home, path, file)

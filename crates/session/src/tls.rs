@@ -25,7 +25,6 @@ const ALPN: &[u8] = b"longhaul/1";
 /// The protocol name that TLS chooses if both sides have AES in hardware.
 const ALPN_FAST_AES: &[u8] = b"longhaul/1+aes";
 
-/// Returns the protocol names of a side, the best first.
 fn protocols(fast_aes: bool) -> Vec<Vec<u8>> {
     let all = [ALPN_FAST_AES, ALPN];
     all[usize::from(!fast_aes)..].iter().map(|name| name.to_vec()).collect()
@@ -44,7 +43,6 @@ pub(super) fn both_fast_aes(chosen: Option<&[u8]>) -> Option<bool> {
 /// TLS requires a server name. The name is never sent, because keys identify both sides.
 pub(super) const SERVER_NAME: &str = "longhaul";
 
-/// Label for the export of each session's secret from TLS.
 pub(super) const EXPORTER_LABEL: &[u8] = b"EXPORTER-longhaul-session";
 
 /// Returns the id in the other side's certificate message, if that is one Ed25519 key.
@@ -85,7 +83,6 @@ impl Seen {
     }
 }
 
-/// Checks the other side's key, and that the other side can sign with it.
 #[derive(Debug)]
 struct Verifier {
     expect: Expect,
@@ -112,8 +109,7 @@ pub(super) fn client(identity: &Identity, expect: Expect, fast_aes: bool) -> (Cl
     (config, seen)
 }
 
-/// Returns a server's TLS configuration. The configuration accepts any client that proves to have a
-/// key. The listener checks the client's rights afterwards.
+/// Returns a server's TLS configuration, which accepts any client that proves to have a key.
 pub(super) fn server(identity: &Identity, fast_aes: bool) -> ServerConfig {
     let provider = provider();
     let verifier = Verifier::new(Expect::Anyone, Seen::default(), &provider);
@@ -137,7 +133,6 @@ impl Verifier {
         Verifier { expect, seen, algorithms: provider.signature_verification_algorithms }
     }
 
-    /// Checks that there is exactly one key, and that it is expected.
     fn check_id(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -33,8 +33,7 @@ pub struct ServerPin {
 }
 
 impl ServerPin {
-    /// Returns whether the pin names the server at `host` and `port`; false for a pin without a
-    /// server.
+    /// Returns whether the pin names the server at `host` and `port`.
     pub fn names(&self, host: &str, port: u16) -> bool {
         let Some(server) = &self.server else { return false };
         let server = server.to_ascii_lowercase();

@@ -36,14 +36,12 @@ pub(super) enum Copies {
     Established,
 }
 
-/// A socket that sends each packet twice through another socket, within the budget.
 pub(super) struct Twice {
     inner: Arc<dyn AsyncUdpSocket>,
     copies: Copies,
     budget: Mutex<Budget>,
 }
 
-/// A token bucket.
 struct Budget {
     bytes: f64,
     at: Instant,
@@ -152,7 +150,6 @@ mod tests {
         let after = |millis| start + Duration::from_millis(millis);
         assert!(!budget.spend(start, 16_385) && budget.spend(start, 16_384));
         assert!(!budget.spend(start, 1) && budget.spend(start, 0));
-        // The rate of 32,768 bytes a second gives 4,096 bytes in 125 ms.
         assert!(!budget.spend(after(125), 4_097) && budget.spend(after(125), 4_096));
         assert!(!budget.spend(after(9_000), 16_385) && budget.spend(after(9_000), 16_384));
     }

@@ -2,7 +2,7 @@
 //!
 //! The control stream usually carries a few kilobytes in a round trip. A controller that backs off
 //! at each loss would starve the control stream at 12 % random loss. The window therefore has a
-//! floor, small enough to cause no congestion of its own.
+//! floor.
 //!
 //! If the stream itself carries much (a long list of files, or an object without another carrier),
 //! the floor alone would limit each round trip. So the window changes once a round; a round is one
@@ -58,7 +58,6 @@ const GENTLY: u64 = 8;
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     bytes: u64,
-    /// The current round.
     round: Option<Round>,
     /// Duration of the fastest round.
     shortest: Option<Duration>,
@@ -76,7 +75,6 @@ pub(super) struct Window {
 /// A round: the packets from its first packet until that packet's acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The number of the round's first packet.
     first: u64,
     begun: Instant,
     sent: u64,
@@ -320,7 +318,6 @@ mod tests {
             sent
         }
 
-        /// Returns how many round trips `bytes` take.
         fn rounds(&mut self, mut bytes: u64) -> u32 {
             let mut rounds = 0;
             while bytes > 0 {
@@ -362,7 +359,6 @@ mod tests {
 
     #[test]
     fn content_that_goes_by_the_stream_fills_a_gigabit_within_six_round_trips() {
-        // A path of 1 Gbit/s holds 12.5 MB in a round trip of 100 ms.
         let mut path = Path::new(125_000_000, NEVER);
         let sent: Vec<u64> = (0..6).map(|_| path.round(WIDE)).collect();
         assert!(path.window.window() > 12_500_000, "{sent:?}");
@@ -404,7 +400,6 @@ mod tests {
 
     #[test]
     fn a_round_that_lost_more_than_a_sixteenth_halves_the_window() {
-        // 1,000 of 16,000 bytes are a sixteenth: the window still grows.
         assert_eq!(after(half_a_mib(), 16_000, 1_000, RTT).bytes, 1 << 20);
         let halved = after(half_a_mib(), 16_000, 1_001, RTT);
         assert_eq!((halved.bytes, halved.met_the_end), (256 << 10, true));
@@ -496,7 +491,6 @@ mod tests {
     /// Returns a path whose window may jump to `flight` bytes.
     fn remembered(rate: u64, one_in: u64, flight: u64) -> Path {
         let path = Path::new(rate, one_in);
-        // A session also gives the permission through a clone.
         path.window.clone().resume(flight, path.now);
         path
     }
@@ -553,7 +547,6 @@ mod tests {
         window.on_end_acks(begun + RTT, 0, false, Some(46));
         window.on_sent(begun + RTT, PACKET, 47);
         assert_eq!((window.bytes, window.jump.state), (4 * FLOOR, State::None));
-        // Losses among the last packets prevent the jump, too.
         let (mut window, now) = confirmed();
         window.on_congestion_event(now, now, false, PACKET);
         window.on_sent(now, PACKET, 47);
@@ -647,7 +640,6 @@ mod tests {
             let next = after(after(window, 16_000, 0, RTT), 16_000, 0, RTT);
             assert!(next.bytes < FLIGHT, "the path is not the remembered one");
         }
-        // A stream that had nothing to send may still fill a later round.
         let mut window = allowed();
         let begun = Instant::now();
         window.on_sent(begun, 5_000, 6);

@@ -37,7 +37,6 @@ pub enum Order {
 }
 
 impl Order {
-    /// Fails the request. The receiver may be gone.
     fn refuse(self, error: &Error) {
         match self {
             Order::Get(_, tell) | Order::Lost(_, tell) => drop(tell.send(Err(error.clone()))),
@@ -96,7 +95,6 @@ pub async fn run(
     }
 }
 
-/// A watch and its position.
 struct Watching {
     prefix: Prefix,
     replica: Replica,
@@ -111,7 +109,6 @@ type Waiting<T> = oneshot::Sender<Result<T, Error>>;
 
 #[derive(Default)]
 struct Client {
-    /// The random number that identifies this program to the server.
     instance: u64,
     /// The value of `Begun.forgotten` (how often the server has discarded outcomes of this client
     /// id's edits) when this program last had no pending edit.
@@ -125,7 +122,6 @@ struct Client {
     /// How many calls without an edit this program has made. The n-th of them has the number 2n;
     /// edits have odd numbers.
     calls: u64,
-    /// The callers that wait for the loss of a presence, by its key.
     losses: BTreeMap<Key, Vec<Waiting<Option<Entry>>>>,
     watches: Vec<Watching>,
     /// The limit on unread data of all watches together.
@@ -207,9 +203,7 @@ impl Client {
             }
         };
         if ended.is_ok() {
-            // The watches say goodbye.
             stop.send_replace(true);
-            // Ends the writing task, which returns its writer.
             let _ = leave.send(());
             if let Ok(writer) = writes.await {
                 let _ = writer.leave(reader).await;

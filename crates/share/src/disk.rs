@@ -24,7 +24,6 @@ const VALUES: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("va
 const WRITERS: TableDefinition<'_, ([u8; 32], u64), Outcomes> = TableDefinition::new("writers");
 /// Client → how often outcomes of its edits were discarded.
 const FORGOTTEN: TableDefinition<'_, [u8; 32], u64> = TableDefinition::new("forgotten");
-/// Counters of the tree.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 /// Name of the counter that limits the revisions: no change of any run has a revision above its
 /// value.
@@ -39,11 +38,9 @@ pub(crate) struct Disk {
     ceiling: u64,
 }
 
-/// An error of redb. Callers only print it.
 pub(crate) type Trouble = redb::Error;
 
 impl Disk {
-    /// Opens the file at `path`, or creates it.
     pub(crate) fn open(path: &Path) -> Result<Disk, Trouble> {
         Disk::over(Database::create(path)?)
     }
@@ -51,7 +48,6 @@ impl Disk {
     pub(crate) fn over(database: Database) -> Result<Disk, Trouble> {
         let mut disk = Disk { database, ceiling: 0 };
         let begun = disk.begin()?;
-        // Creates the tables of a new file.
         begun.open_table(VALUES)?;
         begun.open_table(WRITERS)?;
         begun.open_table(FORGOTTEN)?;
@@ -93,14 +89,12 @@ impl Disk {
         Ok(Calls::new(Tree::new(limits, newest + 1, entries), Writers::new(rows)))
     }
 
-    /// Returns whether changes need a commit. Changes of presence alone need one only if their
-    /// revisions exceed the stored limit.
+    /// Returns whether changes need a commit.
     pub(crate) fn must_store(&self, changes: &[Change]) -> bool {
         let last = changes.last().map_or(0, |change| change.version);
         last > self.ceiling || changes.iter().any(|change| change.disk != OnDisk::Untouched)
     }
 
-    /// Stores changes and the outcomes of their edits, and syncs both.
     pub(crate) fn commit(&mut self, changes: &[Change], rows: &Rows) -> Result<(), Trouble> {
         let last = changes.last().map_or(0, |change| change.version);
         let is_above = last > self.ceiling;

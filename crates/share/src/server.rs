@@ -27,7 +27,6 @@ const UNREAD: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Shared {
     store: Store,
-    /// Identifies this run of the server.
     run: u64,
     streams: Cell<u64>,
     turns: Turns,
@@ -265,7 +264,6 @@ impl Shared {
     }
 }
 
-/// Waits for an edit or a restored presence, and makes its answer.
 fn answer(
     id: u64,
     key: Key,
@@ -314,7 +312,6 @@ fn refused(id: u64, why: &str) -> Answering {
     Box::pin(async { Ok(Told::Answer(answer)) })
 }
 
-/// Returns the requested change, if the client may make it.
 fn allowed<T>(
     wanted: Result<T, Error>,
     key: impl Fn(&T) -> &Key,

@@ -23,7 +23,6 @@ const BATCH: usize = 1024;
 /// to delete).
 pub(crate) type Made = Result<(u64, u64), Failed>;
 
-/// Why a command failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Failed {
     Refused(Refusal),
@@ -37,7 +36,6 @@ pub(crate) enum Failed {
 
 type Reply<T> = oneshot::Sender<Result<T, Failed>>;
 
-/// The revision of the tree, and the key's value.
 type Read = (u64, Option<Entry>);
 
 /// The size of a tree, and the number of its watches.
@@ -139,7 +137,6 @@ struct Keeper {
     reopened: watch::Sender<()>,
 }
 
-/// The changes of a batch of commands, and the answers that wait for the commit.
 #[derive(Default)]
 struct Batch {
     changes: Vec<Change>,
@@ -148,7 +145,6 @@ struct Batch {
     reads: Vec<(Key, Reply<Read>)>,
 }
 
-/// The answer to an edit, or to a restored presence.
 struct Pending {
     reply: Reply<(u64, u64)>,
     made: Result<u64, Refusal>,
@@ -166,7 +162,6 @@ impl Keeper {
         }
     }
 
-    /// Opens the file again after a failed commit.
     fn ready(&mut self) -> Result<(), String> {
         if self.disk.is_none() {
             let _ = self.reopened.send(());
@@ -181,7 +176,6 @@ impl Keeper {
     fn refuse(&mut self, batch: impl Iterator<Item = Command>, why: &str) {
         let closed = || Failed::Closed(why.to_owned());
         for command in batch {
-            // If the client has disconnected, nobody needs the answer.
             match command {
                 Command::Begin(.., reply) => drop(reply.send(Err(closed()))),
                 Command::Edit(.., reply) | Command::Hold(.., reply) => {

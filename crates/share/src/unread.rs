@@ -14,7 +14,6 @@ use longhaul_session::{Error, Kind};
 /// tree.
 const MOST: usize = 2 << 30;
 
-/// The limit on unread data of one client. Clones share the limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     held: Arc<AtomicUsize>,
@@ -28,8 +27,7 @@ pub(crate) struct Held {
     bytes: usize,
 }
 
-/// An unread update of a watch: a snapshot, or changes. It counts against the client's limit until
-/// the program takes it.
+/// An unread update of a watch. It counts against the client's limit until the program takes it.
 #[derive(Debug)]
 pub struct Unread {
     update: Update,
@@ -48,9 +46,6 @@ impl Limit {
     }
 
     /// Counts `update` until the program takes it.
-    ///
-    /// # Errors
-    /// The limit has less room than `update` needs.
     pub(crate) fn unread(&self, update: Update) -> Result<Unread, Error> {
         let mut held = self.hold();
         held.set(update.bytes())?;
@@ -59,10 +54,7 @@ impl Limit {
 }
 
 impl Held {
-    /// Changes the reservation to `bytes`.
-    ///
-    /// # Errors
-    /// The limit has too little room; the reservation is unchanged.
+    /// Changes the reservation to `bytes`; an error leaves it unchanged.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Error> {
         let Limit { held, most } = &self.limit;
         if bytes > self.bytes {

@@ -21,7 +21,6 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// Returns an announcer for `server`. Its first announcement is due at once.
     pub(crate) fn new(sealer: Sealer, socket: Arc<Socket>, server: Path) -> Announcer {
         Announcer { sealer, socket, server, due: Time::ZERO }
     }
@@ -30,7 +29,6 @@ impl Announcer {
         self.due
     }
 
-    /// Makes the next announcement due at once.
     pub(crate) fn hasten(&mut self) {
         self.due = Time::ZERO;
     }

@@ -66,7 +66,6 @@ impl Frame {
         }
     }
 
-    /// Stores a symbol, whose length was checked.
     fn keep(&mut self, index: u16, symbol: &[u8]) {
         match index.checked_sub(self.shape.originals()) {
             None => {
@@ -86,7 +85,6 @@ impl Frame {
     }
 }
 
-/// The input of the restoring thread, in order.
 pub(crate) enum Gathered {
     Whole(Frame),
     /// Missing frames: the first, the last, and how many of them arrived while the reader was
@@ -96,7 +94,6 @@ pub(crate) enum Gathered {
     Ended,
 }
 
-/// One run of a sender.
 struct Run {
     number: u64,
     terms: Terms,
@@ -117,13 +114,10 @@ pub(crate) struct Gathering {
     /// Missing frames that are still to be reported to the restoring thread: the first, the last,
     /// and how many of them arrived but found no room.
     owed: Option<(u32, u32, u32)>,
-    /// Whether the start of the stream is still to be reported to the restoring thread.
     begun: bool,
-    /// Whether the end of the stream is to be reported to the restoring thread.
     ended: bool,
     over: bool,
     datagrams: u64,
-    /// Number of overdue frames in earlier runs.
     overdue: u64,
 }
 
@@ -154,7 +148,6 @@ impl Gathering {
         self.datagrams
     }
 
-    /// Returns the number of missed frames whose datagrams arrived too late.
     pub(crate) fn overdue(&self) -> u64 {
         self.overdue + self.run.as_ref().map_or(0, |run| run.core.overdue())
     }
@@ -164,7 +157,6 @@ impl Gathering {
         (self.meter.losses(), self.meter.spread(), self.meter.jitter())
     }
 
-    /// Returns whether the end was passed to the restoring thread, or that thread has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
@@ -197,7 +189,6 @@ impl Gathering {
         self.deliver();
     }
 
-    /// Handles the payload of a decrypted datagram.
     fn take(&mut self, at: Time, number: u64, block: u64, payload: &[u8]) {
         self.datagrams += 1;
         self.meter.on_datagram(at, number);
@@ -257,7 +248,6 @@ impl Gathering {
         self.settle();
     }
 
-    /// Requests lost symbols.
     fn request(&mut self, now: Time, requests: &mpsc::Sender<Again>) {
         let Some(run) = &mut self.run else { return };
         while let Some(Request { frame, ranges }) = run.core.poll_request(now) {
@@ -317,18 +307,15 @@ impl Gathering {
     }
 }
 
-/// A receiver's flow on one connection.
 pub(crate) struct Gather {
     pub(crate) shared: Shared,
     pub(crate) exporter: Exporter,
     pub(crate) suite: Suite,
     pub(crate) flow: FlowId,
     pub(crate) announcer: Announcer,
-    /// The server's reports on the stream, and the round-trip time to the server.
     pub(crate) states: Receiver<(Phase, Span)>,
     pub(crate) data: Option<(u64, Opener)>,
     pub(crate) scratch: Vec<u8>,
-    /// Requests for lost symbols, to the server.
     pub(crate) requests: mpsc::Sender<Again>,
 }
 

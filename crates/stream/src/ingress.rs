@@ -41,7 +41,6 @@ impl Came {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Returns the losses between the sender and the server.
     pub(crate) fn losses(&self) -> Losses {
         self.path().0
     }
@@ -56,7 +55,6 @@ impl Came {
     }
 }
 
-/// A sender's flow at the server.
 pub(crate) struct Ingress {
     data: Opener,
     terms: Terms,
@@ -102,7 +100,6 @@ impl Ingress {
         let Ok(len) = opened else { return };
         self.meter.on_datagram(datagram.at, header.number.0);
         self.came.datagrams.fetch_add(1, Ordering::Relaxed);
-        // Invalid datagrams are not forwarded.
         let symbol = self.terms.symbol;
         let Ok(head) = Head::decode(header.block, &buffer.free()[..len], symbol) else { return };
         let is_whole = head.symbol_len(symbol).is_ok_and(|symbol| Head::LEN + symbol == len);

@@ -16,7 +16,6 @@ const SILENCE: Span = Span::from_secs(4);
 /// Bytes of a control datagram's content: the epoch (serial number) of the receiver's data keys.
 pub(crate) const CONTENT: usize = 8;
 
-/// The address of a receiver, for the thread that forwards to it.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
     last_received: Mutex<Option<(Path, Time)>>,
@@ -44,13 +43,11 @@ impl Place {
         self.changed.notified().await;
     }
 
-    /// Returns the path to the receiver; `None` if the receiver is silent.
     pub(crate) fn path(&self, now: Time) -> Option<Path> {
         let last_received = *self.last_received();
         last_received.filter(|(_, at)| now.since(*at) <= SILENCE).map(|(path, _)| path)
     }
 
-    /// Counts a frame that was not forwarded completely.
     pub(crate) fn withhold(&self) {
         self.withheld.fetch_add(1, Ordering::Relaxed);
     }
@@ -60,9 +57,7 @@ impl Place {
     }
 }
 
-/// The receiver's flow at the server.
 pub(crate) struct Listener {
-    /// Opens the receiver's control datagrams.
     pub(crate) said: Opener,
     /// The address that the session has validated; datagrams go nowhere else.
     pub(crate) peer: IpAddr,

@@ -105,7 +105,6 @@ impl Board {
 
     /// Waits until the server has admitted this receiver.
     pub async fn admitted(&self) {
-        // The wait cannot fail, because the board holds the sending half.
         let _ = self.line.subscribe().wait_for(|(connected, _)| *connected).await;
     }
 
@@ -266,15 +265,11 @@ impl Control {
     }
 }
 
-/// Detects a stream whose datagrams do not arrive.
 #[derive(Default)]
 struct Passing(Option<(Instant, u32, u64)>);
 
 impl Passing {
-    /// Checks that datagrams arrive while the server forwards frames.
-    ///
-    /// # Errors
-    /// The server forwarded frames for some seconds, and no datagram has ever arrived.
+    /// Fails if the server has forwarded frames for some seconds, and no datagram has ever arrived.
     fn look(&mut self, phase: &Phase, datagrams: u64) -> Result<(), Error> {
         let Phase::Live { frame, .. } = *phase else {
             self.0 = None;

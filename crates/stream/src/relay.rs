@@ -47,8 +47,7 @@ impl Buffer {
         &mut self.bytes[self.filled..]
     }
 
-    /// Keeps the first `len` bytes of the free space as a payload. `block` is the field of the
-    /// datagram's header.
+    /// Keeps the first `len` bytes of the free space as a payload.
     pub(crate) fn keep(&mut self, block: u64, len: usize) {
         self.filled += len;
         self.datagrams.push((block, self.filled));
@@ -69,7 +68,6 @@ impl Buffer {
     }
 }
 
-/// A receiver of the forwarded datagrams.
 pub(crate) struct Outlet {
     pub(crate) place: Arc<Place>,
     pub(crate) data: Sealer,
@@ -88,7 +86,6 @@ impl Outlet {
     }
 }
 
-/// The input of the thread.
 pub(crate) enum Work {
     Forward(Buffer),
     /// Adds a receiver by its number, or replaces an earlier receiver with the same number.
@@ -131,7 +128,6 @@ impl Relay {
                         forward(&self.socket, &mut self.batch, outlet, path, &buffer);
                     }
                     buffer.clear();
-                    // If the flow that filled the buffer has ended, nobody needs the buffer.
                     let _ = back.send(buffer);
                 }
             }
@@ -139,7 +135,6 @@ impl Relay {
     }
 }
 
-/// Sends all datagrams of `buffer` to one receiver.
 fn forward(
     socket: &Socket,
     batch: &mut Batch,

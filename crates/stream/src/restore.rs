@@ -25,7 +25,6 @@ pub(crate) struct Tally {
     pub(crate) late: u64,
     pub(crate) missed: u64,
     pub(crate) unread: u64,
-    /// Originals that were restored.
     pub(crate) restored: u64,
     pub(crate) delays: Delays,
 }
@@ -63,7 +62,6 @@ fn split(mut payload: &[u8], group: u32) -> Option<Vec<Vec<u8>>> {
 }
 
 struct Restore {
-    /// Maximum number of frames in a payload.
     group: u32,
     decoder: Decoder,
     tally: Arc<Mutex<Tally>>,

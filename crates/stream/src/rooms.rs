@@ -41,7 +41,6 @@ pub(crate) struct Live {
     pub(crate) relay: Sender<Work>,
     pub(crate) came: Arc<Came>,
     pub(crate) rtt: LeastRtt,
-    /// Requests for lost symbols, from receivers.
     pub(crate) requests: mpsc::Sender<Again>,
     /// Ends this sender's stream when a newer sender replaces this sender.
     pub(crate) replaced: oneshot::Sender<()>,
@@ -81,7 +80,6 @@ impl Member {
         }
     }
 
-    /// Returns whether the receiver has the keys for the forwarded datagrams.
     fn is_ready(&self) -> bool {
         self.epoch > 0 && self.place.epoch() == self.epoch
     }
@@ -144,9 +142,6 @@ impl Rooms {
     }
 
     /// Starts a stream. Replaces the current sender if both senders have the same id.
-    ///
-    /// # Errors
-    /// Another client sends the stream, or there are too many streams.
     pub(crate) fn begin(
         &self,
         name: &Key,
@@ -177,7 +172,6 @@ impl Rooms {
         Ok((number, room.changed.subscribe()))
     }
 
-    /// Ends a stream of `frames` frames, at its sender's request.
     pub(crate) fn finish(&self, name: &Key, number: u64, frames: u32) {
         if let Some(room) = self.rooms.borrow_mut().get_mut(name)
             && room.live.as_ref().is_some_and(|(live, _)| *live == number)
@@ -199,9 +193,6 @@ impl Rooms {
     }
 
     /// Adds a receiver to a stream, which may start later.
-    ///
-    /// # Errors
-    /// There are too many receivers.
     pub(crate) fn join(
         &self,
         name: &Key,
@@ -288,7 +279,6 @@ impl Rooms {
         }
     }
 
-    /// Returns all streams that have a sender or a receiver, sorted by name.
     pub(crate) fn list(&self) -> Vec<Listed> {
         let rooms = self.rooms.borrow();
         let listed = rooms.iter().map(|(name, room)| {
@@ -354,7 +344,6 @@ fn may_request(counts: &mut BTreeMap<u32, u8>, frame: u32, next: u32) -> bool {
     *count <= REQUESTS
 }
 
-/// Forgets a stream without sender and receivers.
 fn tidy(rooms: &mut BTreeMap<Key, Room>, name: &Key) {
     if rooms.get(name).is_some_and(|room| room.live.is_none() && room.members.is_empty()) {
         rooms.remove(name);
@@ -371,7 +360,6 @@ mod tests {
         let mut may = |frame, next| may_request(&mut requests, frame, next);
         assert!(!may(0, 0) && !may(10, 10) && !may(u32::MAX, 10));
         assert!((0..REQUESTS).all(|_| may(9, 10)) && !may(9, 10));
-        // Each frame has its own count; frames that are too old are refused.
         assert!(may(10, 11) && !may(9, 11) && !may(10, 267) && !may(9, 1_000));
         assert!((0..1_000).all(|frame| may(frame, frame + 1)));
         assert_eq!(requests.len(), RECENT as usize);

@@ -286,7 +286,6 @@ impl Control {
         }
     }
 
-    /// Adapts to the server's report on the path.
     fn follow(&mut self, course: &Course) -> Result<(), Error> {
         let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
         self.check(course)?;
@@ -324,9 +323,6 @@ impl Control {
     /// Returns the plan for all receivers. If the deadline is too short for the farthest receiver,
     /// returns the plan for the nearest receiver. If the deadline is too short for the nearest
     /// receiver too, returns the previous plan.
-    ///
-    /// # Errors
-    /// The deadline is too short for all receivers, and there is no previous plan.
     fn plan(&self, course: &Course) -> Result<Plan, Error> {
         let Course { losses, jitter, farthest, nearest, receivers, .. } = *course;
         let (Terms { symbol, frame, per_second, deadline, group }, way) =
@@ -354,7 +350,6 @@ impl Control {
         })
     }
 
-    /// Checks that datagrams leave this host and arrive at the server.
     fn check(&mut self, course: &Course) -> Result<(), Error> {
         let counts = *lock(&self.counts);
         if counts.too_large {
@@ -374,7 +369,6 @@ impl Control {
     }
 }
 
-/// Sends the end of the stream, and waits for the goodbye.
 async fn end(mut writer: FrameWriter, reader: FrameReader, frames: u32) -> Result<(), Error> {
     writer.write(&Ask { asked: Some(Asked::End(End { frames })) }).await?;
     writer.close(reader, None).await

@@ -32,7 +32,6 @@ pub(crate) fn room(terms: &Terms) -> usize {
     ROOM + usize::from(terms.group > 1)
 }
 
-/// A command to the thread.
 pub(crate) enum Order {
     /// A frame; the permit is released when there is room for another frame.
     Frame(Vec<u8>, OwnedSemaphorePermit),
@@ -47,7 +46,6 @@ pub(crate) enum Order {
     Finish(oneshot::Sender<u32>),
 }
 
-/// The socket, path and key for datagrams.
 pub(crate) struct Outgoing {
     pub(crate) socket: Arc<Socket>,
     pub(crate) path: Path,
@@ -56,17 +54,12 @@ pub(crate) struct Outgoing {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Frames taken from the source.
     pub(crate) frames: u64,
     /// Frames not sent completely: they came too fast, time ran out, or there was no connection.
     pub(crate) skipped: u64,
-    /// Frames that were not sent, because there was no receiver.
     pub(crate) unwatched: u64,
-    /// Datagrams sent.
     pub(crate) datagrams: u64,
-    /// UDP payload of these datagrams, in bytes.
     pub(crate) bytes: u64,
-    /// Datagrams that were sent again at the request of a receiver.
     pub(crate) resent: u64,
     /// Whether this host refused to send a datagram, because it was too large.
     pub(crate) too_large: bool,
@@ -119,11 +112,9 @@ pub(crate) fn start(
 
 /// A payload that is being filled with frames. The core sends a payload as one frame of its own.
 struct Filling {
-    /// When the first frame came.
     since: Time,
     frames: u32,
     bytes: Vec<u8>,
-    /// The permit of the last frame.
     permit: OwnedSemaphorePermit,
 }
 
@@ -137,7 +128,6 @@ struct Sending {
     /// ([`Overflow::Block`]), each unsent frame keeps its permit.
     frames: VecDeque<(u32, Vec<u8>, Option<OwnedSemaphorePermit>)>,
     encoder: Encoder,
-    /// The repairs of the frame `coded`.
     repairs: Vec<u8>,
     coded: Option<u32>,
     payload: Vec<u8>,
@@ -168,7 +158,6 @@ impl Sending {
             self.forget();
             let is_empty = self.filling.is_none() && self.core.next_wakeup().is_none();
             if let Some(tell) = finish.take_if(|_| is_empty) {
-                // If the caller has dropped the receiver, nobody needs the number.
                 let _ = tell.send(self.core.next());
                 return;
             }
@@ -266,7 +255,6 @@ impl Sending {
         counts.resent = self.core.resent();
     }
 
-    /// Sends all datagrams that are due.
     fn send(&mut self) {
         let now = clock::now();
         while let Some((head, shape)) = self.core.poll_transmit(now) {

@@ -45,7 +45,6 @@ impl Drop for Flow<'_> {
     }
 }
 
-/// A client's place in a room, released on drop.
 struct Seat<'a, F: Fn(&Rooms, &Key, u64)> {
     rooms: &'a Rooms,
     name: Key,

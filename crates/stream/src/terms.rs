@@ -100,13 +100,11 @@ impl Terms {
         Span::from_secs_f64(1.0 / self.per_second)
     }
 
-    /// Returns the UDP payload of a datagram with a full symbol, in bytes.
     pub(crate) fn datagram(&self) -> u16 {
         self.symbol + OVERHEAD
     }
 }
 
-/// Bytes of a datagram's header, head and tag.
 pub(crate) const OVERHEAD: u16 = (longhaul_net::sealing::seal::SEALED_OVERHEAD + Head::LEN) as u16;
 
 /// Checks a deadline.
@@ -206,14 +204,12 @@ pub struct Course {
     pub carried: Rate,
 }
 
-/// Parses losses, limited to [`LOSS`] and [`BURST`].
 pub(crate) fn losses(ppm: u32, burst_milli: u32) -> Losses {
     let share = (f64::from(ppm) / MILLION).min(LOSS);
     let burst = (f64::from(burst_milli) / 1_000.0).clamp(1.0, BURST);
     Losses::bursty(LossRatio::new(share).expect("a share within its limits"), burst)
 }
 
-/// Parses a time, limited to [`LONGEST`].
 pub(crate) fn span(micros: u64) -> Span {
     Span::from_micros(micros).min(LONGEST)
 }
@@ -262,7 +258,6 @@ pub fn written(losses: Losses) -> (u32, u32) {
     ((losses.ratio().get() * MILLION) as u32, (losses.burst() * 1_000.0) as u32)
 }
 
-/// Returns a time as in messages, in microseconds.
 pub(crate) fn micros(span: Span) -> u64 {
     span.as_nanos() / 1_000
 }

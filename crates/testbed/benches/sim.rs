@@ -19,7 +19,6 @@ use rustix::time::{ClockId, clock_gettime};
 const AIM_EVENTS: f64 = 2e6;
 const AIM_SECONDS: f64 = 15.0;
 
-/// A run and its aim.
 struct Case {
     what: String,
     text: String,
@@ -110,13 +109,11 @@ fn cases(share: f64) -> Vec<Case> {
     cases
 }
 
-/// This program's CPU seconds.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Peak memory of this process in MB.
 fn peak() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -124,7 +121,6 @@ fn peak() -> f64 {
     number.unwrap_or(0.0) / 1e3
 }
 
-/// A table row, and the missed aim if there is one.
 fn run(case: &Case) -> Result<(String, Option<String>), Box<dyn Error>> {
     let scenario = Scenario::parse("speed", &case.text, &Reading::PLAIN)?;
     let started = Instant::now();

@@ -33,7 +33,6 @@ const PAYLOAD: usize = 1_472;
 const PACKET: u32 = 1_500;
 /// Bytes on the wire of an IP packet of [`PACKET`] bytes.
 const WIRE: f64 = 1_538.0;
-/// Segments per super-packet.
 const SEGMENTS: usize = 44;
 
 #[derive(Clone, Copy)]
@@ -281,7 +280,6 @@ fn send(socket: &UdpSocket, clock: Instant, run: &Run) -> io::Result<Vec<Time>> 
     }
 }
 
-/// The number and arrival time of each packet.
 fn receive(socket: &UdpSocket, clock: Instant, done: &AtomicBool) -> Vec<(u64, Time)> {
     let mut room = vec![0; 65_536];
     let mut got = Vec::with_capacity(1 << 21);

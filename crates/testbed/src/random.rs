@@ -114,7 +114,6 @@ mod tests {
             (0..n).map(|_| random.exponential(mean).as_secs_f64() / 0.02).collect();
         let average = spans.iter().sum::<f64>() / f64::from(n);
         assert!((average - 1.0).abs() < 4.0 / f64::from(n).sqrt(), "{average}");
-        // The distribution's median is ln 2.
         let below = spans.iter().filter(|span| **span < core::f64::consts::LN_2).count();
         assert!((below as f64 / f64::from(n) - 0.5).abs() < 0.015, "{below}");
     }

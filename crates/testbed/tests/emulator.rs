@@ -47,7 +47,6 @@ fn try_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Resu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Two sockets that send to each other.
 fn sockets(emulation: &Emulation, v6: bool) -> (UdpSocket, UdpSocket) {
     let (a, b) = (socket(emulation, "a", v6, PORT), socket(emulation, "b", v6, PORT));
     a.connect(b.local_addr().unwrap()).unwrap();
@@ -229,7 +228,6 @@ fn independent_loss_stays_independent_within_super_packets() {
     check_independence(&Emulation::start(spec).unwrap(), ("r", "b"), LOSS);
 }
 
-/// Sends super-packets from a to b, and checks which segments the lossy link dropped.
 fn check_independence(emulation: &Emulation, lossy: (&str, &str), loss: f64) {
     for v6 in [false, true] {
         let before = emulation.statistics().unwrap();
@@ -359,7 +357,6 @@ fn super_packets_leave_a_host_whole() {
     }
 }
 
-/// One kernel TCP connection from a to b with the system's defaults.
 fn tcp(port: u16, amount: Amount) -> KernelTcp {
     let [from, to] = ["a", "b"].map(str::to_owned);
     KernelTcp { from, to, port, streams: 1, amount, window: None, congestion: None }
@@ -435,7 +432,6 @@ fn programs_find_each_other_by_name_and_end_with_the_emulation() {
     let start = Instant::now();
     drop(emulation);
     assert!(start.elapsed() < Duration::from_secs(5));
-    // The pipe closes when the last process that holds it has ended.
     out.read_to_end(&mut Vec::new()).unwrap();
 }
 

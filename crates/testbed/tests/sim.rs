@@ -188,7 +188,6 @@ fn a_program_that_reads_in_order_gets_nothing_past_a_hole_and_drops_what_its_buf
     let small = at("reorder-buffer = \"100KB\"");
     let kept = small.accounts.received;
     assert!(small.accounts.socket_lost > 2_500 && kept < 80, "{:?}", small.accounts);
-    // A copy without a time limit repairs every loss.
     let whole = between("", "", "reorder-buffer = \"100KB\"");
     assert_eq!(Some(whole.delivered), whole.object);
 }
@@ -228,7 +227,6 @@ fn copies_that_read_one_disk_are_served_in_turn() {
     let flow = "protocol = \"rbudp\"\nsize = \"3MB\"\nrate = \"80M\"\nreads-disk = true";
     let hosts = format!("[[host]]\nname = \"a\"\n{disk}\n");
     let text = format!("{}{hosts}", pair(r#"rate = "200M", delay = "5ms""#, &[flow, flow]));
-    // 3 MB at 24 Mbit/s take one second.
     let second = |time: Time| time.since(Time::ZERO).as_secs_f64();
     assert!(second(alone) > 1.0 && second(alone) < 1.1, "{alone:?}");
     for flow in run(&text).flows {

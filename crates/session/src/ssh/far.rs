@@ -33,8 +33,8 @@ pub struct SshSide {
     lines: Lines,
 }
 
-/// Opens a UDP socket on all addresses of this host, on a port of `ports`. Without `ports`, any
-/// port may be used.
+/// Opens a UDP socket on all addresses of this host, on a port of `ports`, or on any port without
+/// `ports`.
 ///
 /// # Errors
 /// No port of the range is free.
@@ -97,9 +97,9 @@ pub async fn accept_over_ssh(
 }
 
 impl SshSide {
-    /// Returns the next session of the client that started this process. `None` if there are no
-    /// more sessions: ssh has ended, or ssh's channel was used for a session. Cancel-safe except
-    /// while a session starts through ssh itself.
+    /// Returns the next session of the client that started this process. `None` if ssh has ended,
+    /// or ssh's channel was used for a session. Cancel-safe except while a session starts through
+    /// ssh itself.
     ///
     /// # Errors
     /// The session through ssh itself failed.
@@ -143,7 +143,6 @@ fn unless_lost<T>(carried: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 impl Under {
-    /// Returns the properties of a stream through ssh, whose path is unknown.
     pub(super) fn ssh() -> Under {
         Under {
             remote: SocketAddr::from(([0, 0, 0, 0], 0)),
@@ -155,8 +154,7 @@ impl Under {
     }
 }
 
-/// Returns the address of this host that the client's ssh has reached, according to sshd; `None` if
-/// it is unknown.
+/// Returns the address of this host that the client's ssh has reached, according to sshd.
 fn contacted() -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
     // A zone of this host is meaningless at the client.

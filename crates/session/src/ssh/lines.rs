@@ -15,7 +15,7 @@ const MARK: &str = "longhaul-ssh/1 ";
 /// before its end counts as other output.
 const LONGEST_LINE: usize = 4096;
 
-/// Maximum bytes of other output; the reader of the lines gives up after more.
+/// Maximum bytes of other output.
 const MOST_NOISE: usize = 64 << 10;
 
 /// Bytes of other output kept for an error message.

@@ -60,9 +60,9 @@ pub struct SshTarget<'a> {
 /// this host knows one.
 ///
 /// # Errors
-/// [`Kind::Unreachable`]: ssh fails (it has printed why on standard error), there is no `longhaul`
-/// on the remote side, or no session opens, directly or through ssh's channel. [`Kind::Usage`]: the
-/// ssh command is empty, or the destination is empty or begins with `-`.
+/// [`Kind::Unreachable`]: ssh fails, there is no `longhaul` on the remote side, or no session
+/// opens. [`Kind::Usage`]: the ssh command is empty, or the destination is empty or begins with
+/// `-`.
 pub async fn connect_ssh(
     target: &SshTarget<'_>,
     identity: &Identity,
@@ -162,8 +162,7 @@ fn remote_command(target: &SshTarget<'_>) -> String {
     command
 }
 
-/// Returns the addresses that this host finds for the destination. Aliases of ssh's configuration
-/// are resolved.
+/// Returns the addresses that this host finds for the destination.
 async fn look_up(target: &SshTarget<'_>) -> Vec<SocketAddr> {
     let found = async {
         let host = configured_host(target).await.unwrap_or_else(|| {

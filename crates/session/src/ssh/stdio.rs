@@ -15,7 +15,6 @@ use rustix::stdio::{dup2_stdin, dup2_stdout};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// Standard input to read from, standard output to write to.
 #[derive(Debug)]
 pub(super) struct Stdio {
     input: AsyncFd<OwnedFd>,
@@ -24,8 +23,7 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    /// Takes over standard input and output. Any other output from now on is discarded, because it
-    /// would break the stream.
+    /// Takes over standard input and output. Any other output from now on is discarded.
     ///
     /// # Errors
     /// Standard input or output is a file, not a pipe or socket as ssh provides.

@@ -97,7 +97,6 @@ fn a_session_without_a_request_gives_up_its_place_to_a_newcomer() {
             for _ in 0..=PLACES {
                 let session = client.connect(listener.local_addr()).await.expect("it listens");
                 let (mut writer, reader) = session.split();
-                // This client sends only the hello.
                 writer.write_raw(&[]).await;
                 near.push((writer, reader));
                 far.push(listener.accept().await);

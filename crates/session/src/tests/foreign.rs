@@ -44,7 +44,6 @@ fn bytes_of_other_programs_on_the_tcp_port_are_dropped_and_counted() {
             let mut stream = TcpStream::connect(listener.local_addr()).await.expect("it listens");
             stream.write_all(bytes).await.expect("open");
             stream.shutdown().await.expect("open");
-            // The server closes the connection, perhaps after an alert.
             let _ = stream.read_to_end(&mut Vec::new()).await;
             until(|| listener.dropped().foreign == at as u64 + 1).await;
         }
@@ -98,7 +97,6 @@ fn silent_and_stalling_connections_keep_nobody_out_and_are_dropped_in_the_end() 
             let to = listener.local_addr();
             let mut stream = TcpStream::connect(to).await.expect("it listens");
             if number % 2 == 1 {
-                // The start of a TLS ClientHello that never continues.
                 stream.write_all(&[0x16, 3, 1, 2, 0, 1, 0]).await.expect("open");
             }
             silent.push(stream);

@@ -148,8 +148,6 @@ fn at_12_percent_loss_bulk_messages_keep_the_path_full() {
     });
 }
 
-/// `expect_much` raises a side's limits of unacknowledged and of unread data. Random losses must
-/// not reduce the congestion window to its minimum of 64 KiB.
 #[test]
 fn long_messages_fill_a_long_path_only_if_both_sides_expect_much_data() {
     const PACKET: usize = 1_200;
@@ -204,7 +202,6 @@ fn a_session_continues_soon_after_an_outage() {
         answered(&mut session).await;
         dead.store(true, Ordering::Relaxed);
         session.write(&"into nothing".to_owned()).await.expect("open");
-        // The outage lasts for a few doublings of the timeout.
         sleep(Duration::from_secs(3)).await;
         dead.store(false, Ordering::Relaxed);
         let begun = Instant::now();

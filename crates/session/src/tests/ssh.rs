@@ -47,7 +47,6 @@ async fn remote_side(ports: &str) {
 
 struct Host {
     folder: TempDir,
-    /// Where a remote side reports that it has ended.
     ended: pipe::Receiver,
     ssh: Vec<String>,
     remote_path: PathBuf,
@@ -198,7 +197,6 @@ fn a_message_that_is_no_switch_does_not_start_a_session_through_ssh() {
         let messages = format!("longhaul-ssh/1 client id={client}\nlonghaul-ssh/1 newer\n");
         tokio::io::AsyncWriteExt::write_all(&mut input, messages.as_bytes()).await.expect("open");
         drop(input);
-        // A session through ssh would fail here, because there is no handshake.
         assert!(far.wait().await.expect("it ends").success());
     });
 }

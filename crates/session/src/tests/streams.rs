@@ -210,7 +210,6 @@ fn a_closed_connection_ends_at_the_other_side_although_this_side_stops_immediate
         assert_eq!(far.read::<u32>().await, Ok(Some(1)));
         let theirs = far.connection().expect("the client asked for it");
         drop(far);
-        // A silent side would count as lost only after a longer time.
         timeout(Duration::from_secs(5), theirs.ended()).await.expect("its last word came");
         stopped.join().expect("no panic");
     });

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::TOO_MUCH;
 
-/// How long a permission to jump is valid. Later the path may have changed.
+/// How long a permission to jump is valid.
 const VALID: Duration = Duration::from_secs(10);
 
 /// The permission to jump, and the state of the jump. Clones share the permission.
@@ -49,7 +49,6 @@ pub(super) struct Flight {
     pub(super) lost: u64,
     /// Whether the first packet of the flight was acknowledged.
     pub(super) validating: bool,
-    /// Whether the flight lost too much.
     pub(super) retreats: bool,
 }
 
@@ -58,13 +57,11 @@ impl Jump {
         self.set(Some(Allowed { flight, until: now + VALID }));
     }
 
-    /// Replaces the permission, and returns the earlier one.
     pub(super) fn set(&self, allowed: Option<Allowed>) -> Option<Allowed> {
         let mut now = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *now, allowed)
     }
 
-    /// Ends the jump, and withdraws the permission.
     pub(super) fn cancel(&mut self) {
         self.set(None);
         self.state = State::None;
@@ -82,7 +79,6 @@ impl Jump {
         }
     }
 
-    /// Records an acknowledgement of packet number `largest`.
     pub(super) fn acknowledged(&mut self, largest: u64) {
         if let State::Confirming { flight, last } = self.state
             && largest >= last

@@ -155,7 +155,6 @@ fn committed_edits_and_their_outcomes_survive_a_power_cut_at_any_write() {
     assert_eq!(committed.len(), 3, "no cut came after a commit");
 }
 
-/// Sends a command to a store and waits for the answer.
 fn ask<T>(store: &Store, make: impl FnOnce(oneshot::Sender<T>) -> Command) -> T {
     let (sender, receiver) = oneshot::channel();
     store.order(make(sender));
@@ -168,7 +167,6 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     let (file, can_open) = (medium.clone(), Arc::new(AtomicBool::new(true)));
     let can = can_open.clone();
     let open = move || match can.load(Ordering::Relaxed) {
-        // A part of the unsynced writes is lost.
         true => Ok(open(file.after_cut(&mut 0))),
         false => Err(redb::Error::Io(io::Error::other("no such disk"))),
     };
@@ -188,7 +186,6 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     let shown = || read().map(|(_, entry)| entry.map(|entry| entry.value[7]));
     assert!(matches!(shown(), Ok(Some(1))));
     let mut anew = std::pin::pin!(store.anew());
-    // The power is off, and the file cannot be opened.
     can_open.store(false, Ordering::Relaxed);
     medium.0.lock().unwrap().left = Some(0);
     assert!(edit(4, 1).is_err(), "its outcome is unknown");
@@ -197,7 +194,6 @@ fn a_tree_whose_file_cannot_be_opened_again_shows_nothing_that_was_refused() {
     store.order(Command::Next(Watcher::new(Prefix::ALL, None), sender));
     assert!(matches!(begin(2), Err(Failed::Closed(_))));
     assert!(receiver.try_recv().is_err(), "a watcher sees nothing");
-    // The streams of clients learn that the tree is read again.
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     assert!(anew.as_mut().poll(context).is_ready());
     can_open.store(true, Ordering::Relaxed);

@@ -29,10 +29,8 @@ const WAITING_BYTES: usize = 32 << 20;
 /// The message interval for the loss meter. If datagrams are missing after a pause of more than
 /// 4.25 s, the meter assumes an outage and counts no losses.
 const OUTAGE: Span = Span::from_secs(1);
-/// Bytes of the largest datagram's content.
 const MOST: usize = u16::MAX as usize;
 
-/// A message received in datagrams.
 pub(crate) struct Came {
     pub(crate) message: Message,
     /// The flow's counter of queued bytes, reduced on drop.
@@ -49,7 +47,6 @@ impl Drop for Came {
     }
 }
 
-/// Counts of a flow, for other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Received UDP payload in bytes.
@@ -86,7 +83,6 @@ impl Counts {
     }
 }
 
-/// The receiving end of a flow.
 pub(crate) struct Inbound {
     data: Opener,
     /// The only address from which datagrams are accepted; `None` for any address.
@@ -103,8 +99,7 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// Creates the receiving end of a flow of messages from `peer`, with or without a deadline. A
-    /// subscriber passes its `announcer`.
+    /// Creates the receiving end of a flow of messages from `peer`, with or without a deadline.
     pub(crate) fn new(
         data: Opener,
         peer: Option<IpAddr>,

@@ -45,7 +45,6 @@ pub async fn run(
     tokio::try_join!(from, to).map(drop)
 }
 
-/// The messages of a room, except those that this link delivered.
 struct FromRoom {
     room: Rc<Room>,
     cursor: Cursor,
@@ -117,7 +116,6 @@ async fn incoming(
     }
 }
 
-/// Returns every error except a lost connection.
 fn lost(ended: Result<(), Error>) -> Result<(), Error> {
     ended.or_else(|error| if error.kind == Kind::Lost { Ok(()) } else { Err(error) })
 }

@@ -1,8 +1,7 @@
 //! Channels: clients send messages to other clients through a room of a server.
 //!
 //! Each client chooses how messages travel between the client and the server
-//! ([`Mode`](longhaul_proto::channel::Mode)), for example over the ordered stream of the session,
-//! or in encrypted datagrams. Clients with different modes can share a room.
+//! ([`Mode`](longhaul_proto::channel::Mode)). Clients with different modes can share a room.
 //!
 //! - [`messages`] (the wire messages), `parts` (messages longer than a frame of the control
 //!   stream).

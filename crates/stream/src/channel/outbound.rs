@@ -57,7 +57,6 @@ impl Hop {
     }
 }
 
-/// Splits, seals and sends messages.
 pub(super) struct Outbound {
     socket: Arc<Socket>,
     data: Sealer,
@@ -83,7 +82,6 @@ impl Outbound {
         Outbound { hop: Some(hop), ..self }
     }
 
-    /// Takes over the other end's measurements of the path.
     pub(super) fn follow(&mut self, losses: Losses, jitter: Span, rtt: Span) {
         if let Some(hop) = &mut self.hop {
             (hop.path.losses, hop.path.jitter, hop.path.rtt) = (losses, jitter, rtt);

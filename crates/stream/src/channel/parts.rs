@@ -88,7 +88,6 @@ impl Parts {
     }
 }
 
-/// Returns the message that `part` begins, without content.
 fn first(part: &Part) -> Result<Message, Error> {
     let key = match &*part.key {
         "" => None,
@@ -127,8 +126,6 @@ mod tests {
             assert_eq!(parts.held(), len - last.bytes.len());
             let (came, next) = parts.take(last.clone()).unwrap().expect("it is whole");
             assert!(came == Message { born: came.born, ..whole.clone() } && next == 77);
-            // A part has the message's age, so `born` grows by the time (in µs) that the test
-            // takes between cutting and joining.
             assert!((0..60_000_000).contains(&(came.born - whole.born)) && parts.held() == 0);
         }
     }

@@ -200,7 +200,6 @@ pub struct Control {
     pub(super) shared: Arc<Shared>,
     pub(super) status: watch::Sender<Status>,
     number: u64,
-    /// Messages that the server has not acknowledged.
     untaken: VecDeque<Untaken>,
 }
 
@@ -358,7 +357,6 @@ impl Control {
     }
 }
 
-/// Updates the status after messages of the server on one connection.
 pub(super) struct Notes<'a> {
     shared: &'a Shared,
     status: &'a watch::Sender<Status>,
@@ -398,7 +396,6 @@ impl<'a> Notes<'a> {
 /// A message that the server has not acknowledged, and its permit for the sender's memory.
 pub(super) type Untaken = (Message, Option<OwnedSemaphorePermit>);
 
-/// The source of a sender's messages.
 pub(super) trait Feed {
     fn next(&mut self) -> Option<Untaken>;
 
@@ -412,7 +409,6 @@ pub(super) trait Feed {
 
 pub(super) struct Program {
     pub(super) shared: Arc<Shared>,
-    /// The number of the last message.
     pub(super) number: u64,
 }
 

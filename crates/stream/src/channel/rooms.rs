@@ -102,7 +102,6 @@ pub(super) struct Room {
     pub(super) run: u64,
     state: RefCell<State>,
     changed: watch::Sender<()>,
-    /// Counter of the messages of all rooms.
     messages: Rc<Cell<u64>>,
 }
 
@@ -117,7 +116,6 @@ struct State {
     idle: Option<Instant>,
 }
 
-/// The outcome of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Published {
     /// The message is in the room.
@@ -139,7 +137,6 @@ impl Room {
         if !state.charge.set(state.log.cost() + cost) {
             let fits = state.charge.set(cost);
             while fits && !state.charge.set(state.log.cost() + cost) {
-                // Drop the oldest messages to make room.
                 let now = state.log.cost();
                 state.log.shrink(now / 2);
             }
@@ -158,7 +155,6 @@ impl Room {
         read(&self.state.borrow().log)
     }
 
-    /// Returns a notification of each change of the log.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -226,9 +222,6 @@ impl Rooms {
     }
 
     /// Enters the room `name`, which is created if missing.
-    ///
-    /// # Errors
-    /// A limit is reached.
     pub(super) fn enter(
         self: &Rc<Rooms>,
         name: &Key,
@@ -326,7 +319,6 @@ mod tests {
 
     use super::*;
 
-    /// A limited memory.
     struct Memory(Rc<Cell<usize>>, usize);
 
     impl Charge for Memory {
@@ -388,7 +380,6 @@ mod tests {
         assert!(why(enter("c", TWO)).contains("has 3 channels"));
         drop((b2, a2));
         assert!(why(enter("d", TWO)).contains("limit of rooms"));
-        // A room without clients is dropped for a new room.
         drop(b);
         let d = enter("d", TWO).unwrap();
         let names: Vec<String> = rooms.list().into_iter().map(|room| room.name).collect();

@@ -234,7 +234,6 @@ impl Channels {
         }
     }
 
-    /// Returns the flow of datagrams to a subscriber.
     fn outbound(
         &self,
         about: &About,
@@ -270,7 +269,6 @@ impl Channels {
     }
 }
 
-/// Puts the messages of a sender into its room.
 struct Taking {
     origin: u64,
     link: u64,
@@ -280,7 +278,6 @@ struct Taking {
     rtt: LeastRtt,
     /// The counts of the sender's datagrams; all zero for a stream.
     flow: Arc<Counts>,
-    /// Messages that the room refused, because it has no memory for them.
     refused: u64,
     count: u64,
 }
@@ -400,7 +397,6 @@ pub(super) const COUNTED: Duration = Duration::from_secs(1);
 /// whether a silent subscriber sends control datagrams again.
 const LAST: Duration = Duration::from_millis(300);
 
-/// Sends the messages of the room to a subscriber, over its ordered stream.
 async fn bring(
     seat: &Seat,
     mut cursor: Cursor,
@@ -505,7 +501,6 @@ async fn bring_datagrams(
     }
 }
 
-/// Completes when the client ends its stream.
 async fn goodbye(reader: &mut FrameReader) -> Result<(), Error> {
     loop {
         match reader.read::<ChannelAsk>().await? {
@@ -595,7 +590,6 @@ mod tests {
         flow.late.store(7, Ordering::Relaxed);
         taking.publish(message(2));
         assert_eq!(taking.taken(), Taken { count: 2, dropped: 112, late: 7 });
-        // A hostile sender can leave out almost 2^64 numbers.
         flow.lost.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(taking.taken().dropped, u64::MAX);
     }

@@ -297,7 +297,6 @@ impl Control {
         Ok(())
     }
 
-    /// Reports measurements of a flow with a deadline to the server.
     async fn say_seen(&self, writer: &mut FrameWriter, rtt: &LeastRtt) -> Result<(), Error> {
         let hop = {
             let state = self.board.state();

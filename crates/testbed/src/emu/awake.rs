@@ -22,7 +22,6 @@ const LINGER: Span = Span::from_secs(1);
 /// Loop iterations between looks at the clock.
 const TURNS: u32 = 1_000;
 
-/// The owner's handle to the threads, which end when the handle is dropped.
 pub(super) struct Awake {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -32,7 +31,6 @@ pub(super) struct Awake {
 struct Shared {
     roused: AtomicBool,
     ended: AtomicBool,
-    /// Threads that wait for a wake-up.
     resting: AtomicUsize,
     /// Processor time of all threads, in nanoseconds.
     taken: AtomicU64,
@@ -40,10 +38,7 @@ struct Shared {
 
 impl Awake {
     /// Starts one thread for each processor that this process may use; the threads sleep until
-    /// woken.
-    ///
-    /// If a thread cannot be started, or cannot get the lowest priority, processors halt as usual,
-    /// and the statistics of late packets show the effect.
+    /// woken. If a thread cannot get the lowest priority, processors halt as usual.
     pub(super) fn keep() -> Awake {
         let shared = Arc::<Shared>::default();
         let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -54,14 +49,12 @@ impl Awake {
         Awake { threads: threads.collect(), shared }
     }
 
-    /// A handle that wakes the threads.
     pub(super) fn rouser(&self) -> Rouser {
         let threads = self.threads.iter().map(|thread| thread.thread().clone());
         Rouser { shared: self.shared.clone(), threads: threads.collect(), until: None }
     }
 
-    /// Processor time that the threads used. Without the threads the processors would have been
-    /// idle in this time.
+    /// Processor time that the threads used.
     pub(super) fn taken(&self) -> Span {
         Span::from_nanos(self.shared.taken.load(Ordering::Relaxed))
     }
@@ -72,7 +65,7 @@ impl Drop for Awake {
         self.shared.ended.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // Joining fails only if the thread panicked, which it never should.
+            // Joining fails only if the thread panicked.
             let _ = thread.join();
         }
     }
@@ -101,11 +94,9 @@ impl Shared {
     }
 }
 
-/// Wakes the threads, and lets them sleep.
 pub(super) struct Rouser {
     shared: Arc<Shared>,
     threads: Vec<Thread>,
-    /// Until when the threads stay awake; `None` while they sleep.
     until: Option<Time>,
 }
 

@@ -17,7 +17,6 @@ pub(super) struct SocketDrops {
     v6: Option<Counts>,
 }
 
-/// An open file of counters.
 struct Counts(File);
 
 impl Counts {
@@ -35,19 +34,16 @@ impl Counts {
 }
 
 impl DeviceDrops {
-    /// Opens the counter of the calling thread's network namespace.
     pub(super) fn open() -> io::Result<DeviceDrops> {
         Counts::open("dev").map(DeviceDrops)
     }
 
-    /// Dropped frames so far.
     pub(super) fn read(&self) -> u64 {
         transmit_drops(&self.0.text()).unwrap_or(0)
     }
 }
 
 impl SocketDrops {
-    /// Opens the counters of the calling thread's network namespace.
     pub(super) fn open() -> io::Result<SocketDrops> {
         Ok(SocketDrops { v4: Counts::open("snmp")?, v6: Counts::open("snmp6").ok() })
     }

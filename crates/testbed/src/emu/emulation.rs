@@ -26,7 +26,6 @@ pub struct Emulation {
     keeper: Keeper,
     remote: Remote,
     hosts: Vec<Host>,
-    /// Dropped after programs, path and hosts.
     awake: Awake,
     routers: Vec<String>,
     ends: Vec<(usize, usize)>,
@@ -152,9 +151,6 @@ impl Emulation {
     }
 
     /// Restarts the times of all schedules now: earlier changes are undone.
-    ///
-    /// # Errors
-    /// [`EmulationError::Ended`] if the forwarder failed.
     pub(crate) fn begin_schedules(&self) -> Result<(), EmulationError> {
         let passed = Span::from_secs_f64(self.started.elapsed().as_secs_f64());
         for (index, link) in &self.changing {
@@ -216,7 +212,6 @@ impl Emulation {
     }
 }
 
-/// Lines of a hosts file.
 fn names(hosts: &[Host]) -> String {
     let mut lines = String::from("127.0.0.1 localhost\n::1 localhost\n");
     for host in hosts {

@@ -45,7 +45,6 @@ const TURN: usize = 32;
 /// Memory for packets in flight: 3 GiB hold 2 s of 10 Gbit/s.
 const MOST_MEMORY: usize = 3 << 30;
 
-/// A request from the emulation's owner.
 enum Order {
     UpdateLink(usize, Box<LinkSpec>),
     Report(Sender<Report>),
@@ -113,7 +112,6 @@ impl Drop for Remote {
     }
 }
 
-/// The result of a check for work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
     /// There was no work.
@@ -130,7 +128,6 @@ impl Pass {
     }
 }
 
-/// The forwarder's records of a host's port.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     /// When the port was last found empty.
@@ -142,7 +139,6 @@ struct Entry {
 pub(super) struct Forwarder {
     start: Instant,
     ports: Vec<Port>,
-    /// The records of each port, in the order of `ports`.
     entries: Vec<Entry>,
     lanes: Vec<Lane>,
     ways: Ways,
@@ -278,7 +274,6 @@ impl Forwarder {
         }
     }
 
-    /// Waits until a packet is due, a host has sent something, or the owner has a request.
     fn await_event(&mut self) {
         let next = self.lanes.iter().filter_map(|l| l.due.front()).map(|r| r.at).min();
         let now = self.now();
@@ -365,7 +360,6 @@ impl Forwarder {
         self.in_flight += lane.offer(&mut self.slab, &shape, run);
     }
 
-    /// The host with this address, if there is one.
     fn host_at(&self, address: IpAddr) -> Option<usize> {
         let last = match address {
             IpAddr::V4(v4) => match v4.octets() {
@@ -431,7 +425,6 @@ fn unread(frames: u64, entry: &Entry) -> u64 {
     frames * entry.segments.div_ceil(entry.frames.max(1)).max(1)
 }
 
-/// The sleep between looks for work.
 fn tick(lanes: &[Lane], ways: &Ways) -> Timespec {
     let delay = |link: &u32| lanes[*link as usize].link.spec().delay;
     let delays = ways.all().map(|links| links.iter().map(delay).fold(Span::ZERO, Add::add));
@@ -446,7 +439,6 @@ fn timespec(span: Span) -> Timespec {
     }
 }
 
-/// Writes a run of segments to a device.
 fn write(tun: &OwnedFd, frame: &[u8], run: &Run) -> io::Result<()> {
     let shape = Shape::of(frame).ok_or(Errno::INVAL)?;
     let segments = usize::from(run.segments.start)..usize::from(run.segments.end);

@@ -29,18 +29,15 @@ const CARD_BURST: u32 = 72_000;
 /// Maximum bytes that wait for a card. The sockets fill up before this limit is reached.
 const CARD_ROOM: u32 = 512 << 20;
 
-/// A host that exists while this value lives.
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) addresses: HostAddresses,
     pub(super) namespace: OwnedFd,
-    /// Counts datagrams that found a full socket on this host.
     pub(super) socket_drops: SocketDrops,
     /// Limitations of this machine's kernel or user; each is a sentence for the user.
     pub(super) notices: Vec<String>,
 }
 
-/// The forwarder's end of a host's network card.
 pub(super) struct Port {
     pub(super) tun: OwnedFd,
     drops: DeviceDrops,
@@ -111,7 +108,6 @@ fn forbidden(what: &'static str) -> impl FnOnce(io::Error) -> EmulationError {
     }
 }
 
-/// Opens a TUN device in the calling thread's network namespace.
 fn open_tun() -> Result<(OwnedFd, sys::Offload), EmulationError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| {
@@ -132,7 +128,6 @@ fn tcp_buffer(name: &str) -> io::Result<String> {
     std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"))
 }
 
-/// Raises the TCP buffer limits of the calling thread's network namespace to [`TCP_BUFFER`].
 fn widen_tcp() -> io::Result<()> {
     for name in ["tcp_rmem", "tcp_wmem"] {
         if let Some(wider) = widened(&tcp_buffer(name)?) {
@@ -225,7 +220,6 @@ impl Host {
 }
 
 impl Port {
-    /// Frames that the device dropped because the forwarder did not read them in time.
     pub(super) fn drops(&self) -> u64 {
         self.drops.read()
     }

@@ -50,7 +50,6 @@ impl Keeper {
         Ok(Keeper { orders: Some(orders), thread: Some(thread) })
     }
 
-    /// Starts `command` among the emulation's processes.
     pub(super) fn spawn(&self, command: Command) -> io::Result<Child> {
         let ended = || io::Error::other("the emulation has ended");
         let (reply, answer) = channel();
@@ -70,7 +69,6 @@ impl Drop for Keeper {
     }
 }
 
-/// The processes that the keeper's thread has started.
 struct Household {
     lifeline: Option<OwnedFd>,
     first: Pid,

@@ -172,7 +172,6 @@ impl Drop for Running {
     }
 }
 
-/// When a connection has written enough.
 #[derive(Clone, Copy)]
 pub(super) struct End {
     pub(super) bytes: u64,
@@ -206,7 +205,6 @@ pub(super) fn listen(address: SocketAddr, tcp: &KernelTcp) -> io::Result<TcpList
     Ok(socket.into())
 }
 
-/// A socket with the options of `tcp`, ready to be connected.
 pub(super) fn open(tcp: &KernelTcp) -> io::Result<OwnedFd> {
     let socket = socket(tcp)?;
     if let Some(name) = &tcp.congestion {
@@ -225,7 +223,6 @@ fn socket(tcp: &KernelTcp) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Gives a socket buffers that hold `window`.
 fn make_room(socket: &OwnedFd, window: Bytes) -> io::Result<()> {
     let wanted = window.get().saturating_mul(BUFFER_FOR_WINDOW);
     // Linux doubles the value to allow for its bookkeeping.

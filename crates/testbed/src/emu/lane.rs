@@ -15,7 +15,6 @@ use crate::scenario::LinkBetween;
 /// Segments due within this time of each other may be written as one packet.
 const CLUMP: Span = Span::from_micros(50);
 
-/// A link, and the packets in flight on it.
 pub(super) struct Lane {
     /// The node at the link's end; a host, if the link is the last of a route.
     pub(super) to: usize,

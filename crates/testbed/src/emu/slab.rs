@@ -26,7 +26,6 @@ struct Chunk {
     live: u32,
 }
 
-/// The location of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     chunk: u32,
@@ -75,7 +74,6 @@ impl Slab {
         }
     }
 
-    /// The bytes of a frame that is held or was just read.
     pub(super) fn frame(&self, slot: Slot) -> &[u8] {
         let start = slot.start as usize;
         &self.chunks[slot.chunk as usize].bytes[start..start + slot.len as usize]

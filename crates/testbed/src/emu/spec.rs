@@ -43,7 +43,6 @@ pub struct HostAddresses {
 }
 
 impl HostAddresses {
-    /// The addresses of the host with index `index`.
     pub(super) fn of(index: usize) -> HostAddresses {
         let last = u8::try_from(index + 1).expect("checked against MAX_HOSTS");
         HostAddresses {

@@ -14,7 +14,7 @@ pub(crate) const LATE_ALLOWANCE: Span = Span::from_micros(300);
 const OWN_DROP_SHARE: f64 = 1e-4;
 
 /// Drops in bursts that the emulator caused, up to this share of all queue drops, do not invalidate
-/// a run. A queue that overflows often would have dropped some of these packets anyway.
+/// a run.
 const BURST_SHARE: f64 = 0.1;
 
 /// An emulation's statistics so far.
@@ -45,15 +45,13 @@ pub struct Statistics {
     /// the emulator last found the device empty. The emulated delay starts when a packet is read.
     pub waited: Lateness,
     /// Packets that may have waited more than [`LATE_ALLOWANCE`] before the emulator read them,
-    /// reached the path in a burst for that reason, and were dropped by a queue of the path. Some
-    /// of them would have fitted if the emulator had read them in time.
+    /// reached the path in a burst for that reason, and were dropped by a queue of the path.
     pub burst_drops: u64,
     /// Limitations of this machine; each is a sentence.
     pub notices: Vec<String>,
     /// Processor time of the forwarding thread.
     pub processor: Span,
-    /// Processor time, on all processors together, spent only to keep processors awake while
-    /// packets were in flight and for a second afterwards; otherwise it would have been idle time.
+    /// Processor time, on all processors together, spent only to keep processors awake.
     pub awake: Span,
     /// Time since the start.
     pub elapsed: Span,
@@ -207,7 +205,6 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts `packets` packets that were due at `due` and handled at `now`.
     pub(super) fn count(&mut self, due: Time, now: Time, packets: u64) {
         let late = now.since(due);
         self.worst = self.worst.max(late);
@@ -322,7 +319,6 @@ mod tests {
     #[test]
     fn own_drops_are_a_share_of_the_hosts_packets_over_any_number_of_links() {
         let mut statistics = statistics();
-        // Ten links on the route: each is offered every packet.
         statistics.links = vec![statistics.links[0].clone(); 10];
         statistics.own_drops = 3;
         assert!(invalid(&statistics).contains("3 packets itself, of 20000"));

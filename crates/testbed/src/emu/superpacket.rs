@@ -111,7 +111,6 @@ impl Shape {
         sound.then_some(Shape { transport, headers, payload, segment, segments, v6, tcp })
     }
 
-    /// The size of segment `index` as a separate IP packet.
     pub(super) fn packet_bytes(&self, index: usize) -> u32 {
         let start = index * self.segment;
         (self.headers + self.segment.min(self.payload - start)) as u32

@@ -27,7 +27,7 @@ pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
 }
 
 /// Makes `command` enter the network namespace `namespace` after the fork. Also sets its hostname
-/// to `name`, which a shell shows in its prompt.
+/// to `name`.
 ///
 /// `namespace` must stay open until the command has been spawned.
 pub(super) fn enter_on_spawn(command: &mut Command, namespace: RawFd, name: &str) {
@@ -68,8 +68,8 @@ fn interface_ioctl(
 }
 
 /// Turns an open `/dev/net/tun` into the device [`DEVICE`] of the calling thread's network
-/// namespace, with super-packets (up to 64 kB that the kernel passes as one packet) in both
-/// directions. Returns the kinds of super-packets that the kernel supports.
+/// namespace, with super-packets in both directions. Returns the kinds of super-packets that the
+/// kernel supports.
 pub(super) fn make_tun(tun: BorrowedFd<'_>) -> io::Result<Offload> {
     let mut request = request(DEVICE);
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -97,12 +97,11 @@ fn offload(set: impl Fn(libc::c_uint) -> io::Result<()>) -> io::Result<Offload> 
     }
 }
 
-/// The kinds of super-packets of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offload {
     /// TSO and USO.
     TcpAndUdp,
-    /// TSO only: the kernel splits UDP super-packets before the device, which costs CPU time.
+    /// TSO only: the kernel splits UDP super-packets before the device.
     TcpOnly,
 }
 

@@ -3,7 +3,6 @@
 use super::EmulationError;
 use super::spec::EmulationSpec;
 
-/// The route between each pair of hosts, as link indices.
 #[derive(Debug)]
 pub(super) struct Ways {
     hosts: usize,
@@ -41,7 +40,6 @@ impl Ways {
         self.ways.iter().map(|links| &**links)
     }
 
-    /// The links of a route, at least one.
     pub(super) fn links(&self, way: u32) -> &[u32] {
         &self.ways[way as usize]
     }

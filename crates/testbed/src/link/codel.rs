@@ -35,7 +35,6 @@ pub(super) struct CoDelState {
     drop_next: Time,
     /// "Packets dropped since entering drop state."
     count: u32,
-    /// The count when drop state was last entered.
     last_count: u32,
     /// "Set to true if in drop state."
     dropping: bool,
@@ -49,7 +48,6 @@ pub(super) struct CoDelState {
 #[derive(Clone, Copy, Debug)]
 struct Drop {
     at: Time,
-    /// Whether this drop enters drop state.
     enters: bool,
 }
 
@@ -177,7 +175,6 @@ mod tests {
             Some((i, now >= *self.first_above.get_or_insert(now + codel.interval)))
         }
 
-        /// The indices of the dropped packets.
         fn drops(mut self) -> Vec<usize> {
             let interval = CoDel::default().interval;
             let law = |at: Time, count: u32| {

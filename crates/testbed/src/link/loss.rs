@@ -168,7 +168,6 @@ impl LossState {
 mod tests {
     use super::*;
 
-    /// The fates of `n` packets of `wire_bytes` each.
     fn fates(loss: &Loss, wire_bytes: u64, n: usize) -> Vec<bool> {
         let mut random = Random::new(11);
         let mut state = LossState::new(loss, &mut random);
@@ -179,7 +178,6 @@ mod tests {
         fates.iter().filter(|lost| **lost).count() as f64 / fates.len() as f64
     }
 
-    /// Lengths of the runs of losses.
     fn runs(fates: &[bool]) -> Vec<usize> {
         fates.split(|lost| !lost).map(<[bool]>::len).filter(|n| *n > 0).collect()
     }

@@ -343,7 +343,6 @@ mod tests {
         match fate {
             Fate::Arrives(_) => path,
             Fate::Lost => path.with_loss(Loss::Pattern([false, true, true, true].into())),
-            // The size of one packet on the wire.
             Fate::QueueFull => LinkSpec { queue: Bytes::new(1_538), ..path },
             Fate::Managed => {
                 let (target, interval) = (Span::ZERO, Span::from_nanos(1));

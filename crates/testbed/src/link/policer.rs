@@ -19,7 +19,6 @@ pub(super) struct PolicerState {
 }
 
 impl PolicerState {
-    /// Whether the policer drops a packet of `wire` bytes that arrives at `now`.
     pub(super) fn drops(&mut self, policer: &Policer, now: Time, wire: Bytes) -> bool {
         let full = self.full.max(now) + wire / policer.rate;
         if full.since(now) > policer.burst / policer.rate {
@@ -47,9 +46,7 @@ mod tests {
             (0..count).filter(passes).count()
         };
         assert_eq!(passed(0, 10, 0), 5);
-        // At twice the policer's rate every second packet passes.
         assert_eq!(passed(1_000, 20, 500), 10);
-        // After a pause a full burst passes again.
         assert_eq!(passed(100_000, 10, 0), 5);
     }
 }

@@ -21,7 +21,6 @@ pub(super) struct RateCourse {
     ramp: Option<Ramp>,
 }
 
-/// A value that changes linearly in time.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     start: Time,
@@ -71,7 +70,6 @@ impl RateCourse {
         self.rate
     }
 
-    /// Advances a rate on a ramp to its value at `now`.
     fn move_on(&mut self, now: Time) {
         if let Some(ramp) = &self.ramp {
             self.rate = Some(Rate::from_bps(ramp.value(now)));
@@ -104,7 +102,6 @@ impl Schedule {
         new_loss
     }
 
-    /// Advances a delay on a ramp to its value at `now`.
     fn move_on(&mut self, spec: &mut LinkSpec, now: Time) {
         if let Some(ramp) = &self.delay {
             spec.delay = Span::from_nanos(ramp.value(now));

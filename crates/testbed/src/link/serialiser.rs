@@ -18,17 +18,14 @@ pub(super) struct Serialiser {
     fraction: u64,
     /// The busy periods, contiguous and in order; finished ones are removed at the next packet.
     busy: VecDeque<Stretch>,
-    /// Bytes sent in all periods of `busy`.
     bytes: Bytes,
 }
 
-/// A period in which the wire is busy at one rate.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     until: Time,
     /// `None` if packets pass without serialisation, at the time `until`.
     rate: Option<Rate>,
-    /// Bytes sent in this period.
     bytes: Bytes,
 }
 

@@ -32,9 +32,6 @@ impl Loss {
     /// Parses the gaps between losses: how many packets arrive before each lost one; the trace
     /// repeats at its end. White space separates gaps; everything from `#` to the end of its line
     /// is ignored.
-    ///
-    /// # Errors
-    /// Not a number, no gap, or more than 16,777,216 packets.
     pub(crate) fn from_gaps(text: &str) -> Result<Loss, SpecError> {
         let mut pattern = Vec::new();
         for (line, content) in lines(text) {
@@ -53,7 +50,6 @@ impl Loss {
     }
 }
 
-/// The trace's lines with their numbers, without comments.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let content = |line: &'_ str| line.split('#').next().map_or(0, str::len);
     (1..).zip(text.lines()).map(move |(number, line)| (number, &line[..content(line)]))

@@ -193,7 +193,6 @@ impl Scenario {
         Ok(())
     }
 
-    /// Checks the links and returns the ends of each.
     fn check_links(&self) -> Result<BTreeSet<(usize, usize)>, Fault> {
         let nodes = self.nodes();
         let mut seen = BTreeSet::new();
@@ -224,7 +223,7 @@ impl Scenario {
         let hosts = self.hosts.len();
         // Nodes that links connect form a tree; its root is the node with the lowest index.
         let mut parents: Vec<usize> = (0..self.nodes()).collect();
-        // The root of the tree of `node`. Each lookup makes later lookups shorter.
+        // The root of the tree of `node`.
         let root = |parents: &mut Vec<usize>, mut node: usize| {
             while parents[node] != node {
                 parents[node] = parents[parents[node]];
@@ -380,7 +379,6 @@ impl Scenario {
         }
     }
 
-    /// Checks that a payload of this size fits a packet together with its headers.
     fn check_payload(&self, place: Place, flow: &str, bytes: Option<u32>, headers: u32) -> Checked {
         let most = u32::from(self.mtu).saturating_sub(headers);
         match bytes {

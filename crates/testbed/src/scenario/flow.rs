@@ -145,8 +145,7 @@ pub struct Tcp {
     pub streams: u32,
     /// How the window grows.
     pub congestion: Congestion,
-    /// The window limit of each connection, for example 64 kB on an untuned host; by default only
-    /// congestion control limits the window.
+    /// The window limit of each connection; by default only congestion control limits the window.
     pub window: Option<Bytes>,
     /// The first window, in segments.
     pub initial_window: u32,

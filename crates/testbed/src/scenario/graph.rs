@@ -59,9 +59,7 @@ pub struct Routes<'n> {
     nodes: usize,
     /// The first router: only nodes from this index on forward packets.
     first_router: usize,
-    /// The links into each node.
     into: Vec<Vec<usize>>,
-    /// For a destination, the next link at each node.
     trees: BTreeMap<usize, Vec<Option<usize>>>,
 }
 
@@ -98,7 +96,6 @@ impl<'n> Routes<'n> {
         links.iter().fold(Span::ZERO, |sum, link| sum + self.network.links[*link].link.delay)
     }
 
-    /// The links of a set route; `None` if two consecutive nodes have no link.
     fn along(&self, route: &Route) -> Option<Vec<usize>> {
         let mut at = route.from;
         let nodes = route.via.iter().chain([&route.to]);

@@ -25,13 +25,10 @@ pub struct Host {
     pub send_buffer: Bytes,
     /// The limit of a sending program.
     pub sends: Pace,
-    /// The limit of a receiving program. About the first version of RBUDP, the Quanta paper says
-    /// that "the receiving host could not keep up".
+    /// The limit of a receiving program.
     pub receives: Pace,
-    /// The time that the receiving program needs for each datagram that it sends back: "the data
-    /// receiver must frequently stop pulling packets off of the network to create and send
-    /// acknowledgement packets" (FOBS, section 3.2). With this limit, the program reads datagrams
-    /// one by one.
+    /// The time that the receiving program needs for each datagram that it sends back (FOBS,
+    /// section 3.2). With this limit, the program reads datagrams one by one.
     pub report_cost: Span,
     /// The socket's receive buffer; a datagram that does not fit is lost.
     pub socket_buffer: Bytes,
@@ -99,7 +96,6 @@ impl Host {
 }
 
 impl Pace {
-    /// Whether the pace limits anything.
     pub(crate) fn is_limited(&self) -> bool {
         self.packets.is_some() || self.rate.is_some()
     }
@@ -144,7 +140,6 @@ mod tests {
         let rate = |pace: Pace, payload, size| {
             pace.keeps_up_with(Bytes::new(payload), Bytes::new(size)).map(Rate::as_bps)
         };
-        // A payload of 2,000 bytes takes 2 ms, one of 500 bytes 1 ms.
         assert_eq!(rate(pace, 2_000, 2_000), Some(8_000_000));
         assert_eq!(rate(pace, 2_000, 2_500), Some(10_000_000));
         assert_eq!(rate(pace, 500, 500), Some(4_000_000));

@@ -45,8 +45,7 @@ pub enum Topology {
         /// From host to hub.
         access: Vec<Duplex>,
     },
-    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, …. It lets a flow over
-    /// all hops compete with flows over a single hop.
+    /// Routers `r1`, `r2`, … in a row with host `h1` at `r1`, `h2` at `r2`, ….
     ParkingLot {
         /// The number of links in the row; there is one router more.
         hops: usize,
@@ -119,7 +118,6 @@ impl Links {
         self.0.push(LinkBetween { from: to, to: from, link: link.back.clone() });
     }
 
-    /// Each of `n` hosts with its access link.
     fn accesses(&self, access: &[Duplex], n: usize) -> Vec<(usize, Duplex)> {
         let plain = [Duplex::both(LinkSpec::default())];
         let access = if access.is_empty() { &plain } else { access };

@@ -38,7 +38,6 @@ fn stream(seed: u64, kind: Stream, index: usize) -> u64 {
 }
 
 impl<'s> World<'s> {
-    /// Prepares a run of a scenario, before its first event.
     pub(super) fn new(scenario: &'s Scenario) -> Result<World<'s>, SimError> {
         let seed = scenario.seed;
         let mut fabric = Fabric::new(scenario.hosts.len());
@@ -159,7 +158,6 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// Ends a flow whose time is over.
     pub(super) fn stop(&mut self, index: usize) {
         if self.flows[index].ended.is_some() {
             return;

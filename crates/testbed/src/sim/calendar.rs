@@ -17,7 +17,6 @@ pub(super) struct Due {
     serial: u64,
 }
 
-/// The pending events.
 #[derive(Debug)]
 pub(super) struct Calendar<T> {
     heap: Vec<Entry<T>>,
@@ -48,7 +47,6 @@ impl<T: Copy> Calendar<T> {
         self.add_due(due, what);
     }
 
-    /// Adds an event with a reserved position.
     pub(super) fn add_due(&mut self, due: Due, what: T) {
         let entry = Entry { due, what };
         if core::mem::take(&mut self.vacant) {
@@ -59,7 +57,6 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
-    /// The position of the next event.
     pub(super) fn next_due(&self) -> Option<Due> {
         match self.vacant {
             false => self.heap.first().map(|entry| entry.due),
@@ -79,7 +76,6 @@ impl<T: Copy> Calendar<T> {
         Some((first.due, first.what))
     }
 
-    /// The earliest of a node's children.
     fn least_after(&self, place: usize) -> Option<(usize, Due)> {
         let from = place * BRANCHES + 1;
         let to = (from + BRANCHES).min(self.heap.len());

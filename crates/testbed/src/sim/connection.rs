@@ -81,12 +81,10 @@ impl Connection {
         Bytes::new(window) / self.sender.rtt()
     }
 
-    /// Stops sending: the flow's time is over.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Delivers a packet to the sender or the receiver.
     pub(super) fn arrive(&mut self, fabric: &mut Fabric, packet: &Packet, segment: Segment) {
         let now = fabric.now;
         if packet.corrupted {
@@ -118,7 +116,6 @@ impl Connection {
         }
     }
 
-    /// Runs the timer of the sender or the receiver.
     pub(super) fn on_wake(&mut self, fabric: &mut Fabric, end: End) {
         let wake = &mut self.wakes[end as usize];
         if *wake != fabric.now {
@@ -131,7 +128,6 @@ impl Connection {
         }
     }
 
-    /// Sends every segment that is due.
     pub(super) fn pump(&mut self, fabric: &mut Fabric) {
         if self.stopped || self.known.is_some() {
             return;

@@ -46,7 +46,6 @@ impl CopyAgent {
         }
     }
 
-    /// Stores a block, unless it is already stored.
     fn hold(&mut self, now: Time, block: Block) {
         let layout = &self.setup.layout;
         if self.blocks.insert(layout.number(block)) {
@@ -70,7 +69,6 @@ impl CopyAgent {
 }
 
 impl World<'_> {
-    /// Handles a copy's datagram that has arrived at its host.
     pub(super) fn on_block(
         &mut self,
         packet: &Packet,
@@ -140,7 +138,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Wakes a receiver's core that is due.
     pub(super) fn wake_receiver(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.fabric.now;
         let core = &mut self.receivers[index];
@@ -210,7 +207,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Handles a receiver's report that its object is complete.
     fn finish(&mut self, agent: u32) -> Result<(), SimError> {
         let Agent::Copy(copy) = &mut self.agents[agent as usize] else { return Ok(()) };
         let (come, all) = (copy.blocks.count(), copy.setup.layout.blocks());
@@ -297,7 +293,6 @@ impl World<'_> {
         core.remove_flow(copy.setup.flow);
     }
 
-    /// Returns the receiver's counters of a copy.
     pub(super) fn receiver_accounts(&self, copy: &CopyAgent) -> ReceiverAccounting {
         let core = &self.receivers[copy.receiver].core;
         let open = || core.accounting(copy.setup.flow).copied();

@@ -23,7 +23,6 @@ const TURN: Span = Span::from_micros(250);
 /// A core (protocol state machine) that is polled more often than this in one instant is stuck.
 pub(super) const MAX_POLLS: u32 = 10_000;
 
-/// The limits of a sending program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendingHost {
     pub(super) pace: Pace,
@@ -63,15 +62,11 @@ pub(super) struct InOrder {
     pub(super) next: u64,
 }
 
-/// One copy of the run.
 pub(super) struct CopyAgent {
     /// The copy's index among the agents (copies, TCP connections, UDP streams).
     pub(super) agent: u32,
-    /// The index of the copy's flow.
     pub(super) flow: usize,
-    /// The index of the receiving host.
     pub(super) host: usize,
-    /// The index of the receiver's core.
     pub(super) receiver: usize,
     pub(super) setup: Setup,
     pub(super) sender: BoxedSender,
@@ -86,9 +81,7 @@ pub(super) struct CopyAgent {
     polls: (Time, u32),
     pub(super) to_receiver: Lane,
     pub(super) to_sender: Lane,
-    /// Packet numbers that have arrived.
     pub(super) numbers: Bits,
-    /// Blocks that have arrived.
     pub(super) blocks: Bits,
     pub(super) delivered: Bytes,
     /// The receiving program's in-order buffer; `None` if blocks are stored as they arrive.
@@ -158,7 +151,6 @@ impl CopyAgent {
         }
     }
 
-    /// Stops sending: the flow's time is over.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -201,7 +193,6 @@ impl CopyAgent {
         self.pump(fabric, blocks)
     }
 
-    /// Polls the sender until it has no more output, and schedules its next wake-up.
     pub(super) fn pump(
         &mut self,
         fabric: &mut Fabric,
@@ -281,7 +272,6 @@ impl CopyAgent {
         Ok(now)
     }
 
-    /// The number of datagrams per poll.
     fn batch(&self) -> usize {
         let payload = u64::from(self.setup.layout.block_size()) + self.setup.overhead.get();
         match self.sending.pace.cost(Bytes::new(payload)).as_nanos() {
@@ -290,7 +280,6 @@ impl CopyAgent {
         }
     }
 
-    /// The card's queue and its rate.
     fn card(&self, fabric: &Fabric) -> Option<(Bytes, Rate)> {
         let link = &fabric.wires[self.sending.card? as usize].link;
         Some((link.backlog(fabric.now), link.spec().rate?))
@@ -313,7 +302,6 @@ impl CopyAgent {
         fabric.reading[host]
     }
 
-    /// The bytes that arrived and are not written yet.
     pub(super) fn unwritten(&self) -> Bytes {
         self.written.map_or(Bytes::ZERO, |written| self.delivered - written)
     }
@@ -323,7 +311,6 @@ impl CopyAgent {
     }
 }
 
-/// Whether a wake-up's time has come.
 pub(super) fn due(wake: Wake, now: Time) -> bool {
     match wake {
         Wake::Now => true,

@@ -13,10 +13,8 @@ use super::world::{Agent, World};
 use crate::scenario::Traffic;
 
 impl World<'_> {
-    /// Builds the run's outcome.
-    ///
-    /// # Errors
-    /// [`SimError::Broken`] if the accounts do not balance, or a link lost track of a packet.
+    /// Builds the run's outcome. Fails if the accounts do not balance, or a link lost track of a
+    /// packet.
     pub(super) fn outcome(&mut self) -> Result<SimOutcome, SimError> {
         let broken = |whose, what| SimError::Broken { at: self.fabric.now, whose, what };
         if let Some(link) = self.fabric.leak() {

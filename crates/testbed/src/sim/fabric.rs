@@ -16,7 +16,6 @@ use super::packet::{Body, End, Packet};
 use super::store::Store;
 use crate::link::{Fate, Link, LinkSpec};
 
-/// A link and the packets on it.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) link: Link,
@@ -61,9 +60,7 @@ pub(super) struct Message {
 /// An agent's routes, as positions in `Fabric::hops`: the first link, and the number of links.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
-    /// To the receiver.
     there: (u32, u32),
-    /// Back to the sender.
     back: (u32, u32),
 }
 
@@ -79,7 +76,6 @@ pub(super) struct Fabric {
     loose: Store<(u32, Packet)>,
     pub(super) messages: Store<Message>,
     pub(super) fares: Vec<Fares>,
-    /// Packets offered to links.
     pub(super) offered: u64,
     /// By host: until when its disk is busy reading.
     pub(super) reading: Vec<Time>,
@@ -101,7 +97,6 @@ impl Fabric {
         }
     }
 
-    /// Adds a link; returns its index.
     pub(super) fn add_link(&mut self, spec: LinkSpec, seed: u64) -> u32 {
         self.wires.push(Wire {
             link: Link::new(spec, seed),
@@ -121,7 +116,6 @@ impl Fabric {
         (start, links.len() as u32)
     }
 
-    /// Adds an agent with its routes; returns its index.
     pub(super) fn add_agent(&mut self, there: (u32, u32), back: (u32, u32)) -> u32 {
         self.ways.push(Ways { there, back });
         self.fares.push(Fares::default());
@@ -247,17 +241,14 @@ impl Fabric {
         self.wires[index as usize].active = false;
     }
 
-    /// The links of a route.
     pub(super) fn links_of(&self, (start, len): (u32, u32)) -> &[u32] {
         &self.hops[start as usize..(start + len) as usize]
     }
 
-    /// When the first packet of a link's queue leaves the link.
     pub(super) fn next_on(&self, index: u32) -> Option<Due> {
         self.wires[index as usize].flying.front().map(|(due, _)| *due)
     }
 
-    /// Takes a packet that overtook others.
     pub(super) fn take_loose(&mut self, place: u32) -> Option<Packet> {
         let (index, packet) = self.loose.take(place)?;
         let wire = &mut self.wires[index as usize];

@@ -104,7 +104,6 @@ impl Program {
         self.busy = false;
     }
 
-    /// The datagrams in its buffer and in its batch.
     pub(super) fn holds(&self) -> impl Iterator<Item = &Waiting> {
         self.waiting.iter().chain(&self.batch)
     }
@@ -147,7 +146,6 @@ mod tests {
         host.receives.packets = Some(10_000.0);
         let mut program = Program::new(&host);
         assert!(!program.is_instant());
-        // Three of five datagrams of 1,000 bytes fit into the buffer.
         let taken = (0..5).filter(|_| program.arrive(datagram())).count();
         assert_eq!(taken, 3);
         // 100 µs each: two fit into a turn.
@@ -166,7 +164,6 @@ mod tests {
         let mut program = Program::new(&host);
         assert!(!program.is_instant());
         assert!(program.arrive(datagram()) && program.arrive(datagram()));
-        // The program takes datagrams one by one.
         assert_eq!((program.begin(Time::ZERO), program.batch.len()), (Some(Span::ZERO), 1));
         program.end();
         program.report(Time::ZERO, 2);

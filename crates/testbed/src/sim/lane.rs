@@ -21,28 +21,22 @@ const AROUND: u32 = 32;
 /// One direction between the ends of a copy.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Whether only the stream is used.
     ordered: bool,
-    /// Messages sent, on either carrier.
     pub(super) sent: u64,
-    /// Messages sent on the stream.
     on_stream: u64,
     /// The position on the stream of the next message to deliver from there.
     expected: u64,
     /// Later messages of the stream that have already arrived: position on the stream, place in the
     /// fabric.
     early: BTreeMap<u64, u32>,
-    /// The numbers of the messages that were delivered.
     seen: Bits,
 }
 
 impl Lane {
-    /// Creates a lane, which uses only the stream if `ordered`.
     pub(super) fn new(ordered: bool) -> Lane {
         Lane { ordered, ..Lane::default() }
     }
 
-    /// Sends a message to the end `to` of the copy `agent`.
     pub(super) fn send(&mut self, fabric: &mut Fabric, agent: u32, to: End, outgoing: &Outgoing) {
         let mut bytes = Vec::new();
         outgoing.control.encode(&mut bytes);

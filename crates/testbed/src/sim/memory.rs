@@ -13,7 +13,6 @@ use crate::scenario::Host;
 #[derive(Debug)]
 pub(super) struct Memory {
     total: Bytes,
-    /// The memory granted to each copy.
     held: BTreeMap<u32, Bytes>,
 }
 
@@ -44,7 +43,6 @@ impl Memory {
     }
 }
 
-/// The memory that one copy holds.
 #[derive(Debug)]
 pub(super) struct Holding {
     /// Missing blocks of each chunk.
@@ -62,7 +60,6 @@ impl Holding {
         Holding { missing: missing.collect(), whole, granted }
     }
 
-    /// Records the first arrival of a block.
     pub(super) fn take(&mut self, layout: &Layout, block: Block) {
         let chunk = layout.chunk_of(block);
         let Some(missing) = self.missing.get_mut(chunk as usize) else { return };

@@ -80,7 +80,6 @@ pub fn run(scenario: &Scenario) -> Result<SimOutcome, SimError> {
     world.outcome()
 }
 
-/// An event.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// The first packet on a link arrives at the link's end.

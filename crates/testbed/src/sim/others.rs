@@ -13,7 +13,6 @@ use super::{SimError, What};
 const TURN: Span = Span::from_millis(100);
 
 impl World<'_> {
-    /// Counts a packet that has reached the end of its route.
     pub(super) fn count(&mut self, packet: &Packet) {
         let flow = &self.scenario.flows[self.flow_of(packet.agent)];
         let payload = Bytes::new(packet.bytes.saturating_sub(UDP_IP).into());

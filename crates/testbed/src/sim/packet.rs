@@ -15,9 +15,7 @@ pub(super) enum End {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    /// The agent that the packet belongs to.
     pub(super) agent: u32,
-    /// The end of the agent to which the packet goes.
     pub(super) to: End,
     /// Whether a bit was flipped on the way. The receiving end discards such a packet.
     pub(super) corrupted: bool,

@@ -9,7 +9,6 @@ use super::packet::{Body, End, Packet, UDP_IP};
 use crate::random::Random;
 use crate::scenario::Udp;
 
-/// A stream of UDP.
 #[derive(Debug)]
 pub(super) struct Plain {
     agent: u32,
@@ -53,12 +52,10 @@ impl Plain {
         }
     }
 
-    /// Stops sending: the flow's time is over.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Whether every datagram has been sent.
     pub(super) fn is_sent(&self) -> bool {
         self.left == Some(0)
     }
@@ -68,7 +65,6 @@ impl Plain {
         self.udp.rate
     }
 
-    /// Sends the first datagram now.
     pub(super) fn begin(&mut self, fabric: &mut Fabric) {
         if let Some((on, _)) = self.udp.bursts {
             self.silent_at = fabric.now + self.length(on);
@@ -76,7 +72,6 @@ impl Plain {
         self.on_wake(fabric);
     }
 
-    /// Sends the next datagram.
     pub(super) fn on_wake(&mut self, fabric: &mut Fabric) {
         if self.stopped || self.is_sent() {
             return;
@@ -95,7 +90,6 @@ impl Plain {
         fabric.calendar.add(next, What::Wake(self.agent));
     }
 
-    /// Counts a datagram that has arrived.
     pub(super) fn arrive(&mut self, now: Time, corrupted: bool) {
         if corrupted {
             self.corrupted += 1;

@@ -23,7 +23,6 @@ const SEGMENT: Bytes = Bytes::mebi(16);
 /// first grant, and the maximum amount of received data that wait for the disk.
 pub(super) const MEMORY: Bytes = Bytes::mebi(512);
 
-/// The protocol that a copy names.
 pub(super) fn row(copy: &Transfer) -> Result<&'static Row, SimError> {
     registry::find(&copy.protocol).ok_or_else(|| {
         let names: Vec<&str> = registry::all().iter().map(|row| row.name).collect();
@@ -33,9 +32,6 @@ pub(super) fn row(copy: &Transfer) -> Result<&'static Row, SimError> {
 }
 
 /// Checks that the protocol and its settings exist.
-///
-/// # Errors
-/// [`SimError::Scenario`] with the available choices.
 pub(crate) fn check(copy: &Transfer) -> Result<(), SimError> {
     settings(copy).map(drop)
 }

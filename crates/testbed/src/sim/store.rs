@@ -22,12 +22,10 @@ impl<T> Store<T> {
         (self.places.len() - 1) as u32
     }
 
-    /// The value with this number, if there is one.
     pub(super) fn at_mut(&mut self, place: u32) -> Option<&mut T> {
         self.places.get_mut(place as usize)?.as_mut()
     }
 
-    /// Removes and returns the value with this number.
     pub(super) fn take(&mut self, place: u32) -> Option<T> {
         let value = self.places.get_mut(place as usize)?.take()?;
         self.free.push(place);

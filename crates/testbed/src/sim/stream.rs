@@ -133,13 +133,11 @@ impl World<'_> {
         }
     }
 
-    /// Time of the next frame.
     fn frame_at(&self) -> Option<Time> {
         let at = self.stream.interval * u64::from(self.offered);
         (self.offered < self.stream.frames).then(|| Time::ZERO + at)
     }
 
-    /// Time of the next event.
     fn next(&self) -> Option<Time> {
         let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
         let request = self.requests.first_key_value().map(|((at, _), _)| *at);

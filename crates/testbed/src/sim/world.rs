@@ -22,7 +22,6 @@ use crate::scenario::Scenario;
 /// trips: long enough to detect activity that should have stopped.
 const LINGER: Span = Span::from_millis(50);
 
-/// The state of a run.
 pub(super) struct World<'s> {
     pub(super) scenario: &'s Scenario,
     pub(super) fabric: Fabric,
@@ -32,11 +31,9 @@ pub(super) struct World<'s> {
     pub(super) flows: Vec<FlowState>,
     /// By host: its card's links, out and in.
     pub(super) cards: Vec<Option<(u32, u32)>>,
-    /// By host: its receiving program.
     pub(super) programs: Vec<Program>,
     /// By host: the copies that drain there, to a disk or from a limited memory.
     pub(super) drains: Vec<Vec<u32>>,
-    /// By host: its memory, if it is limited.
     pub(super) memories: Vec<Option<Memory>>,
     pub(super) receivers: Vec<Core>,
     /// By host: bytes that arrived at its card, without 28 bytes of headers for each packet.
@@ -65,17 +62,14 @@ pub(super) struct Core {
     pub(super) protocol: &'static str,
     pub(super) host: usize,
     pub(super) core: BoxedReceiver,
-    /// When the core is next woken.
     pub(super) wake: Time,
     /// The time of the last wake-up, and how often the core was woken at that time.
     pub(super) polls: (Time, u32),
     /// Bytes of this core's copies that arrived, counted like `World::arrived`.
     pub(super) own: Bytes,
-    /// Whether the core gets reports of other traffic.
     pub(super) gets_reports: bool,
 }
 
-/// A flow of the scenario.
 pub(super) struct FlowState {
     pub(super) agents: Vec<u32>,
     /// The flow's routes, there and back, each as a range in the fabric's `hops`: start and length.
@@ -85,10 +79,8 @@ pub(super) struct FlowState {
     pub(super) random: Random,
     /// Unfinished agents, plus short TCP connections (mice) that have not started.
     pub(super) busy: usize,
-    /// Mice that have not started.
     pub(super) mice: u32,
     pub(super) can_end: bool,
-    /// When the flow ended.
     pub(super) ended: Option<Time>,
     /// How much had arrived at the end, if the flow ended because its time was over.
     pub(super) delivered: Option<Bytes>,
@@ -151,7 +143,6 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Handles a packet that has reached the end of a link.
     fn arrive(&mut self, packet: Packet) -> Result<(), SimError> {
         let Some(packet) = self.fabric.forward(packet) else { return Ok(()) };
         self.count(&packet);
@@ -245,7 +236,6 @@ impl World<'_> {
         }
     }
 
-    /// Adds the next point to each series.
     fn sample(&mut self) {
         let Some(interval) = self.scenario.record.interval else { return };
         for index in 0..self.flows.len() {
@@ -295,7 +285,6 @@ impl World<'_> {
         point
     }
 
-    /// Delivers a control packet to the sender or the receiver of a copy.
     fn on_control(
         &mut self,
         packet: &Packet,

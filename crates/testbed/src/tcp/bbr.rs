@@ -46,7 +46,6 @@ pub(super) struct Sample {
     pub(super) before: u64,
 }
 
-/// BBR's input from an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
     pub(super) arrived: u32,
@@ -60,7 +59,6 @@ pub(super) struct Acked {
     pub(super) in_recovery: bool,
 }
 
-/// BBR's model of the path.
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
     mode: Mode,

@@ -17,7 +17,6 @@ const REORDERING: u32 = 3;
 /// A segment that was sent and is above the cumulative acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// The time of its last transmission.
     at: Time,
     sacked: bool,
     lost: bool,
@@ -59,7 +58,6 @@ pub(super) struct Board {
     mark: Mark,
 }
 
-/// Changes by one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
     /// Segments newly known to have arrived.
@@ -75,12 +73,10 @@ pub(super) struct Change {
 }
 
 impl Board {
-    /// The first unacknowledged segment.
     pub(super) fn first(&self) -> u32 {
         self.first
     }
 
-    /// The next new segment.
     pub(super) fn next(&self) -> u32 {
         self.first + self.sent.len() as u32
     }
@@ -95,7 +91,6 @@ impl Board {
         self.flight() - self.sacked - self.lost + self.again
     }
 
-    /// Segments known to have arrived.
     pub(super) fn delivered(&self) -> u64 {
         self.mark.delivered
     }

@@ -28,7 +28,6 @@ const LEAST_EVERY: u32 = 2;
 /// Represents no growth: this many windows of arrivals per increment.
 const HARDLY: u32 = 100;
 
-/// The state between two losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cubic {
     /// The window at the last reduction, lowered by fast convergence; zero before the first
@@ -39,7 +38,6 @@ pub(super) struct Cubic {
     every: u32,
     /// The window at the last update.
     seen: u32,
-    /// The time of the last update.
     looked: Time,
     /// Arrivals in this epoch that the estimate of Reno's window has not used.
     arrived: u32,
@@ -52,7 +50,6 @@ struct Epoch {
     origin: u32,
     /// The time from `began` to the plateau, in seconds.
     k: f64,
-    /// The estimate of Reno's window.
     reno: u32,
 }
 
@@ -116,7 +113,6 @@ impl Cubic {
         }
     }
 
-    /// Reduces the window after a loss; returns the new window.
     pub(super) fn on_loss(&mut self, window: u32) -> u32 {
         // RFC 9438, 4.7, fast convergence.
         self.max = match window < self.max {
@@ -139,7 +135,6 @@ impl Cubic {
 mod tests {
     use super::*;
 
-    /// A window driven by arrivals.
     struct Follower {
         cubic: Cubic,
         window: u32,
@@ -201,7 +196,6 @@ mod tests {
         // round trip (1 ms).
         assert!(windows[0] == 15 && windows[4] <= 18, "{windows:?}");
         assert!(windows[5..36].iter().all(|window| *window == windows[4]), "{windows:?}");
-        // Then the window catches up with Reno's growth.
         assert!(windows[59] > 30, "{windows:?}");
     }
 

@@ -18,7 +18,6 @@ const COVERED: Span = Span::from_millis(1);
 /// Number of round-trip samples in a round after which the second sign counts.
 const SAMPLES: u32 = 8;
 
-/// The detector's state in slow start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HyStart {
     round_end: u32,

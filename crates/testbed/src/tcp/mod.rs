@@ -53,20 +53,16 @@ pub(crate) const HEADERS: u32 = 52;
 /// Sack runs per acknowledgement that fit next to timestamps (RFC 2018, section 3).
 const SACK_RUNS: usize = 3;
 
-/// A message between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     /// Opens a connection.
     Syn,
     /// Answers a SYN.
     SynAck,
-    /// Carries data.
     Data(Data),
-    /// Acknowledges data.
     Ack(Ack),
 }
 
-/// A data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Data {
     /// Its number, from 0.
@@ -75,7 +71,6 @@ pub(crate) struct Data {
     pub sent: Time,
 }
 
-/// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
     /// All segments below this number have arrived.

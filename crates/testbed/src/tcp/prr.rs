@@ -1,7 +1,6 @@
 //! Proportional rate reduction (RFC 6937, with the choice of bound from RFC 9937): the number of
 //! segments that may be sent after each acknowledgement during recovery.
 
-/// One recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduction {
     /// The flight size (segments in transit) at the recovery's start, and the flight size to reach
@@ -41,7 +40,6 @@ impl Reduction {
         }
     }
 
-    /// Whether another segment may be sent.
     pub(super) fn allows(&self) -> bool {
         self.allowance > 0
     }

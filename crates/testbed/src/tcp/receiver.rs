@@ -13,15 +13,12 @@ const QUICK: u32 = 16;
 /// A receiver's counters, in segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceiverCounts {
-    /// Segments that arrived.
     pub received: u64,
     /// New segments, a part of `received`.
     pub distinct: u64,
-    /// Acknowledgements sent.
     pub acks: u64,
 }
 
-/// The receiving end of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     come: RangeSet,
@@ -39,12 +36,10 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver before the first segment.
     pub(crate) fn new() -> Receiver {
         Receiver::default()
     }
 
-    /// The counters so far.
     pub(crate) fn counts(&self) -> &ReceiverCounts {
         &self.counts
     }
@@ -54,7 +49,6 @@ impl Receiver {
         self.next
     }
 
-    /// Processes a data segment.
     pub(crate) fn on_data(&mut self, now: Time, data: &Data) {
         self.counts.received += 1;
         let number = u64::from(data.number);

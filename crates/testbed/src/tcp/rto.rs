@@ -10,7 +10,6 @@ const MIN_VARIATION: Span = Span::from_millis(200);
 /// RFC 6298, 2.5: a maximum of at least 60 s is allowed; Linux uses 120 s.
 const MAX: Span = Span::from_secs(120);
 
-/// The estimate behind the retransmission timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rto {
     /// The smoothed round-trip time and its variation; `None` before the first sample.
@@ -24,7 +23,6 @@ impl Rto {
         Rto { estimate: None, min_rtt: Span::MAX, backoff: 0 }
     }
 
-    /// Adds a round-trip sample.
     pub(super) fn sample(&mut self, rtt: Span) {
         self.min_rtt = self.min_rtt.min(rtt);
         self.estimate = Some(match self.estimate {
@@ -42,7 +40,6 @@ impl Rto {
         self.estimate.map_or(INITIAL, |(smoothed, _)| smoothed)
     }
 
-    /// The current timeout.
     pub(super) fn timeout(&self) -> Span {
         let base = self
             .estimate

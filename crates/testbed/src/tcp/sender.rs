@@ -19,7 +19,6 @@ const MIN_PROBE: Span = Span::from_millis(2);
 /// A sender's counters. `sent`, `first` and `lost` count segments with data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SenderCounts {
-    /// Sent in all.
     pub sent: u64,
     /// Sent for the first time.
     pub first: u64,
@@ -42,7 +41,6 @@ enum State {
     Loss(u32),
 }
 
-/// The sending end of a connection.
 #[derive(Debug)]
 pub(crate) struct Sender {
     state: State,
@@ -97,22 +95,18 @@ impl Sender {
         }
     }
 
-    /// The counters so far.
     pub(crate) fn counts(&self) -> &SenderCounts {
         &self.counts
     }
 
-    /// Whether everything has been acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.total.is_some_and(|total| self.board.first() >= total)
     }
 
-    /// The window in segments.
     pub(crate) fn window(&self) -> u32 {
         self.window.size().min(self.limit)
     }
 
-    /// The smoothed round-trip time.
     pub(crate) fn rtt(&self) -> Span {
         self.rto.smoothed()
     }
@@ -130,7 +124,6 @@ impl Sender {
         }
     }
 
-    /// Processes an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack) {
         let (flight, was_limited) = (self.board.flight(), self.limited);
         let pipe = self.board.pipe();
@@ -215,7 +208,6 @@ impl Sender {
         self.probe = Some(at).filter(|at| useful && self.deadline.is_none_or(|end| *at < end));
     }
 
-    /// The next wake-up if nothing arrives before.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         match self.state {
             State::Opening(at) => Some(at),
@@ -227,7 +219,6 @@ impl Sender {
         }
     }
 
-    /// The next segment to send now, if any.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Segment> {
         if let State::Opening(at) = self.state {
             return self.open(now, at);
@@ -268,7 +259,6 @@ impl Sender {
         Some(self.send(now, next))
     }
 
-    /// Whether pacing delays the next segment.
     fn is_paced(&mut self, now: Time) -> bool {
         let Some(bbr) = self.window.bbr().filter(|bbr| bbr.pace().is_some()) else { return false };
         let (next, left, waits) = &mut self.paced;

@@ -28,7 +28,6 @@ struct Pair {
     receiver: Receiver,
     there: VecDeque<(Time, Segment)>,
     back: VecDeque<(Time, Segment)>,
-    /// Times and numbers of the segments sent.
     log: Vec<(Time, u32)>,
     /// Whether a data segment is lost, by its position among all transmissions (from 0) and by its
     /// number.
@@ -48,7 +47,6 @@ impl Pair {
         }
     }
 
-    /// Sends the segments that are due.
     fn pump(&mut self) {
         while let Some(segment) = self.sender.poll(self.now) {
             if let Segment::Data(data) = segment {

@@ -38,7 +38,6 @@ pub(super) struct Acked {
 }
 
 impl Window {
-    /// A window of `initial` segments.
     pub(super) fn new(congestion: Congestion, initial: u32) -> Window {
         let growth = match congestion {
             Congestion::NewReno => Growth::NewReno,
@@ -48,12 +47,10 @@ impl Window {
         Window { size: initial.max(1), count: 0, threshold: u32::MAX, growth }
     }
 
-    /// The window in segments.
     pub(super) fn size(&self) -> u32 {
         self.size
     }
 
-    /// Whether the window is below the threshold.
     pub(super) fn is_slow_start(&self) -> bool {
         self.size < self.threshold
     }
@@ -63,7 +60,6 @@ impl Window {
         if let Growth::Bbr(bbr) = &self.growth { Some(bbr) } else { None }
     }
 
-    /// Passes an acknowledgement to BBR, if it is used.
     pub(super) fn on_bbr_ack(&mut self, now: Time, acked: &bbr::Acked) {
         if let Growth::Bbr(bbr) = &mut self.growth {
             bbr.on_ack(now, acked);

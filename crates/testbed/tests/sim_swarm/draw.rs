@@ -13,9 +13,7 @@ use longhaul_testbed::random::Random;
 /// The longest wait of any copy: a control stream retransmits after at most 4 s, and a sender
 /// pauses after 3 s without a message.
 const SESSION: Span = Span::from_secs(4);
-/// The timer of each protocol, if the timer is not a setting. When the timer expires, RBUDP repeats
-/// DONE, and NETBLT repeats a buffer request. SABUL and Tsunami count everything in flight as lost.
-/// FOBS sends an acknowledgement, and GTP repeats a request to a silent sender.
+/// The timer of each protocol, if the timer is not a setting.
 const OWN: [(&str, Span); 8] = [
     ("rbudp", Span::from_secs(2)),
     ("netblt", Span::from_secs(2)),
@@ -38,9 +36,7 @@ pub(crate) struct Case {
     pub(crate) wild: bool,
 }
 
-/// A link with faults.
 struct Path {
-    /// The link's keys in the scenario file.
     link: String,
     mbps: u64,
     delay: Span,
@@ -57,7 +53,6 @@ struct Network {
     hops: u32,
 }
 
-/// The inputs of a run's time limit.
 struct Bounds {
     bytes: u64,
     flows: u64,
@@ -71,7 +66,6 @@ fn one_of<'a, T>(random: &mut Random, choices: &'a [T]) -> &'a T {
     &choices[random.below(choices.len() as u64) as usize]
 }
 
-/// Draws the scenario for a seed.
 pub(crate) fn case(row: &Row, seed: u64) -> Case {
     let mut random = Random::new(seed);
     let mut text = format!("seed = {seed}\ntime-limit = \"20m\"\n");
@@ -115,7 +109,6 @@ pub(crate) fn case(row: &Row, seed: u64) -> Case {
     Case { text, most, stall, wild }
 }
 
-/// Draws a link with constant faults and some temporary ones.
 fn path(random: &mut Random) -> Path {
     let mbps = *one_of(random, &[5, 20, 100, 400]);
     let delay = Span::from_micros(*one_of(random, &[50, 1_000, 10_000, 60_000]));
@@ -186,7 +179,6 @@ fn changes(random: &mut Random, link: &mut String, mbps: u64, micros: u64) -> (S
     }
 }
 
-/// Draws a network around `path`; writes its tables.
 fn network(random: &mut Random, text: &mut String, path: &Path) -> Network {
     let (link, mbps) = (&path.link, path.mbps);
     let delay = one_of(random, &["10us", "500us", "3ms"]);
@@ -299,7 +291,6 @@ fn host(random: &mut Random, text: &mut String, name: &str, mbps: u64) -> (u64, 
     (least, disk)
 }
 
-/// Draws a copy's size, start, rate and segment.
 fn copy(random: &mut Random, text: &mut String, bounds: &mut Bounds) {
     let size = *one_of(random, &[1, 1_440, 1_441, 100_001, 1_000_000, 3_000_000]);
     bounds.bytes += size;
@@ -355,7 +346,6 @@ fn extreme(random: &mut Random, option: &ProtocolOption) -> f64 {
     of_kind(option, *one_of(random, &[option.least, option.most, middle]))
 }
 
-/// Draws cross traffic: TCP, mice, UDP.
 fn cross_traffic(
     random: &mut Random,
     text: &mut String,

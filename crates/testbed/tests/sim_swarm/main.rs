@@ -27,7 +27,6 @@ use draw::Case;
 const RUNS: u64 = 100;
 /// Repeats one run: `SWARM=PROTOCOL:SEED`.
 const ONE: &str = "SWARM";
-/// Sets the number of scenarios for each protocol.
 const MANY: &str = "SWARM_RUNS";
 
 /// A case with a known weakness, which gets five times the usual limit. The path has 10 % loss, a
@@ -36,7 +35,6 @@ const MANY: &str = "SWARM_RUNS";
 /// 416 s.
 const SLOW: (&str, u64) = ("rbudp", 60);
 
-/// Runs a case and checks it.
 fn judge(row: &Row, seed: u64, case: &Case) -> Result<SimOutcome, String> {
     let scenario = Scenario::parse("swarm", &case.text, &Reading::PLAIN)
         .map_err(|error| format!("no scenario: {error}"))?;
@@ -83,7 +81,6 @@ impl Replay<'_> {
     }
 }
 
-/// Parses `PROTOCOL:SEED`.
 fn one(named: &str) -> (&'static Row, u64) {
     let (name, seed) = named.split_once(':').expect("PROTOCOL:SEED");
     (find(name).expect("a protocol"), seed.parse().expect("a seed"))
@@ -145,7 +142,6 @@ fn every_protocol_brings_every_object_over_every_path() {
     }
 }
 
-/// Runs all protocols in parallel, each over a new path per run.
 fn check_all() {
     let runs = std::env::var(MANY).map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
     let all_of = |row: &Row| {
@@ -217,7 +213,6 @@ fn models(link: &LinkSpec) -> [(&'static str, bool); 16] {
     ]
 }
 
-/// A change, as a row of [`models`].
 fn change(change: &Change) -> &'static str {
     match change {
         Change::Rate(_) => "another rate",

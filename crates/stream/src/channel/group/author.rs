@@ -25,14 +25,12 @@ impl Author {
         Author(Key::new(HMAC_SHA256, &[secret; 32]))
     }
 
-    /// Returns the code of `message`.
     pub(super) fn code(&self, message: &[u8]) -> [u8; CODE] {
         let signed = sign(&self.0, message);
         let code = signed.as_ref().first_chunk();
         *code.expect("SHA-256 is longer")
     }
 
-    /// Returns whether this author made `code` for `message`.
     pub(super) fn made(&self, message: &[u8], code: &[u8; CODE]) -> bool {
         verify_slices_are_equal(&self.code(message), code).is_ok()
     }

@@ -42,7 +42,6 @@ const SPEAKING: u32 = MAX_SENDERS / 2 - 1;
 /// its turn.
 const TURN: usize = 64;
 
-/// A member that sends.
 pub(super) struct Sender {
     author: Author,
     origin: u64,
@@ -60,7 +59,6 @@ impl Sender {
         Sender { author, origin, taken, dropped, lost }
     }
 
-    /// Returns how many messages were lost, or dropped for lack of memory.
     pub(super) fn dropped(&self) -> u64 {
         let (now, before) = self.lost.get();
         self.dropped.get().saturating_add(now).saturating_add(before)
@@ -70,7 +68,6 @@ impl Sender {
 pub(crate) struct Bridge {
     group: Group,
     state: RefCell<State>,
-    /// The number of the current epoch.
     epochs: watch::Sender<u64>,
     /// Notifies that `due` has changed.
     ended: Notify,
@@ -80,7 +77,6 @@ struct State {
     epoch: Epoch,
     /// The number for the next sender of the epoch. No number is used twice.
     next: u32,
-    /// The current number of sending members.
     speaking: u32,
     /// The senders of the current and the previous epoch, by epoch and number.
     senders: BTreeMap<(u64, u32), Rc<Sender>>,
@@ -109,15 +105,11 @@ impl Bridge {
         Bridge { group, state: RefCell::new(state), epochs, ended }
     }
 
-    /// Returns a receiver of the number of each new epoch.
     pub(super) fn epochs(&self) -> watch::Receiver<u64> {
         self.epochs.subscribe()
     }
 
     /// Adds a member. `sender` is the state of a member that sends.
-    ///
-    /// # Errors
-    /// The limit of senders is reached.
     pub(super) fn admit(self: &Rc<Self>, sender: Option<Sender>) -> Result<Member, Error> {
         let mut state = self.state.borrow_mut();
         if sender.is_some() {
@@ -152,7 +144,6 @@ impl Bridge {
         self.ended.notify_one();
     }
 
-    /// Completes when a new epoch is due.
     async fn due(&self) {
         loop {
             let due = self.state.borrow().due;
@@ -221,7 +212,6 @@ impl Member {
         state.epoch.for_sender(group, number, sender.origin)
     }
 
-    /// Records that the member has said goodbye.
     pub(super) fn leave(&self) {
         self.has_left.set(true);
     }
@@ -250,9 +240,6 @@ pub(super) struct Running {
 
 impl Running {
     /// Joins the group of `bridge` for the room `name`; `me` is the id of this server.
-    ///
-    /// # Errors
-    /// The group cannot be joined, or a limit of rooms is reached.
     pub(super) fn new(
         bridge: Rc<Bridge>,
         rooms: &Rc<Rooms>,
@@ -314,7 +301,7 @@ impl Running {
         }
     }
 
-    /// Handles up to [`TURN`] waiting datagrams. `bytes` has room for the longest.
+    /// Handles up to [`TURN`] waiting datagrams.
     fn hear(&mut self, ears: &mut Ears, via: u64, bytes: &mut [u8]) {
         let mut received = Vec::new();
         for _ in 0..TURN {

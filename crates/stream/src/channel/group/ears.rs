@@ -18,7 +18,6 @@ const EARLY: usize = 64;
 /// Maximum content of a datagram in bytes.
 const MOST: usize = u16::MAX as usize;
 
-/// A received message.
 #[derive(Debug)]
 pub(super) struct Received {
     /// The epoch of the message, and its sender in that epoch.
@@ -47,14 +46,12 @@ impl Known {
     }
 }
 
-/// The receiver of a group's messages.
 pub(super) struct Ears {
     now: Known,
     before: Option<(Known, Time)>,
     /// This end's sender number: datagrams of this sender are ignored. `None` for a subscriber.
     own: Option<u32>,
-    /// Datagrams of unknown flows, with their arrival times. They may belong to an epoch whose key
-    /// has not arrived yet.
+    /// Datagrams of unknown flows, with their arrival times.
     early: VecDeque<(Time, Vec<u8>)>,
     /// Lost messages of earlier epochs.
     lost: u64,
@@ -95,8 +92,7 @@ impl Ears {
         }
     }
 
-    /// Handles a datagram, and appends the messages that it completes to `out`. Forged and repeated
-    /// datagrams complete no message.
+    /// Handles a datagram, and appends the messages that it completes to `out`.
     pub(super) fn take(&mut self, now: Time, datagram: &[u8], out: &mut Vec<Received>) {
         let Some(header) = Header::decode(datagram) else { return };
         if header.kind != Kind::Data {
@@ -132,12 +128,10 @@ impl Ears {
         }
     }
 
-    /// Returns the number of lost messages so far.
     pub(super) fn lost(&self) -> u64 {
         self.lost.saturating_add(self.now.senders.lost())
     }
 
-    /// Returns the number of lost messages of one sender in the current epoch.
     pub(super) fn lost_of(&self, sender: u32) -> u64 {
         self.now.senders.lost_of(sender)
     }
@@ -147,7 +141,6 @@ impl Ears {
         self.early.len()
     }
 
-    /// Returns the bytes of memory that incomplete messages take.
     pub(super) fn held(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |(known, _)| known.senders.held());
         self.now.senders.held() + before

@@ -50,7 +50,6 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
-    /// Creates an epoch with a random key.
     pub(super) fn new(number: u64, suite: Suite) -> Epoch {
         let mut key = [0; 32];
         rand::fill(&mut key).expect("the system has randomness");
@@ -61,7 +60,6 @@ impl Epoch {
         self.suite
     }
 
-    /// Returns the sender of the flow; `None` if the flow does not belong to this epoch.
     pub(super) fn sender(&self, flow: FlowId) -> Option<u32> {
         Some(flow.0.wrapping_sub(self.flow)).filter(|sender| *sender < MAX_SENDERS)
     }
@@ -78,8 +76,7 @@ impl Epoch {
         self.of(sender).keys().receiving_end().data
     }
 
-    /// Returns the message for a subscriber, with the epoch's key. The subscriber derives the key
-    /// of each sender's flow.
+    /// Returns the message for a subscriber, with the epoch's key.
     pub(super) fn for_subscriber(&self, group: &multicast::Group) -> Group {
         let key = self.key.to_vec();
         Group { epoch: self.number, flow: self.flow, key, ..described(group, self.suite) }
@@ -115,7 +112,6 @@ pub fn address(group: &Group) -> Result<SocketAddr, Error> {
     Described::read(group).map(|described| described.address.address())
 }
 
-/// A group as a server describes it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Described {
     pub(super) address: GroupAddress,
@@ -126,7 +122,6 @@ pub(super) struct Described {
 }
 
 impl Described {
-    /// Validates a server's description of a group.
     pub(super) fn read(group: &Group) -> Result<Described, Error> {
         let wrong = |what: String| {
             Error::new(Kind::Usage, format!("the server's group is invalid: {what}"))
@@ -153,7 +148,6 @@ impl Described {
         FlowKey { epoch, flow, suite, key }
     }
 
-    /// Returns the group for use through `interface`.
     pub(super) fn through(&self, interface: Option<u32>) -> multicast::Group {
         multicast::Group { address: self.address, interface, hops: self.hops }
     }

@@ -38,10 +38,6 @@ impl Channels {
         Ok(running.run())
     }
 
-    /// Returns the multicast group of a room.
-    ///
-    /// # Errors
-    /// The room has no group.
     pub(in crate::channel) fn group(&self, name: &Key) -> Result<Rc<Bridge>, Error> {
         self.bridges.borrow().get(name).cloned().ok_or_else(|| {
             let what = format!("the room '{name}' has no multicast group at this server");
@@ -116,7 +112,6 @@ impl Bridge {
     }
 }
 
-/// Sends the last message of each key that `keys` includes.
 async fn last_of(seat: &Seat, keys: Prefix, writer: &mut FrameWriter) -> Result<(), Error> {
     let mut cursor = seat.room.read(|log| Cursor::new(log, Mode::Reliable, keys, 0));
     let end = cursor.position();

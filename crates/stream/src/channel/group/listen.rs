@@ -28,10 +28,8 @@ use crate::channel::stamp;
 use crate::channel::subscribe::{Control, Item};
 use crate::link::{LeastRtt, Link};
 
-/// A group and its current keys.
 type Place = (Group, Epoch);
 
-/// Data that the task of the session and the task of the group share.
 struct Shared<'a> {
     control: &'a Control,
     seen: RefCell<Seen>,

@@ -143,7 +143,6 @@ impl Control {
         }
     }
 
-    /// Switches to a new key, or to another group.
     fn move_to(
         &self,
         place: Place,

@@ -14,7 +14,6 @@ use crate::channel::outbound::{Sending, WAIT};
 /// Delay before a sender uses a new key, so that the other members have the key first.
 const SWITCH: Span = Span::from_millis(200);
 
-/// A sender to a group.
 pub(super) struct Voice {
     to: SocketAddr,
     cutter: Cutter,
@@ -28,8 +27,6 @@ pub(super) struct Voice {
 }
 
 impl Voice {
-    /// Creates a sender to the group `to`, with at most `size` bytes of UDP payload in a
-    /// datagram.
     pub(super) fn new(
         to: SocketAddr,
         size: u16,
@@ -96,7 +93,6 @@ impl Voice {
         std::mem::take(&mut self.sent)
     }
 
-    /// Returns when [`Voice::flush`] is due.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
         self.cutter.next_wakeup()
     }

@@ -23,7 +23,6 @@ use crate::random::Random;
 use crate::scenario::{Amount, Flow, Scenario, Strategy, Traffic, Transfer};
 use crate::sim::check_copy;
 
-/// The variable with the program's configuration folder.
 pub(super) const CONFIG: &str = "LONGHAUL_CONFIG_DIR";
 /// The `--memory` of clients, and of servers without a limit in the scenario: enough for an object
 /// in one segment.
@@ -35,7 +34,6 @@ pub(super) const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How often to check for the end of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Identities, objects, folders and servers of a run.
 pub(super) struct Copies {
     // Drop order: servers end before their folders are removed.
     servers: BTreeMap<usize, Server>,
@@ -54,7 +52,7 @@ pub(super) struct Kept(pub(super) Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // The program may have ended already; then there is nothing to kill.
+        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -112,7 +110,6 @@ impl Copies {
         self.scratch.path().join("client")
     }
 
-    /// Starts a server on `host`, and waits until it is ready.
     fn serve(
         &self,
         emulation: &Emulation,
@@ -155,7 +152,6 @@ impl Copies {
         }
     }
 
-    /// Runs the copy of a flow to its end, until the flow's time is over, or until the run stops.
     pub(super) fn run(
         &self,
         run: &Run<'_>,
@@ -292,7 +288,6 @@ fn narrowest(scenario: &Scenario, flow: &Flow, own: Option<Rate>) -> Option<Rate
     links.chain(cards).chain(own).min()
 }
 
-/// Writes incompressible bytes.
 fn make_object(path: &Path, size: Bytes, stop: &Stop) -> io::Result<()> {
     let mut random = Random::new(7);
     let piece: Vec<u8> = (0..1 << 17).flat_map(|_| random.bits().to_le_bytes()).collect();
@@ -427,7 +422,6 @@ mod tests {
         let copy = r#"{ from = "a", to = "b", protocol = "rbudp", size = 1000 }"#;
         assert_eq!(words("nic = \"1G\"", copy), "");
         assert_eq!(words("sends-rate = \"5M\"", copy), "--bwlimit 5000000bit");
-        // 1000 packets a second of 1472 bytes each.
         assert_eq!(words("sends-packets = 1000", copy), "--bwlimit 11776000bit");
         assert_eq!(words("sends-rate = \"5M\"", &format!("{copy}, {copy}")), "");
     }

@@ -17,8 +17,7 @@ pub(super) struct CopyEvents {
 }
 
 impl CopyEvents {
-    /// Processes a line that arrived `at` after the copy's start; ignores lines that are not
-    /// events.
+    /// Processes a line that arrived `at` after the copy's start.
     pub(super) fn take(&mut self, line: &str, at: Span) {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         match event["event"].as_str() {

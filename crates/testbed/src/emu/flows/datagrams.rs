@@ -15,7 +15,6 @@ use crate::link::UDP_IP;
 use crate::random::Random;
 use crate::scenario::{Amount, Udp};
 
-/// The requested receive buffer in bytes.
 const BUFFER: usize = 8 << 20;
 /// The receiver's polling interval. After the sender has ended, the receiver counts until no
 /// datagram has arrived for a round trip plus twice this interval.
@@ -23,7 +22,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of datagrams before the sender checks whether the flow has ended.
 const TURN: u32 = 64;
 
-/// Counters of the receiver.
 #[derive(Default)]
 struct Came {
     datagrams: u64,

@@ -21,7 +21,6 @@ const MOST_AT_ONCE: usize = 256;
 /// How often to check for the end of a run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Parameters and counters that a flow's mice share.
 struct Nest<'r> {
     run: &'r Run<'r>,
     tcp: KernelTcp,

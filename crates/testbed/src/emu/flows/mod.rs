@@ -57,7 +57,6 @@ impl Stop {
         bell.notify_all();
     }
 
-    /// Whether the stop was signalled.
     pub(crate) fn is_stopped(&self) -> bool {
         self.said.load(Ordering::Relaxed)
     }
@@ -91,10 +90,8 @@ pub struct Flows<'e> {
 struct Run<'e> {
     emulation: &'e Emulation,
     scenario: &'e Scenario,
-    /// The flow's index in the scenario.
     place: usize,
     flow: &'e Flow,
-    /// When the scenario started.
     began: Instant,
     stop: &'e Stop,
 }
@@ -191,7 +188,6 @@ impl Run<'_> {
         self.began + duration(self.flow.start.since(Time::ZERO))
     }
 
-    /// When the flow's time ends, if it has a duration.
     fn over(&self) -> Option<Instant> {
         match self.flow.amount {
             Amount::Lasts(span) => Some(self.start() + duration(span)),

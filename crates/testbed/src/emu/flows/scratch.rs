@@ -24,7 +24,6 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
 done
 "#;
 
-/// The folder, and the shell that runs [`SWEEP`].
 pub(super) struct Scratch {
     // On a normal exit the sweeper removes the folder; the drop of this field removes what is left.
     folder: TempDir,
@@ -76,7 +75,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Bytes that can be written below `place`.
 fn room(place: &Path) -> u64 {
     rustix::fs::statvfs(place).map_or(0, |free| free.f_bavail.saturating_mul(free.f_frsize))
 }

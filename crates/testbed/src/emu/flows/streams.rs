@@ -92,7 +92,6 @@ fn start(
     emulation.start_tcp(tcp).map_err(|error: EmulationError| error.to_string())
 }
 
-/// Sets the TCP buffer limits of the calling thread's host to [`LARGEST_BUFFER`].
 fn widen() -> io::Result<()> {
     for buffer in ["tcp_wmem", "tcp_rmem"] {
         fs::write(format!("/proc/sys/net/ipv4/{buffer}"), LARGEST_BUFFER)?;
@@ -100,7 +99,6 @@ fn widen() -> io::Result<()> {
     Ok(())
 }
 
-/// The kernel's name for a congestion control.
 pub(super) fn kernels_name(congestion: Congestion) -> &'static str {
     match congestion {
         Congestion::NewReno => "reno",
@@ -109,7 +107,6 @@ pub(super) fn kernels_name(congestion: Congestion) -> &'static str {
     }
 }
 
-/// Whether the kernel provides a congestion control.
 pub(super) fn knows(name: &str) -> bool {
     const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = fs::read_to_string(AVAILABLE).unwrap_or_default();

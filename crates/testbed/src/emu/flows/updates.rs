@@ -31,7 +31,6 @@ const PORT: u16 = 7_717;
 /// The text of test updates, which are not counted.
 const HELLO: &str = "hello";
 
-/// The received texts, with their arrival times.
 type Arrivals = Receiver<(String, Instant)>;
 
 /// Runs updates in real time, over a channel of `binary` or over the kernel's TCP. A delay is
@@ -84,7 +83,6 @@ pub fn run(run: &UpdatesRun, binary: &Path) -> Result<UpdatesOutcome, EmulationE
     }
 }
 
-/// Writes each update at its time, and records arrivals.
 fn feed(
     run: &UpdatesRun,
     out: &mut (impl Write + Send),
@@ -110,7 +108,6 @@ fn feed(
         while left > 0 {
             let wait = last.saturating_duration_since(Instant::now()) + SILENCE;
             let Ok((text, arrived)) = came.recv_timeout(wait) else { break };
-            // Test updates that opened the channel are not counted.
             let Ok(number) = text.parse::<u32>() else { continue };
             let Some(seen @ false) = seen.get_mut(number as usize) else { continue };
             *seen = true;
@@ -219,7 +216,6 @@ impl<'e> Channel<'e> {
     }
 }
 
-/// Passes on the texts of messages, with their arrival times.
 fn listen(said: &Receiver<String>, arrived: &Sender<(String, Instant)>) {
     for line in said {
         let now = Instant::now();

@@ -22,7 +22,6 @@ const MAX_TEXT: usize = 4_096;
 
 const CONGESTION: [(&str, Congestion); 3] =
     [("newreno", Congestion::NewReno), ("cubic", Congestion::Cubic), ("bbr", Congestion::Bbr)];
-/// How a receiving program stores payloads.
 const STRATEGY: [(&str, Strategy); 3] =
     [("naive", Strategy::Naive), ("scatter", Strategy::Scatter), ("fake", Strategy::Fake)];
 
@@ -99,7 +98,6 @@ struct Ends<'h> {
     varied: &'h str,
 }
 
-/// The hosts of each flow of an entry.
 fn ends<'h>(
     entry: &Section<'_>,
     carrier: &str,
@@ -217,7 +215,6 @@ fn protocol(entry: &Section<'_>) -> Result<Transfer, FileError> {
     })
 }
 
-/// The protocol's settings that an entry sets.
 fn settings(entry: &Section<'_>, row: &'static Row) -> Result<BTreeMap<String, f64>, FileError> {
     let mut settings = BTreeMap::new();
     let Some(value) = entry.value("settings") else { return Ok(settings) };

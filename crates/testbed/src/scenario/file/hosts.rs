@@ -5,7 +5,6 @@ use longhaul_proto::time::Span;
 use super::section::{FileError, Section};
 use crate::scenario::{Disk, Host, Pace, Stalls};
 
-/// Fills `host` with the values of `table`.
 pub(super) fn describe(host: &mut Host, table: &Section<'_>) -> Result<(), FileError> {
     if let Some(rate) = table.rate("nic")? {
         host.nic = Some(rate);

@@ -30,14 +30,12 @@ pub(super) struct Layers<'s, 'a> {
     pub(super) delay: Option<Span>,
 }
 
-/// State shared by all links of a file.
 pub(super) struct Shared<'r> {
     pub(super) reading: &'r Reading<'r>,
     pub(super) mtu: u16,
     /// Loss models by their position in the file: a trace (recorded losses) that all links share is
     /// read once.
     losses: RefCell<BTreeMap<usize, Loss>>,
-    /// The number of changes of all links so far.
     changes: Cell<usize>,
 }
 
@@ -47,7 +45,6 @@ impl<'r> Shared<'r> {
     }
 }
 
-/// A queue in the file's notation.
 enum Queue {
     /// The default: one bandwidth-delay product, at least 100 full packets; without limit on a link
     /// without a rate.
@@ -58,7 +55,6 @@ enum Queue {
     Products(f64),
 }
 
-/// One direction, before its queue is known.
 struct Direction {
     link: LinkSpec,
     queue: Queue,
@@ -93,7 +89,6 @@ impl<'s, 'a> Layers<'s, 'a> {
         self.finish(direction, rtt)
     }
 
-    /// The last table with `key`.
     fn holder(&self, key: &str) -> Option<&'s Section<'a>> {
         self.tables.iter().rev().find(|table| table.has(key)).copied()
     }
@@ -166,7 +161,6 @@ impl<'s, 'a> Layers<'s, 'a> {
         })
     }
 
-    /// Sets a direction's queue, and validates the result.
     fn finish(&self, direction: Direction, rtt: Span) -> Result<LinkSpec, FileError> {
         let Direction { mut link, queue, at } = direction;
         let frame = u64::from(self.shared.mtu) + u64::from(link.framing);

@@ -72,7 +72,6 @@ impl Scenario {
     }
 }
 
-/// The position of each part of a scenario in its file.
 type Places = BTreeMap<Place, Extent>;
 
 struct File<'a> {

@@ -10,7 +10,6 @@ use super::{File, Places, hosts, keys};
 use crate::scenario::topology::{Duplex, Topology};
 use crate::scenario::{Host, LinkBetween, MAX_LINKS, MAX_NODES, Network, Place, Route};
 
-/// The parts read so far.
 pub(super) struct Parts<'a> {
     pub(super) hosts: Vec<Host>,
     pub(super) network: Network,
@@ -32,7 +31,6 @@ impl<'a> File<'a> {
         Ok(parts)
     }
 
-    /// Reads `[topology]`: hosts, routers and links.
     fn topology(&self, table: &Section<'a>, parts: &mut Parts<'a>) -> Result<(), FileError> {
         let topology = self.form(table, parts)?;
         if topology.nodes() > MAX_NODES {
@@ -50,7 +48,6 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    /// The topology that `[topology]` selects.
     fn form(&self, table: &Section<'a>, parts: &Parts<'a>) -> Result<Topology, FileError> {
         let forms: [(&str, &[&str]); 4] = [
             ("pair", &["link"]),
@@ -99,7 +96,6 @@ impl<'a> File<'a> {
         })
     }
 
-    /// A link of `[topology]`; `delay` overrides the tables' delay.
     fn topology_link(
         &self,
         table: &Section<'a>,

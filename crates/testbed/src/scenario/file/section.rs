@@ -67,7 +67,6 @@ impl Source<'_> {
     }
 }
 
-/// A value, `None` if it is missing.
 type Found<T> = Result<Option<T>, FileError>;
 
 /// A table, with a title for error messages.
@@ -126,7 +125,6 @@ impl<'a> Section<'a> {
         self.value(key).map_or_else(|| self.extent.clone(), Spanned::span)
     }
 
-    /// An error at the value of `key`, or at the whole table if the key is missing.
     pub(super) fn error(&self, key: &str, what: impl Into<String>) -> FileError {
         self.source.error(&self.extent_of(key), what)
     }
@@ -233,7 +231,6 @@ impl<'a> Section<'a> {
         self.quantity(key, parse)
     }
 
-    /// One of several words.
     pub(super) fn word<T: Clone>(&self, key: &str, words: &[(&str, T)]) -> Found<T> {
         let Some(given) = self.text(key)? else { return Ok(None) };
         if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
@@ -244,7 +241,6 @@ impl<'a> Section<'a> {
         Err(error.among(given, known(), "it is one of"))
     }
 
-    /// A list of texts, each with its position.
     pub(super) fn texts(&self, key: &str) -> Result<Vec<(&'a str, Extent)>, FileError> {
         let text = |value: &'a Spanned<DeValue<'a>>| {
             let text = value.get_ref().as_str();
@@ -259,7 +255,6 @@ impl<'a> Section<'a> {
         self.list(key)?.iter().map(|value| self.parsed(key, value, parse)).collect()
     }
 
-    /// The values of a list; empty if the key is missing.
     pub(super) fn list(&self, key: &str) -> Result<&'a [Spanned<DeValue<'a>>], FileError> {
         let Some(value) = self.value(key) else { return Ok(&[]) };
         let list = value.get_ref().as_array();
@@ -276,13 +271,11 @@ impl<'a> Section<'a> {
         value.map(|value| Section::new(self.source, title, value, keys)).transpose()
     }
 
-    /// The keys and values, sorted by key.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Spanned<DeValue<'a>>)> {
         self.table.iter().map(|(key, value)| (&**key.get_ref(), value))
     }
 }
 
-/// The known word nearest to `word`, if any is close.
 pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let scored = known.map(|known| (strsim::jaro_winkler(known, word), known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));

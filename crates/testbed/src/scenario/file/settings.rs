@@ -25,7 +25,6 @@ pub(super) fn set(table: &mut DeTable<'_>, path: &str, value: &str) -> Result<()
 /// Tables that a file may omit: a path that names one then creates it.
 const MAY_BE_NEW: [&str; 4] = ["settings", "back", "all-hosts", "all-links"];
 
-/// The available keys at the point where a path fails.
 type Missing = Vec<String>;
 
 fn in_table(table: &mut DeTable<'_>, words: &[&str], value: &str) -> Result<(), Missing> {

@@ -21,14 +21,12 @@ fn refused(text: &str) -> FileError {
     parse(text).expect_err(text)
 }
 
-/// Two hosts and one link.
 const PAIR: &str = "[topology]\nkind = \"pair\"\nlink = { rate = \"100M\", delay = \"10ms\" }\n";
 
 fn ms(millis: u64) -> Span {
     Span::from_millis(millis)
 }
 
-/// A file with most of the keys.
 const EVERYTHING: &str = include_str!("everything.toml");
 
 #[test]
@@ -377,7 +375,6 @@ fn hosts_are_read_up_to_the_limit_that_the_error_names() {
     assert!(error.what.contains("more than 2000 hosts"), "{error}");
 }
 
-/// Overwrites a part of the text with garbage.
 fn garbled(text: &str, at: usize, with: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     let at = at % bytes.len();
@@ -417,7 +414,6 @@ fn every_scenario_of_the_repository_is_valid_and_describes_itself() {
     }
 }
 
-/// The keys in the page's tables, by heading.
 fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut heading = String::new();

@@ -27,11 +27,9 @@ const WAIT: Span = Span::from_millis(20);
 /// reaches the sender after half a round trip.
 const REPORT: Span = Span::from_secs(1);
 
-/// A deadline, and the receiver's measurements of the path.
 struct Known {
     deadline: Span,
     meter: Meter,
-    /// When the receiver reports next.
     due: Time,
     /// The report in flight, and when it arrives.
     report: Option<(Time, Path)>,

@@ -25,7 +25,6 @@ enum Event {
         segment: u64,
         order: u64,
     },
-    /// An acknowledgement arrives at the sender.
     Acknowledged {
         segment: u64,
         order: u64,
@@ -50,7 +49,6 @@ struct Tcp<'a> {
     rtt: Span,
     events: BinaryHeap<Reverse<(Time, Event)>>,
     unsent: VecDeque<u32>,
-    /// Segments that are not acknowledged.
     open: BTreeMap<u64, Segment>,
     next: u64,
     order: u64,
@@ -60,7 +58,6 @@ struct Tcp<'a> {
     threshold: f64,
     /// Losses of segments sent before this time do not halve the window again.
     recovered: Time,
-    /// The next segment to deliver.
     expected: u64,
     /// Later segments that have arrived already.
     early: BTreeMap<u64, Vec<u32>>,
