@@ -55,8 +55,7 @@ impl Case {
         self.into().join(name)
     }
 
-    /// Starts a slow copy and kills its client or server after [`KILL_AT`] bytes. Returns the
-    /// progress reported before the kill.
+    /// Returns the progress reported before the kill.
     fn kill_under_way(&mut self, the_client: bool) -> u64 {
         let mut copy = self.start_with(&[RATE, "--retry-for=0s", IMPATIENT]);
         let reported = copy.progressed(KILL_AT)["bytes"].as_u64().unwrap();
@@ -71,13 +70,13 @@ impl Case {
         reported
     }
 
-    /// Asserts that the final name is free or has the complete file (if the kill came too late).
+    /// The final name is free, or has the complete file if the kill came too late.
     fn is_whole_or_missing(&self) {
         let there = fs::read(self.file("to")).ok();
         assert!(there.is_none_or(|there| there == bytes(SIZE, 1)));
     }
 
-    /// Runs the copy to its end, and asserts that no other files remain.
+    /// Runs the copy to its end.
     fn finish(&self) -> Value {
         let summary = self.start("--retry-for=5m").end().summary();
         assert!(fs::read(self.file("to")).unwrap() == bytes(SIZE, 1));
@@ -189,7 +188,7 @@ fn ctrl_c_ends_cleanly_and_the_same_command_resumes() {
 fn ctrl_c_between_two_retries_ends_immediately_with_advice() {
     for way in [Way::Push, Way::Pull] {
         let mut case = Case::new(way, SIZE);
-        // A TCP connection reports a killed peer immediately.
+        // TCP reports a killed peer immediately.
         let flags = [RATE, "--protocol=tcp"];
         let mut copy = match way {
             Way::Push => case.pair.copy(&flags, "file", case.pair.at("to")),
@@ -285,15 +284,14 @@ fn blocks_of_a_changed_source_are_waste_not_loss() {
     });
 }
 
-/// A file and a tree, in each direction.
 const FILES_AND_TREES: [(Way, &[&str]); 4] =
     [(Way::Push, &[]), (Way::Pull, &[]), (Way::Push, &["-r"]), (Way::Pull, &["-r"])];
 
-/// Starts a copy with `flags`, and kills its client. Changes the first byte of the source, but not
-/// its size and time. Then copies again, with the flags `more` too.
+/// Kills a copy's client. Changes the first byte of the source, but not its size and time. Then
+/// copies again, with the flags `more` too.
 fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     const LEN: usize = 30_000_000;
-    // A journal of this many bytes has at least five chunks: 40 bytes are its header, 48 a chunk.
+    // At least five chunks: the header has 40 bytes, a chunk 48.
     const SOME_CHUNKS: u64 = 300;
     let pair = Pair::new();
     let (from, into) = match way {
@@ -311,9 +309,8 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
         }
     };
     let to = if named == "tree" { into.join("to/file") } else { into.join("to") };
-    // The rate is so low that the copy is unfinished at the kill.
     let mut first = copy(&["--rate=16M"]);
-    // Only chunks in the journal survive a kill, so wait for the journal.
+    // Only chunks in the journal survive a kill.
     let journal = to.with_file_name(format!(".{}.lh-journal", to.file_name().unwrap().display()));
     first.event(|_| fs::metadata(&journal).is_ok_and(|it| it.len() >= SOME_CHUNKS));
     first.kill();
@@ -323,13 +320,12 @@ fn changes_behind_its_time(way: Way, flags: &[&str], more: &[&str]) {
     content[0] ^= 1;
     fs::write(&source, &content).unwrap();
     fs::File::options().write(true).open(&source).unwrap().set_modified(then).unwrap();
-    // At this rate the sender completes no chunk before the receiver's plan (the list of the
-    // chunks that it has) arrives.
+    // At this rate the sender completes no chunk before the receiver's list of its chunks arrives.
     let ended = copy(&[more, &["--rate=40M"]].concat()).end();
     let summary = ended.summary();
     assert!(fs::read(to).unwrap() == content, "{way:?} {flags:?}: {ended}");
     assert_eq!(summary["verified"], true, "{ended}");
-    // Unchanged chunks are not sent again, and are reported once.
+    // Unchanged chunks are reported once.
     let there = summary["resumed_bytes"].as_u64().unwrap();
     assert!(there > 0, "{way:?} {flags:?}: {ended}");
     let reported: Vec<u64> = ended.events("resumed").iter().map(found).collect();
@@ -364,7 +360,7 @@ fn a_source_replaced_by_an_equal_file_keeps_the_copied_data() {
     assert!(there + LOST >= reported, "{reported} arrived, {there} resumed: {summary}");
 }
 
-/// Returns the bytes that a run found at its start, from its event `resumed`.
+/// From the event `resumed`.
 fn found(event: &Value) -> u64 {
     event["bytes"].as_u64().unwrap()
 }
@@ -383,8 +379,8 @@ fn a_killed_copy_resumes_with_another_cipher_and_direction() {
     let (ended, second) = half_way(pair, &flags, first.max(KILL_AT));
     let there = ended.events("resumed").first().map_or(0, found);
     assert!(there > 0 && there + LOST >= first, "{first} arrived, {there} resumed: {ended}");
-    // The roles are swapped: the sending host now serves, and the receiving host runs `cp`. The old
-    // server is ended first, because it may still hold the lock of the file.
+    // The roles are swapped. The old server is ended first, because it may still hold the lock of
+    // the file.
     pair.server.child().signal(Signal::KILL);
     pair.server.child().ended();
     let server = Server::start(&pair.client, &pair.here, &["--allow", &pair.host.id]);

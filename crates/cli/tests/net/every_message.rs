@@ -1,9 +1,9 @@
 //! Sends every message of the control stream, with false values in each field, to the real server
-//! and to the real client. The messages and fields come from `docs/wire.md`, which a test compares
-//! with the source. So a new field needs no line here. A new message needs only an honest value.
+//! and to the real client. The messages and fields come from `docs/wire.md`. A new message needs
+//! only an honest value here.
 //!
 //! After each lie the honest end either answers a ping, or ends the session with a reason. Two
-//! cases are exempt: a lie that begins no transfer, and a lie after a probe (`to_server`).
+//! cases are exempt: a lie that begins no transfer, and a lie after a probe.
 
 mod to_client;
 mod to_server;
@@ -26,25 +26,23 @@ use prost::Message as _;
 use super::liar::{self, FLOW};
 use crate::rig::bytes;
 
-/// The file that the honest messages are about: one chunk.
+/// The file that the honest messages are about, of one chunk.
 const NAME: &str = "source";
 const LEN: usize = 300_000;
 /// Object bytes of a datagram of 1200 bytes: header and tag take 32.
 const BLOCK: u32 = 1168;
 
-/// Length of strings and byte fields that are too long, in bytes.
 const LONG: usize = 100_000;
-/// Number of elements of lists that are too long.
 const MANY: usize = 10_000;
 
-/// A message with one false value; `named` says which message, field and value.
+/// A message with one false value. `named` names the message, the field and the value.
 #[derive(Clone, Debug)]
 struct Lie {
     named: String,
     message: Message,
 }
 
-/// A field as the page of the wire describes it.
+/// A field as `docs/wire.md` describes it.
 struct Field {
     tag: u32,
     name: String,
@@ -52,11 +50,10 @@ struct Field {
     many: bool,
 }
 
-/// The messages of a part of the page, by name.
 struct Schema(BTreeMap<String, Vec<Field>>);
 
 impl Schema {
-    /// The messages of the control stream, and the protocols' messages within them.
+    /// The messages of the control stream, and those of the protocols.
     fn both() -> (Schema, Schema) {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
         let page = fs::read_to_string(page).expect("the page is there");
@@ -85,8 +82,8 @@ impl Schema {
         self.0.get(message).unwrap_or_else(|| panic!("the page has no message {message}"))
     }
 
-    /// Returns variants of `honest`, which is an encoded `message`: one with each false value of
-    /// each field, and one without each field.
+    /// Returns variants of the encoded message `honest`: one with each false value of each field,
+    /// and one without each field.
     fn lies(&self, message: &str, honest: &[u8]) -> Vec<(String, Vec<u8>)> {
         let mut lies = Vec::new();
         for field in self.fields(message) {
@@ -122,7 +119,6 @@ impl Field {
         Some(Field { tag, name, kind: kind.to_owned(), many: number == "any number" })
     }
 
-    /// Returns the encoded field with each of its false values.
     fn scalars(&self) -> Vec<(String, Vec<u8>)> {
         let tag = self.tag;
         let number = |value: u64| (value.to_string(), [key(tag, 0), varint(value)].concat());
@@ -178,13 +174,13 @@ fn delimited(tag: u32, value: &[u8]) -> Vec<u8> {
     [&key(tag, 2)[..], &varint(value.len() as u64), value].concat()
 }
 
-/// Encodes a field of fixed length; also returns its value as text.
+/// Also returns the value as text.
 fn fixed(tag: u32, value: impl ToString, wire_type: u64, bytes: &[u8]) -> (String, Vec<u8>) {
     (value.to_string(), [&key(tag, wire_type)[..], bytes].concat())
 }
 
-/// An encoded message without its field `tag`, and the bytes of the field's first value (a varint
-/// counts as no bytes), or `None` if the field is absent.
+/// Returns the message without its field `tag`, and the bytes of the field's first value. A varint
+/// counts as no bytes.
 fn without(encoded: &[u8], tag: u32) -> (Vec<u8>, Option<Vec<u8>>) {
     let (mut rest, mut kept, mut own) = (encoded, Vec::new(), None);
     while !rest.is_empty() {
@@ -238,7 +234,7 @@ fn pass(protocol: &str) -> Message {
     Message::Pass(Pass { flow: FLOW, block: BLOCK, segment: 0, protocol, ..Pass::default() })
 }
 
-/// Returns an honest message of the kind `name`, about the file of this test.
+/// An honest message about the file of this test.
 fn honest(name: &str) -> Message {
     let all = || Some(Ranges::encode(std::iter::once(0..1)));
     let compare = Compare { entry: 0, chunks: vec![0], values: vec![7; 32] };
@@ -328,14 +324,13 @@ fn control_lies() -> Vec<Lie> {
     lies
 }
 
-/// `body` as the message of this tag.
 fn lie_of(named: String, tag: u32, body: &[u8]) -> Lie {
     let frame = Frame::decode(&*delimited(tag, body));
     let message = frame.ok().and_then(|frame| frame.message);
     Lie { message: message.unwrap_or_else(|| panic!("{named} is no frame")), named }
 }
 
-/// All lies in all messages of protocols, as sent on the control stream.
+/// All lies in messages of protocols, as sent on the control stream.
 fn relayed_lies() -> Vec<Lie> {
     let (_, protocols) = Schema::both();
     let honest = crate::corpus::seeds::controls().into_iter().map(|control| {
@@ -393,8 +388,7 @@ fn all_lies() -> Vec<Lie> {
 fn each_field_of_each_message_has_a_false_value() {
     let (control, protocols) = Schema::both();
     let lies: Vec<String> = all_lies().into_iter().map(|lie| lie.named).collect();
-    // Only the variants of `Message` and `Body` are checked. The page's other messages belong to
-    // other streams, or are parts of messages of the control stream.
+    // The page's other messages belong to other streams, or are parts of messages.
     for variant in control.fields("Message") {
         for field in control.fields(variant.kind.trim_matches('`')) {
             let start = format!("{} {}: ", variant.name, field.name);

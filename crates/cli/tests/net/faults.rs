@@ -78,7 +78,6 @@ fn the_client_gives_up_a_frozen_server_after_stall() {
     });
 }
 
-/// Lets a process run for `on` of every `on + off`, until `over`.
 pub(super) fn slow_down(id: u32, on: Duration, off: Duration, over: &AtomicBool) {
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw).expect("a child has a number");
     while !over.load(Ordering::Relaxed) {
@@ -119,9 +118,8 @@ fn a_receiver_that_runs_a_tenth_of_the_time_gets_a_complete_copy() {
     assert!(more < MEMORY + (24 << 20), "{more} bytes more than {before}");
 }
 
-/// Copies `object` bytes at 400 Mbit/s in datagrams of `datagram` bytes, and freezes the server
-/// until its socket buffer overflows. Returns two numbers that the server reports: of missing
-/// datagrams, and of datagrams that its own host dropped.
+/// Freezes the server during a copy until its socket buffer overflows. Returns how many datagrams
+/// the server reports as missing, and how many as dropped by its own host.
 fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
     let (mut pair, content) = pair(object);
     let each = format!("--datagram={datagram}");
@@ -129,7 +127,7 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
     let before = copy.progressed(20_000_000)["sent"].as_u64().expect("it is a count");
     let server = pair.server.child();
     server.signal(Signal::STOP);
-    // 5/8 of the object (100 MB) are sent meanwhile, more than the socket buffer holds.
+    // 5/8 of the object (100 MB) are sent meanwhile.
     let enough = before + object as u64 * 5 / 8 / datagram;
     copy.event(|event| event["sent"].as_u64() >= Some(enough));
     server.signal(Signal::CONT);
@@ -143,26 +141,22 @@ fn lost_while_frozen(object: usize, datagram: u64) -> (u64, u64) {
 
 #[test]
 fn kernel_drops_at_a_frozen_receiver_count_as_socket_losses() {
-    // Loopback loses nothing, so all missing datagrams were dropped in the socket or for want of
-    // memory. The kernel merges datagrams into buffers, and counts a dropped buffer once. longhaul
+    // The kernel merges datagrams into buffers, and counts a dropped buffer once. longhaul
     // multiplies this count by the average number of datagrams in a received buffer. Datagrams of
-    // 40,000 bytes are too large to be merged, but the few small ones are merged and raise the
-    // average. So the product may be 5 % too high; the test allows 12.5 %.
+    // 40,000 bytes are too large to be merged, so the product is nearly exact.
     let (missing, own) = lost_while_frozen(160_000_000, 40_000);
     assert!(missing <= own + 10 && own <= missing * 9 / 8, "{own} of {missing}");
-    // Datagrams of 8900 bytes are merged. On a busy machine a dropped buffer may hold twice as many
-    // datagrams as a received buffer, so the product may be half of the true number.
+    // Datagrams of 8900 bytes are merged. A dropped buffer may hold twice as many as a received
+    // one.
     let (missing, own) = lost_while_frozen(160_000_000, 8900);
     assert!(missing <= own * 2, "{own} of {missing}");
 }
 
-/// Returns a command that runs a program and makes each of its writes `millis` milliseconds longer;
-/// skips the test if strace cannot run.
+/// Returns a command that runs a program and makes each of its writes `millis` milliseconds longer.
 pub(super) fn slow_disk(millis: u32) -> Result<Vec<String>, Skipped> {
     slow_calls("pwrite64", millis * 1000)
 }
 
-/// Serves the pair's folder with a server that the command `slow` runs, with this much `memory`.
 pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
     let mut words = Server::words("127.0.0.1:0", &pair.there, &["--memory", memory, "--allow"]);
     words.push(pair.client.id.clone().into());
@@ -171,8 +165,7 @@ pub(super) fn serve_slowly(pair: &mut Pair, slow: &[String], memory: &str) {
 
 #[test]
 fn a_disk_slower_than_the_network_slows_the_sender_which_wastes_little() {
-    // Each write of 1 MiB takes 60 ms longer, so the disk writes at most 17.5 MB/s. The sender
-    // sends 50 MB/s (400 Mbit/s).
+    // Each write of 1 MiB takes 60 ms longer, so the disk writes at most 17.5 MB/s.
     let slow = need!(slow_disk(60));
     let (mut pair, content) = pair(90_000_000);
     serve_slowly(&mut pair, &slow, "32Mi");
@@ -238,8 +231,7 @@ fn a_hung_local_disk_ends_the_walk_after_stall_or_on_a_signal() {
 #[test]
 fn hashing_existing_data_for_longer_than_stall_is_no_stall() {
     const CHUNKS: usize = 16;
-    // Reading each of the 15 existing chunks takes 0.4 s longer. That is 6 s in all, more than the
-    // stall timeout of 4 s.
+    // Reading the 15 existing chunks takes 6 s longer, which exceeds the stall timeout of 4 s.
     let slow = need!(slow_calls("pread64", 400_000));
     let (mut pair, content) = pair(CHUNKS << 20);
     // The existing file has no journal, so all of it is read.
@@ -258,7 +250,7 @@ fn a_slow_source_disk_limits_a_copy() {
 
 #[test]
 fn a_slow_source_disk_limits_a_copy_by_streams() {
-    // This copy has no rate limit, because the pauses of a limit would hide those of the disk.
+    // No rate limit: its pauses would hide those of the disk.
     copy_from_a_slow_disk(["--protocol=tcp", "--streams=4"]);
 }
 
@@ -306,8 +298,8 @@ fn three_copies_onto_a_slow_disk_lose_nothing_for_want_of_memory() {
         assert_eq!(summary["memory_lost"], 0, "{ended}");
         assert_eq!(summary["verified"], true, "{ended}");
     }
-    // The peak is the limit, plus at most 64 MB of datagrams that arrive before their flow is
-    // known, plus at most 64 MB for the program itself.
+    // The limit, at most 64 MB of datagrams that arrive before their flow is known, and at most 64
+    // MB for the program itself.
     let peak = peak(server);
     assert!(peak < (64 << 20) + 128_000_000, "{peak} bytes");
     for name in names {
@@ -325,7 +317,7 @@ fn a_slow_disk_slows_streams_and_their_chunks_wait_in_bounded_memory() {
     let ended = start(&pair, Way::Push, &["--protocol=tcp"]).end();
     assert_eq!(ended.summary()["bound_by"], "destination-disk", "{ended}");
     let peak = peak(server);
-    // The peak is the limit of 32 MiB, plus at most 94 MB for the program itself.
+    // The limit of 32 MiB, and at most 94 MB for the program itself.
     assert!(peak < 128_000_000, "{peak} bytes: {ended}");
     assert_copied(&pair, Way::Push, &content);
 }

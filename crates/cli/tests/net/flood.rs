@@ -17,7 +17,7 @@ const MANY: Flood = Flood { tricks: &TRICKS, per_millisecond: 50 };
 /// A slower flood, so that several can run at the same time.
 pub(super) const A_FEW: Flood = Flood { tricks: &TRICKS, per_millisecond: 4 };
 
-/// A delayed flood catches up by at most this much in one burst.
+/// A delayed flood catches up in bursts of at most this much time.
 const MOST_LATE: Duration = Duration::from_millis(10);
 
 /// Kinds of hostile datagrams, used in turn.
@@ -34,8 +34,7 @@ const TRICKS: [Trick; 5] =
     [Trick::Random, Trick::Truncated, Trick::Replayed, Trick::Forged, Trick::BitFlipped];
 
 impl Trick {
-    /// Returns the stranger's datagram number `n`. Every trick except `Random` derives it from a
-    /// captured datagram.
+    /// The stranger's datagram number `n`.
     fn play(self, n: u64, captured: &[u8]) -> Vec<u8> {
         let mut datagram = captured.to_vec();
         let len = datagram.len();
@@ -45,8 +44,7 @@ impl Trick {
             Trick::Truncated => datagram.truncate(noise[0] as usize % len.max(1)),
             Trick::Replayed => {}
             // A valid header of the flow (16 bytes), and random content. The last three bytes of
-            // the packet number (bytes 5 to 9) are random, so the number is nearly always a future
-            // one.
+            // the packet number (bytes 5 to 9) are random, so nearly every number is a future one.
             Trick::Forged => {
                 datagram.truncate(16);
                 if let Some(number) = datagram.get_mut(7..10) {
@@ -61,7 +59,7 @@ impl Trick {
     }
 }
 
-/// The end whose data port the stranger floods: the receiver of the data, or their sender.
+/// The end of the copy whose data port the stranger floods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum At {
     Receiver,
@@ -71,7 +69,7 @@ pub(super) enum At {
 #[derive(Default)]
 struct Tally {
     sent: AtomicU64,
-    /// Number of ICMP errors that report the port as closed to strangers.
+    /// ICMP errors that report the port as closed to strangers.
     unheard: AtomicU64,
     /// Datagrams to send before the test continues; zero: no goal.
     goal: AtomicU64,
@@ -84,13 +82,12 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// Minimum number of datagrams while the copy's sender is frozen: half a second's worth.
+    /// Least number of datagrams while the copy's sender is frozen: half a second's worth.
     fn least(self) -> u64 {
         u64::from(self.per_millisecond) * 500
     }
 
-    /// Sends variations of the captured datagrams to the port that `to` returns, until `over`.
-    /// Counts them, and signals when the goal is reached.
+    /// Sends variations of the captured datagrams until `over`.
     fn play(
         self,
         to: impl FnOnce() -> SocketAddr,
@@ -102,14 +99,13 @@ impl Flood {
         let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
         let mut store: Vec<Vec<u8>> = vec![captured.recv().expect("the copy sends data")];
         let to = to();
-        // Without a connected socket the kernel would not report closed ports.
+        // Only a connected socket learns of closed ports.
         stranger.connect(to).expect("a port of this host");
         let mut begun = Instant::now();
         let (mut n, rate) = (0, u64::from(self.per_millisecond));
         while !over.load(Ordering::Relaxed) {
             let due = begun.elapsed().as_millis() as u64 * rate;
-            // Limits catching up: on a busy machine a larger burst would take CPU time from the
-            // copy.
+            // On a busy machine a larger burst would take CPU time from the copy.
             begun += Duration::from_millis(due.saturating_sub(n) / rate).saturating_sub(MOST_LATE);
             if n >= due {
                 store.extend(captured.recv_timeout(Duration::from_millis(1)));
@@ -132,7 +128,6 @@ impl Flood {
     }
 }
 
-/// Reads the number of datagrams that the kernel dropped at a UDP port.
 fn dropped_by_kernel(port: u16) -> u64 {
     let table = |name| std::fs::read_to_string(name).unwrap_or_default();
     let tables = table("/proc/net/udp") + &table("/proc/net/udp6");
@@ -150,9 +145,8 @@ impl Drop for AtTheEnd<'_> {
     }
 }
 
-/// Copies `len` bytes with `flags` while a stranger floods the data port of the sender or the
-/// receiver. The copy must succeed. A receiver counts the hostile datagrams; a sender does not, but
-/// its port must be open to strangers.
+/// Copies `len` bytes with `flags` while a stranger floods a data port. The copy must succeed. A
+/// receiver counts the hostile datagrams; a sender's port must only be open to strangers.
 pub(super) fn copy_through(
     way: Way,
     at: At,
@@ -172,13 +166,11 @@ pub(super) fn copy_through(
     let (from, to, _) = rig.way(way);
     let (stop, count, find) = (&over, &tally, port.clone());
     let (ended, between, dropped, unheard) = thread::scope(|scope| {
-        // Ends the flood also if an assertion fails.
         let _over = AtTheEnd(stop);
         scope.spawn(move || flood.play(find, &captured, stop, count, &tell_enough));
         let copy = rig.pair.copy(flags, &from, &to);
         let sender = if way == Way::Push { copy.id() } else { rig.pair.server.child().id() };
-        // The sender is frozen after half of the copy, so that the flood meets a running copy even
-        // on a busy machine.
+        // The sender is frozen after half of the copy, so that the flood meets a running copy.
         let (tell_frozen, frozen) = mpsc::channel();
         rig.relay.once_tapped(len / 2 / 1400, move || {
             send_signal(sender, Signal::STOP);
@@ -190,7 +182,7 @@ pub(super) fn copy_through(
         let told = enough.recv_timeout(DEADLINE);
         let between = tally.sent.load(Ordering::Relaxed) - before;
         let dropped = dropped_by_kernel(port().port());
-        // Checked now, because the port may be closed after the copy.
+        // The port may be closed after the copy.
         let unheard = tally.unheard.load(Ordering::Relaxed);
         send_signal(sender, Signal::CONT);
         is_frozen.and(told).expect("half of the copy passes, and the flood is sent in time");
@@ -208,8 +200,7 @@ pub(super) fn copy_through(
     let refused = summary["refused_datagrams"].as_u64().expect("it is a count");
     let sent = tally.sent.load(Ordering::Relaxed);
     assert!((1..=sent).contains(&refused), "{way:?}: {refused} of {sent}: {ended}");
-    // While the sender is frozen, the receiver refuses each hostile datagram that its kernel does
-    // not drop. But one in 256 random datagrams looks like a path probe and is answered.
+    // One in 256 random datagrams looks like a path probe and is answered, not refused.
     let seen = refused + dropped;
     assert!(20 * seen >= 19 * between, "{way:?}: of {between} {refused}, {dropped}: {ended}");
 }
@@ -242,7 +233,7 @@ fn strangers_on_the_control_port_do_not_disturb_a_copy() {
             let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
             for n in 0.. {
                 let mut noise = bytes(1300, n);
-                // The first byte is that of a long or a short QUIC packet, zero, or random.
+                // Looks like a long or a short QUIC packet, is zero, or is random.
                 noise[0] = [0xc3, 0x43, 0x00, noise[0]][n as usize % 4];
                 noise.truncate(1 + n as usize * 37 % 1300);
                 let _ = stranger.send_to(&noise, control);

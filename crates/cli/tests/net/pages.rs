@@ -1,8 +1,5 @@
-//! Follows pages of docs/ from top to bottom, as a reader does: each command of a code block runs
-//! as written and prints what the page shows below it. Only hosts, addresses, ids and folders
-//! differ, and the tests add flags, such as `--json` to `serve` and `mount`. The commands of
-//! docs/streaming.md run as three scripts (the section on ffmpeg, the one on GStreamer, all other
-//! sections), and only some of their output is checked.
+//! Follows pages of docs/ as a reader does. Commands run as written, but the tests replace hosts,
+//! addresses, ids and folders, and add flags such as `--json`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,13 +15,11 @@ use crate::rig::{Child, Ended, Host, Server, binary, need};
 
 /// The host on the page that runs the server.
 const SERVER: &str = "dtn.example.org";
-/// The prompt of the shell on [`SERVER`]. `$ ` is the prompt of the reader's own host.
 const SERVER_PROMPT: &str = "dtn$ ";
-/// Begins the line that a shell prints after a command's output; the command's exit status follows.
+/// Begins the line with a command's exit status, which follows its output.
 const MARK: &str = "the-command-ended-with";
 
-/// A command of a page, and the output that the page shows below it. In the output, `…` stands for
-/// any text.
+/// A command of a page and the output shown below it, in which `…` stands for any text.
 #[derive(Debug)]
 struct Step {
     command: String,
@@ -59,7 +54,6 @@ fn steps_of_block<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Step> {
     steps
 }
 
-/// Whether `printed` is what a page shows.
 fn fits(shown: &str, printed: &str) -> bool {
     let parts: Vec<&str> = shown.trim_end().split('…').collect();
     let printed = printed.trim_end();
@@ -72,7 +66,7 @@ fn fits(shown: &str, printed: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Links the program under test into the folder `tools`. Returns a PATH that begins with `tools`.
+/// Links the program under test into `tools`. Returns a PATH that begins with this folder.
 pub(super) fn path_with_longhaul(tools: &Path) -> String {
     fs::create_dir_all(tools).expect("there is room for a folder");
     symlink(binary(), tools.join("longhaul")).expect("it has no such name yet");
@@ -96,7 +90,6 @@ struct Shell {
     child: Child,
     host: Host,
     path: String,
-    /// Where the commands run.
     folder: PathBuf,
 }
 
@@ -110,7 +103,7 @@ impl Shell {
     fn command(host: &Host, path: &str, folder: &Path) -> Command {
         let mut command = Command::new("sh");
         command.env("LONGHAUL_CONFIG_DIR", &host.config).env("PATH", path);
-        // The commands use no proxy, because a proxy does not know the addresses of the test.
+        // A proxy would not know the addresses of the test.
         command.env("HOME", folder).env("no_proxy", "*").env("NO_COLOR", "1").current_dir(folder);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -202,7 +195,7 @@ impl Reader {
         assert!(fits(&shown, &printed), "{command} prints\n{printed}and not\n{shown}{errors}");
     }
 
-    /// Ends the servers, and waits for the mounts to end. Commands of the page have unmounted them.
+    /// Ends the servers, and waits for the mounts, which commands of the page have unmounted.
     fn end(mut self) {
         for (verb, mut child) in self.running.drain(..).rev() {
             if verb == "serve" {
@@ -256,8 +249,7 @@ fn the_page_on_monitoring_can_be_followed() {
 /// The sections of docs/streaming.md whose commands need another program.
 const PROGRAMS: [&str; 2] = ["ffmpeg", "GStreamer"];
 
-/// The commands of docs/streaming.md in the section on `program`, or in the sections that need no
-/// other program.
+/// The commands of the section on `program`, or of the sections that need no other program.
 fn commands(program: Option<&str>) -> Vec<String> {
     let page = text("streaming.md");
     let of = |section: &&str| {
@@ -317,8 +309,7 @@ fn each_command_of_the_page_with_gstreamer_works() {
     let folder = tempfile::tempdir().unwrap();
     let ended = run_page(folder.path(), &commands(Some("GStreamer")));
     ended.is(0, &["40 frames on time"]);
-    // Returns how many pictures of `bytes` bytes (as RGB) an Ogg file holds, and the bytes left
-    // over.
+    // How many pictures of `bytes` bytes (as RGB) an Ogg file holds, and the bytes left over.
     let pictures = |name: &str, bytes: u64| {
         let mut decode = Command::new("gst-launch-1.0");
         let (from, to) = (format!("location={name}"), format!("location={name}.rgb"));

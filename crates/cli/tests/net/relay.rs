@@ -22,10 +22,8 @@ const CHUNKS: usize = 128 << 10;
 /// A connection that sends nothing for this time counts as finished.
 const SILENT: Duration = Duration::from_millis(500);
 
-/// A callback that runs in a thread of the relay.
 type Action = Box<dyn FnOnce() + Send>;
 
-/// Settings and counters of the relay.
 pub(super) struct Rules {
     /// Drops datagrams of the data port with UDP payloads above this length.
     pub(super) longest: AtomicUsize,
@@ -39,11 +37,10 @@ pub(super) struct Rules {
     /// After the server has answered, delays the client's further control datagrams until this many
     /// data datagrams have reached the server; zero turns this off.
     pub(super) data_first: AtomicUsize,
-    /// Whether the server has answered.
     answered: AtomicBool,
     /// Number of data datagrams sent to the server.
     data_gone: AtomicUsize,
-    /// The address of the client's data port, known after its first datagram.
+    /// The client's data port, known after its first datagram.
     pub(super) client: Mutex<Option<SocketAddr>>,
     /// Bytes that clients sent to the control port, by UDP and TCP.
     pub(super) said: AtomicUsize,
@@ -57,10 +54,8 @@ pub(super) struct Rules {
     /// Swallows the chunks of one TCP connection, and closes the connection once no more chunks
     /// come.
     pub(super) swallow: AtomicBool,
-    /// Number of TCP connections to the control port.
     pub(super) tcp_opened: AtomicUsize,
-    /// A test increments this number to make the relay change its ports towards the server, as a
-    /// NAT may do.
+    /// A test increments this to change the relay's ports towards the server, as a NAT may do.
     pub(super) rebound: AtomicUsize,
     /// Last number of the address 127.0.0.x for the relay's next ports.
     pub(super) address: AtomicU8,
@@ -68,7 +63,6 @@ pub(super) struct Rules {
     tap: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     /// Whether the tap also gets datagrams from the data port.
     both_ways: AtomicBool,
-    /// Number of data datagrams that the tap has seen.
     tapped: AtomicUsize,
     /// Callback to run after this many data datagrams at the tap.
     once: Mutex<Option<(usize, Action)>>,
@@ -126,7 +120,6 @@ impl Relay {
         Relay { control: address, rules }
     }
 
-    /// The address that clients use instead of the server's.
     pub(super) fn address(&self) -> SocketAddr {
         self.control
     }
@@ -184,20 +177,17 @@ impl Rules {
         }
     }
 
-    /// Whether the client's control datagrams have to wait for its data.
     fn waits(&self, port: Port) -> bool {
         let gone = self.data_gone.load(Ordering::Relaxed);
         let waits = port == Port::Control && gone < self.data_first.load(Ordering::Relaxed);
         waits && self.answered.load(Ordering::Relaxed)
     }
 
-    /// Whether the relay drops this answer of the server, because of `mute_server`.
     fn mutes(&self, port: Port, answer: &[u8]) -> bool {
         let is_handshake = answer.first().is_some_and(|first| first & 0x80 != 0);
         self.mute_server.load(Ordering::Relaxed) && !(port == Port::Control && is_handshake)
     }
 
-    /// Counts a data datagram to the server.
     fn note_data(&self, port: Port, datagram: &[u8]) {
         let kind = Header::decode(datagram).map(|header| header.kind);
         if port == Port::Data && kind == Some(Kind::Data) {
@@ -209,7 +199,6 @@ impl Rules {
         self.said.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// Ends `mute_server` when the client sends data.
     fn unmute(&self, port: Port, datagram: &[u8]) {
         let kind = Header::decode(datagram).map(|header| header.kind);
         if port == Port::Data && kind == Some(Kind::Data) {
@@ -345,7 +334,7 @@ fn relay_tcp(near: TcpListener, to: SocketAddr, rules: Arc<Rules>) {
     });
 }
 
-/// Copies bytes in a separate thread, and calls `came` with the length of each read.
+/// Copies bytes in a separate thread. `came` gets the length of each read.
 fn pipe(
     from: &TcpStream,
     to: &TcpStream,

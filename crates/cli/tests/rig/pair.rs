@@ -12,7 +12,6 @@ use super::{Child, Ended, Host, scratch};
 /// A running server that is ready.
 pub(crate) struct Server {
     pub(crate) child: Child,
-    /// The server's address, with the port.
     pub(crate) address: String,
     /// The UDP port of all data.
     pub(crate) data_port: u16,
@@ -20,19 +19,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves `root` as `host` on a free port of 127.0.0.1, with further `args` (at least an
-    /// `--allow`).
+    /// Serves `root` on a free port of 127.0.0.1, with further `args` (at least an `--allow`).
     pub(crate) fn start(host: &Host, root: &Path, args: &[&str]) -> Server {
         Server::start_as(&mut host.command(Server::words("127.0.0.1:0", root, args)))
     }
 
-    /// Makes the server read its list of clients and tokens again. Returns once it has done so.
+    /// Makes the server read its list of clients and tokens again.
     pub(crate) fn reload(&mut self) {
         self.child().signal(Signal::HUP);
         self.child().complaint("again");
     }
 
-    /// The arguments of a `serve --json` on the address `listen`.
     pub(crate) fn words(listen: &str, root: &Path, args: &[&str]) -> Vec<OsString> {
         let mut words =
             super::words(&[&"serve", &"--json", &"--listen", &listen, &"--root", &root]);
@@ -40,12 +37,11 @@ impl Server {
         words
     }
 
-    /// Starts `command`, which must be a `serve --json`, and waits for its ready line.
+    /// `command` must be a `serve --json`.
     pub(crate) fn start_as(command: &mut Command) -> Server {
         Server::ready(Child::spawn(command))
     }
 
-    /// Waits for the ready line of a started `serve --json`.
     pub(crate) fn ready(mut child: Child) -> Server {
         let ready = child.event(|event| event["event"] == "ready");
         let text = |name: &str| ready[name].as_str().expect("the ready line has it").to_owned();
@@ -58,7 +54,7 @@ impl Server {
         }
     }
 
-    /// `lh://ADDRESS/PATH`; the path may be any bytes.
+    /// The path may be any bytes.
     pub(crate) fn at(&self, path: impl AsRef<OsStr>) -> OsString {
         let mut location = OsString::from(format!("lh://{}/", self.address));
         location.push(path);
@@ -74,25 +70,21 @@ impl Server {
     }
 }
 
-/// A client with files in `here`, and a server of the folder `there`, both in a scratch folder.
+/// A client with files in `here`, and a server of the folder `there`.
 pub(crate) struct Pair {
-    /// The client, which knows no server yet.
+    /// Knows no server yet.
     pub(crate) client: Host,
     pub(crate) host: Host,
-    /// The server, which allows the client.
+    /// Allows the client.
     pub(crate) server: Server,
-    /// The client's files.
     pub(crate) here: PathBuf,
     /// The server's root.
     pub(crate) there: PathBuf,
-    /// The arguments of the server's first start.
     args: Vec<String>,
-    /// Removed at the end.
     pub(crate) scratch: TempDir,
 }
 
 impl Pair {
-    /// Creates a pair whose client may read and write files.
     pub(crate) fn new() -> Pair {
         Pair::with(&[])
     }
@@ -102,18 +94,17 @@ impl Pair {
         Pair::with_rights("", args)
     }
 
-    /// Like [`Pair::with`], with files in memory if enough memory is free.
+    /// Like [`Pair::with`], with files in memory if enough is free.
     pub(crate) fn in_memory(args: &[&str]) -> Pair {
         Pair::within(scratch(), "", args)
     }
 
-    /// Like [`Pair::new`], with `rights` such as `:ro` after the client's id; creates the
-    /// subfolder of the rights.
+    /// With `rights` such as `:ro` after the client's id. Creates the subfolder of the rights.
     pub(crate) fn with_rights(rights: &str, args: &[&str]) -> Pair {
         Pair::within(tempfile::tempdir().expect("there is room for a folder"), rights, args)
     }
 
-    /// Like [`Pair::new`], with rights to services such as `stream=rw,channel=ro:lab`.
+    /// With rights to services such as `stream=rw,channel=ro:lab`.
     pub(crate) fn of_services(rights: &str) -> Pair {
         Pair::with_rights(&format!(",{rights}"), &[])
     }
@@ -135,29 +126,28 @@ impl Pair {
         Pair { client, host, server, here, there, args, scratch }
     }
 
-    /// Restarts the server after it has ended, on another port and with `args`. The client may read
-    /// and write files.
+    /// Restarts an ended server on another port and with `args`. The client may read and write
+    /// files.
     pub(crate) fn restart(&mut self, args: &[&str]) {
         let allowed = self.client.id.clone();
         let args = [&["--allow", &allowed], args].concat();
         self.server = Server::start(&self.host, &self.there, &args);
     }
 
-    /// Kills the server. [`Pair::start_again`] starts it on the same address.
+    /// [`Pair::start_again`] starts it on the same address.
     pub(crate) fn kill_server(&mut self) {
         self.server.child().signal(Signal::KILL);
         self.server.child().ended();
     }
 
-    /// Starts a killed server again on its address, with the arguments of its first start.
+    /// Uses the address and the arguments of the first start.
     pub(crate) fn start_again(&mut self) {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let words = Server::words(&self.server.address, &self.there, &args);
         self.server = Server::start_as(&mut self.host.command(words));
     }
 
-    /// The client's command `cp --json` with trust in this server; not started yet. Paths are
-    /// relative to `here`.
+    /// `cp --json` with trust in this server, not started yet.
     pub(crate) fn cp_command(&self, args: &[&dyn AsRef<OsStr>]) -> Command {
         let id = format!("--server-id={}", self.server.id);
         let mut command = self.client.command(["cp", "--json", &id]);
@@ -169,7 +159,6 @@ impl Pair {
         Child::spawn(&mut self.cp_command(args))
     }
 
-    /// Starts a `cp` with `flags`.
     pub(crate) fn copy(
         &self,
         flags: &[impl AsRef<OsStr>],
@@ -189,12 +178,12 @@ impl Pair {
         self.start(args).end()
     }
 
-    /// `lh://…/PATH` of the server.
+    /// `lh://…/PATH`.
     pub(crate) fn at(&self, path: impl AsRef<OsStr>) -> OsString {
         self.server.at(path)
     }
 
-    /// The client's command `longhaul SERVICE VERB MORE… lh://…/NAME`, run in the client's folder.
+    /// `longhaul SERVICE VERB MORE… lh://…/NAME`, run in the client's folder.
     pub(crate) fn of_name(&self, [service, verb]: [&str; 2], name: &str, more: &[&str]) -> Command {
         let url = self.at(name).into_string().expect("our own name");
         let id = format!("--server-id={}", self.server.id);

@@ -1,4 +1,4 @@
-//! A hostile server that sends wrong messages to the real client, at each moment of a copy.
+//! A hostile server that sends wrong messages to the real client.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -24,9 +24,9 @@ use super::{LEN, Lie, NAME, all_lies, content, control_lies, digests, manifest};
 use crate::net::liar::{Nobody, offer};
 use crate::rig::{DEADLINE, scratch};
 
-/// The moment of a lie (a wrong message). The sender of a copy offers its list of files, and the
-/// receiver answers with a plan: the chunks that the receiver has. A replica answers a survey with
-/// the hashes of its chunks.
+/// The moment of a lie (a wrong message). The sender of a copy offers its list of files. The
+/// receiver answers with a plan: the chunks that it has. A replica answers a survey with the hashes
+/// of its chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// Instead of an offer.
@@ -39,8 +39,7 @@ enum Moment {
     Push,
     /// After the plan.
     Planned,
-    /// Instead of the answer to `Survey`, in which a client that copies one file from several
-    /// servers asks for the digests of the file's chunks.
+    /// Instead of the answer to `Survey`.
     Surveyed,
 }
 
@@ -49,7 +48,7 @@ impl Moment {
         !matches!(self, Moment::Push | Moment::Planned)
     }
 
-    /// The messages of an honest server before this moment.
+    /// Honest messages before this moment.
     fn before(self, request: &Request) -> Vec<Message> {
         let pass = |protocol: &str| {
             let (flow, protocol) = (request.flow, protocol.to_owned());
@@ -64,7 +63,7 @@ impl Moment {
         }
     }
 
-    /// The messages of an honest server after this moment.
+    /// Honest messages after this moment.
     fn after(self) -> Vec<Message> {
         if self != Moment::Whole {
             return Vec::new();
@@ -110,10 +109,10 @@ impl Shared {
     }
 }
 
-/// The close reason of a hostile server without further lies.
+/// The reason for which a server without further lies closes a session.
 const NO_MORE: &str = "no more lies";
 
-/// A server whose sessions send the wrong messages of `shared`; returns its address and id.
+/// Returns the server's address and id.
 fn hostile(moment: Moment, shared: Shared) -> (SocketAddr, String) {
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {
@@ -180,9 +179,8 @@ async fn count(mut session: Session, shared: &Shared) {
     }
 }
 
-/// Whether the client answers the ping after a lie. Returns false when the client disconnects or
-/// ends the copy. At [`Moment::Whole`] the copy can still succeed after an answer, so this function
-/// waits for its end.
+/// Whether the client answers the ping after a lie. At [`Moment::Whole`] the copy can still succeed
+/// after an answer, so this function waits for the end.
 async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     let mut answered = false;
     loop {
@@ -202,14 +200,13 @@ async fn is_answered(session: &mut Session, moment: Moment) -> bool {
     }
 }
 
-/// One copy by the real client; fails the test if the copy does not end.
+/// One copy by the real client.
 fn run(options: CopyOptions, shared: &Shared) -> Result<Summary, Error> {
     let (ended, has_ended) = mpsc::channel();
     thread::Builder::new()
         .name("net::every_message".to_owned())
         .spawn(move || {
             let result = copy(options, Arc::new(Nobody), Cancel::default());
-            // A failed test has dropped the receiver.
             let _ = ended.send(result);
         })
         .expect("a thread can be started");
@@ -253,8 +250,8 @@ fn options(moment: Moment, folder: &Path, (address, id): &(SocketAddr, String)) 
     }
 }
 
-/// Sends all lies at `moment`. After each one the client continues or ends with a clear error, and
-/// a copy that it reports as complete equals the server's description.
+/// After each lie the client continues or ends with a clear error. A copy that it reports as
+/// complete equals the server's description.
 fn tell_all(moment: Moment, lies: Vec<Lie>) {
     let scratch = scratch();
     let folder = scratch.path();
@@ -305,7 +302,6 @@ fn listed(folder: &Path) -> Vec<(String, std::path::PathBuf)> {
     entries.map(entry).collect()
 }
 
-/// Files under their final names.
 fn made(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let is_final = |name: &str| {
         ![".lh-part", ".lh-small", ".lh-link", ".lh-journal", ".lh-tree"]
@@ -350,7 +346,6 @@ fn a_client_of_replicas_survives_every_false_answer() {
     tell_all(Moment::Surveyed, surveyed.collect());
 }
 
-/// A probe of a server whose counts are `lie`.
 fn probe_of(lie: Lie) -> Result<(), Error> {
     let scratch = scratch();
     let shared = Shared(Arc::default());
