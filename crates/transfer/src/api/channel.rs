@@ -402,7 +402,7 @@ pub struct ChannelReceived {
     pub restored: u64,
     /// Messages that arrived after a message that was sent later.
     pub reordered: u64,
-    /// Events that wait for the program; most of them are messages.
+    /// Events that wait for the program.
     pub queue: u64,
     /// Rate of the content of arrived messages, over the last one to two seconds.
     pub goodput: Rate,

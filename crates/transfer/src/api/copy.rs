@@ -25,7 +25,8 @@ use crate::progress::Cancel;
 const EVENTS: usize = 1024;
 
 /// A copy that can be configured and started. By default it uses RBUDP, searches for the rate and
-/// seals the data. It uses up to 512 MiB of memory, and retries a lost connection for 5 minutes.
+/// seals the data. It holds at most 512 MiB of incomplete data in memory, and retries a lost
+/// connection for 5 minutes.
 #[derive(Clone, Debug)]
 #[must_use = "a copy runs once it is started"]
 pub struct CopyRequest {

@@ -71,8 +71,8 @@ stream! {
 }
 
 /// A probe that can be configured and started. It measures round trips, path MTU, throughput and
-/// loss in both directions. By default it measures UDP and TCP for 1 s per rate, with rates that
-/// rise until the path is full.
+/// loss in both directions. By default it measures UDP at rates that rise until the path is full,
+/// and one TCP connection, for 1 s each.
 #[derive(Clone, Debug)]
 #[must_use = "a probe runs once it is started"]
 pub struct ProbeRequest {

@@ -287,8 +287,8 @@ impl AddAssign for Times {
 
 impl Counters {
     /// Joins both ends: the sender's counts and times, and the receiver's counts. The sender's last
-    /// report is older than the receiver's counts. So the sender's counts are raised: it has sent
-    /// at least the datagrams and blocks that the receiver knows of.
+    /// report may be older than the receiver's counts. So the sender's counts are raised: it has
+    /// sent at least the datagrams and blocks that the receiver knows of.
     pub(crate) fn joined(from: &Counters, to: &Counters) -> Counters {
         let sent = from.sender.sent.max(to.receiver.highest);
         let first = from.sender.first.max(to.receiver.distinct).min(sent);

@@ -24,8 +24,7 @@ use longhaul_text::CallOption;
 /// section 5); the headers of IPv6 and UDP are subtracted.
 const MAX_DATAGRAM: usize = 1280 - 40 - 8;
 
-/// Limit of waiting messages in bytes: ten times the size of the plan (the list of chunks that need
-/// not be sent) for a copy of 1 TB. A peer that leaves this much unread is treated as gone.
+/// Limit of waiting messages in bytes. A peer that leaves this much unread is treated as gone.
 const MOST_WAITING: usize = 256 << 20;
 /// Bytes of waiting messages that are not charged to the memory limit, because every transfer may
 /// need them.

@@ -143,7 +143,7 @@ impl Leases {
         (!chunks.is_empty()).then(|| Given { chunks, taken: Vec::new() })
     }
 
-    /// Takes chunks from the lease that would finish last, of those with chunks to give.
+    /// Takes chunks from the lease that would finish last; if it has none to give, from the next.
     fn take_from_others(&mut self, source: usize) -> Option<Given> {
         let usual = self.usual_rate();
         let own = self.sources.get(&source)?.rate.unwrap_or(usual);
