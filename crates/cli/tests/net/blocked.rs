@@ -46,7 +46,7 @@ fn a_copy_switches_to_tcp_when_its_data_port_is_blocked() {
         copy.event(|event| event["event"] == "fallback");
         let ended = copy.end();
         let summary = ended.summary();
-        // Of the 10 MB, chunks that were incomplete are sent again.
+        // Incomplete chunks are sent again.
         assert!(ended.taken_up() >= 8_000_000, "{way:?} {ended}");
         assert_eq!(summary["protocol"], "tcp", "{way:?} {ended}");
         rig.assert_copied(way);
@@ -114,7 +114,7 @@ fn a_tree_with_a_long_list_is_copied_by_tcp() {
     assert_same(&rig.pair.here.join("tree"), &rig.pair.there.join("tree"));
 }
 
-/// The minimum time of a copy of this many bytes at 16 Mbit/s, minus 5 % for a burst at the start.
+/// At 16 Mbit/s, minus 5 % for a burst at the start.
 fn least_seconds(bytes: usize) -> f64 {
     bytes as f64 * 8.0 / 16e6 * 0.95
 }
@@ -128,7 +128,7 @@ fn a_rate_and_a_limit_bound_tcp_also_after_a_fallback() {
         let caps: [&[&str]; 3] =
             [&["--rate=16M"], &["--bwlimit=16M"], &["--rate=500M", "--bwlimit=16M"]];
         for (number, cap) in caps.into_iter().enumerate() {
-            // In the last case the copy starts over UDP and finds its data port blocked.
+            // The copy starts over UDP and finds its data port blocked.
             let blocked = number == 2;
             rig.relay.rules.no_data.store(blocked, Ordering::Relaxed);
             let protocol = if blocked { "--protocol=rbudp" } else { "--protocol=tcp" };
@@ -157,8 +157,7 @@ fn a_limit_below_the_rate_applies_to_datagrams() {
     });
 }
 
-/// The relay drops the server's answers until data have passed. A client that waited for an answer
-/// would never send data.
+/// The relay drops the server's answers until data have passed.
 #[test]
 fn the_first_data_leave_with_the_request_without_waiting_for_an_answer() {
     let rig = Relayed::new(2_000_000);
@@ -221,20 +220,18 @@ impl Lateness {
     }
 }
 
-/// Seconds within which a copy continues over TCP after UDP is blocked. On an idle machine the
-/// switch takes 3 s; it takes more than `SOON` only if the copy waits for the timeout of the whole
-/// session (30 s).
+/// On an idle machine the switch to TCP takes 3 s. It takes longer than `SOON` if the copy waits
+/// for the timeout of the session (30 s).
 const SOON: f64 = 12.0;
 
-/// Asserts that a short copy over TCP took less than [`SOON`], this machine's lateness subtracted.
-/// The time includes the detection of blocked UDP.
+/// Subtracts this machine's lateness.
 #[track_caller]
 fn assert_ended_soon(summary: &Value, late: Lateness) {
     let took = summary["seconds"].as_f64().expect("it is a number") - late.end().as_secs_f64();
     assert!(took < SOON, "{took} s: {summary}");
 }
 
-/// Blocks the UDP of the data during a copy; with `all_of_it` also the UDP of the control stream.
+/// Blocks the UDP of the data during a copy; with `all_of_it` also that of the control stream.
 /// Returns the seconds until the copy continues over TCP, minus this machine's lateness.
 fn seconds_to_tcp(way: Way, all_of_it: bool) -> f64 {
     let rig = Relayed::new(20_000_000);
@@ -282,7 +279,7 @@ fn tcp_can_be_requested() {
 #[test]
 fn a_lost_stream_is_detected_although_the_system_has_taken_its_last_chunk() {
     side_by_side(WAYS, |way| {
-        // The object has one chunk for each stream.
+        // One chunk for each stream.
         let rig = Relayed::new(2 << 20);
         rig.relay.rules.swallow.store(true, Ordering::Relaxed);
         let (from, to, _) = rig.way(way);
@@ -293,7 +290,7 @@ fn a_lost_stream_is_detected_although_the_system_has_taken_its_last_chunk() {
     });
 }
 
-/// Sets Reno for TCP on `host`. Reno treats every loss as congestion (RFC 5681); BBR does not.
+/// Reno treats every loss as congestion (RFC 5681); BBR does not.
 fn slow_down_at_each_loss(wan: &Wan, host: &str) {
     let mut set = Command::new("sh");
     set.args(["-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"]);
@@ -302,13 +299,13 @@ fn slow_down_at_each_loss(wan: &Wan, host: &str) {
 
 #[test]
 fn the_best_number_of_connections_on_a_lossy_path_is_found_during_the_copy() {
-    // By the square-root law each connection gets 1.22 · 1448 · 8 bits / (30 ms · √0.01), about
-    // 5 Mbit/s.
+    // By the square-root law each connection gets 1.22 · 1448 · 8 bits / (30 ms · √0.01), about 5
+    // Mbit/s.
     let link = LinkSpec::path(Rate::from_mbps(100), Span::from_millis(30));
     let loss = Loss::independent(LossRatio::new(0.01).expect("a share"));
     let link = link.with_loss(loss);
     let copy = |way| {
-        // The object is large enough for a long search. The test kills the copy after the search.
+        // Large enough for a long search.
         let wan = need!(Wan::new(link.clone(), 1500, 150_000_000));
         for host in ["a", "b"] {
             slow_down_at_each_loss(&wan, host);

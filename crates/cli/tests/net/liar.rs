@@ -1,5 +1,4 @@
-//! Hostile peers: they open a real session with the real binary, as an honest end would, and send
-//! the messages that a test chooses.
+//! Hostile peers open a real session with the real binary, and send messages that a test chooses.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,10 +14,8 @@ use tokio::sync::oneshot;
 
 use crate::rig::{DEADLINE, Host, Pair};
 
-/// The flow id in a liar's request.
 pub(super) const FLOW: u32 = 7;
 
-/// An observer that ignores all events.
 pub(super) struct Nobody;
 
 impl Observer for Nobody {
@@ -31,8 +28,8 @@ impl Observer for Nobody {
     }
 }
 
-/// Starts a server that reads a message of `service`, sends `lies` and hangs up. Calls `asks` with
-/// a client, the server's id and a location on the server; returns the result.
+/// Starts a server that reads a message of `service`, sends `lies` and hangs up. `asks` gets a
+/// client, the server's id and a location on the server.
 pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     service: &'static str,
     lies: Vec<impl prost::Message + 'static>,
@@ -41,7 +38,7 @@ pub(super) fn lied<Asked: prost::Message + Default, Ended>(
     lied_after(service, |_: &Asked| true, lies, asks)
 }
 
-/// Like [`lied`], but the server reads all messages up to the first for which `is_last` holds.
+/// Reads all messages up to the first for which `is_last` holds.
 pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
     service: &'static str,
     is_last: impl Fn(&Asked) -> bool + Send + 'static,
@@ -58,7 +55,7 @@ pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
             let mut listener =
                 Listener::bind(anywhere, &identity, &Settings::default()).expect("a free port");
             let _ = ready.send((listener.local_addr(), identity.id().to_string()));
-            // The session is the client's first stream, which requests the service.
+            // The client's first stream requests the service.
             let mut session: Session = listener.accept().await;
             assert_eq!(session.asked().0, service);
             while let Ok(Some(asked)) = session.read::<Asked>().await
@@ -76,7 +73,7 @@ pub(super) fn lied_after<Asked: prost::Message + Default, Ended>(
     ended
 }
 
-/// Returns an honest request, which a test then changes.
+/// Honest; a test changes it.
 pub(super) fn request(direction: Direction, path: &str) -> Request {
     Request {
         direction: direction as i32,
@@ -93,22 +90,20 @@ pub(super) fn request(direction: Direction, path: &str) -> Request {
     }
 }
 
-/// Returns an offer of an object of `bytes` bytes with the manifest `encoded`.
 pub(super) fn offer(encoded: Vec<u8>, bytes: u64) -> Message {
     let manifest_digest = blake3::hash(&encoded).as_bytes().to_vec();
     let object_len = bytes;
     Message::Offer(Offer { manifest: encoded, manifest_digest, object_len, ..Offer::default() })
 }
 
-/// Runs `talk` to its end; panics after the deadline.
+/// Panics after the deadline.
 pub(super) fn block_on<T>(talk: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime for the test");
     runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await.expect("it ends") })
 }
 
-/// Sends `said` to the pair's server as the pair's client. Returns the answers and the close
-/// reason.
+/// Returns the answers and the close reason.
 pub(super) fn talk(
     pair: &Pair,
     said: impl IntoIterator<Item = Message>,
@@ -116,7 +111,7 @@ pub(super) fn talk(
     talk_as(pair, &pair.client, said)
 }
 
-/// Like [`talk`], as `client`, which the server may refuse.
+/// The server may refuse `client`.
 pub(super) fn talk_as(
     pair: &Pair,
     client: &Host,
@@ -148,9 +143,9 @@ pub(super) async fn meet(pair: &Pair, client: &Host) -> Session {
         .expect("it answers")
 }
 
-/// Sends `asks` on one stream of the client to `service` in this version. Returns up to `most`
-/// answers, and the reason if the server ends the stream with an error. After these answers the
-/// server must send another one or end the stream.
+/// Sends `asks` on one stream to `service` in this version. Returns up to `most` answers, and the
+/// reason if the server ends the stream with an error. After these answers the server must send
+/// another one or end the stream.
 pub(super) fn told<Tell: prost::Message + Default>(
     pair: &Pair,
     (service, version): (&str, u32),
@@ -176,8 +171,7 @@ pub(super) fn told<Tell: prost::Message + Default>(
     })
 }
 
-/// Reads messages until `is_last` holds for one or the session ends. Returns the messages and, if
-/// the session ended with an error, the close reason.
+/// Reads messages until `is_last` holds for one or the session ends. The error is the close reason.
 async fn listen(
     session: &mut Session,
     is_last: impl Fn(&Message) -> bool,
@@ -199,7 +193,7 @@ async fn listen(
     }
 }
 
-/// A server that answers every request with lies.
+/// Answers every request with lies.
 pub(super) struct LyingServer {
     pub(super) address: SocketAddr,
     pub(super) id: String,
@@ -207,8 +201,8 @@ pub(super) struct LyingServer {
 }
 
 impl LyingServer {
-    /// Starts a server that answers a request with the messages that `lie` returns, then waits
-    /// for the client to hang up.
+    /// Answers a request with the messages that `lie` returns, then waits for the client to hang
+    /// up.
     pub(super) fn start(lie: impl Fn(&Request) -> Vec<Message> + Send + 'static) -> LyingServer {
         LyingServer::answering(move |_, heard| match heard {
             Message::Request(request) => Some(lie(request)),
@@ -216,8 +210,8 @@ impl LyingServer {
         })
     }
 
-    /// Starts a server that answers each message with the messages that `lie` returns; on `None`
-    /// it drops the session. Sessions are numbered from 0.
+    /// Answers each message with the messages that `lie` returns; on `None` it drops the session.
+    /// Sessions are numbered from 0.
     pub(super) fn answering(
         mut lie: impl FnMut(usize, &Message) -> Option<Vec<Message>> + Send + 'static,
     ) -> LyingServer {

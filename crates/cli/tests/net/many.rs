@@ -33,7 +33,6 @@ impl Star {
         Star::with(count, &[])
     }
 
-    /// Starts the servers with further arguments for each `serve`.
     fn with(count: usize, args: &[&str]) -> Star {
         let scratch = scratch();
         let client = Host::new(&scratch.path().join("client"));
@@ -52,20 +51,17 @@ impl Star {
         Star { client, here, servers, roots, hosts, _scratch: scratch }
     }
 
-    /// The path of a log file next to the client's folder.
     pub(super) fn log(&self) -> PathBuf {
         self.here.with_extension("log")
     }
 
-    /// Restarts a killed server on its old port.
     pub(super) fn restart(&mut self, server: usize) {
         let address = self.servers[server].address.clone();
         let words = Server::words(&address, &self.roots[server], &["--allow", &self.client.id]);
         self.servers[server] = Server::start_as(&mut self.hosts[server].command(words));
     }
 
-    /// Kills a server and starts it again on its old port. `within` is a command that gets the
-    /// server's command as arguments and runs it.
+    /// Kills a server and starts it again on its old port. The command `within` runs it.
     pub(super) fn restart_within(&mut self, server: usize, within: &[String]) {
         self.signal(server, Signal::KILL);
         let address = self.servers[server].address.clone();
@@ -74,14 +70,14 @@ impl Star {
         self.servers[server] = Server::start_as(&mut command);
     }
 
-    /// Starts servers that all have `content` as `x`.
+    /// All servers have `content` as `x`.
     pub(super) fn of_replicas(count: usize, content: &[u8]) -> Star {
         let star = Star::new(count);
         star.roots.iter().for_each(|root| write(&root.join("x"), content));
         star
     }
 
-    /// Starts `cp FLAGS SOURCES DESTINATION`, with sources as (server, path).
+    /// Sources are (server, path).
     pub(super) fn start(
         &self,
         flags: &[&str],
@@ -92,7 +88,6 @@ impl Star {
         self.start_at(flags, at.collect(), destination)
     }
 
-    /// Starts `cp FLAGS AT DESTINATION`, with the locations `at` of the sources.
     fn start_at(&self, flags: &[&str], at: Vec<OsString>, destination: &str) -> Child {
         let mut words: Vec<OsString> = ["cp", "--json", "--accept-new"].map(Into::into).to_vec();
         words.extend(flags.iter().map(OsString::from));
@@ -105,7 +100,7 @@ impl Star {
         Child::spawn(self.client.command(words).current_dir(&self.here)).end()
     }
 
-    /// Starts `cp --replicas` of `x` from these servers.
+    /// `cp --replicas` of `x` from these servers.
     pub(super) fn replicas(&self, flags: &[&str], servers: &[usize]) -> Child {
         let sources: Vec<(usize, &str)> = servers.iter().map(|server| (*server, "x")).collect();
         self.start(&[&["--replicas"], flags].concat(), &sources, "x")
@@ -121,7 +116,6 @@ impl Star {
         self.servers[server].child().signal(signal);
     }
 
-    /// Returns the row of a server in an event.
     pub(super) fn row(&self, event: &Value, server: usize) -> Value {
         let address = &self.servers[server].address;
         self.row_of(event, server).unwrap_or_else(|| panic!("no row of {address} in {event}"))
@@ -163,7 +157,7 @@ fn several_hosts_are_fetched_in_parallel_and_each_has_its_row() {
     for field in ["rate_bps", "share", "loss", "resent"] {
         assert!(row[field].is_number(), "{field} in {ended}");
     }
-    // Progress events have a row for each host; the third host has two of the sources.
+    // The third host has two of the sources.
     let progress = ended.events("progress");
     assert!(progress.iter().all(|event| event["sources"].as_array().is_some_and(|r| r.len() == 3)));
 }
@@ -196,8 +190,7 @@ fn two_sources_with_one_name_are_refused_and_a_clash_in_a_folder_is_reported() {
     let ended = star.start(&[], &[(0, "x"), (1, "x")], ".").end();
     ended.is(2, &["have the same name, x", "--replicas"]);
     assert!(!star.here.join("x").exists());
-    // The client learns the contents of folders only during the copy. Then a clash of names makes
-    // one source fail.
+    // The client learns the contents of folders only during the copy.
     let ended = star.start(&["-r"], &[(0, "tree/"), (1, "tree/")], ".").end();
     ended.is(8, &["both have same"]);
     let there = |name: &str| star.here.join(name).exists();
@@ -321,7 +314,7 @@ fn a_replica_that_differs_is_left_out_and_two_that_differ_are_refused() {
     let named = failed[0]["source"].as_str().is_some_and(|s| s.contains(&star.servers[1].address));
     assert!(named && failed.len() == 1, "{ended}");
     assert!(failed[0]["what"].as_str().is_some_and(|w| w.contains("1 of 5 MiB")), "{ended}");
-    // The copy is complete, and reports the source that it left out.
+    // The copy is complete.
     assert_eq!(ended.summary()["failed_sources"], 1, "{ended}");
     assert!(ended.stderr.contains("1 of 3 sources") && ended.stderr.contains("the whole object"));
     fs::remove_file(star.here.join("x")).expect("it was copied");
@@ -351,7 +344,7 @@ fn a_source_with_wrong_bytes_is_named_and_the_others_are_copied() {
     assert!(!star.here.join("b").exists(), "{ended}");
 }
 
-/// Overwrites a file from `offset` and restores its modification time.
+/// Restores the modification time.
 fn forge(path: &std::path::Path, offset: u64, content: &[u8]) {
     let file = File::options().write(true).open(path).expect("it is ours");
     let modified = file.metadata().and_then(|m| m.modified()).expect("it has a time");
@@ -388,7 +381,7 @@ fn a_killed_copy_of_replicas_resumes_with_other_replicas() {
     let resumed = ended.summary()["resumed_bytes"].as_u64();
     assert!(resumed >= Some(1_000_000), "{ended}");
     star.assert_copied("x", &content);
-    // All chunks are already there, so no source has to send any.
+    // All chunks are already there.
     let ended = star.replicas(&["-r"], &[0, 2]).end();
     assert_eq!(ended.summary()["verified"], true, "{ended}");
 }

@@ -1,5 +1,4 @@
-//! Rooms as multicast groups: two domains of network namespaces, two reflectors that bridge one
-//! group, strangers, and members that lose their right.
+//! Rooms as multicast groups.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::process::Command;
@@ -14,13 +13,13 @@ use crate::rig::{
     Child, DEADLINE, Ended, Host, Server, Skipped, bytes, need, side_by_side, skip, write_private,
 };
 
-/// Ends a subscriber; returns the texts that it received.
+/// Returns the texts that a subscriber received.
 fn ended(child: Child) -> Vec<String> {
     child.signal(Signal::INT);
     texts(&child.end())
 }
 
-/// Two domains, joined by a cable between their reflectors. Each domain has a switch, a reflector
+/// Two domains, joined by a cable between their reflectors. A domain has a switch, a reflector
 /// (`r`) and two hosts. The text is the prefix of the names of all namespaces.
 struct Nets(String);
 
@@ -79,7 +78,7 @@ impl Nets {
         self.try_ip(host, words).expect("the first namespace was made");
     }
 
-    /// `longhaul WORDS` on the emulated host `host`, with the identity of `who`.
+    /// With the identity of `who`.
     fn command(&self, host: &str, who: &Host, words: &[String]) -> Command {
         let name = self.name(host);
         who.wrapped(&["ip", "netns", "exec", &name], words)
@@ -94,12 +93,11 @@ impl Drop for Nets {
     }
 }
 
-/// The group's address and the reflector's location, in one address family.
 #[derive(Clone, Copy)]
 struct Family {
     group: &'static str,
-    /// The location of the room at the reflector that is host number 1 of a network. Networks 0 and
-    /// 1 are those of the domains, 9 is the cable between the reflectors.
+    /// The room at the reflector of a network. Networks 0 and 1 are those of the domains, 9 is the
+    /// cable between the reflectors.
     at: fn(u32) -> String,
 }
 
@@ -149,8 +147,8 @@ fn two_domains(family: Family) {
         speaker.say(&format!("hello {host}"));
         speaker
     });
-    // A new member may miss the first datagram of its group. The member then gets that message as
-    // the last message of the room.
+    // A new member may miss the first datagram of its group. It then gets this message as the last
+    // message of the room.
     for (speaker, text) in [(&mut near, "one"), (&mut far, "two")] {
         speaker.say(text);
         let everybody = here.iter_mut().chain(&mut there).chain([&mut by_unicast]);
@@ -180,8 +178,7 @@ fn two_domains(family: Family) {
         assert_eq!(of(ended(child)), ["one", "two", "four", "five"]);
     }
     for child in there {
-        // After the restart the link delivers "four", if that is still the last message of the
-        // room.
+        // The link delivers "four" after the restart, if it is still the last message of the room.
         let heard = of(ended(child));
         let mut once = heard.clone();
         once.sort();
@@ -205,7 +202,7 @@ struct One {
 }
 
 impl One {
-    /// Tests that run at the same time need different groups, so each has its own `number`.
+    /// Tests that run at the same time need different numbers.
     fn new(number: u8) -> One {
         let scratch = tempfile::tempdir().unwrap();
         let client = Host::new(&scratch.path().join("client"));
@@ -233,8 +230,8 @@ impl One {
         who.command(["channel", verb, "--json", "--interface=lo", &id, &mode, &url])
     }
 
-    /// Starts a subscriber, and waits until it has received `last`, the last message of the room.
-    /// The subscriber has then joined the room and, with the mode `multicast`, its group.
+    /// Waits until the subscriber has received `last`, the last message of the room. With the mode
+    /// `multicast` it has then joined the group.
     fn receive(&self, server: &Server, mode: &str, last: &str) -> Child {
         let mut child = Child::spawn(&mut self.channel(&self.client, server, "receive", mode));
         hears(&mut child, last);
@@ -260,7 +257,6 @@ impl One {
     }
 }
 
-/// The next datagram that the stranger receives.
 fn overheard(stranger: &UdpSocket) -> Vec<u8> {
     let mut datagram = vec![0; 65_536];
     let len = stranger.recv(&mut datagram).expect("the group is heard");
@@ -290,7 +286,7 @@ fn a_stranger_reads_nothing_of_a_group_and_brings_nothing_into_it() {
             .into_iter()
             .for_each(|bytes| send(bytes));
     }
-    // The flood may fill a member's socket, which then drops a datagram of the group.
+    // The flood may make a member's socket drop a datagram of the group.
     let said = [1, 2, 3, 4, 5].map(|n| format!("message {n}"));
     for text in &said {
         one.say(&server, "multicast", text).is(0, &[]);
@@ -369,7 +365,6 @@ fn a_member_that_loses_its_right_loses_the_key() {
     }
     flow(&server, "last");
     hears(&mut stays, "last");
-    // The member that lost its right received no message under the new key.
     assert_eq!(texts(&refused), ["before", "known to both"]);
 }
 

@@ -1,10 +1,8 @@
-//! Faults of the shared tree, remote files, mounts, HTTP and remote calls: for 20 s, the client or
-//! the server is frozen, or the network between them is cut. In one case the server is killed; in
-//! another the client is frozen until the server gives it up.
+//! Faults of the shared tree, remote files, mounts, HTTP and remote calls.
 //!
-//! A session ends after 30 s of silence, so it survives 20 s. A client of the shared tree or of
-//! calls does not wait that long: it reconnects after some seconds of silence. One test runs all
-//! cases in parallel, because they mostly wait.
+//! A session ends after 30 s of silence, so it survives an outage of 20 s. A client of the shared
+//! tree or of calls reconnects after some seconds of silence. One test runs all cases in parallel,
+//! because they mostly wait.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,10 +31,9 @@ use super::{share, write_at};
 use crate::rig::{Child, Ended, Pair, bytes, need, send_signal, side_by_side, wait_until, write};
 
 const MEBI: usize = 1 << 20;
-/// How long a fault lasts.
 pub(super) const OUTAGE: Duration = Duration::from_secs(20);
-/// Bytes of a file. A client requests 32 MiB in advance, so when a fault begins, the server still
-/// has a part to send.
+/// A client requests 32 MiB in advance, so when a fault begins, the server still has a part to
+/// send.
 const LONG: usize = 36 * MEBI;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,8 +44,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Begins the fault between the process `client` and the `server` behind `relay`. The returned
-    /// function waits until the fault has lasted for [`OUTAGE`], and ends it.
+    /// The returned function waits until the fault has lasted for [`OUTAGE`], and ends it.
     pub(super) fn begin(self, relay: &Relay, server: u32, client: u32) -> impl FnOnce() {
         let set = move |is_on| {
             let signal = if is_on { Signal::STOP } else { Signal::CONT };
@@ -76,8 +72,7 @@ fn sees(watch: &mut Child, value: &str) {
     watch.event(|event| event["event"] == "value" && event["value"] == value);
 }
 
-/// Asserts that a watch got each version, or a snapshot in its place. The tests delete nothing in
-/// the watched tree.
+/// Asserts that a watch got each version, or a snapshot in its place.
 fn assert_no_gap(watch: &Ended, fault: Fault) {
     let (mut newest, mut of_snapshot) = (None, 0);
     for line in &watch.stdout {
@@ -146,7 +141,6 @@ fn presence_ends_with_its_frozen_client(_: Fault) {
     assert_eq!(share::share(&sharing, "get", "lock", &[]).stdout, ["another's"]);
 }
 
-/// A server of the file `long`, a relay to this server, and the file's content.
 fn serve_long(len: usize) -> (Pair, Relay, Vec<u8>) {
     let pair = Pair::in_memory(&[]);
     let (relay, content) = (Relay::new(&pair.server), bytes(len, 1));
@@ -154,7 +148,7 @@ fn serve_long(len: usize) -> (Pair, Relay, Vec<u8>) {
     (pair, relay, content)
 }
 
-/// Starts to read the file `long`. Returns the program, its output and the first bytes.
+/// Returns the program, its output and the first bytes.
 fn begin_cat(pair: &Pair, relay: &Relay) -> (std::process::Child, ChildStdout, Vec<u8>) {
     let far = format!("lh://{}/long", relay.address());
     let mut child = cat(&pair.client, &pair.server.id, &[&far]).spawn().expect("it starts");
@@ -232,7 +226,7 @@ fn writes_continue(fault: Fault) {
 fn mount_continues(fault: Fault) {
     need!(fuse());
     let (mut pair, relay, content) = serve_long(16 * MEBI);
-    // The file is larger than the cache, so the client still requests data during the fault.
+    // The file is larger than the cache.
     let mounted = Mounted::of(&pair, &["--cache=8Mi"], format!("lh://{}/", relay.address()));
     let mut file = fs::File::open(mounted.at.join("long")).expect("it is there");
     let mut came = vec![0; MEBI];
@@ -288,8 +282,7 @@ fn http_continues(fault: Fault) {
     assert!(came.ends_with(&content), "{fault:?}: {} bytes", came.len());
 }
 
-/// Client and server run in this process, which a signal would freeze as a whole. The network is
-/// cut instead: a frozen server is silent in the same way.
+/// Client and server run in this process, so each fault is a cut of the network.
 fn calls_continue(_: Fault) {
     let (host, me) = (Key::generate(), Key::generate());
     let (runs, begun, may_end) = (AtomicU32::new(0), Notify::new(), Semaphore::new(0));

@@ -1,5 +1,4 @@
-//! The shared tree, through `longhaul share` and through the library: killed servers, slow watchers
-//! and peers that lie.
+//! The shared tree, through `longhaul share` and through the library.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +19,7 @@ use tempfile::TempDir;
 use super::liar::{self, block_on, meet};
 use crate::rig::{Child, Ended, Host, Pair, Server};
 
-/// A pair whose server keeps a shared tree.
+/// The server keeps a shared tree.
 pub(super) struct Sharing {
     pub(super) pair: Pair,
     _folder: TempDir,
@@ -34,7 +33,7 @@ impl Deref for Sharing {
     }
 }
 
-/// A server with a tree, to which the client has `rights`.
+/// The client has `rights` to the tree.
 pub(super) fn pair(rights: &str) -> Sharing {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let file = folder.path().join("tree.redb");
@@ -53,7 +52,6 @@ pub(super) fn share(pair: &Pair, verb: &str, key: &str, more: &[&str]) -> Ended 
     pair.client.run(words(pair, verb, key, more))
 }
 
-/// Opens the tree through the library.
 fn library(client: &Host, server: &Server) -> Share {
     let identity = Key::load_or_create(&client.config).expect("the client has one");
     let trust = Trust::only(server.id.as_str());
@@ -78,7 +76,7 @@ fn values_are_put_read_listed_watched_and_deleted() {
         .is(1, &["was not changed: it has version"]);
     share(&pair, "put", "other", &["x", "--if-version=0"]).is(0, &[]);
     assert_eq!(share(&pair, "ls", "", &[]).is(0, &[]).stdout, ["other", "world/a"]);
-    // A late watcher gets all existing values, then each change.
+    // A late watcher first gets all existing values.
     let mut watch =
         Child::spawn(&mut pair.client.command(words(&pair, "watch", "world", &["--json"])));
     assert_eq!(watch.event(|event| event["event"] == "snapshot")["values"], 1);
@@ -137,7 +135,7 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
         let (key, value) = ("w/a".to_owned(), Some(b"x".to_vec()));
         ask(Asked::Put(Put { id: 3, key, value, version: Some(0), again, ..Put::default() }))
     };
-    // This stream ends without a goodbye.
+    // Ends without a goodbye.
     let lost = block_on(async {
         let mut session = meet(&pair, &pair.client).await;
         session.ask_for("share", 2);
@@ -155,7 +153,7 @@ fn an_edit_repeated_on_a_new_stream_is_applied_once_even_without_the_right_to_re
     assert_eq!(made.0, 0);
     let (heard, _) = told(&pair, vec![begin(false, 5), put(true)]);
     assert_eq!(version(heard.last().cloned()), made, "it is the same edit");
-    // The edit of another program with the same number is a different edit.
+    // A program's own edits have numbers of their own.
     let (heard, _) = told(&pair, vec![begin(true, 6), put(false)]);
     assert_eq!(version(heard.last().cloned()), (1, 0));
 }
@@ -343,7 +341,7 @@ fn a_watch_above_the_limit_is_refused_and_ends_no_other() {
     for watch in &mut watches {
         assert!(matches!(wait(watch.next()), Some(Ok(ShareEvent::Put(..)))));
     }
-    // After the end of a watch, the client may open another one.
+    // A client may open a further watch after the end of one.
     drop(watches.pop());
     let has_room = (0..1000).any(|_| {
         let mut again = wait(share.watch("")).unwrap();
@@ -378,8 +376,7 @@ fn a_tree_is_exported_as_lines_and_imported() {
     assert_eq!(values(&from), values(&to));
 }
 
-/// Sends `asks` on one stream. Returns the server's answers, and the reason if the server ends the
-/// stream with an error.
+/// Returns the server's answers, and the reason if it ends the stream with an error.
 fn told(pair: &Pair, asks: Vec<Ask>) -> (Vec<Tell>, Option<String>) {
     block_on(async {
         let mut session = meet(pair, &pair.client).await;

@@ -1,11 +1,10 @@
 //! The shared tree under load: each change reaches each watcher.
 //!
-//! `results/figures.sh sharing` starts servers, and runs this test against them with other loads.
-//! `LONGHAUL_SHARE_LOAD` has the load as `SERVER HOST PORT ID PID WATCHERS WRITERS DEPTH RATE
-//! SECONDS CHANGES`. `SERVER` is `longhaul`, `redis` or `etcd`. If `RATE` is 0, each writer always
-//! has `DEPTH` unanswered changes in flight; otherwise it makes `RATE` changes a second. A writer
-//! ends after `SECONDS`. If `CHANGES` is not 0, a writer makes at most this many changes, each with
-//! a new key.
+//! `results/figures.sh sharing` runs this test with other servers and loads. `LONGHAUL_SHARE_LOAD`
+//! has the load as `SERVER HOST PORT ID PID WATCHERS WRITERS DEPTH RATE SECONDS CHANGES`. `SERVER`
+//! is `longhaul`, `redis` or `etcd`. If `RATE` is 0, each writer has `DEPTH` unanswered changes in
+//! flight; otherwise it makes `RATE` changes a second. A writer ends after `SECONDS`. If `CHANGES`
+//! is not 0, a writer makes at most this many changes, each with a new key.
 
 mod etcd;
 mod redis;
@@ -29,20 +28,19 @@ use crate::rig::Pair;
 
 /// Bytes of a value.
 const SIZE: usize = 64;
-/// Number of keys that a writer changes in turn if `CHANGES` is 0.
+/// A writer changes this many keys in turn if `CHANGES` is 0.
 const KEYS: u64 = 1000;
-/// Time limit for the arrival of the last changes.
+/// For the arrival of the last changes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A server, and the load for it.
 #[derive(Clone, Debug, Default)]
 struct Load {
     server: String,
     host: String,
     port: u16,
-    /// The id of a longhaul server.
+    /// Of a longhaul server.
     id: String,
-    /// The server's process; 0 if it is not measured.
+    /// 0 if the process is not measured.
     process: u32,
     config: PathBuf,
     watchers: u64,
@@ -53,19 +51,17 @@ struct Load {
     changes: u64,
 }
 
-/// The results of the watchers.
 #[derive(Default)]
 struct Seen {
-    /// The delay of each value that a watcher received, in microseconds.
+    /// In microseconds.
     delays: RefCell<Vec<u32>>,
-    /// Number of snapshots that the server sent instead of changes.
+    /// Snapshots that the server sent instead of changes.
     snapshots: Cell<u64>,
     came: Notify,
     last: Cell<Option<Instant>>,
 }
 
 impl Seen {
-    /// Notes a value that has arrived.
     fn note(&self, base: Instant, value: &[u8]) {
         let at = value[..8].try_into().map_or(0, u64::from_be_bytes);
         let delay = (base.elapsed().as_micros() as u64).saturating_sub(at);
@@ -79,17 +75,14 @@ impl Seen {
     }
 }
 
-/// A client that makes changes.
 trait Writer {
-    /// Queues a change.
     async fn put(&mut self, key: &str, value: &[u8]);
-    /// Sends the queued changes.
     async fn flush(&mut self);
     /// Waits for answers, and returns their number. Cancel-safe.
     async fn answers(&mut self) -> u64;
 }
 
-/// Makes changes, and returns how many were acknowledged.
+/// Returns how many changes were acknowledged.
 async fn write(mut writer: impl Writer, number: u64, load: Load, base: Instant) -> u64 {
     let (start, length) = (Instant::now(), Duration::from_secs(load.seconds));
     let mut tick = tokio::time::interval(Duration::from_millis(2));
@@ -120,7 +113,6 @@ async fn write(mut writer: impl Writer, number: u64, load: Load, base: Instant) 
     }
 }
 
-/// Opens a session for the server's shared tree.
 async fn open(load: &Load) -> Session {
     let identity = Identity::load_or_create(&load.config).expect("the client has one");
     let pins = vec![ServerPin { server: None, id: load.id.clone() }];
@@ -173,7 +165,7 @@ impl Writer for Ours {
     }
 }
 
-/// Starts a watch of the tree. Returns after the first snapshot, which is not counted.
+/// Returns after the first snapshot, which is not counted.
 async fn watch(load: &Load, base: Instant, seen: Rc<Seen>) {
     let mut session = open(load).await;
     let watch = Watch { prefix: "load".to_owned(), anew: true, ..Watch::default() };
@@ -203,7 +195,7 @@ fn snapshot_ends(tell: &Option<Tell>) -> bool {
     }
 }
 
-/// Runs a load; returns the number of acknowledged changes, and the seconds that they took.
+/// Returns the number of acknowledged changes, and the seconds that they took.
 async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
     for _ in 0..load.watchers {
         match load.server.as_str() {
@@ -241,12 +233,12 @@ async fn run(load: &Load, base: Instant, seen: &Rc<Seen>) -> (u64, f64) {
             seen.came.notified().await;
         }
     };
-    // The wait has a limit, because a server may have skipped changes.
+    // A server may have skipped changes.
     let _ = tokio::time::timeout(PATIENCE, all).await;
     (made, seconds)
 }
 
-/// Runs a load, and prints a row of results.
+/// Prints a row of results.
 #[allow(clippy::print_stderr, reason = "the numbers are for results/")]
 async fn measure(load: &Load) {
     let (base, seen) = (Instant::now(), Rc::new(Seen::default()));
@@ -281,7 +273,7 @@ fn block_on(work: impl Future<Output = ()>) {
     LocalSet::new().block_on(&runtime.expect("a runtime for the test"), work);
 }
 
-/// Parses `LONGHAUL_SHARE_LOAD`; the identity is that in `LONGHAUL_CONFIG_DIR`.
+/// The identity is in `LONGHAUL_CONFIG_DIR`.
 fn named(text: &str) -> Option<Load> {
     let mut words = text.split_whitespace().map(str::to_owned);
     let config = std::env::var_os("LONGHAUL_CONFIG_DIR")?;

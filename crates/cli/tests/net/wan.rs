@@ -64,8 +64,8 @@ fn reported_path_loss_equals_the_networks_drops() {
         let [offered, dropped] = [after[0] - before[0], after[1] - before[1]];
         let others = ["socket_lost", "memory_lost", "early_lost"].map(count);
         let path_lost = count("path_lost") - others.iter().sum::<f64>();
-        // The network's drops include control packets, which `path_lost` does not count. Their
-        // expected number is `control`; `beside` adds five standard deviations and ten packets.
+        // `dropped` includes control packets, about `control` of them. `beside` adds five standard
+        // deviations and ten packets.
         let control = LOSS * (offered - count("sent"));
         let beside = control + 5.0 * control.sqrt() + 10.0;
         assert!(path_lost <= dropped, "{way:?}: {path_lost} of {dropped}: {ended}");
@@ -125,8 +125,7 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
     let summary = ended.summary();
     let waste = summary["waste"].as_f64().expect("it is a number");
     let blocks = summary["blocks"].as_f64().expect("it is a count");
-    // The tolerance: five standard deviations of the loss ratio of this number of blocks, plus one
-    // percentage point.
+    // The tolerance: five standard deviations of the loss ratio, plus one percentage point.
     let chance = 5.0 * (LOSS * (1.0 - LOSS) / blocks).sqrt();
     assert!(waste <= LOSS / (1.0 - LOSS) + 0.01 + chance, "{ended}");
     wan.assert_copied(Way::Push);
@@ -142,8 +141,8 @@ fn a_copy_wastes_little_more_than_the_loss_and_a_killed_one_resumes() {
 
 #[test]
 fn equal_files_are_reported_even_if_the_end_of_the_copy_overtakes_the_plan() {
-    // The plan lists the files to skip. If a packet of the session's stream is lost, the plan
-    // arrives late, and a datagram may bring the outcome of the copy first.
+    // The plan lists the files to skip. A lost packet delays it, and a datagram may bring the
+    // outcome of the copy first.
     let wan = need!(Wan::new(link(100, 40, 0.2), MTU, 1000));
     let args = ["--protocol=rbudp", "--rate=80M"];
     wan.start(Way::Push, &args).end().is(0, &[]);
@@ -183,18 +182,15 @@ fn an_outage_or_freeze_of_20_seconds_loses_no_session() {
     });
 }
 
-/// The program to freeze or kill.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
     Client,
     Server,
 }
 
-/// The network is down for `time` during a copy.
 fn gone_for(time: Duration, way: Way) {
     let path = link(100, 20, 0.001);
     let wan = need!(Wan::new(path.clone(), MTU, 20_000_000));
-    // The rate is so low that a progress event comes long before the end on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     wan.set(&LinkSpec { up: false, ..path.clone() });
@@ -203,10 +199,8 @@ fn gone_for(time: Duration, way: Way) {
     assert_undisturbed(&wan, copy, way);
 }
 
-/// The client or the server is frozen for `time` during a copy.
 fn frozen_for(time: Duration, way: Way, end: End) {
     let mut wan = need!(Wan::new(link(100, 20, 0.0), MTU, 20_000_000));
-    // The rate is so low that a progress event comes long before the end on any machine.
     let mut copy = wan.start(way, &["--rate=30M"]);
     copy.progressed(2_000_000);
     let server = wan.server.as_mut().expect("it was started").child();
@@ -217,7 +211,6 @@ fn frozen_for(time: Duration, way: Way, end: End) {
     assert_undisturbed(&wan, copy, way);
 }
 
-/// Asserts that the copy succeeds in one session, by `rbudp`.
 fn assert_undisturbed(wan: &Wan, copy: Child, way: Way) {
     let ended = copy.end();
     assert_eq!(ended.summary()["protocol"], "rbudp", "{way:?} {ended}");
@@ -230,7 +223,7 @@ fn packet_sizes_of_576_1280_and_9000_bytes_are_found_and_used() {
     // The largest UDP payload is the MTU minus 28 bytes of IP and UDP headers.
     for (mtu, most) in [(576, 548), (1280, 1252), (9000, 8972)] {
         let wan = need!(Wan::new(link(200, 10, 0.0), mtu, 3_000_000));
-        // The first copy makes the server known: later copies probe the packet size of the path.
+        // Later copies to a known server probe the packet size of the path.
         let ended = wan.start(Way::Push, &["--rate=80M"]).end();
         assert_eq!(ended.summary()["protocol"], "rbudp", "{mtu} {ended}");
         wan.assert_copied(Way::Push);
@@ -279,7 +272,7 @@ fn smaller_packets_pass_a_path_that_drops_large_ones() {
     for (way, hole) in [(Way::Push, 1400), (Way::Pull, 1280)] {
         let narrow = LinkSpec { swallow_above: Some(hole), ..link(200, 20, 0.0) };
         let wan = need!(Wan::new(narrow, 9000, 3_000_000));
-        // The first copy to a server sends its data without a probe of the path.
+        // The first copy to a server does not probe the path.
         for use_of in ["first", "second"] {
             let ended = wan.start(way, &["--rate=80M"]).end();
             let summary = ended.summary();
@@ -287,7 +280,7 @@ fn smaller_packets_pass_a_path_that_drops_large_ones() {
             assert_eq!(summary["protocol"], "rbudp", "{of} {ended}");
             assert!(summary["payload_bytes"].as_u64() <= Some(u64::from(hole)), "{of} {ended}");
             assert!(ended.events("fallback").is_empty(), "{of} {ended}");
-            // The last block of a chunk is short and passes, so the path is not judged blocked.
+            // The short last block of a chunk passes, so the path is not judged blocked.
             assert!(ended.events("reconnecting").is_empty(), "{of} {ended}");
             wan.assert_copied(way);
         }
