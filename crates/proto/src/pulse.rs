@@ -328,7 +328,6 @@ mod tests {
         assert_eq!(train.first, PacketNumber(0));
         assert_eq!(train.bytes, Bytes::new(31 * 1472));
         assert_eq!((train.span, train.steps), (Span::from_micros(31 * 12), 31));
-        // Later trains are timed too, but do not make a pulse urgent.
         pulses.on_arrivals(&arrivals(at(2_000), TRAIN_EVERY..TRAIN_EVERY + 1));
         pulses.on_arrivals(&arrivals(at(2_100), TRAIN_EVERY + 1..TRAIN_EVERY + TRAIN_LEN));
         assert_eq!(pulses.due(), at(21_400));

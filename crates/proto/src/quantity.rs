@@ -146,7 +146,6 @@ struct Number {
 }
 
 impl Number {
-    /// This number times `factor`, rounded down.
     fn times(&self, factor: u64, text: &str) -> Result<u64, String> {
         let product = self.digits.checked_mul(u128::from(factor));
         let value = product.map(|p| p / 10u128.pow(self.scale));

@@ -27,7 +27,6 @@ use crate::rig::setup;
 
 const FLOW: FlowId = FlowId(1);
 const RTT: Span = Span::from_millis(50);
-/// Blocks in the object.
 const BLOCKS: u64 = 120;
 /// Blocks in a segment.
 const SEGMENT: u64 = 48;

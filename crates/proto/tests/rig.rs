@@ -50,7 +50,6 @@ impl Chance {
         ((self.next() >> 11) as f64 / (1u64 << 53) as f64) < probability
     }
 
-    /// A random span of at most `most`.
     fn span(&mut self, most: Span) -> Span {
         Span::from_nanos(self.next() % (most.as_nanos() + 1))
     }
@@ -277,7 +276,6 @@ impl Rig {
         self.audit();
     }
 
-    /// Runs until every sender knows that its object has arrived.
     pub(crate) fn finish(&mut self, limit: Span) {
         let end = self.now + limit;
         while !self.step() {
@@ -541,7 +539,6 @@ impl Rig {
         }
     }
 
-    /// Compares the counters of sender and receiver with the channel's.
     pub(crate) fn audit(&self) {
         for (index, flow) in self.flows.iter().enumerate() {
             let blocks = flow.setup.layout.blocks();

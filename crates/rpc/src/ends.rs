@@ -264,7 +264,6 @@ impl Ends {
         self.callee = Callee::new(!self.is_client, false);
     }
 
-    /// Ends all calls of this side with `error`.
     pub(crate) fn fail(&mut self, error: &RpcError) {
         let ids: Vec<u64> = self.waiting.keys().copied().collect();
         for id in ids {

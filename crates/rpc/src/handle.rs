@@ -42,11 +42,9 @@ impl RpcOptions {
 /// program runs.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Begins a call.
     Call(Beginning),
     /// The answer is no longer needed.
     Cancel(u64),
-    /// Sends an item of a call.
     Item(Whose, Vec<u8>),
     /// Declares that no more items of a call follow.
     Finish(u64),

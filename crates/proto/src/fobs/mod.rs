@@ -9,8 +9,7 @@
 //! the next packet among all unacknowledged packets, as from a circular buffer (the *circle*). The
 //! receiver acknowledges over UDP after a fixed number of newly received packets
 //! ([`ACK_FREQUENCY`]), and sends one completion signal on the reliable channel. A sender that
-//! continues until that signal sends useless packets for one round trip. These packets are at least
-//! the share C·RTT/S of the object, for a path of capacity C and an object of size S.
+//! continues until that signal sends useless packets for one round trip.
 //!
 //! Differences from the paper, and why:
 //! - The paper's rate was that of the network card. Here it is the rate that the user fixed, or
@@ -124,7 +123,6 @@ pub(crate) const CHUNK: ProtocolOption = ProtocolOption::new(
 /// chunk, leaves the segment as the only limit.
 pub(crate) const GREEDY_CHUNK: ProtocolOption = ProtocolOption { default: CHUNK.most, ..CHUNK };
 
-/// The registry's entry for FOBS as in its paper.
 pub(crate) const ROW: Row = Row {
     name: "fobs",
     title: "FOBS, greedy",
@@ -151,7 +149,6 @@ pub(crate) const ROW: Row = Row {
     receiver: || Box::new(FobsReceiver::default()),
 };
 
-/// The registry's entry for FOBS with a rate table, as in the ORNL study.
 pub(crate) const TABLE_ROW: Row = Row {
     name: "fobs-table",
     title: "FOBS with a rate table",

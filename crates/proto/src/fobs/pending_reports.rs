@@ -26,7 +26,6 @@ const SPAN: u32 = 32;
 /// Number of acknowledgements that report a change.
 const REPEATS: u8 = 3;
 
-/// What has to be reported: new arrivals, and unchanged cells in turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingReports {
     /// Segments that have begun and are incomplete.
@@ -49,13 +48,11 @@ struct Open {
     lost_to: Vec<u32>,
 }
 
-/// A message of an acknowledgement, and its effect on the counters.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) report: Report,
     /// Number of missing blocks that no earlier message named.
     pub(super) newly_lost: u32,
-    /// Whether this message ends the acknowledgement.
     pub(super) is_last: bool,
 }
 
@@ -72,14 +69,12 @@ impl PendingReports {
         }
     }
 
-    /// Records that every block of a segment has arrived.
     pub(super) fn set_whole(&mut self, segment: u32) {
         self.open.remove(&segment);
         self.changed.retain(|(of, _), _| *of != segment);
         self.note_whole(segment);
     }
 
-    /// Records that a block of a complete segment arrived again.
     pub(super) fn note_whole(&mut self, segment: u32) {
         self.changed.insert((segment, 0), REPEATS);
     }

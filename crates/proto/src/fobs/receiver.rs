@@ -26,10 +26,8 @@ pub(crate) struct Flow {
     delay: Span,
     /// When an acknowledgement is due even with fewer new blocks.
     due: Option<Time>,
-    /// When the receiver next repeats a part of its report in which nothing has changed (see
-    /// `pending_reports`).
+    /// When unchanged cells are next repeated (see `pending_reports`).
     again: Time,
-    /// Number of acknowledgements so far.
     sequence: u64,
     /// Whether the completion signal is due.
     complete: bool,
@@ -45,7 +43,6 @@ impl Flow {
         }
     }
 
-    /// Begins an acknowledgement if one is due.
     fn begin(&mut self, now: Time) {
         let is_due = self.fresh >= self.every || self.due.is_some_and(|due| due <= now);
         if !is_due || self.pending_reports.is_under_way() {

@@ -43,11 +43,8 @@ pub(crate) struct FobsSender {
     rest: Option<Time>,
 }
 
-/// How the rate is decided.
 enum Speed {
-    /// Given by the user or measured.
     Greedy(Box<dyn RateController>),
-    /// From the table.
     Table(Table),
 }
 
@@ -116,7 +113,6 @@ impl FobsSender {
         })
     }
 
-    /// Whether the sender has sent all of a chunk and nothing of the next chunk.
     fn is_between_chunks(&self) -> bool {
         self.end.frontier.peek().is_some_and(|next| next >= self.chunk_end)
     }
@@ -208,7 +204,6 @@ impl FobsSender {
         }
     }
 
-    /// Handles the completion signal.
     fn on_ack(&mut self, ack: &Ack) {
         if ack.next != self.end.layout.blocks() {
             self.end.accounting.refused += 1;
@@ -238,7 +233,6 @@ impl FobsSender {
 
 #[cfg(test)]
 impl FobsSender {
-    /// Number of records about sent blocks that the sender keeps.
     pub(super) fn remembered(&self) -> usize {
         self.circle.remembered()
     }
@@ -265,7 +259,6 @@ pub(super) struct Standing {
     pub(super) repeats_first: bool,
     /// Whether only known losses are resent.
     pub(super) known_only: bool,
-    /// Whether a first send is left.
     pub(super) first_left: bool,
     /// Whether a first send is left and the grant allows it.
     pub(super) first_may_go: bool,

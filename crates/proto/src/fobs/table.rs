@@ -25,18 +25,15 @@ use crate::rate::{Feedback, RateController, controller};
 use crate::time::Time;
 use crate::units::{LossRatio, Rate};
 
-/// Number of states of the network.
 const STATES: u32 = 20;
 /// A measured rate that rises by at most this factor in a segment has settled.
 const SETTLED: f64 = 1.05;
 
-/// A rate controller with the table of states.
 pub(super) struct Table {
     /// The maximum, once it is known.
     top: Option<Rate>,
     /// The rate that the user fixed.
     fixed: Option<Rate>,
-    /// The user's upper limit.
     limit: Option<Rate>,
     /// The speed of the sending host's card.
     card: Option<Rate>,
@@ -100,7 +97,6 @@ impl Table {
         }
     }
 
-    /// Whether the last segment lost more than tolerated.
     pub(super) fn is_congested(&self) -> bool {
         self.congested
     }
@@ -252,7 +248,6 @@ mod tests {
         assert_eq!(rates(&mut table, &[0, 101]), [200, 180]);
     }
 
-    /// A table for a sending card of 1000 Mbit/s and a receiving card of `peer` Mbit/s.
     fn between_cards(rate: Option<u64>, limit: Option<u64>, peer: Option<u64>) -> Table {
         let [rate, limit, peer] = [rate, limit, peer].map(|mbps| mbps.map(Rate::from_mbps));
         let layout = Layout::whole(Bytes::new(1 << 30), 1000).unwrap();

@@ -75,7 +75,6 @@ impl Unacked {
         Some(start..end.min(most))
     }
 
-    /// Removes blocks that have arrived.
     pub(super) fn clear(&mut self, range: Range<u32>) {
         let mut from = range.start;
         while let Some(found) = self.next(from..range.end) {

@@ -25,11 +25,9 @@ struct Run {
     place: u64,
     blocks: Range<u64>,
     request: u64,
-    /// When the request was sent.
     at: Time,
 }
 
-/// The requests of one flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     /// In the order of the requests, without runs before the last edge whose grace has ended.
@@ -40,7 +38,6 @@ pub(super) struct Asked {
     end: u64,
     /// The edge, plus one.
     reached: u64,
-    /// When `reached` last rose.
     risen: Time,
     /// An edge whose grace has not ended, plus one, and when it was reached.
     edge: Option<(u64, Time)>,
@@ -273,7 +270,6 @@ mod tests {
         model.arrive(51, 16..20);
         model.arrive(52, 20..21);
         assert_eq!(model.asked.under_way(), 9);
-        // The first edge comes from the first arrival. No block before this edge is missing.
         assert!(model.settle(59, (9, 52)).is_empty());
         assert!(model.settle(60, (9, 52)).is_empty());
         model.arrive(61, 41..42);
@@ -311,13 +307,11 @@ mod tests {
         model.arrive(5, 0..8);
         model.settle(15, (8, 5));
         model.asked.on_answered(1, 9);
-        // Number 8 has not arrived and may be on its way.
         assert!(model.settle(24, (8, 5)).is_empty());
         assert_eq!(model.asked.due(GRACE, ms(5)), ms(25));
         assert_eq!(model.settle(25, (8, 5)), [8..10]);
         model.asked.on_answered(2, 20);
         model.arrive(40, 10..19);
-        // An older answer that arrives late changes nothing.
         model.asked.on_answered(1, 9);
         assert_eq!(model.settle(50, (20, 40)), [19..20]);
         assert_eq!(model.asked.under_way(), 0);
@@ -329,7 +323,6 @@ mod tests {
         model.arrive(1, 5..23);
         assert_eq!(model.asked.under_way(), 0);
         assert_eq!(model.settle(20, (1, 1)), [23..25, 0..5]);
-        // Blocks that were never requested are ignored.
         assert_eq!(model.arrive(21, 70..80), None);
         model.asked.note(ms(30), 9, 23..25);
         model.asked.give_up_all(&model.there);

@@ -96,7 +96,6 @@ impl Totals {
     }
 }
 
-/// C_r, and the state of the search for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     given: Option<f64>,
@@ -222,7 +221,6 @@ impl Capacity {
         }
     }
 
-    /// Ends a control interval.
     pub(super) fn on_interval(&mut self, rules: &Rules, whole: &Totals) {
         self.compare_paths(whole.trains);
         let loss = rules.excess(whole.loss);
@@ -365,10 +363,8 @@ mod tests {
             assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
         };
         close(&rates(5), &[918.0, 936.4, 955.1, 974.2, 980.0]);
-        // The ceiling of 980 holds for a while.
         close(&rates(8), &[980.0; 8]);
         close(&rates(6), &[980.0, 999.6, 999.6, 1019.6, 980.0, 980.0]);
-        // The same ceiling again holds twice as long.
         close(&rates(17), &[[980.0; 16].as_slice(), &[999.6]].concat());
     }
 
@@ -426,7 +422,6 @@ mod tests {
         capacity.on_train(250e6, 31);
         let rates: std::vec::Vec<f64> =
             [0.0, 0.0, 0.0, 4.0, 0.0].map(|queue| over_paths(&mut capacity, 250.0, queue)).into();
-        // Three steps back, but not below the start.
         let expected = [229.5, 234.1, 238.8, 225.0, 225.0];
         assert!(rates.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.1), "{rates:?}");
         assert_eq!((capacity.belief, capacity.several), (7, None));
@@ -435,7 +430,6 @@ mod tests {
             over_paths(&mut capacity, 250.0, 0.0);
         }
         assert_eq!((capacity.several, capacity.alone), (None, false));
-        // When all but one path are gone and other paths come, the search begins again.
         wait(&mut capacity, 0.0);
         assert!(capacity.alone);
         over_paths(&mut capacity, 300.0, 0.0);
@@ -474,7 +468,6 @@ mod tests {
         }
         let before = capacity.rate(0.0) / 1e6;
         assert!((before - 900.0 * 1.02f64.powi(4)).abs() < 0.1, "{before}");
-        // Three steps down by the factor 0.98.
         let after = wait(&mut capacity, 12.0);
         assert!((after - before * 0.941192).abs() < 0.1, "{after}");
         assert_eq!(wait(&mut capacity, 40.0), after);

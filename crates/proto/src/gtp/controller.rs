@@ -32,7 +32,6 @@ impl Controller {
         self.target
     }
 
-    /// Puts the scheduler's new target into effect.
     pub(super) fn set_target(&mut self, target: f64) {
         self.target = target;
         self.rate = target;
@@ -174,11 +173,9 @@ mod tests {
         let mut sfc = Controller::new(100e6);
         sfc.on_rtt(&rules, path.queued(&rules));
         near(sfc.rate(), 95e6);
-        // A round trip of zero has no share.
         let mut instant = PathRtt::new(Time::ZERO, Span::ZERO, Span::from_secs(10));
         instant.on_sample(Time::ZERO, Span::from_millis(10));
         assert_eq!(instant.queued(&rules), 0.0);
-        // If the round-trip time stays longer for two windows, the path counts as longer.
         for second in [11, 22, 33] {
             path.on_sample(Time::ZERO + Span::from_secs(second), Span::from_millis(135));
         }

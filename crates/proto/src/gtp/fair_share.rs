@@ -61,13 +61,11 @@ impl FairShare {
     }
 }
 
-/// Other traffic as the host reports it, and its part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherTraffic {
     fair_share: FairShare,
     /// The report at the start of the current period.
     from: (Time, Bytes),
-    /// The newest report.
     newest: (Time, Others),
     last: Rate,
     /// The lower of the rates in the last two periods.
@@ -108,7 +106,6 @@ impl OtherTraffic {
         self.seen.as_bps() as f64
     }
 
-    /// Approximate number of other flows.
     pub(super) fn flows(&self) -> u32 {
         self.newest.1.flows.max(1)
     }
@@ -227,9 +224,7 @@ mod tests {
         assert_eq!(period(200, 15), (0.0, 10.0));
         assert_eq!(period(300, 25), (0.0, 10.0));
         assert_eq!(period(400, 30), (400.0, 500.0));
-        // A report that follows too soon is ignored.
         assert_eq!(period(450, 31), (400.0, 500.0));
-        // After a counter reset, the bytes since the last report are unknown.
         assert_eq!(period(500, 0), (400.0, 500.0));
         assert_eq!(period(600, 5), (400.0, 500.0));
     }

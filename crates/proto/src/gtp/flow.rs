@@ -64,11 +64,9 @@ pub(super) struct Flow {
     sfc: Controller,
     ce: Estimator,
     own: OwnLoss,
-    /// The flow's least requested rate.
     least: f64,
     datagram: Bytes,
     overhead: Bytes,
-    /// Minimum time between requests.
     spacing: Span,
     pending: Pending,
     /// Whether the sender does not answer, or has nothing to answer.
@@ -168,7 +166,6 @@ impl Flow {
         }
     }
 
-    /// Whether the flow takes part in the schedule.
     pub(super) fn is_active(&self) -> bool {
         !self.quiet && !self.end.is_finished()
     }
@@ -240,7 +237,6 @@ impl Flow {
         self.settle(now);
     }
 
-    /// Counts datagrams sent faster than requested.
     fn watch_rate(&mut self, now: Time, arrivals: &[Arrival]) {
         self.allow(now);
         let numbers = arrivals.iter().map(|arrival| arrival.number.0 + 1);
@@ -577,7 +573,6 @@ impl Flow {
         }
     }
 
-    /// When [`Flow::on_time`] will have something to do.
     pub(super) fn due(&self) -> Time {
         let pulse = self.end.pulses.due();
         if self.end.is_finished() {

@@ -177,7 +177,6 @@ mod tests {
         capacity
     }
 
-    /// The speed is in Mbit/s.
     fn card(mbps: u64) -> Link {
         let mut link = Link::new();
         let report = Others { link: Some(Rate::from_mbps(mbps)), bytes: Bytes::ZERO, flows: 0 };
@@ -198,7 +197,6 @@ mod tests {
         assert!(link.on_train(&mut capacity, 800e6));
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
         assert!(!link.on_train(&mut capacity, 5e9));
-        // A found C_r never exceeds the card's speed, even after a train.
         capacity.set_found(1.02e9);
         link.on_interval(&rules().tuning, &mut capacity, 1e9, &[]);
         assert_eq!(origin(&link, &capacity), (1000, Origin::Card));
@@ -287,7 +285,6 @@ mod tests {
         let totals = Totals { total: 500e6, current: 480e6, loss: 0.04, ..Totals::default() };
         let judged = link.totals(&capacity, totals);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 980e6, 0.0));
-        // With 300 of ours the link carried less than before, so the loss counts.
         let totals = Totals { current: 300e6, loss: 0.4, ..totals };
         let judged = link.totals(&capacity, totals);
         assert_eq!((judged.total, judged.current, judged.loss), (1e9, 800e6, 0.4));
@@ -300,7 +297,6 @@ mod tests {
         assert_eq!(with_others(&mut little, 49).totals(&little, totals).trains, trains);
         assert_eq!(with_others(&mut little, 51).totals(&little, totals).trains, Trains::default());
         let totals = Totals { trains: Trains::default(), ..totals };
-        // If our share leaves half to other traffic anyway, the loss counts unchanged.
         capacity.set_rules(&Rules { receive_share: 0.5, ..rules() });
         assert_eq!(link.totals(&capacity, totals), totals);
         assert_eq!(Link::new().totals(&capacity, totals), totals);

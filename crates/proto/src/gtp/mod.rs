@@ -17,9 +17,9 @@
 //! - The paper's CE doubles its last change after each interval without loss, and starts again with
 //!   the smallest increase only if the last change was 0. After a cut the last change is the cut,
 //!   so this rule would double the cut. Here the first change after a cut is the smallest increase.
-//! A measurement begins a round trip after a new target took effect, because earlier data were sent
-//! under the old target. Loss is counted only after a grace, so reordered data do not count as
-//! lost.
+//! - A measurement begins a round trip after a new target took effect, because earlier data were
+//!   sent under the old target. Loss is counted only after a grace, so reordered data do not count
+//!   as lost.
 //! - The receiver's capacity C_r is given or found. The first datagrams may be sent before any
 //!   request, back to back; they show how fast the path delivers.
 //! - Loss is found by position: blocks arrive in the order of the requests, so an earlier block

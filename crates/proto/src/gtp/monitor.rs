@@ -15,9 +15,7 @@ use crate::units::Bytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) at: Time,
-    /// Datagrams sent.
     pub(super) sent: u64,
-    /// Datagrams that arrived.
     pub(super) received: u64,
     /// UDP payload of the datagrams that arrived.
     pub(super) bytes: Bytes,
@@ -37,7 +35,6 @@ pub(super) struct Monitor {
     above: Count,
     /// Highest number plus one.
     highest: u64,
-    /// When the highest number arrived.
     risen: Time,
     settled: Option<Seen>,
 }
@@ -88,7 +85,6 @@ pub(super) struct Measure {
     pub(super) total: f64,
     /// loss = r_loss / r_total.
     pub(super) loss: f64,
-    /// Datagrams sent.
     pub(super) datagrams: u64,
     pub(super) span: Span,
 }

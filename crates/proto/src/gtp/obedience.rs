@@ -18,7 +18,6 @@ pub(super) struct Obedience {
 }
 
 impl Obedience {
-    /// Starts with `bits` that may be sent before any request.
     pub(super) fn new(now: Time, bits: f64) -> Obedience {
         Obedience { left: bits, in_hand: 0.0, at: now }
     }

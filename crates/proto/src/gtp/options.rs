@@ -202,7 +202,6 @@ pub const OTHERS: ProtocolOption = ProtocolOption::choice(
 )
 .shared();
 
-/// Selects the defaults of the other settings: longhaul's or the paper's.
 pub(crate) const VARIANT: ProtocolOption = ProtocolOption::choice(
     "gtp-variant",
     "ours: the defaults below; paper: a patience of 1, nothing early, a least-rate of 100kbit/s, \

@@ -32,7 +32,6 @@ use crate::wire::Control;
 /// GTP's receiver for any number of flows.
 pub struct GtpReceiver {
     flows: BTreeMap<FlowId, Flow>,
-    /// When each flow is due.
     due: BTreeMap<FlowId, Time>,
     /// The flows in the order in which they are due.
     queue: BTreeSet<(Time, FlowId)>,
@@ -50,7 +49,6 @@ pub struct GtpReceiver {
     /// schedule.
     next_change: Time,
     next_interval: Time,
-    /// When the last interval ended.
     last_interval: Time,
     pub(super) tuning: Tuning,
     /// Number of steps that the schedules needed.
@@ -183,7 +181,7 @@ impl GtpReceiver {
     }
 
     /// Updates the estimates of all flows, of the receiver's capacity and of other traffic on the
-    /// link, at the end of an interval.
+    /// link.
     fn estimate(&mut self, now: Time, rules: &Rules) {
         let searching = self.capacity.is_searching();
         let (mut did, mut unmeasured) = (Vec::with_capacity(self.flows.len()), 0.0);
@@ -233,8 +231,7 @@ impl GtpReceiver {
             let rate = (train.bytes / train.span).as_bps() as f64;
             flow.standing.set_train(rate);
             self.changed |= self.capacity.on_train(rate, train.steps);
-            // Late reading may have shortened the train by up to one step (the time between two
-            // distinct arrival times).
+            // Late reading may have shortened the train by up to one step.
             let sure = rate * (1.0 - 1.0 / f64::from(train.steps.max(1)));
             self.changed |= self.link.on_train(&mut self.capacity, sure);
         }

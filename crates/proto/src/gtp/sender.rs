@@ -31,7 +31,6 @@ pub struct GtpSender {
     end: SendingEnd,
     /// Upper limit of the sending rate, regardless of requests.
     cap: Option<Rate>,
-    /// The first train: datagrams sent back to back.
     train: FirstTrain,
     /// Minimum relative change of the round-trip time for another report to the receiver.
     rtt_change: f64,

@@ -97,12 +97,10 @@ impl Standing {
         self.rtt() - self.path.shortest()
     }
 
-    /// The round-trip time that rate decisions use.
     pub(super) fn tick(&self) -> Span {
         self.rtt().max(self.shortest)
     }
 
-    /// How long to wait for data that later data have overtaken.
     pub(super) fn grace(&self) -> Span {
         grace(self.rtt())
     }

@@ -81,9 +81,7 @@ tuning! {
     /// empties its buffers (drain rate). Above 1, because a drain rate measured on requested data
     /// must not fix the flow at that rate.
     drain: f64 = 1.1;
-    /// Shortest control interval.
     shortest_interval: Span = Span::from_millis(30);
-    /// Longest control interval.
     longest_interval: Span = Span::from_secs(3);
     /// Minimum relative change of its round-trip time that a sender reports.
     rtt_change: f64 = 0.125;
@@ -140,8 +138,7 @@ tuning! {
     /// be the bottleneck. Below 1, because the host may read the datagrams more slowly than they
     /// arrive.
     like_card: f64 = 0.75;
-    /// Share of a link's capacity at which the link counts as full. If a full link loses packets,
-    /// other traffic wants more.
+    /// Share of a link's capacity at which the link counts as full.
     link_full: f64 = 0.98;
 
     /// Rate at which own loss is judged, as a share of the highest rate since losses began.
@@ -176,8 +173,7 @@ tuning! {
     /// Other traffic below this share of the link does not end the search for C_r over several
     /// paths.
     others_small: f64 = 0.05;
-    /// Factor on the part of other traffic that wants more: its part doubles in about three
-    /// periods.
+    /// Factor on the part of other traffic that wants more.
     others_more: f64 = 1.25;
     /// Factor on the part of other traffic that wants less.
     others_less: f64 = 0.9;

@@ -35,12 +35,10 @@ impl Patience {
     }
 }
 
-/// A buffer that has begun and is incomplete.
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
     segment: u32,
     blocks: Range<u32>,
-    /// Number of missing blocks.
     pub(super) left: u32,
     /// Highest arrived block, plus one.
     reach: u32,
@@ -49,13 +47,11 @@ pub(super) struct Incoming {
     /// Whether the block `last` or later data have arrived.
     ended: bool,
     burst: Option<Burst>,
-    /// Number of requests so far.
     round: u32,
     /// Number of requests since data last arrived.
     unanswered: u32,
     /// The part of the request that is still to be sent.
     rest: Range<u32>,
-    /// When the data timer expires.
     due: Option<Time>,
     /// Missing blocks before this block have been counted as lost.
     lost_to: u32,
@@ -102,7 +98,6 @@ impl Incoming {
         self.due
     }
 
-    /// Records the rate at which the sender sends the buffer.
     pub(super) fn on_begun(&mut self, now: Time, burst: Option<Burst>, patience: Patience) {
         self.burst = burst;
         let due = now + self.time_of(self.left) + patience.silence();
@@ -132,7 +127,6 @@ impl Incoming {
         }
     }
 
-    /// Begins a request because the timer has expired.
     pub(super) fn ask(&mut self) {
         self.due = None;
         self.round = self.round.saturating_add(1);

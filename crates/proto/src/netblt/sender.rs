@@ -31,7 +31,6 @@ pub struct NetbltSender {
     open: BTreeMap<u64, Sending>,
     /// The open buffers that have blocks to resend.
     resending: BTreeSet<u64>,
-    /// The rate and the burst size that the receiver offered last.
     offer: Option<(Rate, u64)>,
     /// The buffer whose OK carried the last offer.
     offered_with: u64,

@@ -25,7 +25,6 @@ impl Mark {
     }
 }
 
-/// A buffer that has begun and is not known to be complete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sending {
     /// Marks of the first transmissions, in order.

@@ -22,7 +22,6 @@ use crate::wire::{Begun, BufferOk, Burst, Control, Go, Pulse, Report, Resend};
 
 const RTT: Span = Span::from_millis(100);
 
-/// A flow with blocks of 1,000 bytes.
 fn setup(blocks: u64, segment: u64, buffer: u32, buffers: u32) -> Setup {
     let (object, segment) = (Bytes::new(blocks * 1000), Bytes::new(segment * 1000));
     let layout = Layout::new(object, segment, Bytes::new(1000), 1000).unwrap();
@@ -105,7 +104,6 @@ fn blocks_that_may_be_in_flight_are_not_resent_until_the_answer_is_late() {
     assert!(out.run().is_empty());
     out.resend(0, 3, 0..20, &[1..20], 22);
     assert_eq!(out.run(), (1..20).collect::<Vec<_>>());
-    // A repeated message causes no second resend.
     out.resend(0, 3, 0..20, &[1..20], 22);
     assert!(out.run().is_empty());
     // The last block was lost again. Nothing was sent after it, so only the time shows the loss.
@@ -292,7 +290,6 @@ impl In {
         said.collect()
     }
 
-    /// The request that the receiver makes at the time `now`: its buffer, round and list of blocks.
     fn request(&mut self, now: Time) -> Option<(u64, u32, Vec<u32>)> {
         let said = self.said(now);
         let [Control::Resend(resend)] = &said[..] else {

@@ -11,7 +11,6 @@ const SPACING: Span = Span::from_millis(1);
 /// A note of [`Departures::note`] is also at least 1/`SHARE` of a round trip after the one before.
 const SHARE: u64 = 256;
 
-/// Departure times over the last round trips.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Departures {
     notes: VecDeque<(u64, Time)>,

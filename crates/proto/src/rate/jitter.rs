@@ -15,7 +15,6 @@ const MIN_RANGE: Span = Span::from_micros(500);
 pub(super) struct Jitter {
     /// Duration of the train, until the train is judged.
     train: Option<Span>,
-    /// The shortest and the longest round-trip time.
     rtts: Option<(Span, Span)>,
 }
 

@@ -30,7 +30,6 @@ const MOST: f64 = 8.0;
 pub(super) struct Pool {
     bits: f64,
     span: f64,
-    /// Number of trains.
     count: f64,
     /// The sum of [`Train::steps`] over all trains.
     steps: u32,
@@ -158,7 +157,6 @@ mod tests {
             let bytes = Bytes::new(3 * DATAGRAM.get());
             mbps(&pool(&[Train { bytes, ..train(0, micros, steps) }]))
         };
-        // 30,000 bits in 2 ms.
         assert_eq!((shown(3, 2_000), shown(2, 2_000)), (Some(15.0), None));
         assert_eq!((shown(3, 1_001), shown(3, 1_000)), (Some(29.97), None));
     }

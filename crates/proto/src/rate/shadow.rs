@@ -152,12 +152,10 @@ pub(crate) struct Shadow {
     has_queue: bool,
     /// [`Shadow::cap`] after the last report.
     capped: Rate,
-    /// When others last had a queue.
     shared_at: Time,
     /// The shadow window's rate, in bits a second.
     rate: f64,
     drain: f64,
-    /// When the last report arrived.
     reported: Time,
     /// Total time for which the windows have set the rate.
     shared: Span,
@@ -171,7 +169,6 @@ struct Round {
     received: u64,
 }
 
-/// Measurements of one round.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     sent: u64,
@@ -194,10 +191,8 @@ struct Queue {
     /// Smallest one-way delay towards the receiver, including the offset between the two clocks.
     base: f64,
     now: f64,
-    /// Sum of this round's samples.
     sum: f64,
     count: f64,
-    /// Largest of this round's samples.
     longest: f64,
     /// The part of the queue that our own datagrams made.
     own: f64,
@@ -318,7 +313,6 @@ impl Shadow {
         sorted.get(sorted.len() / 2).map(|carries| carries.min(self.drain))
     }
 
-    /// Ends the round and returns its measurements, once it is long enough.
     fn close_round(&mut self, feedback: &Feedback<'_>) -> Option<Shown> {
         let pulse = feedback.pulse;
         let now = Round { clock: pulse.clock, highest: pulse.highest, received: pulse.received };

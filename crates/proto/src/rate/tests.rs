@@ -44,11 +44,9 @@ struct Run {
     dropped: f64,
     /// The sender's rate after each pulse (the receiver's periodic report).
     rates: Vec<(Time, Rate)>,
-    /// Datagrams sent during the start-up.
     sent_at_start: u64,
     /// Datagrams sent during the start-up that the queue or a full socket dropped.
     dropped_at_start: u64,
-    /// Datagrams sent before the first report.
     sent_before_report: u64,
     /// Mean time that a datagram waited in the receiving host's socket after the start-up.
     waited: Span,
@@ -58,7 +56,6 @@ struct Model {
     path: Path,
     now: Time,
     free: Time,
-    /// When the receiving host will have read all arrivals.
     read: Time,
     /// Total waiting time of all arrivals in the receiving host's socket.
     waited: Span,
@@ -125,14 +122,12 @@ impl Model {
         Some(self.read)
     }
 
-    /// When the receiving host is next awake.
     fn awake(&self) -> Time {
         let within = self.now.as_nanos() % STALL_EVERY.as_nanos();
         let left = self.path.stall.as_nanos().saturating_sub(within);
         self.now + Span::from_nanos(left)
     }
 
-    /// Passes the arrivals to the receiver if its host is awake, and makes the pulse if one is due.
     fn receive(&mut self) {
         if self.awake() > self.now {
             return;

@@ -133,9 +133,7 @@ pub(crate) struct Trains {
     is_smooth: bool,
     /// Whether short bursts were tested.
     was_smoothed: bool,
-    /// When the first datagram left.
     began: Option<Time>,
-    /// When the start phase ended.
     started: Option<Time>,
 }
 
@@ -319,7 +317,6 @@ impl Trains {
         self.rate.min(self.limit).min(self.drain)
     }
 
-    /// Whether an epoch's loss exceeds the path's own loss.
     fn is_excess(&self, measure: &Measure) -> bool {
         let own = self.loss.max(LOSSLESS);
         let noise = libm::sqrt(own * (1.0 - own) / measure.datagrams);
@@ -536,7 +533,6 @@ impl RateController for Trains {
             }
             Mode::Smooth(_) | Mode::Try(_) | Mode::Check(_) => false,
         };
-        // A train is sent whole or not at all.
         if wanted && place == 0 {
             self.asked.ask(start);
         }

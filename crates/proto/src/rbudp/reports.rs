@@ -16,7 +16,6 @@ struct Waiting {
     deadline: Time,
 }
 
-/// An incomplete segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
     /// The round of the last DONE.

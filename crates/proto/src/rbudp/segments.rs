@@ -36,7 +36,6 @@ impl TailCopies {
 #[derive(Clone, Debug)]
 pub(super) struct PendingDone {
     pub(super) done: Done,
-    /// When the DONE is repeated.
     pub(super) again: Time,
     wait: Span,
     /// The blocks covered by answers.

@@ -49,7 +49,6 @@ pub struct RbudpSender {
     copies: TailCopies,
     /// Whether last rounds get coded symbols instead of copies.
     codes: bool,
-    /// UDP payload of a full datagram.
     datagram: Bytes,
 }
 

@@ -79,7 +79,6 @@ fn rounds_send_everything_then_missing_blocks() {
     assert_eq!(out.run(), [2, 3, 9]);
     let highest = PacketNumber(12);
     assert_eq!(out.dones(), [Done { segment: 0, round: 2, sent_to: 10, highest }]);
-    // A repeated report on the first round changes nothing.
     out.report(1, 10, &[2..4]);
     assert!(out.run().is_empty());
     out.report(2, 10, &[]);
@@ -110,13 +109,11 @@ fn a_sender_without_grant_sends_a_partial_done() {
     assert_eq!(out.run(), [0, 1, 2, 3]);
     assert!(out.sender.is_blocked_by_grant());
     assert_eq!(out.dones()[0].sent_to, 4);
-    // Repairs need no grant.
     out.report(1, 4, &[1..2]);
     assert_eq!(out.run(), [1]);
     assert_eq!(out.dones()[0].sent_to, 4);
     out.grant(1, 100_000);
     assert_eq!(out.run(), (4..10).collect::<Vec<_>>());
-    // The last DONE replaces the partial DONE.
     assert_eq!(out.dones()[0].sent_to, 10);
     out.report(3, 10, &[]);
     assert!(out.sender.is_finished());
@@ -366,7 +363,6 @@ fn blocks_outside_the_layout_are_refused() {
     inn.arrive(ms(0), &[(0, 4)]);
     assert_eq!(inn.receiver.accounting(FLOW).unwrap().refused, 3);
     assert_eq!(inn.receiver.accounting(FLOW).unwrap().received, 0);
-    // A receiver also refuses a report, because no sender sends one.
     inn.receiver.on_control(
         ms(0),
         FLOW,

@@ -142,7 +142,6 @@ fn a_call_whose_answer_is_forgotten_fails_and_is_not_made_again() {
     let mut callee = Callee::new(true, true);
     assert_eq!(callee.on_message(again(1), ROOM), Ok(None));
     assert!(unknown(callee.poll()));
-    // New calls of the same client run.
     assert!(matches!(callee.on_message(Message::Call(call(3)), ROOM), Ok(Some(Order::Run(_)))));
     // The client confirms the answer, and then repeats the call.
     callee.answer(3, Ok(Vec::new()));
@@ -218,7 +217,6 @@ fn a_cancelled_call_stops_its_method_and_its_late_answer_is_ignored() {
     assert_eq!(callee.on_message(cancel, ROOM), Ok(Some(Order::Stop(id))));
     callee.answer(id, Ok(Vec::new()));
     assert_eq!((callee.poll(), callee.running()), (None, (0, 0)));
-    // A call that was not sent leaves no message.
     let id = caller.call(stream(), Time::ZERO).expect("there is room");
     caller.item(id, vec![1]).expect("short");
     caller.cancel(id);

@@ -39,9 +39,6 @@
 //! The variant `sabul-ornl` reproduces the defects of the release. It does not resend the last
 //! block to show a gap. It also counts reports about recently resent blocks. By default it has no
 //! flow window.
-//!
-//! Modules: `sender` selects blocks, `window` keeps the flow window, `rate` and `release`
-//! control the rate; `receiver` finds gaps, `reports` decides when to report which losses.
 
 mod rate;
 mod receiver;
@@ -169,7 +166,6 @@ pub(crate) const FIRST_DELAY: ProtocolOption = ProtocolOption::new(
     1e-5,
 );
 
-/// The lower limit of the delay, whose value the study does not give.
 pub(crate) const SHORTEST_DELAY: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "shortest-delay",
@@ -178,7 +174,6 @@ pub(crate) const SHORTEST_DELAY: ProtocolOption = ProtocolOption::new(
     1e-5,
 );
 
-/// The upper limit of the delay, whose value the study does not give.
 pub(crate) const LONGEST_DELAY: ProtocolOption = ProtocolOption::new(
     Kind::Time,
     "longest-delay",
@@ -187,7 +182,6 @@ pub(crate) const LONGEST_DELAY: ProtocolOption = ProtocolOption::new(
     0.01,
 );
 
-/// The step of the delay, which the study does not give.
 pub(crate) const DELAY_STEP: ProtocolOption = ProtocolOption::new(
     Kind::Ratio,
     "delay-step",

@@ -122,9 +122,6 @@ impl SabulSender {
     }
 
     /// Number of first sends that the flow window allows.
-    ///
-    /// "The sender determines whether the number of unacknowledged packets exceeds the flow window
-    /// size, and if not, it packs a new packet and sends it out." (3.4)
     pub(super) fn window_room(&self) -> u64 {
         // With a fixed rate or a rate limit, a window computed from the smallest round-trip time
         // keeps the queue short. Without such a limit, this window would make the flow slower than
@@ -300,8 +297,6 @@ impl SendingFlow for SabulSender {
         self.train.room(next).max(self.end.pacer.allowance(now))
     }
 
-    /// "The sender always first checks the loss list when it is time to send a packet. If there
-    /// are lost packets, the first packet in the list is resent and then removed." (3.4)
     fn next_run(&mut self, now: Time, _: u64, max: u32) -> Option<(Run, bool)> {
         if let Some(run) = self.repairs.take(now, &self.end, max) {
             return Some((run, false));

@@ -104,7 +104,6 @@ fn an_available_window_is_rate_times_delay_and_at_most_the_set_maximum() {
         let settings = set(&ROW, &[settings, &[("initial-rate", 8e6)]].concat());
         let mut out = Out::new(&Setup { settings, rate: None, ..setup(100_000) });
         out.sender.window.on_loss();
-        // All blocks arrive.
         let mut before = 0;
         for turn in 0..200 {
             before = if turn == 189 { out.sent.len() } else { before };

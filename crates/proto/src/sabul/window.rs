@@ -84,7 +84,6 @@ impl Window {
         }
     }
 
-    /// Lets the maximum follow the arrival rate.
     pub(super) fn follow_arrivals(&mut self) {
         self.available = Some(Available::default());
     }
@@ -109,7 +108,6 @@ impl Window {
         self.set.unwrap_or(good.max(self.least))
     }
 
-    /// Records the total of acknowledged blocks.
     pub(super) fn on_ack(&mut self, acknowledged: u64) {
         self.size = self.size.max(acknowledged);
     }

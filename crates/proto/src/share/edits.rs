@@ -96,7 +96,6 @@ pub struct Edits {
     held: BTreeMap<Key, Held>,
     /// Keys of the presence to ask for again.
     loose: BTreeSet<Key>,
-    /// Presence keys whose restoration was requested.
     restoring: BTreeSet<Key>,
     seen_revision: u64,
     connected: bool,
@@ -208,7 +207,6 @@ impl Edits {
         for other in self.waiting.values_mut().filter(|other| other.wish.key == wish.key) {
             other.seen_revision = other.seen_revision.max(version);
         }
-        // The edit replaces a presence at the key.
         self.loose.remove(&wish.key);
         self.restoring.remove(&wish.key);
         self.held.remove(&wish.key);

@@ -122,7 +122,6 @@ pub struct Tree {
     limits: Limits,
 }
 
-/// Bytes of a key and its value.
 pub(super) fn content(key: &Key, value: Option<&[u8]>) -> usize {
     key.as_str().len() + value.map_or(0, <[u8]>::len)
 }

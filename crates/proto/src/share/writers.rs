@@ -59,7 +59,6 @@ struct Record {
 }
 
 impl Record {
-    /// The data for the disk.
     fn stored(&self) -> Vec<(u64, u64)> {
         let kept = self.made.iter().filter(|(_, made)| !made.is_presence);
         kept.map(|(number, made)| (*number, made.version)).collect()

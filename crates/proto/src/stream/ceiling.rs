@@ -201,7 +201,6 @@ mod tests {
         assert_eq!(arrivals.carried(), Rate::from_mbps(400));
         arrivals.on_symbol(at(45_000_000), 4, 0, 1_000);
         assert_eq!(arrivals.carried(), Rate::ZERO);
-        // Extreme numbers do not overflow.
         arrivals.on_symbol(at(45_000_000), u32::MAX, u16::MAX, u64::MAX);
         arrivals.on_symbol(at(45_000_001), u32::MAX, 0, u64::MAX);
     }

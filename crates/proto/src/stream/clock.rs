@@ -17,7 +17,6 @@ pub(crate) struct Clock {
     last: Option<i64>,
     /// Minimum of (arrival − stamp) in µs, in the previous and in the current window.
     least: [Option<i64>; 2],
-    /// When the current window ends.
     ends: Time,
 }
 

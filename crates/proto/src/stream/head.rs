@@ -125,7 +125,6 @@ impl Head {
     }
 }
 
-/// The code of a frame of `length` bytes.
 pub(super) fn shape(length: u32, repairs: u16, symbol: u16) -> Result<Shape, HeadError> {
     if length == 0 || length > MAX_FRAME {
         return Err(HeadError::Length(length));

@@ -64,14 +64,12 @@ impl Kept {
         }
     }
 
-    /// Drops frames whose time is over.
     pub(super) fn forget(&mut self, now: Time) {
         while self.next_end().is_some_and(|until| now > until) {
             self.drop_oldest();
         }
     }
 
-    /// Until when the oldest frame is kept.
     pub(super) fn next_end(&self) -> Option<Time> {
         self.frames.front().map(|kept| kept.until)
     }
@@ -80,7 +78,6 @@ impl Kept {
         self.place(frame).is_some()
     }
 
-    /// Whether a symbol is to be sent again.
     pub(super) fn wants(&self) -> bool {
         !self.wanted.is_empty()
     }

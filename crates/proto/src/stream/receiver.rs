@@ -171,9 +171,7 @@ pub struct Receiver {
     /// symbol.
     missed_frames: BTreeMap<u32, Option<u32>>,
     overdue: u64,
-    /// The round-trip time to the sender.
     rtt: Span,
-    /// The time from one frame to the next.
     interval: Span,
     /// Number of the newest frame of which a symbol arrived, plus one.
     newest: u32,

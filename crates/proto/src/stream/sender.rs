@@ -76,7 +76,6 @@ pub struct Sender {
     current: Option<Queued>,
     waiting: VecDeque<Queued>,
     kept: Kept,
-    /// Number of symbols that were sent again.
     resent: u64,
     next: u32,
     /// The number after the last frame with a sent symbol.
@@ -84,7 +83,6 @@ pub struct Sender {
     skipped: u64,
     /// Datagrams of the current burst that may still leave.
     granted: u64,
-    /// When the current burst began.
     granted_at: Time,
     /// Whether symbols were sent since the pacer was last idle.
     busy: bool,

@@ -47,7 +47,6 @@ fn symbol(frame: u32, index: u16, millis: u32) -> Head {
     Head { frame, index, repairs: 1, length: 2 * u32::from(SYMBOL), skipped: 0, at: millis * 1_000 }
 }
 
-/// Everything that is sent at `now`.
 fn sent(sender: &mut Sender, now: Time) -> Vec<Head> {
     core::iter::from_fn(|| sender.poll_transmit(now)).map(|(head, _)| head).collect()
 }
@@ -252,7 +251,6 @@ fn a_frame_does_not_wait_for_frames_that_were_never_sent() {
     for index in 0..2 {
         receiver.on_symbol(at(80), &Head { index, ..many });
     }
-    // Frames 4 and 5 are missed, 6 is delivered, 7 to 999 are missed, 1,000 is delivered.
     let all: Vec<_> = core::iter::from_fn(|| receiver.poll(at(80))).collect();
     assert_eq!(all.len(), 4, "{all:?}");
 }

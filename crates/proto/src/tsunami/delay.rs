@@ -26,7 +26,6 @@ pub(super) struct Delay {
 }
 
 impl Delay {
-    /// The delay at the start of a flow with this target.
     pub(super) fn new(setup: &Setup, target: Rate) -> Delay {
         let value = |option| setup.settings.value(option);
         let mut delay = Delay {

@@ -206,7 +206,6 @@ impl SendingFlow for TsunamiSender {
         trained.max(self.end.pacer.allowance(now)).min(until_train(next))
     }
 
-    /// Requested blocks go first.
     fn next_run(&mut self, now: Time, _: u64, max: u32) -> Option<(Run, bool)> {
         match self.repairs.take(now, &self.end, max) {
             Some(run) => Some((run, false)),

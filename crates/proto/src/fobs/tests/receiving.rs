@@ -62,7 +62,6 @@ fn an_acknowledgement_follows_a_fixed_number_of_new_blocks() {
     assert_eq!(acks[0].closing, Some(Closing { highest: 5, fresh: 5 }));
     inn.arrive(ms(2), 7..10);
     assert!(inn.acks(ms(2)).is_empty());
-    // Blocks that arrived before are not new.
     inn.arrive(ms(3), 0..3);
     assert!(inn.acks(ms(3)).is_empty());
     inn.arrive(ms(4), 3..4);

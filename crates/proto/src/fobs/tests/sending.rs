@@ -78,7 +78,6 @@ fn the_circle_repeats_unacknowledged_blocks_until_the_signal() {
     let mut out = Out::new(&setup(6, 0));
     assert_eq!(out.take(9), [0, 1, 2, 3, 4, 5, 0, 1, 2]);
     out.acknowledge(selective(1, 0, 0..6, &[1..2, 3..5], Some((9, 3))));
-    // The circle finishes its round first, then starts again.
     assert_eq!(out.take(7), [3, 4, 1, 3, 4, 1, 3]);
     assert_eq!(out.sender.accounting().rounds, 4);
     out.complete(6);
@@ -136,7 +135,6 @@ fn after_a_segment_known_losses_are_resent_before_the_next_one() {
     next(&mut out, 8);
     out.acknowledge(selective(2, 0, 0..10, &[7..8], Some((23, 11))));
     out.acknowledge(selective(3, 1, 0..10, &[1..2], Some((23, 0))));
-    // Blocks sent twice come after blocks sent once.
     assert_eq!(next(&mut out, 3), [(1, 1), (0, 7), (2, 0)]);
 }
 
@@ -284,7 +282,6 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// Sends a block that was sent `before` times.
     fn go(&mut self, before: u32, number: u64, now: Time) {
         if before == 0 {
             self.len += 1;
@@ -296,7 +293,6 @@ impl Stretch {
         self.sent[before as usize] = (number, now);
     }
 
-    /// Removes one block that was sent `goes` times.
     fn take(&mut self, goes: u32) {
         let count = self.left.get_mut(&goes).expect("it is left");
         *count -= 1;
@@ -330,7 +326,6 @@ struct Model {
     next: Option<Block>,
     /// The highest packet number plus one in the receiver's last complete acknowledgement.
     highest: u64,
-    /// The packet number of the last block that was sent for the first time.
     last_first: u64,
 }
 
@@ -456,7 +451,6 @@ impl Input {
             self.model.goes.contains_key(&Block { segment, index: *index })
                 && draw >> (index % 64) & 1 == 1
         };
-        // Touching runs are one run.
         let mut missing: Vec<Range<u32>> = Vec::new();
         for index in slice.clone().filter(|index| !came(index)) {
             match missing.last_mut() {
@@ -522,7 +516,6 @@ fn a_slow_sender_without_acknowledgements_continues_with_the_next_segment() {
 
 #[test]
 fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
-    // One segment, and a grant for two stretches and a half.
     let (len, grant) = (STRETCH, u64::from(STRETCH) * 5 / 2);
     let mut out = Out::new(&Setup { grant: Bytes::new(grant * 1000), ..setup(2_000, 0) });
     assert_eq!(out.take(10_000).len() as u64, grant);
@@ -539,7 +532,6 @@ fn known_losses_of_a_segment_in_flight_are_resent_by_stretches() {
     assert_eq!(out.take(10_000), [3, 4]);
     out.acknowledge(selective(2, 0, 0..1, &[], Some((2 * u64::from(len), 9))));
     assert_eq!(out.take(10_000), (len..2 * len).collect::<Vec<_>>());
-    // The remaining blocks were sent once, the resent blocks twice.
     out.acknowledge(selective(3, 0, 0..1, &[], Some((grant + 2, 9))));
     let rest = 2 * len..grant as u32;
     assert_eq!(out.take(10_000), rest.chain(3..5).collect::<Vec<_>>());
@@ -587,7 +579,6 @@ fn after_a_silence_a_grant_resumes_the_sender() {
 #[test]
 fn after_a_chunk_known_losses_are_resent_and_then_the_next_chunk_follows() {
     let row = crate::registry::find("fobs-table").unwrap();
-    // A chunk has ten blocks of 1,000 bytes.
     let settings = settings(1, 2).with(row, "chunk", 10_100.0).unwrap();
     let setup = Setup { settings, ..setup(25, 0) };
     let mut out = Out::new(&setup);

@@ -62,7 +62,6 @@ fn a_sender_obeys_and_does_nothing_more() {
     // A request whose number was seen before is a copy, whatever its content.
     out.hear(&request(1, 100, &[3..6, 40..42]));
     assert!(out.run().is_empty());
-    // A new rate alone requests no blocks.
     out.hear(&request(2, 10, &[]));
     assert_eq!(out.sender.rate(), Rate::from_mbps(10));
     assert!(out.run().is_empty() && out.offers().is_empty());
@@ -80,7 +79,6 @@ fn requests_are_obeyed_in_the_order_of_their_numbers() {
     assert!(out.run().is_empty());
     out.hear(&request(1, 10, &[0..2]));
     assert_eq!(out.run(), [0, 1, 10, 11, 20, 21]);
-    // The newest request's rate applies, even if an older request arrives later.
     assert_eq!(out.sender.rate(), Rate::from_mbps(30));
 }
 
@@ -128,7 +126,6 @@ fn a_sender_reports_its_cards_speed_or_the_users_lower_limit() {
     assert_eq!(reported(957, unknown, 300), Some(300));
     assert_eq!(reported(957, 2_000, unknown), Some(957));
     assert_eq!(reported(unknown, unknown, unknown), None);
-    // A card with rate zero counts as unknown.
     assert_eq!(reported(0, unknown, unknown), None);
     // Only the receiver needs the card's speed: the card itself limits the sender.
     let card = Some(Rate::from_mbps(10));
@@ -167,7 +164,6 @@ fn the_early_blocks_leave_together_within_the_grant() {
         sender.poll_transmit(Time::ZERO, PacketNumber(0), 100, &mut blocks);
         assert_eq!(blocks.len(), at_once);
     }
-    // The paper's sender waits for the first request.
     let paper = settings(&[("gtp-variant", 1.0)]);
     let mut sender = GtpSender::new(&setup(100, 0, paper));
     blocks.clear();
@@ -374,7 +370,6 @@ fn a_silent_sender_gets_few_requests_at_a_low_rate() {
     assert!((4..10).contains(&asked.len()), "{} times", asked.len());
     assert!(asked.iter().all(|(_, request)| request.is_anew()));
     assert!(asked.iter().all(|(_, request)| request.rate() <= Rate::from_mbps(1)));
-    // The sender answers and gets its share back.
     let (_, last) = asked.last().unwrap();
     let first = last.blocks()[0].clone();
     assert_eq!(first.start, 0);

@@ -56,7 +56,6 @@ fn a_sender_that_can_do_less_leaves_the_rest_to_the_others() {
 
 #[test]
 fn a_reported_card_speed_limits_its_sender_and_the_others_get_the_rest() {
-    // The sender could exceed its card's rate if more were requested.
     let card = Rate::from_mbps(20);
     let mut star = given(100);
     star.join(1, 20, 100);
@@ -70,7 +69,6 @@ fn a_reported_card_speed_limits_its_sender_and_the_others_get_the_rest() {
 
 #[test]
 fn least_rates_above_the_capacity_overrun_no_link() {
-    // Fifty flows with the default least rate of 0.5 Mbit/s share a link of 10 Mbit/s.
     let mut star = Star::new(10, settings(&[("receive-rate", 9.8e6), (EARLY.name, 0.0)]));
     for flow in 0..50 {
         star.join(flow, 10 + 4 * u64::from(flow), 10);
@@ -148,7 +146,6 @@ fn reported_other_traffic_gets_its_fair_share() {
         let sum = beside.iter().sum::<f64>();
         assert!((55.0..75.0).contains(&sum), "{origin:?}: {beside:?}");
         assert!(jain(&beside) > 0.98, "{origin:?}: {beside:?}");
-        // Our flows get the capacity that TCP frees, except for a small part.
         let after = star.rates(9_000, 10_000).iter().sum::<f64>();
         assert!(after > 84.0, "{origin:?}: {after}");
         assert_eq!(capacity.origin, origin, "{capacity:?}");
@@ -283,7 +280,6 @@ fn a_link_that_slows_down_is_followed() {
 
 #[test]
 fn a_queue_is_kept_short_by_delay_control() {
-    // The path has a bottleneck with a long queue, which loss would show late.
     for (delay_control, most) in [(0.0, u64::MAX), (1.0, 35)] {
         let given = settings(&[("receive-rate", 98e6), ("delay-control", delay_control)]);
         let mut star = Star::new(100, given);
@@ -303,7 +299,6 @@ fn a_path_that_grows_from_10_to_200_ms_regains_its_share_within_five_seconds() {
     star.run(ms(2000));
     star.paths.get_mut(&2).unwrap().rtt = Span::from_millis(200);
     star.run(ms(8500));
-    // The flow's estimate fell while nothing arrived.
     let rates = star.rates(7000, 8500);
     assert!(jain(&rates) > 0.98 && rates.iter().sum::<f64>() > 92.0, "{rates:?}");
     assert_eq!(star.dropped(), 0);
@@ -319,7 +314,6 @@ fn a_schedule_of_a_thousand_flows_takes_of_the_order_of_n_log_n_steps() {
         receiver.add_flow(ms(0), &star.setup(flow, 1 + u64::from(flow) % 300, 1));
     }
     let bound = 1000.0 * (2.0 * 1000f64.log2() + 6.0);
-    // All flows joined together: one schedule.
     while receiver.poll_control(ms(0)).is_some() {}
     assert!((1_000.0..bound).contains(&(receiver.work as f64)), "{}", receiver.work);
     let (mut before, mut intervals) = (receiver.work, 0);
@@ -352,7 +346,6 @@ fn a_thousand_joins_send_fewer_than_two_thousand_requests() {
     let star = given(1000);
     let mut receiver = GtpReceiver::default();
     let mut asked = 0;
-    // The receiver is polled after each join, as in a real program.
     for flow in 0..1000 {
         receiver.add_flow(ms(0), &star.setup(flow, 20, 1));
         while let Some(Outgoing { control, .. }) = receiver.poll_control(ms(0)) {

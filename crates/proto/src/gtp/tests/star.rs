@@ -23,15 +23,12 @@ use crate::wire::{Control, Request};
 const BLOCK: u32 = 1000;
 const OVERHEAD: Bytes = Bytes::new(32);
 
-/// A sender's misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lie {
     /// For each requested datagram, sends this many additional ones with a block that was not
     /// requested.
     Unrequested(u32),
-    /// Claims this round-trip time.
     Rtt(Span),
-    /// Claims this access rate.
     Limit(Rate),
     /// Reverses the order of the datagrams of each poll.
     Backwards,
@@ -81,7 +78,6 @@ pub(super) struct Star {
     pub(super) read_interval: Span,
     /// The receiving host sleeps at the start of each period: length of the sleep, and the period.
     pub(super) sleeps: Option<(Span, Span)>,
-    /// Number of requests of the receiver.
     pub(super) requests: u64,
     /// Each request of the receiver: time, flow and requested rate.
     pub(super) asked: Vec<(Time, u32, Rate)>,
@@ -96,7 +92,6 @@ pub(super) fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_millis(ms)
 }
 
-/// Settings by name, in base units.
 pub(super) fn settings(list: &[(&str, f64)]) -> Settings {
     let with = |settings: Settings, &(name, value): &(&str, f64)| settings.with(&ROW, name, value);
     list.iter().try_fold(Settings::default(), with).unwrap()

@@ -83,7 +83,6 @@ fn rounds_without_a_queue_show_the_paths_own_loss() {
         shadow.is_shared(RTT, 100.0 * MBPS, &shown);
         shadow.path_loss()
     };
-    // 100 datagrams are not enough.
     is(lossy(0.0, 4), 0.0);
     is(lossy(0.006, 0), 0.02);
     // A queue in this round or in the round before: the loss may be our own.
@@ -128,7 +127,6 @@ fn three_rounds_with_a_new_train_or_24_without_begin_the_window() {
     assert!(!shadow.enters(true));
     assert!(!shadow.is_fresh, "a train from before does not count");
     shadow.is_fresh = true;
-    // A round without other flows lowers the count by one.
     assert!(!shadow.enters(false) && shadow.agreeing == 0);
     assert!(!shadow.enters(true));
     shadow.is_fresh = true;
@@ -232,7 +230,6 @@ fn a_train_counts_even_if_later_trains_left_before_its_report() {
     shadow.note_train(&feedback(&pulse, None));
     assert!(shadow.is_fresh);
     assert_eq!(shadow.carries, [100.0 * MBPS, 80.0 * MBPS]);
-    // The same report again is no second train.
     shadow.note_train(&feedback(&pulse, None));
     assert_eq!(shadow.carries.len(), 2);
 }
@@ -341,7 +338,6 @@ fn if_others_do_not_yield_the_window_grows_back_up_to_a_little_more_than_half_of
     shadow.windows = Some(Windows::new(Time::ZERO, 300.0, 1, false));
     shadow.part = 0.3;
     shadow.resize(at(1.0), 1, 0.1, 1_000.0);
-    // A loss is judged after two round trips.
     is(windows(&shadow), 210.0);
     shadow.part = 0.21;
     shadow.resize(at(1.1), 0, 0.1, 1_000.0);
@@ -374,7 +370,6 @@ fn a_window_that_has_grown_back_keeps_its_share_for_six_round_trips() {
     is(windows(&shadow), 440.0);
     shadow.resize(at(1.8), 1, 0.1, 1_000.0);
     is(windows(&shadow), 550.0);
-    // A window above that share loses in any case.
     let mut above = Windows::new(Time::ZERO, 551.0, 1, false);
     core::mem::swap(shadow.windows.as_mut().expect("a window"), &mut above);
     shadow.resize(at(1.85), 1, 0.1, 1_000.0);
@@ -493,7 +488,6 @@ fn found_has_the_rate_of_trains_and_the_time_with_other_traffic() {
     assert_eq!(shadow.found().phase, Some(Phase::Shared));
     shadow.windows = None;
     shadow.on_feedback(at(4.0), &feedback(&Pulse::default(), None));
-    // 90 % of what the first train showed.
     let (rate, after) = (Rate::from_mbps(90), Span::from_millis(250));
     let shared = Some(Span::from_secs(2));
     assert_eq!(

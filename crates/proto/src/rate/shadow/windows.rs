@@ -11,7 +11,6 @@ pub(super) const BETA: f64 = 0.7;
 /// The minimum sum of the windows. Windows that yield may start at [`BETA`] times this minimum.
 const LEAST: f64 = 4.0;
 
-/// One or more windows that shrink and grow independently.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Windows {
     each: Vec<Window>,
@@ -132,7 +131,6 @@ mod tests {
         assert_eq!(window.lose(at(5.0), 0.1, 9), Some(100.0));
         is(window.size(), 70.0);
         assert_eq!(window.lose(at(5.05), 0.1, 9), None);
-        // The window has not regained its last size, so it leaves room for new flows.
         assert_eq!(window.lose(at(5.2), 0.1, 9).map(|before| before as u32), Some(70));
         is(window.size(), 49.0);
         is(window.each[0].most, 70.0 * 0.85);
@@ -160,7 +158,6 @@ mod tests {
         assert_eq!(windows.lose(at(1.0), 0.1, 0), None);
         assert_eq!(windows.lose(at(1.0), 0.1, 1), Some(400.0));
         is(windows.size(), 370.0);
-        // Largest first, and each window once in a round trip.
         assert!(windows.lose(at(1.01), 0.1, 2).is_some());
         is(windows.size(), 310.0);
         assert!(windows.lose(at(1.02), 0.1, 9).is_some());

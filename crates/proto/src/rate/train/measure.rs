@@ -41,11 +41,9 @@ pub(super) struct Measure {
     pub(super) left: f64,
     /// Arrival rate, as if the lost datagrams had arrived.
     pub(super) paced: f64,
-    /// Arrival rate.
     pub(super) delivered: f64,
     pub(super) loss: f64,
     pub(super) datagrams: f64,
-    /// Length of the path's queue.
     pub(super) queue: Span,
     /// Whether our own datagrams fill the queue.
     pub(super) queued: bool,

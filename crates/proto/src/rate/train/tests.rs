@@ -318,7 +318,6 @@ fn loss_is_tried_while_no_ceiling_is_known_and_checked_later() {
     };
     let lossy = epoch(100.0, 0.19);
     assert_eq!(after(up(), lossy), (Mode::Try(lossy), 125.0 * MBPS));
-    // The capacity is 81 Mbit/s.
     let below = 81.0 * MBPS * 0.97;
     let unused = Measure { left: 90.0 * MBPS, ..lossy };
     for (trains, measure) in [

@@ -60,7 +60,6 @@ fn repairs_are_followed_by_symbols_of_their_chunks() {
     assert_eq!(out.dones(), [Done { segment: 0, round: 2, sent_to: 800, highest }]);
     let counts = *out.sender.accounting();
     assert_eq!((counts.coded, counts.retransmitted, counts.rounds), (3, 6, 2));
-    // No symbol is sent twice.
     out.report(2, 800, &[3..4, 799..800]);
     assert_eq!(out.run(), [3, 799, index(0, 2), index(99, 1)]);
     out.report(3, 800, &[]);
@@ -99,7 +98,6 @@ fn first_sends_at_a_known_loss_ratio_get_symbols_before_done() {
     assert_eq!(sent, (200..400).chain(symbols).collect::<Vec<_>>());
     let highest = PacketNumber(823);
     assert_eq!(out.dones(), [Done { segment: 1, round: 2, sent_to: 400, highest }]);
-    // Symbols do not count as a repair round.
     assert_eq!((out.sender.accounting().rounds, out.sender.accounting().coded), (1, 24));
 }
 
@@ -147,7 +145,6 @@ fn no_symbols_are_sent_with_the_papers_settings_or_if_they_cannot_be_used() {
     old.run();
     hear_of_loss(&mut old, 800);
     old.report(1, 800, &[3..4]);
-    // Without coded symbols, the sender repeats the blocks.
     assert_eq!(old.run(), [3, 3]);
     let mut paper = sent(&Setup { settings: tail_copies(1), ..coded(800, 0, 8) });
     paper.report(1, 800, &[3..4]);
@@ -186,7 +183,6 @@ fn as_many_symbols_as_blocks_are_missing_complete_a_chunk() {
     let coded = |chunk, number| symbol(chunk, number).block(&setup.layout).unwrap().index;
     // Blocks 2 and 5 and the whole last chunk are missing.
     assert!(far.take(&[0, 1, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]).is_empty());
-    // The same symbol a second time does not count.
     assert!(far.take(&[coded(0, 9), coded(0, 9)]).is_empty());
     assert_eq!(far.take(&[coded(0, 0)]), [Event::Restored { chunk: 0 }]);
     let counts = far.counts();

@@ -70,10 +70,8 @@ fn part_of_an_answer_delays_the_repeat_and_the_whole_answer_ends_it() {
     out.run();
     let asked = out.now;
     out.report(1, 5, &[2..3]);
-    // The missing block is sent again before DONE.
     assert_eq!(out.run(), [2]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
-    // A repeated report changes nothing.
     out.report(1, 5, &[2..3]);
     assert_eq!(repeat(&out), asked + Span::from_millis(100) + WAIT);
     out.hear_later(&Control::Report(Report::fill(0, 1, 5..10, [7..8].into_iter())));

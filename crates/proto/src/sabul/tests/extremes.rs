@@ -31,7 +31,6 @@ fn a_million_ranges_are_reported_listed_and_sent_in_order() {
     assert!(intervals >= messages / 32, "{intervals}");
     let accounting = *inn.receiver.accounting(FLOW).unwrap();
     assert!(accounting.blocks_lost == u64::from(RANGES), "{accounting:?}");
-    // The sender repeats each lost block once, the lowest first.
     out.now += Span::from_millis(100);
     let before = out.sent.len();
     let mut again = Vec::new();

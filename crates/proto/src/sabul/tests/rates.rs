@@ -198,7 +198,6 @@ fn the_releases_delay_grows_with_loss_shrinks_without_and_keeps_its_limits() {
     assert!((delay(&control) - 10.0).abs() < 1e-6);
     control.on_interval(1000, 2);
     assert!((delay(&control) - 10.5).abs() < 1e-6);
-    // "If equal, .1 is added."
     control.on_interval(1000, 1);
     assert!((delay(&control) - 10.6).abs() < 1e-6);
     control.on_interval(1000, 0);

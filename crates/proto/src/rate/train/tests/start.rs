@@ -78,7 +78,6 @@ fn a_loss_of_ours_with_a_short_queue_shortens_the_bursts_once() {
     ended.caused(&lossy);
     ended.smoothed(&lossy, &epoch(100.0, 0.1));
     assert_eq!(ended.burst(), SHORT_BURST);
-    // The loss stays: the rate goes below the capacity as without the test.
     trains.smoothed(&lossy, &epoch(100.0, 0.2));
     assert_eq!((trains.mode, trains.burst()), (Mode::Up, u64::MAX));
     near(trains.rate, 0.6 * BELOW * lossy.rate);
